@@ -1,0 +1,9 @@
+"""Tensor expressions: what is computed."""
+
+from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype, record,
+                     record_fields)
+from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
+                   Cast, Const, Expr, Field, Read, Reduce, Select, Var, as_expr, children, rewrite,
+                   substitute, walk)
+from .tensor import (Axis, Tensor, abs, all_of, cast, clamp, compute, const, exp, max, maximum,
+                     min, minimum, placeholder, reduce_axis, rshift_rne, select, sqrt, sum, tanh)

@@ -1,0 +1,73 @@
+"""Element types of tensors: NumPy's numbers, `bool`, and declared records.
+
+A type is named by a string: ``int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64
+bool``, or the name of a record that was declared with :func:`record`. Integer arithmetic wraps at
+the width of its type, as NumPy's does; loop indices are ``int64``.
+"""
+
+import re
+
+import numpy as np
+
+__all__ = ["INDEX", "bits", "is_float", "is_integer", "is_record", "is_signed", "numpy_dtype",
+           "record", "record_fields"]
+
+INDEX = "int64"
+
+_NUMBER = re.compile(r"(u?int)(8|16|32|64)|(float)(32|64)|bool")
+_RECORDS: dict[str, np.dtype] = {}
+
+
+def record(name: str, **fields: str) -> str:
+    """Declare a packed little-endian record, say one entry of per-channel parameters.
+
+    The size is rounded up to a power of two bytes so that records never straddle a bus beat of
+    their own size. Declaring the same record twice is allowed; changing one is refused.
+    """
+    if _NUMBER.fullmatch(name):
+        raise ValueError(f"Record name must not be the name of a number type, not {name!r}")
+    members = [(field, numpy_dtype(dtype).newbyteorder("<")) for field, dtype in fields.items()]
+    size = sum(dtype.itemsize for _, dtype in members)
+    padded = 1 << (size - 1).bit_length()
+    layout = np.dtype({"names": [m[0] for m in members], "formats": [m[1] for m in members],
+                       "itemsize": padded})
+    if _RECORDS.setdefault(name, layout) != layout:
+        raise ValueError(f"Record {name!r} must keep its fields {_RECORDS[name]}, not {layout}")
+    return name
+
+
+def is_record(dtype: str) -> bool:
+    return dtype in _RECORDS
+
+
+def record_fields(dtype: str) -> dict[str, str]:
+    """Field name to type name, in order of declaration."""
+    layout = _RECORDS[dtype]
+    assert layout.names is not None
+    return {name: layout[name].name for name in layout.names}
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """The NumPy type that stores one element."""
+    if dtype in _RECORDS:
+        return _RECORDS[dtype]
+    if not _NUMBER.fullmatch(dtype):
+        raise ValueError(f"Element type must be a number type or a declared record, not {dtype!r}")
+    return np.dtype(dtype)
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith("float")
+
+
+def is_integer(dtype: str) -> bool:
+    return dtype.startswith(("int", "uint")) and dtype not in _RECORDS
+
+
+def is_signed(dtype: str) -> bool:
+    return dtype.startswith(("int", "float")) and dtype not in _RECORDS
+
+
+def bits(dtype: str) -> int:
+    """Width of a number type; ``bool`` has one bit."""
+    return 1 if dtype == "bool" else numpy_dtype(dtype).itemsize * 8

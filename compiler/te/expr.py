@@ -1,0 +1,308 @@
+"""Scalar expressions: immutable trees that every part of the compiler shares.
+
+The kinds are few on purpose::
+
+    Const  Var  Read  Field  Binary  Call  Select  Cast  Reduce
+
+`Read` names a `Buffer`, so one tree serves tensor expressions, loop programs and the bodies of
+declared intrinsics. Operands of an operator must agree in type; a Python number adopts the type
+of the other side. Nothing is converted silently: write `cast`.
+
+Integer operations wrap. `floordiv` and `mod` round towards minus infinity, `shr` shifts
+arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half to even, once.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype,
+                     record_fields)
+
+__all__ = [
+    "ARITHMETIC", "BITWISE", "COMPARISONS", "FUNCTIONS", "REDUCERS",
+    "Binary", "Buffer", "Call", "Cast", "Const", "Expr", "Field", "Read", "Reduce", "Select",
+    "Var", "as_expr", "children", "rewrite", "substitute", "walk",
+]
+
+ARITHMETIC = frozenset("add sub mul div floordiv mod min max".split())
+BITWISE = frozenset("and or xor shl shr rshift_rne".split())
+COMPARISONS = frozenset("lt le gt ge eq ne".split())
+FUNCTIONS = frozenset("abs exp log sqrt tanh erf floor ceil rint".split())
+REDUCERS = frozenset("sum max min".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Storage of a fixed shape: the thing that reads and stores name.
+
+    `scope` says where it lives: ``global`` (DRAM or host memory) or an on-chip buffer of a target.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str = "global"
+
+    def __post_init__(self):
+        if not all(isinstance(extent, int) and extent > 0 for extent in self.shape):
+            raise ValueError(f"Shape of {self.name} must hold positive integers, not {self.shape!r}")
+        numpy_dtype(self.dtype)
+
+    def __getitem__(self, indices) -> "Read":
+        indices = indices if isinstance(indices, tuple) else (indices,)
+        return Read(self, tuple(as_expr(index, INDEX) for index in indices))
+
+    @property
+    def size_bytes(self) -> int:
+        size = numpy_dtype(self.dtype).itemsize
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+class Expr:
+    """Base of all expressions. `dtype` is the type of the value."""
+
+    __slots__ = ()
+    dtype: Any
+
+    def __add__(self, other): return _binary("add", self, other)
+    def __radd__(self, other): return _binary("add", other, self)
+    def __sub__(self, other): return _binary("sub", self, other)
+    def __rsub__(self, other): return _binary("sub", other, self)
+    def __mul__(self, other): return _binary("mul", self, other)
+    def __rmul__(self, other): return _binary("mul", other, self)
+    def __truediv__(self, other): return _binary("div", self, other)
+    def __rtruediv__(self, other): return _binary("div", other, self)
+    def __floordiv__(self, other): return _binary("floordiv", self, other)
+    def __rfloordiv__(self, other): return _binary("floordiv", other, self)
+    def __mod__(self, other): return _binary("mod", self, other)
+    def __rmod__(self, other): return _binary("mod", other, self)
+    def __and__(self, other): return _binary("and", self, other)
+    def __or__(self, other): return _binary("or", self, other)
+    def __xor__(self, other): return _binary("xor", self, other)
+    def __lshift__(self, other): return _binary("shl", self, other)
+    def __rshift__(self, other): return _binary("shr", self, other)
+    def __lt__(self, other): return _binary("lt", self, other)
+    def __le__(self, other): return _binary("le", self, other)
+    def __gt__(self, other): return _binary("gt", self, other)
+    def __ge__(self, other): return _binary("ge", self, other)
+    def __neg__(self): return _binary("sub", 0, self)
+
+    def equal(self, other): return _binary("eq", self, other)
+    def not_equal(self, other): return _binary("ne", self, other)
+    def astype(self, dtype: str): return Cast(self, dtype) if self.dtype != dtype else self
+
+    def __bool__(self):
+        raise TypeError("An expression has no truth value; write te.select or .equal(...)")
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Expr):
+    value: int | float | bool
+    dtype: str
+
+    def __post_init__(self):
+        if is_integer(self.dtype) and not self._fits():
+            raise ValueError(f"Constant must fit {self.dtype}, not {self.value!r}")
+
+    def _fits(self) -> bool:
+        low = -(1 << (bits(self.dtype) - 1)) if is_signed(self.dtype) else 0
+        return (isinstance(self.value, int) and not isinstance(self.value, bool)
+                and low <= self.value < low + (1 << bits(self.dtype)))
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Expr):
+    """A loop index, a reduction index or a scalar parameter; equal when name and type are."""
+
+    name: str
+    dtype: str = INDEX
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Expr):
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+    def __post_init__(self):
+        if len(self.indices) != len(self.buffer.shape):
+            raise ValueError(f"{self.buffer.name} has {len(self.buffer.shape)} dimensions, "
+                             f"not {len(self.indices)}")
+
+    @property
+    def dtype(self) -> str:
+        return self.buffer.dtype
+
+    def __getattr__(self, name: str) -> "Field":
+        if not name.startswith("_") and is_record(self.buffer.dtype):
+            return Field(self, name)
+        raise AttributeError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Expr):
+    """One member of a record that was read: ``params[c].bias``."""
+
+    base: Read
+    name: str
+
+    def __post_init__(self):
+        known = record_fields(self.base.dtype)
+        if self.name not in known:
+            raise ValueError(f"Field of {self.base.dtype} must be one of {', '.join(known)}, "
+                             f"not {self.name!r}")
+
+    @property
+    def dtype(self) -> str:
+        return record_fields(self.base.dtype)[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expr):
+    op: str
+    a: Expr
+    b: Expr
+
+    def __post_init__(self):
+        if self.op not in ARITHMETIC | BITWISE | COMPARISONS:
+            raise ValueError(f"Operator must be a known one, not {self.op!r}")
+        if self.a.dtype != self.b.dtype:
+            raise TypeError(f"Operands of {self.op} must have one type, "
+                            f"not {self.a.dtype} and {self.b.dtype}")
+
+    @property
+    def dtype(self) -> str:
+        return "bool" if self.op in COMPARISONS else self.a.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expr):
+    """A function of the math library (`FUNCTIONS`), of the type of its argument."""
+
+    function: str
+    args: tuple[Expr, ...]
+
+    def __post_init__(self):
+        if self.function not in FUNCTIONS:
+            raise ValueError(f"Function must be one of {', '.join(sorted(FUNCTIONS))}, "
+                             f"not {self.function!r}")
+        if self.function != "abs" and not is_float(self.args[0].dtype):
+            raise TypeError(f"Argument of {self.function} must be a float, "
+                            f"not {self.args[0].dtype}")
+
+    @property
+    def dtype(self) -> str:
+        return self.args[0].dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Expr):
+    """`a` where `condition` holds, else `b`; only the chosen side is evaluated."""
+
+    condition: Expr
+    a: Expr
+    b: Expr
+
+    def __post_init__(self):
+        if self.condition.dtype != "bool":
+            raise TypeError(f"Condition must be bool, not {self.condition.dtype}")
+        if self.a.dtype != self.b.dtype:
+            raise TypeError(f"Sides of select must have one type, "
+                            f"not {self.a.dtype} and {self.b.dtype}")
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expr):
+    """Conversion as NumPy's ``astype`` does it: integers wrap, floats truncate towards zero."""
+
+    value: Expr
+    dtype: str
+
+    def __post_init__(self):
+        numpy_dtype(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce(Expr):
+    """`op` over every value of the reduction indices `axes` (name and extent of each)."""
+
+    op: str
+    value: Expr
+    axes: tuple[tuple[Var, int], ...]
+
+    def __post_init__(self):
+        if self.op not in REDUCERS:
+            raise ValueError(f"Reduction must be one of {', '.join(sorted(REDUCERS))}, "
+                             f"not {self.op!r}")
+
+    @property
+    def dtype(self) -> str:
+        return self.value.dtype
+
+
+def as_expr(value, dtype: str) -> Expr:
+    """`value` itself when it is an expression, else a constant of `dtype`."""
+    if isinstance(value, Expr):
+        return value
+    if hasattr(value, "var"):               # an axis stands for its index
+        return value.var
+    if is_float(dtype):
+        return Const(float(value), dtype)
+    return Const(bool(value) if dtype == "bool" else int(value), dtype)
+
+
+def _binary(op: str, a, b) -> Binary:
+    if not isinstance(a, Expr):
+        a = as_expr(a, b.dtype)
+    return Binary(op, a, as_expr(b, a.dtype))
+
+
+def children(node: Expr) -> tuple[Expr, ...]:
+    """Direct sub-expressions, in order."""
+    match node:
+        case Read(_, indices): return indices
+        case Field(base, _): return (base,)
+        case Binary(_, a, b): return (a, b)
+        case Call(_, args): return args
+        case Select(condition, a, b): return (condition, a, b)
+        case Cast(value, _): return (value,)
+        case Reduce(_, value, _): return (value,)
+        case _: return ()
+
+
+def walk(node: Expr) -> Iterator[Expr]:
+    """Every sub-expression, parents first."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def rewrite(node: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
+    """Apply `rule` bottom-up; where it returns None the node stays."""
+    def go(child):
+        return rewrite(child, rule)
+
+    match node:
+        case Read(_, indices): new = replace(node, indices=tuple(map(go, indices)))
+        case Field(base, name):
+            inner = go(base)
+            new = Field(inner, name) if isinstance(inner, Read) else node
+        case Binary(op, a, b): new = Binary(op, go(a), go(b))
+        case Call(function, args): new = Call(function, tuple(map(go, args)))
+        case Select(condition, a, b): new = Select(go(condition), go(a), go(b))
+        case Cast(value, dtype): new = Cast(go(value), dtype)
+        case Reduce(op, value, axes): new = Reduce(op, go(value), axes)
+        case _: new = node
+    result = rule(new)
+    return new if result is None else result
+
+
+def substitute(node: Expr, values: dict[Var, Expr]) -> Expr:
+    """Replace variables."""
+    return rewrite(node, lambda n: values.get(n) if isinstance(n, Var) else None)

@@ -1,0 +1,3 @@
+"""Declared tensor intrinsics and the matcher that finds them in loop programs."""
+
+from .intrinsic import ANY, UPDATES, Immediate, Intrinsic, Operand

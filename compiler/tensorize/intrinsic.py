@@ -1,0 +1,139 @@
+"""Declared tensor intrinsics: the one definition of what an instruction of a target means.
+
+An intrinsic computes one **tile**. Its meaning is split in two::
+
+    dst[axes] = update(dst[axes], value[axes])
+
+`value` is feed-forward: any expression over the operands, with a lane reduction on the outside if
+it needs one. `update` folds the value into the destination: ``assign`` overwrites, ``sum``, ``max``
+and ``min`` accumulate. In the iterations that begin a reduction the update is an assignment.
+
+Everything else is derived from this record: the pattern that a loop nest must unify with, the
+datapath, the simulator's arithmetic, the timing and the documentation.
+"""
+
+from dataclasses import dataclass
+
+from compiler.te import Axis, Expr, Read, Reduce, Var, walk
+
+__all__ = ["ANY", "Immediate", "Intrinsic", "Operand", "UPDATES"]
+
+ANY = "*"           # element type of an operand that takes every type (copies)
+UPDATES = ("assign", "sum", "max", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tile that the intrinsic reads or writes.
+
+    Parameters
+    ----------
+    name : as it appears in `value` (the name of a placeholder of `shape` and `dtype`).
+    shape : extents of the tile; ``()`` for one element. The last dimensions of whatever buffer
+        the operand is bound to must be exactly these, so that a tile is one entry of the buffer.
+    dtype : type in which `value` reads it, or `ANY`.
+    storage : where it may live: pairs (scope, type as stored). A stored type differs from `dtype`
+        where the hardware converts on access: ``int8`` is sign-extended when it is read and wraps
+        when it is written; ``param.bias`` is the field `bias` of the record `param`;
+        scope ``imm`` means a constant in the instruction.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    storage: tuple[tuple[str, str], ...]
+
+    def __post_init__(self):
+        if not self.storage:
+            raise ValueError(f"Operand {self.name} must have a scope to live in")
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return tuple(scope for scope, _ in self.storage)
+
+    def stored_as(self, scope: str) -> str:
+        return dict(self.storage)[scope]
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A scalar that the instruction carries: a `Var` of `value`, bound to a constant in range.
+
+    An immediate of type ``bool`` is a predicate: it binds any condition over the loop indices,
+    and the lowering rule of the target turns that into fields (the padding of a copy).
+    """
+
+    name: str
+    dtype: str
+    low: int = 0
+    high: int = 0
+
+    @property
+    def var(self) -> Var:
+        return Var(self.name, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """See the module's text.
+
+    Parameters
+    ----------
+    name : unique within a target.
+    unit : the execution unit that runs it.
+    dst, operands, immediates : what it touches.
+    axes : the indices of the tile of `dst`, in order, with extents equal to ``dst.shape``.
+    value : expression over ``Read(<operand>, <axes>)`` and the immediates.
+    update : one of `UPDATES`.
+    loops : how many affine loops the instruction runs by itself around the tile.
+    """
+
+    name: str
+    unit: str
+    dst: Operand
+    operands: tuple[Operand, ...]
+    axes: tuple[Axis, ...]
+    value: Expr
+    update: str = "assign"
+    immediates: tuple[Immediate, ...] = ()
+    loops: int = 0
+
+    def __post_init__(self):
+        if self.update not in UPDATES:
+            raise ValueError(f"Update of {self.name} must be one of {', '.join(UPDATES)}, "
+                             f"not {self.update!r}")
+        if tuple(axis.extent for axis in self.axes) != self.dst.shape:
+            raise ValueError(f"Axes of {self.name} must have the extents of its destination "
+                             f"{self.dst.shape}, not {tuple(a.extent for a in self.axes)}")
+        inner = self.value.value if isinstance(self.value, Reduce) else self.value
+        known = {o.name: o for o in self.operands}
+        variables = {a.var for a in self.axes} | {i.var for i in self.immediates}
+        variables |= {var for var, _ in self.reduce_axes}
+        for node in walk(inner):
+            match node:
+                case Reduce():
+                    raise ValueError(f"Reduction in {self.name} must be outermost in its value")
+                case Read(buffer, _) if buffer.name not in known:
+                    raise ValueError(f"Value of {self.name} reads {buffer.name!r}, "
+                                     f"which is not an operand")
+                case Read(buffer, _) if buffer.shape != known[buffer.name].shape:
+                    raise ValueError(f"Value of {self.name} reads {buffer.name!r} with shape "
+                                     f"{buffer.shape}, not {known[buffer.name].shape}")
+                case Var() if node not in variables:
+                    raise ValueError(f"Value of {self.name} uses {node.name!r}, which is neither "
+                                     f"an axis nor an immediate")
+
+    @property
+    def reduce_axes(self) -> tuple[tuple[Var, int], ...]:
+        """Lane reduction: index and extent of each axis."""
+        return self.value.axes if isinstance(self.value, Reduce) else ()
+
+    @property
+    def reads_destination(self) -> bool:
+        return self.update != "assign"
+
+    def operand(self, name: str) -> Operand:
+        for candidate in (self.dst, *self.operands):
+            if candidate.name == name:
+                return candidate
+        raise KeyError(name)
