@@ -1,8 +1,8 @@
 """The digits data: scikit-learn's 1,797 real 8x8 handwritten digits, split once.
 
 The last 360 images in dataset order are held out: nothing is trained or calibrated on them.
-They come from other writers than most of the training images. Images are float32
-[N, 1, 8, 8] with pixels 0..16 divided by 16, so 0..1; labels are int64 [N], 0..9.
+Images are float32 [N, 1, 8, 8] with pixels 0..16 divided by 16, so 0..1; labels are int64 [N],
+0..9.
 
 `held_out` needs NumPy alone: it reads held_out.npz (uint8 pixels 0..16 and uint8 labels), which
 train.py writes. `training` and `write_held_out` need scikit-learn.
@@ -49,5 +49,5 @@ def sklearn_digits() -> tuple[np.ndarray, np.ndarray]:
         raise ModuleNotFoundError(
             "the training digits need scikit-learn: pip install scikit-learn", name=error.name
         ) from error
-    digits = load_digits()
-    return digits.images.astype(np.uint8), digits.target.astype(np.uint8)
+    pixels, labels = load_digits(return_X_y=True)
+    return np.reshape(pixels, (-1, 8, 8)).astype(np.uint8), np.asarray(labels, np.uint8)

@@ -7,10 +7,12 @@
 The quantized file has QuantizeLinear and DequantizeLinear around every operator: activations
 uint8 with one scale and zero point a tensor, weights int8 with one scale an output channel and
 zero point 0, biases int32 with scale = input scale x weight scale. Ranges are the minima and
-maxima over the calibration images.
+maxima over the calibration images. No Relu is left in it: the QuantizeLinear behind one has zero
+point 0 and clamps at 0 itself.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -40,7 +42,7 @@ def float_model(parameters: Parameters) -> onnx.ModelProto:
             "Conv", [source, f"{name}.weight", f"{name}.bias"], [f"{name}.out"], name,
             kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4)
 
-    def node(op: str, name: str, *sources: str, **attributes: object) -> onnx.NodeProto:
+    def node(op: str, name: str, *sources: str, **attributes: Any) -> onnx.NodeProto:
         return helper.make_node(op, sources, [f"{name}.out"], name, **attributes)
 
     nodes = [
@@ -84,15 +86,19 @@ def initializers(parameters: Parameters) -> list[TensorProto]:
 def quantize(source: Path, target: Path, calibration: np.ndarray) -> None:
     """Write the QDQ form of the float file `source`, calibrated on images [N, 1, 8, 8]."""
     from onnxruntime.quantization import (
-        CalibrationDataReader, QuantFormat, QuantType, quantize_static)
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
 
     class Images(CalibrationDataReader):
         def __init__(self) -> None:
             self.rest = iter(calibration)
 
-        def get_next(self) -> dict[str, np.ndarray] | None:
+        def get_next(self) -> dict[str, np.ndarray]:
             image = next(self.rest, None)
-            return None if image is None else {"image": image[None]}
+            return {} if image is None else {"image": image[None]}
 
     exact_pixels = {
         "quant_type": QuantType.QUInt8,
