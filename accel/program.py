@@ -1,0 +1,215 @@
+"""Programs: what the compiler hands to a device.
+
+A program is a static stream of instruction words, the bytes that its constant segments start
+with, and the named tensors through which a host talks to it. It carries the hash of the machine
+that it was compiled for.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from accel import isa
+from accel.machine import Machine
+
+__all__ = ["Instruction", "Program", "ProgramError", "TensorSlot", "disassemble", "finish"]
+
+ALIGNMENT = 64
+"""Segments start at multiples of the longest burst."""
+
+
+class ProgramError(ValueError):
+    """A program that does not fit the machine it is given to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A decoded instruction: its name, its unit and the fields of its word, by name.
+
+    `label` says where it comes from (layer and loops); it is not part of the word.
+    """
+
+    name: str
+    unit: str
+    fields: Mapping[str, Any]
+    label: str = ""
+
+    def encode(self, machine: Machine) -> int:
+        return isa.encode(isa.FORMATS[self.unit],
+                          {**self.fields, "opcode": machine.opcodes[self.name]})
+
+    @classmethod
+    def decode(cls, machine: Machine, word: int, label: str = "") -> "Instruction":
+        """An unknown opcode gives name and unit ``illegal``."""
+        opcode = word & 0xFF
+        if opcode not in machine.names:
+            return cls("illegal", "illegal", isa.decode(isa.HEADER, word), label)
+        unit = machine.units[opcode]
+        return cls(machine.names[opcode], unit, isa.decode(isa.FORMATS[unit], word), label)
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        return isa.units_of(self.fields.get("waits", 0))
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        return isa.units_of(self.fields.get("signals", 0))
+
+
+def finish(waits: int = 0) -> Instruction:
+    return Instruction("finish", "fetch", {"waits": waits})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlot:
+    """A named tensor of a program.
+
+    Parameters
+    ----------
+    base : base register (of `isa.BASES`) and `offset`: where its bytes start in that segment.
+    shape, dtype : of the stored array, in row-major order.
+    layout : what the dimensions mean, say ``NHWC`` or ``N/b H W b C`` (docs/machine.md, Layouts).
+    logical : shape of the tensor that the network knows; ``()`` when it is `shape`.
+    """
+
+    name: str
+    base: str
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = ""
+    logical: tuple[int, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Program:
+    """See the module's text.
+
+    Parameters
+    ----------
+    words : instruction words as uint8 of shape (count, 64), little-endian.
+    weights : initial bytes of the weights segment (weights and parameters).
+    activations_bytes, io_bytes : sizes of the two segments that the program writes.
+    inputs, outputs : tensors of the io segment.
+    labels : one for each instruction, for reports and messages.
+    layers : pairs (name, index one past its last instruction).
+    """
+
+    machine_hash: str
+    words: np.ndarray
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    activations_bytes: int = 0
+    io_bytes: int = 0
+    inputs: tuple[TensorSlot, ...] = ()
+    outputs: tuple[TensorSlot, ...] = ()
+    labels: tuple[str, ...] = ()
+    layers: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def assemble(cls, machine: Machine, instructions: Iterable[Instruction], **parts) -> "Program":
+        """Encode a stream; `parts` are the other fields."""
+        stream = list(instructions)
+        raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in stream)
+        words = np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES)
+        parts.setdefault("labels", tuple(i.label for i in stream))
+        return cls(machine.hash, words, **parts)
+
+    @property
+    def count(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def segment_sizes(self) -> dict[str, int]:
+        return {"program": self.words.size, "weights": self.weights.size,
+                "activations": self.activations_bytes, "io": self.io_bytes}
+
+    @cached_property
+    def bases(self) -> dict[str, int]:
+        """Where each segment starts in a memory image that holds this program alone."""
+        addresses, top = {}, 0
+        for name in isa.BASES:
+            addresses[name] = top
+            top += -(-self.segment_sizes[name] // ALIGNMENT) * ALIGNMENT
+        return addresses
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the whole memory image."""
+        last = isa.BASES[-1]
+        return self.bases[last] + -(-self.segment_sizes[last] // ALIGNMENT) * ALIGNMENT
+
+    def image(self, inputs: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
+        """Memory before the start: program, weights, and the inputs that are given (uint8)."""
+        memory = np.zeros(self.memory_bytes, np.uint8)
+        for name, data in (("program", self.words.reshape(-1)), ("weights", self.weights)):
+            memory[self.bases[name]:self.bases[name] + data.size] = data
+        for name, array in (inputs or {}).items():
+            slot = self.slot(name)
+            raw = np.ascontiguousarray(array, np.dtype(slot.dtype).newbyteorder("<"))
+            if raw.shape != slot.shape:
+                raise ProgramError(f"Input {name} must have shape {slot.shape}, not {raw.shape}")
+            start = self.bases[slot.base] + slot.offset
+            memory[start:start + slot.size_bytes] = raw.reshape(-1).view(np.uint8)
+        return memory
+
+    def extract(self, memory: np.ndarray, name: str) -> np.ndarray:
+        """A named tensor out of a memory image."""
+        slot = self.slot(name)
+        start = self.bases[slot.base] + slot.offset
+        raw = memory[start:start + slot.size_bytes].copy()
+        return raw.view(np.dtype(slot.dtype).newbyteorder("<")).reshape(slot.shape)
+
+    def slot(self, name: str) -> TensorSlot:
+        for slot in (*self.inputs, *self.outputs):
+            if slot.name == name:
+                return slot
+        raise ProgramError(f"Tensor must be one of "
+                           f"{', '.join(s.name for s in (*self.inputs, *self.outputs))}, "
+                           f"not {name!r}")
+
+    def require(self, machine: Machine) -> None:
+        """Refuse a machine other than the one this program was compiled for."""
+        if self.machine_hash != machine.hash:
+            raise ProgramError(f"Program was compiled for machine {self.machine_hash[:12]}, not "
+                               f"{machine.hash[:12]} ({machine.config.name}); compile it again")
+
+    def instructions(self, machine: Machine) -> list[Instruction]:
+        """The decoded stream."""
+        labels = self.labels or ("",) * self.count
+        return [Instruction.decode(machine, int.from_bytes(word.tobytes(), "little"), label)
+                for word, label in zip(self.words, labels, strict=True)]
+
+
+def disassemble(instruction: Instruction) -> str:
+    """One line: name, tokens, and the fields that are not at their default."""
+    fields = instruction.fields
+    parts = [instruction.name]
+    if instruction.waits:
+        parts.append("wait=" + ",".join(instruction.waits))
+    if instruction.signals:
+        parts.append("signal=" + ",".join(instruction.signals))
+    for key, value in fields.items():
+        if key in ("opcode", "waits", "signals", "reserved", "rest", "loops"):
+            continue
+        if isinstance(value, dict):
+            value = "/".join(str(v) for v in value.values())
+        elif key == "buffer":
+            value = isa.BUFFERS[value] if value < len(isa.BUFFERS) else value
+        elif key == "base":
+            value = isa.BASES[value]
+        elif not value:
+            continue
+        parts.append(f"{key}={value}")
+    for loop in fields.get("loops", ()):
+        if loop.get("extent", 1) > 1 or loop.get("before") or loop.get("after"):
+            strides = json.dumps([v for k, v in loop.items() if k != "extent"])
+            parts.append(f"[{loop['extent']}x {strides}]".replace('"', ""))
+    return " ".join(parts)

@@ -1,0 +1,1 @@
+"""Operators of networks as tensor expressions."""

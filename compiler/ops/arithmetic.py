@@ -1,0 +1,47 @@
+"""The integer arithmetic of quantized networks, as expressions.
+
+One definition serves the operators of networks and the bodies of the accelerator's intrinsics, so
+that the second unify with the first. All results are exact: products and sums are formed in 64
+bits and rounded once, half to even.
+"""
+
+from compiler import te
+from compiler.te import Expr
+
+__all__ = ["PARAM", "add_scaled", "requantize"]
+
+PARAM = te.record("param", bias="int32", mult="uint16", shift="uint8")
+"""Per-channel parameters of `requantize`: eight bytes a channel."""
+
+
+def requantize(acc: Expr, bias: Expr, mult: Expr, shift: Expr, zp, lo, hi) -> Expr:
+    """``clamp(zp + rhe((acc + bias) * mult / 2**shift), lo, hi)`` as int32.
+
+    `acc` and `bias` are int32 (their sum has 33 bits), `mult` is uint16, `shift` uint8 of which
+    six bits count; `zp`, `lo`, `hi` are int8 expressions or numbers.
+    """
+    total = acc.astype("int64") + bias.astype("int64")
+    scaled = te.rshift_rne(total * mult.astype("int64"), (shift & 63).astype("int64"))
+    return _clamped(scaled, zp, lo, hi)
+
+
+def add_scaled(a: Expr, b: Expr, ma, mb, c, s, zp, lo, hi) -> Expr:
+    """``clamp(zp + rhe((a * ma + b * mb + c) / 2**s), lo, hi)`` as int32.
+
+    `a`, `b`, `c` are int32, `ma` and `mb` uint16, `s` uint8 of which six bits count; `zp`, `lo`,
+    `hi` int8. Every parameter may be an expression or a number.
+    """
+    total = (a.astype("int64") * _wide(ma, "uint16") + b.astype("int64") * _wide(mb, "uint16")
+             + _wide(c, "int32"))
+    amount = (s & 63).astype("int64") if isinstance(s, Expr) else te.const(s & 63, "int64")
+    return _clamped(te.rshift_rne(total, amount), zp, lo, hi)
+
+
+def _clamped(value: Expr, zp, lo, hi) -> Expr:
+    shifted = value + _wide(zp, "int8")
+    return te.clamp(shifted, _wide(lo, "int8"), _wide(hi, "int8")).astype("int32")
+
+
+def _wide(value, dtype: str) -> Expr:
+    narrow = value if isinstance(value, Expr) else te.const(value, dtype)
+    return narrow.astype("int64")
