@@ -1,0 +1,90 @@
+"""Interfaces inside the core: what an execution unit looks like, whatever it executes."""
+
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import In, Out, Signature
+
+from accel.config import UNITS, AccelConfig
+from accel.isa import WORD_BITS
+from accel.status import ACTIVITIES, Status
+
+__all__ = ["COMMAND", "INDEX_BITS", "READ_LATENCY", "acc_port", "chunk_write", "entry_read",
+           "memory_port", "unit_signature"]
+
+INDEX_BITS = 32
+
+COMMAND = data.StructLayout({"index": INDEX_BITS, "word": WORD_BITS})
+
+READ_LATENCY = 2
+"""Cycles from an address at a buffer's read port to its data: the memory and its output register.
+Address in cycle t, data in cycle t + 2, every cycle a new one."""
+
+
+def unit_signature() -> dict:
+    """Members that every execution unit has, for its Component signature.
+
+    commands    queue output; the unit raises ready in the cycle before `started` (it leaves the queue)
+    halt        nothing new may start (an error elsewhere)
+    waits       mask of the instruction at the head of the queue (0 when none)
+    available   all tokens in `waits` are there (combinational from waits)
+    take        take them: in this cycle the head of the queue is accepted
+    signals, signal, signalled    mask, request, grant: the retiring instruction's signals; grant is
+                combinational from mask and request. `retired` pulses in the cycle of the grant.
+    started, started_index, retired, retired_index     event ports
+    error, error_index, error_status      pulse: this instruction failed
+    idle        nothing is held, in flight or unretired (the queue is not counted)
+    blocked, blocked_index     the head of the queue waits for tokens, or a retiring instruction waits to
+                signal, and nothing else of the unit moves; index of that instruction
+    activity    one-hot in the order of `ACTIVITIES`
+    """
+    return {
+        "commands": In(stream.Signature(COMMAND)),
+        "halt": In(1),
+        "waits": Out(len(UNITS)), "available": In(len(UNITS)), "take": Out(1),
+        "signals": Out(len(UNITS)), "signal": Out(1), "signalled": In(1),
+        "started": Out(1), "started_index": Out(INDEX_BITS),
+        "retired": Out(1), "retired_index": Out(INDEX_BITS),
+        "error": Out(1), "error_index": Out(INDEX_BITS), "error_status": Out(Status),
+        "idle": Out(1), "blocked": Out(1), "blocked_index": Out(INDEX_BITS),
+        "activity": Out(len(ACTIVITIES)),
+    }
+
+
+def entry_read(config: AccelConfig, buffer: str) -> Signature:
+    """Read port of a buffer as its reader sees it: one entry per cycle, `READ_LATENCY` later."""
+    geometry = config.buffers[buffer]
+    return Signature({"addr": Out(range(geometry.depth)), "en": Out(1),
+                      "data": In(geometry.entry_bytes * 8)})
+
+
+def chunk_write(config: AccelConfig, buffer: str) -> Signature:
+    """Write port of a buffer as load sees it: an aligned chunk of bus_bytes with a byte mask."""
+    geometry = config.buffers[buffer]
+    return Signature({"addr": Out(range(geometry.size_bytes // config.bus_bytes)),
+                      "data": Out(config.bus_bytes * 8), "mask": Out(config.bus_bytes)})
+
+
+def acc_port(config: AccelConfig) -> Signature:
+    """acc as gemm or vector sees it: a read and a write port over both banks.
+
+    A unit may use only banks that it holds: it asks with `request` (the head of the queue's banks),
+    sees in `granted` that they can all be had, and keeps each bank as long as its bit in `hold` is set.
+    """
+    geometry = config.buffers["acc"]
+    return Signature({
+        "r_addr": Out(range(geometry.depth)), "r_en": Out(1), "r_data": In(geometry.entry_bytes * 8),
+        "w_addr": Out(range(geometry.depth)), "w_en": Out(1), "w_data": Out(geometry.entry_bytes * 8),
+        "request": Out(2), "granted": In(1), "hold": Out(2),
+    })
+
+
+def memory_port(config: AccelConfig) -> Signature:
+    """The core's port to DRAM; docs/machine.md, "Memory port"."""
+    width = config.bus_bytes * 8
+    request = data.StructLayout({"addr": 32, "last": 5, "write": 1})
+    return Signature({
+        "request": Out(stream.Signature(request)),
+        "wdata": Out(stream.Signature(data.StructLayout({"data": width,
+                                                         "mask": config.bus_bytes}))),
+        "rdata": In(stream.Signature(data.StructLayout({"data": width, "error": 1}))),
+        "ack": In(stream.Signature(data.StructLayout({"error": 1}), always_ready=True)),
+    })
