@@ -1,0 +1,179 @@
+"""The scoreboard: runs the commands of ``scoreboard.toml`` and holds each figure to its floor.
+
+A command prints lines ``name value``; other lines are passed over. ``python -m bench.scoreboard``
+measures everything and exits with 1 when a floor is lost, a command fails or does not print its
+figure. ``python -m bench.scoreboard measure [NAME ...]`` measures the named figures; it holds
+them to their floors just the same. Exit status 2: the table or a name is wrong.
+"""
+
+import argparse
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["Figure", "Measured", "judge", "main", "measure", "read_table", "values_in"]
+
+TABLE = Path(__file__).with_name("scoreboard.toml")
+TIMEOUT_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One row of the table; the fields are described at its head."""
+
+    name: str
+    what: str
+    unit: str
+    better: str
+    aim: float
+    floor: float | None = None
+    best: float | None = None
+    command: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise ValueError(f"name must be an identifier, not {self.name!r}")
+        if self.better not in ("lower", "higher"):
+            raise ValueError(f'better of {self.name} must be "lower" or "higher", '
+                             f"not {self.better!r}")
+        if self.floor is not None and not self.command:
+            raise ValueError(f"command of {self.name} must be given, because it has a floor")
+
+    def reaches(self, value: float, mark: float) -> bool:
+        return value <= mark if self.better == "lower" else value >= mark
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A figure with its value; without one, `verdict` says why. A `lost` one fails the run."""
+
+    figure: Figure
+    value: float | None
+    verdict: str
+    lost: bool
+
+
+def read_table(path: Path = TABLE) -> list[Figure]:
+    """The rows of `path`. Raises ValueError for an unknown field or a name given twice."""
+    figures = []
+    for row in tomllib.loads(path.read_text()).get("figure", []):
+        unknown = sorted(row.keys() - Figure.__slots__)
+        if unknown:
+            raise ValueError(f"a figure's fields must be {', '.join(Figure.__slots__)}, "
+                             f"not {unknown[0]!r}")
+        figures.append(Figure(**{**row, "command": tuple(row.get("command", ()))}))
+    names = [figure.name for figure in figures]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"name must be given once, not {names.count(name)} times: {name!r}")
+    return figures
+
+
+def values_in(text: str) -> dict[str, float]:
+    """The ``name value`` lines of a command's output."""
+    values = {}
+    for line in text.splitlines():
+        match line.split():
+            case [name, number] if name.isidentifier():
+                try:
+                    values[name] = float(number)
+                except ValueError:
+                    continue
+    return values
+
+
+def judge(figure: Figure, value: float) -> Measured:
+    """Compare a value with floor and aim."""
+    if figure.floor is not None and not figure.reaches(value, figure.floor):
+        return Measured(figure, value, "LOST: worse than its floor", True)
+    if figure.reaches(value, figure.aim):
+        return Measured(figure, value, "aim reached", False)
+    return Measured(figure, value, "short of the aim", False)
+
+
+def run_command(command: tuple[str, ...]) -> tuple[dict[str, float], str]:
+    """The values that a command printed, and why there are none if it failed."""
+    arguments = [sys.executable if word == "python" else word for word in command]
+    try:
+        done = subprocess.run(arguments, cwd=TABLE.parents[1], capture_output=True, text=True,
+                              timeout=TIMEOUT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {}, str(error)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        return {}, f"exit status {done.returncode}: {last[0]}"
+    return values_in(done.stdout), ""
+
+
+def measure(figures: Sequence[Figure]) -> list[Measured]:
+    """Run every command once and judge the figures in the order of the table."""
+    outputs: dict[tuple[str, ...], tuple[dict[str, float], str]] = {}
+    measured = []
+    for figure in figures:
+        if not figure.command:
+            measured.append(Measured(figure, None, "not measured yet", False))
+            continue
+        if figure.command not in outputs:
+            outputs[figure.command] = run_command(figure.command)
+        values, reason = outputs[figure.command]
+        if figure.name in values:
+            measured.append(judge(figure, values[figure.name]))
+        else:
+            verdict = f"FAILED: {reason or 'its command did not print it'}"
+            measured.append(Measured(figure, None, verdict, True))
+    return measured
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.10g}"
+
+
+def render(measured: Sequence[Measured]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("figure", no_wrap=True)
+    for heading in ("value", "floor", "best", "aim"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("unit")
+    table.add_column("verdict")
+    for row in measured:
+        figure = row.figure
+        marks = map(number, (row.value, figure.floor, figure.best, figure.aim))
+        table.add_row(figure.name, *marks, figure.unit, row.verdict,
+                      style="red" if row.lost else "")
+    return table
+
+
+def select(figures: list[Figure], names: Sequence[str]) -> list[Figure]:
+    known = {figure.name for figure in figures}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"figure must be one of {', '.join(sorted(known))}, not {name!r}")
+    return [figure for figure in figures if not names or figure.name in names]
+
+
+def main(argv: Sequence[str] | None = None, path: Path = TABLE) -> int:
+    parser = argparse.ArgumentParser(prog="bench.scoreboard", description=__doc__.split("\n")[0])
+    parser.add_argument("mode", nargs="?", choices=["all", "measure"], default="all")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args(argv)
+    try:
+        figures = select(read_table(path), options.names)
+    except ValueError as error:
+        print(f"scoreboard: error: {error}", file=sys.stderr)
+        return 2
+    measured = measure(figures)
+    Console().print(render(measured))
+    lost = [row.figure.name for row in measured if row.lost]
+    if lost:
+        print(f"scoreboard: lost: {', '.join(lost)}", file=sys.stderr)
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Lockstep: an accelerator whose hardware, simulators and compiler share one declaration."""

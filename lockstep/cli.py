@@ -1,0 +1,60 @@
+"""The command line: ``lockstep COMMAND ...``.
+
+Exit status: 0 done; 1 the run found something wrong; 2 the request was wrong, said in one line
+on standard error; 130 interrupted. A traceback is always a defect of Lockstep.
+"""
+
+import argparse
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import lockstep.commands
+from lockstep.errors import RequestError, user_errors
+
+__all__ = ["main", "make_parser"]
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose refusal is one sentence that says where to look."""
+
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(f"{message} (see {self.prog} --help)")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser with every command of `lockstep.commands`; ``args.run`` is the chosen one."""
+    parser = Parser(prog="lockstep", description="Compile networks for the Lockstep accelerator, "
+                    "run them on its simulators, and check that all parts agree.")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for found in sorted(pkgutil.iter_modules(lockstep.commands.__path__), key=lambda m: m.name):
+        module = importlib.import_module(f"lockstep.commands.{found.name}")
+        module.add_parser(subparsers).set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status. `argv` is without the program's name."""
+    try:
+        return run(argv)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:     # `lockstep isa | head`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def run(argv: Sequence[str] | None) -> int:
+    try:
+        args = make_parser().parse_args(argv)
+        return args.run(args)
+    except SystemExit as stop:  # --help
+        return stop.code if isinstance(stop.code, int) else 0
+    except Exception as error:
+        if not isinstance(error, user_errors()):
+            raise
+        print(f"lockstep: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2

@@ -1,0 +1,48 @@
+"""What every test may use: seeded random numbers, golden files, steady Hypothesis settings."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+GOLDEN = Path(__file__).with_name("golden")
+SEED = 20260
+
+# Derandomized: a red test is red again. No deadline: a busy machine is not a failure.
+settings.register_profile("lockstep", derandomize=True, deadline=None, database=None,
+                          suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lockstep")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true",
+                     help="write the texts of tests/golden/ instead of comparing with them")
+
+
+def pytest_report_header() -> str:
+    return f"seed of the rng fixture: {SEED}"
+
+
+def compare_golden(path: Path, text: str, update: bool) -> None:
+    """Compare `text` with the file at `path`, or write the file if `update` is set."""
+    text = text.rstrip("\n") + "\n"
+    if update:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    if not path.exists():
+        pytest.fail(f"{path.name} must exist: write it with pytest --update-golden", pytrace=False)
+    assert text == path.read_text(), f"{path.name} differs; if rightly so, pytest --update-golden"
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest):
+    """``golden("name.txt", text)`` compares a text with ``tests/golden/name.txt``."""
+    update = request.config.getoption("--update-golden")
+    return lambda name, text: compare_golden(GOLDEN / name, text, update)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Random numbers that are the same in every run, whatever ran before."""
+    return np.random.default_rng(SEED)

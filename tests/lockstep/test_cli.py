@@ -1,0 +1,112 @@
+"""The command line's promise: exit status 2 and one line for a wrong request, never a traceback."""
+
+import argparse
+import importlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import lockstep.commands
+from lockstep import cli
+from lockstep.errors import USER_ERRORS, RequestError, input_file, output_file, user_errors
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch, tmp_path):
+    """A command `planted` that runs the function the test puts into its list."""
+    todo = []
+    module = ModuleType("lockstep.commands.planted")
+
+    def add_parser(subparsers) -> argparse.ArgumentParser:
+        parser = subparsers.add_parser("planted", help="of the test")
+        parser.add_argument("--read", type=input_file)
+        parser.add_argument("--write", type=output_file)
+        return parser
+
+    module.add_parser, module.run = add_parser, lambda args: todo[0](args)
+    (tmp_path / "planted.py").write_text("")
+    monkeypatch.setattr(lockstep.commands, "__path__", [str(tmp_path)])
+    monkeypatch.setitem(sys.modules, "lockstep.commands.planted", module)
+    return todo
+
+
+def refuse(error: BaseException):
+    def run(args):
+        raise error
+    return run
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_command_gives_the_exit_status(planted, status: int) -> None:
+    planted.append(lambda args: status)
+    assert cli.main(["planted"]) == status
+
+
+def test_a_wrong_request_is_one_line(planted, capsys) -> None:
+    planted.append(refuse(RequestError("preset must be one of a, b,\n  not 'c'")))
+    assert cli.main(["planted"]) == 2
+    assert capsys.readouterr() == ("", "lockstep: error: preset must be one of a, b, not 'c'\n")
+
+
+def test_a_defect_keeps_its_traceback(planted) -> None:
+    planted.append(refuse(ValueError("shapes differ")))
+    with pytest.raises(ValueError, match="^shapes differ$"):
+        cli.main(["planted"])
+
+
+def test_an_interrupt_is_status_130(planted) -> None:
+    planted.append(refuse(KeyboardInterrupt()))
+    assert cli.main(["planted"]) == 130
+
+
+@pytest.mark.parametrize(("option", "message"), [
+    (["--read", "no-such.onnx"], "'no-such.onnx' must be a file that exists"),
+    (["--write", "no-such/x.json"], "'no-such/x.json' must name a file in a folder that exists"),
+    (["--write", "."], "'.' must name a file in a folder that exists"),
+    (["--wriet", "x"], "unrecognized arguments: --wriet x (see lockstep --help)"),
+    (["--read"], "argument --read: expected one argument (see lockstep planted --help)"),
+])
+def test_wrong_arguments_are_one_line(planted, capsys, option, message: str) -> None:
+    assert cli.main(["planted", *option]) == 2
+    assert capsys.readouterr() == ("", f"lockstep: error: {message}\n")
+
+
+def test_no_command_is_a_wrong_request(capsys) -> None:
+    assert cli.main([]) == 2
+    line = "lockstep: error: the following arguments are required: COMMAND (see lockstep --help)\n"
+    assert capsys.readouterr() == ("", line)
+
+
+def test_help_is_status_0(planted, capsys) -> None:
+    assert cli.main(["--help"]) == 0
+    assert "COMMAND planted of the test" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("name", USER_ERRORS)
+def test_user_errors_are_exceptions(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    found = getattr(importlib.import_module(module), attribute)
+    assert issubclass(found, Exception)
+    assert found not in (Exception, ValueError, TypeError)
+    assert found in user_errors()
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = ("import sys; from lockstep.cli import main; main(['--help']); "
+            "print(sorted({'amaranth', 'onnx', 'torch', 'llvmlite', 'islpy'} & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", code], check=True, text=True, capture_output=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    code = ("import sys\nfrom lockstep import cli\n"
+            "cli.run = lambda argv: [print('x' * 100) for _ in range(10000)]\n"
+            "sys.exit(cli.main([]))")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0

