@@ -1,0 +1,286 @@
+"""ONNX operators: what each accepts and the graph node that it becomes.
+
+Every operator is read in two steps, so that one look at a model finds everything that is wrong:
+`read` checks attributes, which needs no types, and `build` adds the node. Either raises
+NodeRefused with the reason alone; the importer adds the place.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+from typing import Protocol
+
+import numpy as np
+import onnx
+
+from compiler.graph.graph import TensorType
+
+__all__ = ["OPERATORS", "NodeRefused", "Operator", "Placed", "Scope"]
+
+
+class NodeRefused(Exception):
+    """Why a node cannot be imported."""
+
+
+class Scope(Protocol):
+    """What operators see of the graph that is being built."""
+
+    def type_of(self, value: str) -> TensorType: ...
+    def constant(self, value: str, role: str) -> np.ndarray: ...
+    def add_constant(self, stem: str, array: np.ndarray) -> str: ...
+    def define_constant(self, value: str, array: np.ndarray) -> None: ...
+    def emit(self, op: str, inputs: tuple[str, ...], **attrs: object) -> None: ...
+
+
+@dataclass(slots=True)
+class Attributes:
+    """The attributes of an ONNX node; each is taken once and none may be left over."""
+
+    items: dict[str, object]
+    taken: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, node: onnx.NodeProto) -> "Attributes":
+        items = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        return cls({name: value.decode() if isinstance(value, bytes) else value
+                    for name, value in items.items()})
+
+    def take(self, name: str, default: object = None):
+        self.taken.add(name)
+        value = self.items.get(name, default)
+        return tuple(value) if isinstance(value, list) else value
+
+    def require(self, name: str, wanted: object) -> None:
+        """The attribute must have the wanted value, which is also its default."""
+        value = self.take(name, wanted)
+        if value != wanted:
+            raise NodeRefused(f"{name} must be {wanted}, not {value}")
+
+    def close(self) -> None:
+        for name in self.items:
+            if name not in self.taken:
+                raise NodeRefused(f"attribute {name!r} is not supported")
+
+
+Read = Callable[[Attributes], dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """`inputs` bounds the number of inputs; `build(scope, node, attributes)` adds the node."""
+
+    read: Read
+    build: Callable[[Scope, "Placed", dict], None]
+    inputs: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An ONNX node for `build`: its inputs (trailing absent ones dropped) and its output."""
+
+    inputs: tuple[str, ...]
+    output: str
+
+
+def _nothing(attributes: Attributes) -> dict[str, object]:
+    return {}
+
+
+def _read_window(attributes: Attributes) -> dict[str, object]:
+    for value in attributes.take("dilations", ()):
+        if value != 1:
+            raise NodeRefused(f"dilations must be 1, not {value}")
+    read = {"kernel": attributes.take("kernel_shape"), "pads": attributes.take("pads"),
+            "strides": attributes.take("strides", (1, 1)),
+            "auto_pad": attributes.take("auto_pad", "NOTSET")}
+    for name, length in (("kernel", 2), ("strides", 2), ("pads", 4)):
+        if read[name] is not None and len(read[name]) != length:
+            raise NodeRefused(f"{name} must have {length} numbers, not {len(read[name])}")
+    if read["auto_pad"] not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise NodeRefused("auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, "
+                          f"not {read['auto_pad']}")
+    return read
+
+
+def _read_conv(attributes: Attributes) -> dict[str, object]:
+    attributes.require("group", 1)
+    return _read_window(attributes)
+
+
+def _read_maxpool(attributes: Attributes) -> dict[str, object]:
+    attributes.require("ceil_mode", 0)
+    attributes.require("storage_order", 0)
+    read = _read_window(attributes)
+    if read["kernel"] is None:
+        raise NodeRefused("kernel_shape must be given")
+    return read
+
+
+def _window_attrs(x: TensorType, kernel: tuple[int, ...], read: dict) -> dict[str, object]:
+    if len(x.shape) != 4 or len(kernel) != 2:
+        raise NodeRefused(f"input must have 4 dimensions, not {x}")
+    pads = [_axis_pads(*sides) for sides in
+            zip(x.shape[2:], kernel, read["strides"], (read["auto_pad"],) * 2, strict=True)]
+    automatic = (pads[0][0], pads[1][0], pads[0][1], pads[1][1])
+    explicit = read["pads"] or (0, 0, 0, 0)
+    return {"strides": read["strides"],
+            "pads": explicit if read["auto_pad"] == "NOTSET" else automatic}
+
+
+def _axis_pads(size: int, kernel: int, stride: int, mode: str) -> tuple[int, int]:
+    """Pads before and after along one axis; SAME gives ceil(size / stride) results."""
+    if not mode.startswith("SAME"):
+        return 0, 0
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    less, more = total // 2, total - total // 2
+    return (less, more) if mode == "SAME_UPPER" else (more, less)
+
+
+def _conv(scope: Scope, node: Placed, read: dict) -> None:
+    x, w = (scope.type_of(value) for value in node.inputs[:2])
+    if read["kernel"] not in (None, w.shape[2:]):
+        raise NodeRefused(f"kernel_shape must be the weight's {w.shape[2:]}, "
+                          f"not {read['kernel']}")
+    scope.emit("conv2d", node.inputs, **_window_attrs(x, w.shape[2:], read))
+
+
+def _maxpool(scope: Scope, node: Placed, read: dict) -> None:
+    attrs = _window_attrs(scope.type_of(node.inputs[0]), read["kernel"], read)
+    scope.emit("maxpool", node.inputs, kernel=read["kernel"], **attrs)
+
+
+def _read_gemm(attributes: Attributes) -> dict[str, object]:
+    attributes.require("alpha", 1.0)
+    attributes.require("beta", 1.0)
+    attributes.require("transA", 0)
+    return {"trans_b": attributes.take("transB", 0)}
+
+
+def _gemm(scope: Scope, node: Placed, read: dict) -> None:
+    scope.emit("dense", node.inputs, **read)
+
+
+def _plain(op: str) -> Callable[[Scope, Placed, dict], None]:
+    def build(scope: Scope, node: Placed, read: dict) -> None:
+        scope.emit(op, node.inputs)
+    return build
+
+
+def _read_flatten(attributes: Attributes) -> dict[str, object]:
+    return {"axis": attributes.take("axis", 1)}
+
+
+def _flatten(scope: Scope, node: Placed, read: dict) -> None:
+    shape, axis = scope.type_of(node.inputs[0]).shape, read["axis"]
+    if not -len(shape) <= axis <= len(shape):
+        raise NodeRefused(f"axis must be -{len(shape)} to {len(shape)}, not {axis}")
+    axis += len(shape) if axis < 0 else 0
+    scope.emit("reshape", node.inputs, shape=(prod(shape[:axis]), prod(shape[axis:])))
+
+
+def _read_reshape(attributes: Attributes) -> dict[str, object]:
+    attributes.require("allowzero", 0)
+    return {}
+
+
+def _reshape(scope: Scope, node: Placed, read: dict) -> None:
+    old = scope.type_of(node.inputs[0]).shape
+    wanted = tuple(int(extent) for extent in scope.constant(node.inputs[1], "shape").reshape(-1))
+    if wanted.count(-1) > 1 or min(wanted, default=1) < -1 or 0 in wanted[len(old):]:
+        raise NodeRefused(f"shape must hold extents, 0 for a kept one and one -1, not {wanted}")
+    kept = [old[i] if extent == 0 else extent for i, extent in enumerate(wanted)]
+    if -1 in kept:
+        kept[kept.index(-1)] = max(1, prod(old) // prod(e for e in kept if e != -1))
+    scope.emit("reshape", node.inputs[:1], shape=tuple(kept))
+
+
+def _read_quantize(attributes: Attributes) -> dict[str, object]:
+    attributes.require("block_size", 0)
+    attributes.take("saturate", 1)
+    _require_dtype(attributes, "precision", ("FLOAT",))
+    dtype = _require_dtype(attributes, "output_dtype", ("INT8", "UINT8"))
+    return {"axis": attributes.take("axis", 1), "dtype": "int8" if dtype == "INT8" else "uint8"}
+
+
+def _read_dequantize(attributes: Attributes) -> dict[str, object]:
+    attributes.require("block_size", 0)
+    _require_dtype(attributes, "output_dtype", ("FLOAT",))
+    return {"axis": attributes.take("axis", 1), "dtype": None}
+
+
+def _require_dtype(attributes: Attributes, name: str, wanted: tuple[str, ...]) -> str | None:
+    """The name of the ONNX type in the attribute, None when it is not given."""
+    code = attributes.take(name, 0)
+    found = onnx.TensorProto.DataType.Name(code)
+    if code and found not in wanted:
+        raise NodeRefused(f"{name} must be {' or '.join(wanted)}, not {found}")
+    return found if code else None
+
+
+def _scaled(op: str) -> Callable[[Scope, Placed, dict], None]:
+    """Quantization with scale and zero point made explicit constants of one shape."""
+    def build(scope: Scope, node: Placed, read: dict) -> None:
+        x = scope.type_of(node.inputs[0])
+        scale_name = node.inputs[1]
+        scale = scope.constant(scale_name, "scale")
+        if not np.all((scale > 0) & np.isfinite(scale)):
+            raise NodeRefused("every scale must be positive and finite")
+        whole = scale.size == 1
+        if len(node.inputs) == 3:
+            zero_name, zero = node.inputs[2], scope.constant(node.inputs[2], "zero point")
+        else:
+            zero_name, zero = "", np.zeros(scale.shape, read["dtype"] or x.dtype)
+        axis = 0 if whole else _axis(read["axis"], len(x.shape))
+        parameters = [_shaped(scope, *one, whole, f"{node.output}_{role}") for role, one in
+                      (("scale", (scale_name, scale)), ("zero_point", (zero_name, zero)))]
+        scope.emit(op, (node.inputs[0], *parameters), axis=axis)
+    return build
+
+
+def _axis(axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise NodeRefused(f"axis must be -{rank} to {rank - 1}, not {axis}")
+    return axis + rank if axis < 0 else axis
+
+
+def _shaped(scope: Scope, name: str, array: np.ndarray, whole: bool, stem: str) -> str:
+    """The constant's name; a new constant when it had none or is one number in a vector."""
+    flat = array.reshape(()) if whole and array.size == 1 else array
+    return name if name and flat.shape == array.shape else scope.add_constant(stem, flat)
+
+
+CONSTANT_FORMS = {"value_float": np.float32, "value_floats": np.float32,
+                  "value_int": np.int64, "value_ints": np.int64}
+
+
+def _read_constant(attributes: Attributes) -> dict[str, object]:
+    for name, dtype in CONSTANT_FORMS.items():
+        value = attributes.take(name)
+        if value is not None:
+            return {"array": np.array(value, dtype)}
+    value = attributes.take("value")
+    attributes.close()
+    if value is None:
+        raise NodeRefused("value must be given")
+    return {"array": onnx.numpy_helper.to_array(value)}
+
+
+def _constant(scope: Scope, node: Placed, read: dict) -> None:
+    scope.define_constant(node.output, read["array"])
+
+
+OPERATORS: dict[str, Operator] = {
+    "Add": Operator(_nothing, _plain("add"), (2, 2)),
+    "Constant": Operator(_read_constant, _constant, (0, 0)),
+    "Conv": Operator(_read_conv, _conv, (2, 3)),
+    "DequantizeLinear": Operator(_read_dequantize, _scaled("dequantizelinear"), (2, 3)),
+    "Flatten": Operator(_read_flatten, _flatten, (1, 1)),
+    "Gemm": Operator(_read_gemm, _gemm, (2, 3)),
+    "GlobalAveragePool": Operator(_nothing, _plain("globalavgpool"), (1, 1)),
+    "Identity": Operator(_nothing, _plain("identity"), (1, 1)),
+    "MatMul": Operator(_nothing, _plain("matmul"), (2, 2)),
+    "MaxPool": Operator(_read_maxpool, _maxpool, (1, 1)),
+    "QuantizeLinear": Operator(_read_quantize, _scaled("quantizelinear"), (2, 3)),
+    "Relu": Operator(_nothing, _plain("relu"), (1, 1)),
+    "Reshape": Operator(_read_reshape, _reshape, (2, 2)),
+}

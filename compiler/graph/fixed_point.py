@@ -1,0 +1,55 @@
+"""Scales as integers: 16-bit multipliers and shifts, and what applying them means.
+
+Requantization is `clamp(zp + rhe((acc + bias) * mult / 2**shift), lo, hi)` with rhe = round half to
+even of the exact value, once. The sum fits 33 bits and the product 49, so float64 holds every
+step exactly and `rint` is rhe. docs/machine.md, section Numbers, is the source.
+"""
+
+import math
+
+import numpy as np
+
+__all__ = ["MAX_MULTIPLIER", "MAX_SHIFT", "MIN_MULTIPLIER", "ScaleRefused", "add_multipliers",
+           "quantize_multiplier", "requantize"]
+
+MIN_MULTIPLIER, MAX_MULTIPLIER, MAX_SHIFT = 2**15, 2**16 - 1, 46
+
+
+class ScaleRefused(ValueError):
+    """A scale that no multiplier and shift of the machine can express."""
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """(mult, shift) with mult / 2**shift nearest to real: mult 0 or 2**15 .. 2**16 - 1,
+    shift 0 .. 46, relative error at most 2**-16. Zero gives (0, 0).
+    """
+    if real == 0:
+        return 0, 0
+    if not 0 < real < math.inf:
+        raise ScaleRefused(_range_text(real))
+    fraction, exponent = math.frexp(real)
+    mult = round(math.ldexp(fraction, 16))
+    if mult > MAX_MULTIPLIER:
+        mult, exponent = MIN_MULTIPLIER, exponent + 1
+    shift = 16 - exponent
+    if not 0 <= shift <= MAX_SHIFT:
+        raise ScaleRefused(_range_text(real))
+    return mult, shift
+
+
+def _range_text(real: float) -> str:
+    return f"requantization scale must be 0 or between 2**-31 and 65535, not {real!r}"
+
+
+def add_multipliers(a: float, b: float) -> tuple[int, int, int]:
+    """(ma, mb, shift) with ma / 2**shift = a and mb / 2**shift = b; the larger has 16 bits."""
+    if not (a >= 0 and b >= 0):
+        raise ScaleRefused(_range_text(min(a, b)))
+    _, shift = quantize_multiplier(max(a, b))
+    return round(math.ldexp(a, shift)), round(math.ldexp(b, shift)), shift
+
+
+def requantize(total: np.ndarray, mult, shift, zp: int, lo: int, hi: int) -> np.ndarray:
+    """int8 of total * mult / 2**shift; total is an exact integer in float64, bias included."""
+    scaled = np.ldexp(total * np.asarray(mult, np.float64), -np.asarray(shift, np.int32))
+    return np.clip(np.rint(scaled) + zp, lo, hi).astype(np.int8)

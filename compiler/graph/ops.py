@@ -1,0 +1,352 @@
+"""Operators: what each needs and the type of what it makes. One rule an operator.
+
+Float operators (`conv2d` ... `identity`) carry ONNX's meaning on logical NCHW shapes; integer
+operators (`qconv2d` ...) carry the meaning of docs/machine.md, section Numbers, on int8 tensors
+in stored form (a uint8 tensor is stored as x - 128).
+
+| operator | inputs | attributes |
+|---|---|---|
+| conv2d | x, w [Co,Ci,kh,kw], bias [Co]? | strides, pads (top, left, bottom, right) |
+| dense | x [M,K], w [N,K] or [K,N], bias? | trans_b: 1 when w is [N,K] |
+| matmul | a, b | |
+| relu, identity | x | |
+| maxpool | x | kernel, strides, pads |
+| globalavgpool | x | |
+| add | a, b (broadcast) | |
+| reshape | x | shape |
+| quantizelinear | x, scale, zero_point | axis |
+| dequantizelinear | q, scale, zero_point | axis |
+| qconv2d | x, w [Co,Ci,kh,kw], bias, mult, shift [Co] | strides, pads, pad_value, zp, lo, hi |
+| qdense | x [M,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
+| qadd | a, b | ma, mb, c, shift, zp, lo, hi |
+| qmaxpool | x | kernel, strides, pads |
+| qglobalavgpool, qrescale | x | bias, mult, shift, zp, lo, hi |
+| quantize | x float32 | scale, zp (stored form) |
+| dequantize | x int8 | scale, zp (stored form) |
+| to_int8, to_uint8 | x | |
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
+from compiler.graph.graph import Node, TensorType
+
+__all__ = ["FLOAT_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer", "window_shape"]
+
+
+class TypeRefused(ValueError):
+    """An operator's inputs or attributes contradict its rule."""
+
+
+Types = Sequence[TensorType]
+Rule = Callable[[Node, Types], TensorType]
+
+
+def infer(node: Node, types: Types) -> TensorType:
+    """The type of the node's only output, or TypeRefused with one sentence that names the node."""
+    if node.op not in OPS:
+        raise TypeRefused(f"{node.name}: operator must be one of {', '.join(OPS)}, not {node.op!r}")
+    if len(node.outputs) != 1:
+        raise TypeRefused(f"{node.name}: {node.op} must have 1 output, not {len(node.outputs)}")
+    try:
+        return OPS[node.op](node, types)
+    except KeyError as missing:
+        raise TypeRefused(f"{node.name}: {node.op} needs the attribute {missing}") from None
+
+
+def window_shape(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int],
+                 pads: Sequence[int]) -> tuple[int, int]:
+    """Output height and width of a sliding window; rounds down, as ONNX's ceil_mode 0."""
+    padded = (size[0] + pads[0] + pads[2], size[1] + pads[1] + pads[3])
+    rows, columns = ((p - k) // s + 1 for p, k, s in zip(padded, kernel, strides, strict=True))
+    return rows, columns
+
+
+def _need(holds: bool, node: Node, sentence: str) -> None:
+    if not holds:
+        raise TypeRefused(f"{node.name}: {sentence}")
+
+
+def _arity(node: Node, types: Types, *counts: int) -> None:
+    wanted = " or ".join(map(str, counts))
+    _need(len(types) in counts, node, f"{node.op} must have {wanted} inputs, not {len(types)}")
+
+
+def _dtype(node: Node, types: Types, dtype: str) -> None:
+    for name, type_ in zip(node.inputs, types, strict=True):
+        _need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+
+
+def _rank(node: Node, which: int, type_: TensorType, rank: int) -> None:
+    name = node.inputs[which]
+    _need(len(type_.shape) == rank, node, f"input {name!r} must have {rank} dimensions, not {type_}")
+
+
+def _windows(node: Node, x: TensorType, kernel: Sequence[int]) -> tuple[int, int]:
+    strides, pads = node.attrs["strides"], node.attrs["pads"]
+    _need(len(strides) == 2 and min(strides) > 0, node,
+          f"strides must be 2 integers of at least 1, not {strides!r}")
+    _need(len(pads) == 4 and min(pads) >= 0, node,
+          f"pads must be 4 integers of at least 0, not {pads!r}")
+    _need(len(kernel) == 2 and min(kernel) > 0, node,
+          f"kernel must be 2 integers of at least 1, not {kernel!r}")
+    rows, columns = window_shape(x.shape[2:], kernel, strides, pads)
+    _need(rows > 0 and columns > 0, node,
+          f"kernel must fit the padded input, not {kernel!r} in {x} with pads {pads!r}")
+    return rows, columns
+
+
+def _channels(node: Node, x: TensorType, w: TensorType) -> None:
+    _need(x.shape[1] == w.shape[1], node,
+          f"input channels must equal the weight's {w.shape[1]}, not {x.shape[1]}")
+
+
+def _conv2d(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 2, 3)
+    _dtype(node, types, "float32")
+    return _convolved(node, types)
+
+
+def _convolved(node: Node, types: Types) -> TensorType:
+    x, w = types[:2]
+    _rank(node, 0, x, 4)
+    _rank(node, 1, w, 4)
+    _channels(node, x, w)
+    for name, vector in zip(node.inputs[2:], types[2:], strict=True):
+        _need(vector.shape == w.shape[:1], node,
+              f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
+    return TensorType((x.shape[0], w.shape[0], *_windows(node, x, w.shape[2:])), x.dtype)
+
+
+def _dense(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 2, 3)
+    _dtype(node, types, "float32")
+    _need(node.attrs["trans_b"] in (0, 1), node,
+          f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
+    x, w = types[:2]
+    _rank(node, 0, x, 2)
+    _rank(node, 1, w, 2)
+    width, depth = w.shape if node.attrs["trans_b"] else w.shape[::-1]
+    _need(x.shape[1] == depth, node, f"input width must equal the weight's {depth}, "
+          f"not {x.shape[1]}")
+    made = TensorType((x.shape[0], width), "float32")
+    if len(types) == 3:
+        _need(_broadcast(types[2].shape, made.shape) == made.shape, node,
+              f"bias must broadcast to {made}, not {types[2]}")
+    return made
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    try:
+        return np.broadcast_shapes(a, b)
+    except ValueError:
+        return None
+
+
+def _matmul(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 2)
+    _dtype(node, types, "float32")
+    a, b = types
+    _need(min(len(a.shape), len(b.shape)) >= 2, node,
+          f"matmul inputs must have at least 2 dimensions, not {a} and {b}")
+    leading = _broadcast(a.shape[:-2], b.shape[:-2])
+    _need(leading is not None and a.shape[-1] == b.shape[-2], node,
+          f"matmul inputs must agree in their inner extents, not {a} and {b}")
+    return TensorType((*leading, a.shape[-2], b.shape[-1]), "float32")
+
+
+def _relu(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    _dtype(node, types, "float32")
+    return types[0]
+
+
+def _same(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    return types[0]
+
+
+def _pooled(node: Node, types: Types) -> TensorType:
+    x = types[0]
+    _rank(node, 0, x, 4)
+    kernel, pads = node.attrs["kernel"], node.attrs["pads"]
+    shape = (*x.shape[:2], *_windows(node, x, kernel))
+    _need(max(pads[0], pads[2]) < kernel[0] and max(pads[1], pads[3]) < kernel[1], node,
+          f"pads must be smaller than the kernel {kernel!r}, not {pads!r}")
+    return TensorType(shape, x.dtype)
+
+
+def _maxpool(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    _need(types[0].dtype in ("float32", "int8", "uint8"), node,
+          f"input {node.inputs[0]!r} must be float32, int8 or uint8, not {types[0].dtype}")
+    return _pooled(node, types)
+
+
+def _averaged(node: Node, types: Types) -> TensorType:
+    _rank(node, 0, types[0], 4)
+    return TensorType((*types[0].shape[:2], 1, 1), types[0].dtype)
+
+
+def _globalavgpool(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    _dtype(node, types, "float32")
+    return _averaged(node, types)
+
+
+def _add(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 2)
+    _dtype(node, types, "float32")
+    shape = _broadcast(types[0].shape, types[1].shape)
+    _need(shape is not None, node, f"add inputs must broadcast, not {types[0]} and {types[1]}")
+    return TensorType(shape, "float32")
+
+
+def _reshape(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    made = TensorType(node.attrs["shape"], types[0].dtype)
+    _need(np.prod(made.shape, dtype=int) == np.prod(types[0].shape, dtype=int), node,
+          f"shape must keep the number of elements of {types[0]}, not {made.shape!r}")
+    return made
+
+
+def _scaled(node: Node, types: Types) -> tuple[TensorType, TensorType, TensorType]:
+    _arity(node, types, 3)
+    x, scale, zero = types
+    _need(scale.dtype == "float32", node, f"scale must be float32, not {scale.dtype}")
+    axis = node.attrs["axis"]
+    extents = x.shape[axis:axis + 1] if axis >= 0 else None
+    _need(scale.shape in ((), extents), node,
+          f"scale must be a scalar or match axis {axis} of {x}, not {scale}")
+    _need(zero.shape == scale.shape, node,
+          f"zero point must have the shape of the scale {scale}, not {zero}")
+    return x, scale, zero
+
+
+def _quantizelinear(node: Node, types: Types) -> TensorType:
+    x, _, zero = _scaled(node, types)
+    _need(x.dtype == "float32", node,
+          f"input {node.inputs[0]!r} must be float32, not {x.dtype}")
+    _need(zero.dtype in ("int8", "uint8"), node,
+          f"zero point must be int8 or uint8, not {zero.dtype}")
+    return TensorType(x.shape, zero.dtype)
+
+
+def _dequantizelinear(node: Node, types: Types) -> TensorType:
+    x, _, zero = _scaled(node, types)
+    _need(x.dtype in ("int8", "uint8", "int32"), node,
+          f"input {node.inputs[0]!r} must be int8, uint8 or int32, not {x.dtype}")
+    _need(zero.dtype == x.dtype, node, f"zero point must be {x.dtype}, not {zero.dtype}")
+    return TensorType(x.shape, "float32")
+
+
+def _clamp(node: Node) -> None:
+    zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
+    _need(-128 <= zp <= 127, node, f"zp must be an int8, not {zp!r}")
+    _need(-128 <= lo <= hi <= 127, node, f"lo and hi must be ordered int8, not {lo!r} and {hi!r}")
+
+
+def _requantized(node: Node) -> None:
+    """The attributes of operators that carry one multiplier for the whole tensor."""
+    mult, shift, bias = (node.attrs[name] for name in ("mult", "shift", "bias"))
+    _need(mult == 0 or MIN_MULTIPLIER <= mult <= MAX_MULTIPLIER, node,
+          f"mult must be 0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}, not {mult!r}")
+    _need(0 <= shift <= MAX_SHIFT, node, f"shift must be 0 to {MAX_SHIFT}, not {shift!r}")
+    _need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
+    _clamp(node)
+
+
+def _per_channel(node: Node, types: Types) -> None:
+    """int8 data and weight, then three int32 vectors: bias, mult, shift."""
+    _arity(node, types, 5)
+    for name, type_, dtype in zip(node.inputs, types, ("int8",) * 2 + ("int32",) * 3, strict=True):
+        _need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+    _clamp(node)
+
+
+def _qconv2d(node: Node, types: Types) -> TensorType:
+    _per_channel(node, types)
+    value = node.attrs["pad_value"]
+    _need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
+    return _convolved(node, types)
+
+
+def _qdense(node: Node, types: Types) -> TensorType:
+    _per_channel(node, types)
+    x, w = types[:2]
+    _rank(node, 0, x, 2)
+    _rank(node, 1, w, 2)
+    _need(x.shape[1] == w.shape[1], node,
+          f"input width must equal the weight's {w.shape[1]}, not {x.shape[1]}")
+    for name, vector in zip(node.inputs[2:], types[2:], strict=True):
+        _need(vector.shape == w.shape[:1], node,
+              f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
+    return TensorType((x.shape[0], w.shape[0]), "int8")
+
+
+def _qadd(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 2)
+    _dtype(node, types, "int8")
+    a, b = types
+    _need(a == b, node, f"qadd inputs must have one type, not {a} and {b}")
+    for name in ("ma", "mb"):
+        _need(0 <= node.attrs[name] <= MAX_MULTIPLIER, node,
+              f"{name} must be 0 to {MAX_MULTIPLIER}, not {node.attrs[name]!r}")
+    shift, c = node.attrs["shift"], node.attrs["c"]
+    _need(0 <= shift <= MAX_SHIFT, node, f"shift must be 0 to {MAX_SHIFT}, not {shift!r}")
+    _need(-2**31 <= c < 2**31, node, f"c must be an int32, not {c!r}")
+    _clamp(node)
+    return a
+
+
+def _int8(rule: Rule) -> Rule:
+    def checked(node: Node, types: Types) -> TensorType:
+        _arity(node, types, 1)
+        _dtype(node, types, "int8")
+        return rule(node, types)
+    return checked
+
+
+def _qglobalavgpool(node: Node, types: Types) -> TensorType:
+    _requantized(node)
+    return _averaged(node, types)
+
+
+def _qrescale(node: Node, types: Types) -> TensorType:
+    _requantized(node)
+    return types[0]
+
+
+def _cast(source: str, target: str) -> Rule:
+    def cast(node: Node, types: Types) -> TensorType:
+        _arity(node, types, 1)
+        _dtype(node, types, source)
+        return TensorType(types[0].shape, target)
+    return cast
+
+
+def _parameters(source: str, target: str) -> Rule:
+    cast = _cast(source, target)
+
+    def scaled(node: Node, types: Types) -> TensorType:
+        scale, zp = node.attrs["scale"], node.attrs["zp"]
+        _need(0 < scale < float("inf"), node, f"scale must be positive, not {scale!r}")
+        _need(-128 <= zp <= 127, node, f"zp must be an int8, not {zp!r}")
+        return cast(node, types)
+    return scaled
+
+
+FLOAT_OPS: dict[str, Rule] = {
+    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "identity": _same,
+    "maxpool": _maxpool, "globalavgpool": _globalavgpool, "add": _add, "reshape": _reshape,
+    "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
+}
+INTEGER_OPS: dict[str, Rule] = {
+    "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
+    "qglobalavgpool": _int8(_qglobalavgpool), "qrescale": _int8(_qrescale),
+    "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
+    "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),
+}
+OPS: dict[str, Rule] = FLOAT_OPS | INTEGER_OPS

@@ -1,0 +1,9 @@
+"""Graph passes: each a frozen dataclass, called with a graph, giving a graph."""
+
+from compiler.graph.passes.dead_code import EliminateDeadCode
+from compiler.graph.passes.drop_identities import DropIdentities
+from compiler.graph.passes.fold_constants import FoldConstants
+from compiler.graph.passes.integerize import Integerize
+from compiler.graph.passes.sink_dequantize import SinkDequantize
+
+__all__ = ["DropIdentities", "EliminateDeadCode", "FoldConstants", "Integerize", "SinkDequantize"]

@@ -1,0 +1,36 @@
+"""Constant folding."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from compiler.graph.graph import Graph, Node
+from compiler.graph.reference import evaluate_node
+from compiler.graph.rewrite import Builder
+
+__all__ = ["FoldConstants"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoldConstants:
+    """Before: any graph. After: no node reads constants only.
+
+    With `dequantize` False, dequantized constants stay nodes, so that `integerize` still sees the
+    integers of weights and biases.
+    """
+
+    name: ClassVar[str] = "fold-constants"
+    dequantize: bool = True
+
+    def __call__(self, graph: Graph) -> Graph:
+        builder = Builder.like(graph)
+        for node in graph.nodes:
+            if self._folds(node, builder):
+                inputs = [builder.constants[value] for value in node.inputs]
+                builder.add_constant(node.outputs[0], evaluate_node(node, inputs))
+            else:
+                builder.add(node)
+        return builder.finish(graph.outputs)
+
+    def _folds(self, node: Node, builder: Builder) -> bool:
+        kept = node.op == "dequantizelinear" and not self.dequantize
+        return not kept and all(value in builder.constants for value in node.inputs)

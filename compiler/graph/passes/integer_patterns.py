@@ -1,0 +1,132 @@
+"""Integer operators for float ones: one function an operator, from the quantized tensors around it
+to the integer node that takes its place. The numbers are those of docs/machine.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.graph.fixed_point import add_multipliers, quantize_multiplier
+from compiler.graph.graph import Node
+from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
+
+__all__ = ["PATTERNS", "IntegerNode"]
+
+ACCUMULATOR_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerNode:
+    """Operator, attributes and inputs: activations by name, then new constants by role."""
+
+    op: str
+    inputs: tuple[str, ...]
+    attrs: dict[str, object]
+    constants: tuple[tuple[str, np.ndarray], ...] = ()
+
+
+Pattern = Callable[[QuantizedView, Node, Stored, bool], IntegerNode]
+
+
+def _clamp(out: Stored, relu: bool) -> dict[str, int]:
+    """A fused Relu raises the lower bound to the zero point."""
+    return {"zp": out.zp, "lo": max(-128, out.zp) if relu else -128, "hi": 127}
+
+
+def _check_accumulator(bounds: np.ndarray) -> None:
+    """StaysFloat unless |sum| + |bias| fits int32 in every channel, whatever the input."""
+    worst = int(np.argmax(bounds))
+    if not bounds[worst] <= ACCUMULATOR_LIMIT:
+        raise StaysFloat(f"its accumulator could reach {bounds[worst]:.4g} in channel {worst}, "
+                         f"beyond {ACCUMULATOR_LIMIT}")
+
+
+def _multiplier(real: float, bound: float) -> tuple[int, int]:
+    """Multiplier and shift; a scale so small that no accumulator reaches 1/2 is exactly 0."""
+    return (0, 0) if bound * real < 0.5 else quantize_multiplier(real)
+
+
+def _weighted(view: QuantizedView, biases: tuple[str, ...], x: Stored, weight: np.ndarray,
+              scales: np.ndarray, out: Stored) -> tuple[tuple[str, np.ndarray], ...]:
+    """The constants of an operator with weights [channels, ...], input zero point folded in."""
+    steps = x.scale * scales
+    bias = view.bias(biases[0], steps) if biases else np.zeros(len(steps))
+    rows = weight.reshape(len(steps), -1).astype(np.int64)
+    folded = bias - x.zp * rows.sum(axis=1)
+    bounds = 128 * np.abs(rows).sum(axis=1) + np.abs(folded)
+    _check_accumulator(bounds)
+    pairs = [_multiplier(float(step) / out.scale, float(bound))
+             for step, bound in zip(steps, bounds, strict=True)]
+    mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    return (("weight", weight), ("bias", folded.astype(np.int32)), ("mult", mult),
+            ("shift", shift))
+
+
+def _conv2d(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    x = view.activation(node.inputs[0])
+    weight, scales = view.weight(node.inputs[1], axis=0)
+    constants = _weighted(view, node.inputs[2:], x, weight, scales, out)
+    attrs = {**node.attrs, "pad_value": x.zp, **_clamp(out, relu)}
+    return IntegerNode("qconv2d", (x.value,), attrs, constants)
+
+
+def _dense(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    return _product(view, node, out, relu, transposed=node.attrs["trans_b"] == 0)
+
+
+def _matmul(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    shapes = [view.graph.values[value].shape for value in node.inputs]
+    if [len(shape) for shape in shapes] != [2, 2]:
+        raise StaysFloat(f"its inputs must have 2 dimensions, not shapes {shapes[0]} and "
+                         f"{shapes[1]}")
+    return _product(view, node, out, relu, transposed=True)
+
+
+def _product(view: QuantizedView, node: Node, out: Stored, relu: bool,
+             transposed: bool) -> IntegerNode:
+    """Dense with the weight brought to [outputs, inputs]."""
+    x = view.activation(node.inputs[0])
+    weight, scales = view.weight(node.inputs[1], axis=int(transposed))
+    weight = np.ascontiguousarray(weight.T) if transposed else weight
+    constants = _weighted(view, node.inputs[2:], x, weight, scales, out)
+    return IntegerNode("qdense", (x.value,), _clamp(out, relu), constants)
+
+
+def _add(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    a, b = (view.activation(value) for value in node.inputs)
+    shapes = [view.graph.values[value].shape for value in node.inputs]
+    if shapes[0] != shapes[1]:
+        raise StaysFloat(f"its inputs must have one shape, not {shapes[0]} and {shapes[1]}")
+    ma, mb, shift = add_multipliers(a.scale / out.scale, b.scale / out.scale)
+    attrs = {"ma": ma, "mb": mb, "c": -(a.zp * ma + b.zp * mb), "shift": shift}
+    return IntegerNode("qadd", (a.value, b.value), attrs | _clamp(out, relu))
+
+
+def _scaled(op: str, x: Stored, count: int, out: Stored, relu: bool) -> IntegerNode:
+    """One multiplier for the whole tensor, applied to sums of `count` elements."""
+    bias = -x.zp * count
+    bound = np.array([128.0 * count + abs(bias)])
+    _check_accumulator(bound)
+    mult, shift = _multiplier(x.scale / (out.scale * count), float(bound[0]))
+    attrs = {"bias": bias, "mult": mult, "shift": shift}
+    return IntegerNode(op, (x.value,), attrs | _clamp(out, relu))
+
+
+def _globalavgpool(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    x = view.activation(node.inputs[0])
+    rows, columns = view.graph.values[node.inputs[0]].shape[2:]
+    return _scaled("qglobalavgpool", x, rows * columns, out, relu)
+
+
+def _rescale(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    x = view.activation(node.outputs[0])
+    if (x.scale, x.zp) == (out.scale, out.zp) and not relu:
+        return IntegerNode("identity", (x.value,), {})
+    return _scaled("qrescale", x, 1, out, relu)
+
+
+PATTERNS: dict[str, Pattern] = {
+    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "add": _add,
+    "globalavgpool": _globalavgpool, "dequantizelinear": _rescale,
+}

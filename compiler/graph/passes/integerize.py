@@ -1,0 +1,137 @@
+"""From float operators between quantizations to integer operators with one fixed meaning."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from compiler.graph.fixed_point import ScaleRefused
+from compiler.graph.graph import Graph, Node
+from compiler.graph.passes.integer_patterns import PATTERNS, IntegerNode
+from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+
+__all__ = ["Integerize"]
+
+NOTED = ("conv2d", "dense", "matmul", "add", "globalavgpool", "maxpool", "relu", "quantizelinear")
+UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
+PER_CHANNEL = "an activation must have one scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Integerize:
+    """dequantize -> operator -> [relu] -> quantize becomes one integer operator.
+
+    Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
+    After: every int8 or uint8 activation is int8 in stored form under its own name (`to_int8` and
+    `to_uint8` stand at graph inputs and outputs that are uint8); quantization that is left is
+    `quantize` and `dequantize`; each operator that stays in float has a note with the reason.
+    Exact to 1 step of the output: 16-bit multipliers take the place of float32 products.
+    """
+
+    name: ClassVar[str] = "integerize"
+
+    def __call__(self, graph: Graph) -> Graph:
+        return _Rewriting(graph).run()
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """One run: every float node is copied, every quantization is replaced, what the replacements
+    left without readers falls to dead code elimination.
+    """
+
+    graph: Graph
+    builder: Builder = field(init=False)
+    view: QuantizedView = field(init=False)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.builder = Builder.like(self.graph)
+        self.view = QuantizedView(self.graph, self.graph.producers())
+
+    def run(self) -> Graph:
+        self._store_inputs()
+        for node in self.graph.nodes:
+            self._rewrite(node)
+        live = eliminate_dead_code(self.builder.finish(self.graph.outputs))
+        return replace(live, nodes=tuple(_uniquely_named(live.nodes)),
+                       notes=live.notes + tuple(self._notes(live)))
+
+    def _store_inputs(self) -> None:
+        for value in self.graph.inputs:
+            match self.graph.values[value].dtype:
+                case "int8":
+                    self.view.stored[value] = value
+                case "uint8":
+                    output = self.builder.fresh(f"{value}_stored")
+                    self.builder.emit("to_int8", f"{value}_to_int8", [value], output)
+                    self.view.stored[value] = output
+
+    def _rewrite(self, node: Node) -> None:
+        stored = self.view.stored
+        match node.op:
+            case "quantizelinear" if self.view.parameters(node):
+                self._quantize(node)
+            case "dequantizelinear" if node.inputs[0] in stored and self.view.parameters(node):
+                scale, zp = self.view.parameters(node)
+                self.builder.emit("dequantize", node.name, [stored[node.inputs[0]]],
+                                  node.outputs[0], scale=scale, zp=zp)
+            case "maxpool" | "reshape" | "identity" if node.inputs[0] in stored:
+                op = "qmaxpool" if node.op == "maxpool" else node.op
+                inputs = (stored[node.inputs[0]],)
+                self._define(node.outputs[0], IntegerNode(op, inputs, dict(node.attrs)), node.name)
+            case _:
+                self.builder.add(node)
+
+    def _quantize(self, node: Node) -> None:
+        out = Stored(node.outputs[0], *self.view.parameters(node))
+        core, relu = self._core(node.inputs[0])
+        made, name = None, node.name
+        if core is not None:
+            try:
+                made = PATTERNS[core.op](self.view, core, out, relu is not None)
+                name = core.name if core.op != "dequantizelinear" else (relu or node).name
+            except (StaysFloat, ScaleRefused) as reason:
+                self.reasons[core.name] = str(reason)
+        attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
+        host = IntegerNode("quantize", (node.inputs[0],), attrs)
+        self._define(out.value, made or host, name)
+
+    def _core(self, value: str) -> tuple[Node | None, Node | None]:
+        """The operator whose result is quantized, and the Relu between them when there is one."""
+        producers = self.view.producers
+        core, relu = producers.get(value), None
+        if core is not None and core.op == "relu":
+            core, relu = producers.get(core.inputs[0]), core
+        return (core, relu) if core is not None and core.op in PATTERNS else (None, None)
+
+    def _define(self, value: str, made: IntegerNode, name: str) -> None:
+        """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
+        typed = self.builder
+        constants = [typed.add_constant(typed.fresh(f"{name}.{role}"), array)
+                     for role, array in made.constants]
+        outward = value in self.graph.outputs and self.graph.values[value].dtype == "uint8"
+        stored = typed.fresh(f"{value}_stored") if outward else value
+        self.view.stored[value] = stored
+        typed.emit(made.op, name, (*made.inputs, *constants), stored, **made.attrs)
+        if outward:
+            typed.emit("to_uint8", f"{value}_to_uint8", [stored], value)
+
+    def _notes(self, live: Graph) -> Iterator[str]:
+        for node in live.nodes:
+            if node.op in NOTED:
+                default = PER_CHANNEL if node.op == "quantizelinear" else UNQUANTIZED
+                reason = self.reasons.get(node.name, default)
+                yield f"{node.name} ({node.op}) stays in float: {reason}"
+
+
+def _uniquely_named(nodes: tuple[Node, ...]) -> Iterator[Node]:
+    """A float operator that lives on beside its integer twin gets a name of its own."""
+    taken = {node.name for node in nodes}
+    seen: set[str] = set()
+    for node in nodes:
+        name, count = node.name, 1
+        while name in seen or (name != node.name and name in taken):
+            name, count = f"{node.name}_{count}", count + 1
+        seen.add(name)
+        yield node if name == node.name else replace(node, name=name)

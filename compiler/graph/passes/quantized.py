@@ -1,0 +1,106 @@
+"""How `integerize` reads a graph: quantized activations, weights and biases.
+
+All zero points are in stored form (a uint8 tensor is stored as x - 128, its zero point as
+zp - 128). What does not fit the integer operators raises StaysFloat with the reason.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compiler.graph.graph import Graph, Node
+
+__all__ = ["QuantizedView", "StaysFloat", "Stored", "stored_form"]
+
+
+class StaysFloat(Exception):
+    """Why an operator keeps its float meaning; the reason follows `stays in float: `."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An int8 tensor in stored form with one scale: real = (stored - zp) * scale."""
+
+    value: str
+    scale: float
+    zp: int
+
+
+def stored_form(array: np.ndarray) -> np.ndarray:
+    """int8 of an int8 or uint8 array."""
+    return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
+
+
+@dataclass(slots=True)
+class QuantizedView:
+    """A graph, its producers, and the name of the stored form of each tensor that has one."""
+
+    graph: Graph
+    producers: dict[str, Node]
+    stored: dict[str, str] = field(default_factory=dict)
+
+    def parameters(self, node: Node) -> tuple[float, int] | None:
+        """Scale and stored zero point of a (de)quantization of int8 or uint8, None when it has
+        one scale for each channel or another type.
+        """
+        scale, zero = (self.graph.constants[value] for value in node.inputs[1:])
+        if scale.ndim or zero.dtype not in (np.int8, np.uint8):
+            return None
+        return float(scale), int(stored_form(zero.reshape(1))[0])
+
+    def activation(self, value: str) -> Stored:
+        node = self.producers.get(value)
+        if node is None or node.op != "dequantizelinear":
+            raise StaysFloat(f"its input {value!r} is not quantized")
+        source, found = node.inputs[0], self.parameters(node)
+        if source in self.graph.constants:
+            raise StaysFloat(f"its input {value!r} is a constant")
+        if found is None or source not in self.stored:
+            raise StaysFloat(f"its input {value!r} must be int8 or uint8 with one scale")
+        return Stored(self.stored[source], *found)
+
+    def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
+        """int8 weight and float64 scale for each of the channels along the axis."""
+        node, source = self._constant(value, "weight")
+        scale, zero = (self.graph.constants[name] for name in node.inputs[1:])
+        if source.dtype not in (np.int8, np.uint8):
+            raise StaysFloat(f"its weight {value!r} must be int8 or uint8, not {source.dtype}")
+        if scale.ndim and node.attrs["axis"] != axis:
+            raise StaysFloat(f"its weight {value!r} must have its scales along axis {axis}, "
+                             f"not {node.attrs['axis']}")
+        zeros = stored_form(zero.reshape(-1)).astype(int)
+        if zeros.any():
+            raise StaysFloat(f"its weight {value!r} must have zero point 0 in int8, "
+                             f"not {zeros[zeros != 0][0]}")
+        scales = np.broadcast_to(scale.astype(np.float64), source.shape[axis:axis + 1])
+        return stored_form(source), scales
+
+    def bias(self, value: str, scales: np.ndarray) -> np.ndarray:
+        """The bias in accumulator steps: integers in float64, one for each channel.
+
+        A bias that was quantized with these scales keeps its integers; any other is rounded to
+        the nearest step.
+        """
+        if value in self.graph.constants:
+            return np.rint(_vector(value, self.graph.constants[value], scales) / scales)
+        node, source = self._constant(value, "bias")
+        scale, zero = (self.graph.constants[name].astype(np.float64) for name in node.inputs[1:])
+        steps = _vector(value, source.astype(np.float64) - zero, scales)
+        if np.allclose(scale, scales, rtol=1e-5, atol=0):
+            return steps
+        return np.rint(steps * scale / scales)
+
+    def _constant(self, value: str, role: str) -> tuple[Node, np.ndarray]:
+        node = self.producers.get(value)
+        if node is None or node.op != "dequantizelinear":
+            raise StaysFloat(f"its {role} {value!r} is not quantized")
+        if node.inputs[0] not in self.graph.constants:
+            raise StaysFloat(f"its {role} {value!r} is not a constant")
+        return node, self.graph.constants[node.inputs[0]]
+
+
+def _vector(value: str, array: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    if array.size not in (1, scales.size):
+        raise StaysFloat(f"its bias {value!r} must have 1 or {scales.size} elements, "
+                         f"not {array.size}")
+    return np.broadcast_to(array.reshape(-1).astype(np.float64), scales.shape)

@@ -1,0 +1,121 @@
+"""Making graphs from graphs: a builder that infers types, dead code, replacement by rule."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.ops import infer
+
+__all__ = ["Builder", "eliminate_dead_code", "replace_nodes", "with_nodes"]
+
+
+class Builder:
+    """A graph under construction. Types of results are inferred, never stated.
+
+    `add` refuses with TypeRefused what `verify` would refuse. Names that the builder makes up
+    (`fresh`) never meet a name that was reserved or used before.
+    """
+
+    def __init__(self, name: str, reserved: Iterable[str] = ()):
+        self.name = name
+        self.inputs: list[str] = []
+        self.nodes: list[Node] = []
+        self.values: dict[str, TensorType] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.notes: list[str] = []
+        self._taken = set(reserved)
+        self._node_names: set[str] = set()
+
+    @classmethod
+    def like(cls, graph: Graph) -> "Builder":
+        """A builder with the graph's inputs, constants and notes, and none of its nodes."""
+        builder = cls(graph.name, graph.values)
+        builder._node_names.update(node.name for node in graph.nodes)
+        for value in graph.inputs:
+            builder.add_input(value, graph.values[value])
+        for value, array in graph.constants.items():
+            builder.add_constant(value, array)
+        builder.notes.extend(graph.notes)
+        return builder
+
+    def fresh(self, stem: str) -> str:
+        """A value name that nothing uses: the stem, or the stem and a number."""
+        return _unused(stem, self._taken)
+
+    def fresh_node(self, stem: str) -> str:
+        """A node name that nothing uses: the stem, or the stem and a number."""
+        return _unused(stem, self._node_names)
+
+    def add_input(self, value: str, type_: TensorType) -> str:
+        self.inputs.append(value)
+        return self._define(value, type_)
+
+    def add_constant(self, value: str, array: np.ndarray) -> str:
+        self.constants[value] = array
+        return self._define(value, TensorType.of(array))
+
+    def add(self, node: Node) -> str:
+        """Appends the node and returns the name of its output."""
+        made = infer(node, [self.values[value] for value in node.inputs])
+        self.nodes.append(node)
+        self._node_names.add(node.name)
+        return self._define(node.outputs[0], made)
+
+    def emit(self, op: str, name: str, inputs: Sequence[str], output: str,
+             **attrs: object) -> str:
+        return self.add(Node(op, name, tuple(inputs), (output,), attrs))
+
+    def finish(self, outputs: Iterable[str]) -> Graph:
+        return Graph(self.name, tuple(self.inputs), tuple(outputs), tuple(self.nodes),
+                     self.values, self.constants, tuple(self.notes))
+
+    def _define(self, value: str, type_: TensorType) -> str:
+        self.values[value] = type_
+        self._taken.add(value)
+        return value
+
+
+def _unused(stem: str, taken: set[str]) -> str:
+    name, count = stem, 1
+    while name in taken:
+        name, count = f"{stem}_{count}", count + 1
+    taken.add(name)
+    return name
+
+
+def with_nodes(graph: Graph, nodes: Iterable[Node],
+               constants: Mapping[str, np.ndarray] | None = None) -> Graph:
+    """The graph with other nodes and further constants; types are inferred again."""
+    builder = Builder.like(graph)
+    for value, array in (constants or {}).items():
+        builder.add_constant(value, array)
+    for node in nodes:
+        builder.add(node)
+    return builder.finish(graph.outputs)
+
+
+def replace_nodes(graph: Graph, rule: Callable[[Node], Sequence[Node] | None]) -> Graph:
+    """Each node for which the rule gives nodes is replaced by them, in its place.
+
+    The replacement must define the same values; None leaves the node alone.
+    """
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        replacement = rule(node)
+        nodes.extend((node,) if replacement is None else replacement)
+    return with_nodes(graph, nodes)
+
+
+def eliminate_dead_code(graph: Graph) -> Graph:
+    """Without the nodes and constants that no output needs; inputs stay."""
+    needed, nodes = set(graph.outputs), []
+    for node in reversed(graph.nodes):
+        if needed.intersection(node.outputs):
+            nodes.append(node)
+            needed.update(node.inputs)
+    live = needed.union(graph.inputs)
+    return Graph(graph.name, graph.inputs, graph.outputs, tuple(reversed(nodes)),
+                 {value: type_ for value, type_ in graph.values.items() if value in live},
+                 {value: array for value, array in graph.constants.items() if value in needed},
+                 graph.notes)
