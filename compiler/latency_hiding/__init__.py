@@ -1,0 +1,18 @@
+"""Latency hiding: units that work at the same time, held in order by tokens.
+
+How it comes about::
+
+    schedule       virtual_thread on an outer tile loop: two copies of every buffer allocated
+                   inside, so that one tile is loaded while the other is computed
+    lowering       unrolls the outer loops; consecutive tiles take turns with the copies; each
+                   instruction becomes an `Event`: its unit and the exact sets that it touches
+    insert_tokens  finds the orderings between units that the stream needs and spends a token
+                   on each that does not follow from others
+    check          proves the result legal, by reasoning of its own
+
+Nothing here knows an accelerator: units and memories are names, addresses are numbers.
+"""
+
+from .events import Access, Event, Tokens
+from .legality import Violation, check
+from .tokens import CAPACITY, insert_tokens

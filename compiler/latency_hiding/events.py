@@ -1,0 +1,91 @@
+"""Events: what an instruction touches, as far as its order with others is concerned.
+
+A **stream** is a sequence of events. Performing them one at a time in stream order is its
+meaning. Each unit performs its own events in stream order and finishes them in that order;
+different units run at their own pace, held back by tokens alone:
+
+    an event takes one token from each unit in `waits` before it starts, and gives one to each
+    unit in `signals` when it has finished. There is one counter for each ordered pair of units,
+    so the k-th signal of a pair is taken by its k-th wait.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Access", "Event", "Tokens", "extents"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """A set of addresses of one memory that an event reads, or writes.
+
+    Parameters
+    ----------
+    memory : its name.
+    addresses : a half-open interval (start, stop), or an int64 array of distinct addresses in
+        any order. They count whatever the memory is divided into (bytes, entries), from zero.
+    write : whether they are written. What an event reads, it reads before it writes.
+    """
+
+    memory: str
+    addresses: np.ndarray | tuple[int, int]
+    write: bool = False
+
+    def __post_init__(self):
+        if isinstance(self.addresses, tuple):
+            start, stop = self.addresses
+            if not 0 <= start <= stop:
+                raise ValueError(f"Interval of {self.memory} must be (start, stop) with "
+                                 f"0 <= start <= stop, not {self.addresses!r}")
+        elif self.addresses.ndim != 1 or self.addresses.dtype.kind not in "iu":
+            raise ValueError(f"Addresses of {self.memory} must be a vector of integers, not "
+                             f"{self.addresses.dtype} of shape {self.addresses.shape}")
+        elif self.addresses.size and self.addresses.min() < 0:
+            raise ValueError(f"Addresses of {self.memory} must not be negative, "
+                             f"not {int(self.addresses.min())}")
+
+    @property
+    def index(self) -> np.ndarray | slice:
+        """What picks the addresses out of an array over the whole memory."""
+        return slice(*self.addresses) if isinstance(self.addresses, tuple) else self.addresses
+
+    @property
+    def stop(self) -> int:
+        """One past the highest address; 0 for the empty set."""
+        if isinstance(self.addresses, tuple):
+            return self.addresses[1]
+        return int(self.addresses.max()) + 1 if self.addresses.size else 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """One instruction: who performs it, what it touches, what a message calls it."""
+
+    unit: str
+    accesses: tuple[Access, ...] = ()
+    label: str = ""
+
+    def reads(self) -> tuple[Access, ...]:
+        return tuple(access for access in self.accesses if not access.write)
+
+    def writes(self) -> tuple[Access, ...]:
+        return tuple(access for access in self.accesses if access.write)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The units from which an event takes a token, and those to which it gives one."""
+
+    waits: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
+
+
+def extents(events: Iterable[Event]) -> dict[str, int]:
+    """Memory to one past the highest address that any event touches."""
+    result: dict[str, int] = {}
+    for event in events:
+        for access in event.accesses:
+            result[access.memory] = max(result.get(access.memory, 0), access.stop)
+    return result
