@@ -158,7 +158,8 @@ def select(figures: list[Figure], names: Sequence[str]) -> list[Figure]:
 
 
 def main(argv: Sequence[str] | None = None, path: Path = TABLE) -> int:
-    parser = argparse.ArgumentParser(prog="bench.scoreboard", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="bench.scoreboard",
+                                     description="Measure the figures of scoreboard.toml.")
     parser.add_argument("mode", nargs="?", choices=["all", "measure"], default="all")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args(argv)

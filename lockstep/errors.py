@@ -12,6 +12,8 @@ __all__ = ["USER_ERRORS", "RequestError", "input_file", "output_file", "user_err
 
 USER_ERRORS: tuple[str, ...] = (
     "lockstep.errors.RequestError",
+    "accel.config.ConfigError",
+    "compiler.frontend.onnx_import.ImportRefused",
 )
 """Dotted names, so that ``lockstep --help`` need not import every part to catch its errors."""
 

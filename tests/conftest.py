@@ -38,7 +38,7 @@ def compare_golden(path: Path, text: str, update: bool) -> None:
 @pytest.fixture
 def golden(request: pytest.FixtureRequest):
     """``golden("name.txt", text)`` compares a text with ``tests/golden/name.txt``."""
-    update = request.config.getoption("--update-golden")
+    update = bool(request.config.getoption("--update-golden"))
     return lambda name, text: compare_golden(GOLDEN / name, text, update)
 
 

@@ -25,7 +25,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, tmp_path):
         parser.add_argument("--write", type=output_file)
         return parser
 
-    module.add_parser, module.run = add_parser, lambda args: todo[0](args)
+    vars(module).update(add_parser=add_parser, run=lambda args: todo[0](args))
     (tmp_path / "planted.py").write_text("")
     monkeypatch.setattr(lockstep.commands, "__path__", [str(tmp_path)])
     monkeypatch.setitem(sys.modules, "lockstep.commands.planted", module)
@@ -106,6 +106,7 @@ def test_a_closed_pipe_is_quiet() -> None:
             "sys.exit(cli.main([]))")
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
         process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
