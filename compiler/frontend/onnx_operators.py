@@ -8,7 +8,7 @@ NodeRefused with the reason alone; the importer adds the place.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -36,7 +36,7 @@ class Scope(Protocol):
 class Attributes:
     """The attributes of an ONNX node; each is taken once and none may be left over."""
 
-    items: dict[str, object]
+    items: dict[str, Any]
     taken: set[str] = field(default_factory=set)
 
     @classmethod
@@ -45,7 +45,7 @@ class Attributes:
         return cls({name: value.decode() if isinstance(value, bytes) else value
                     for name, value in items.items()})
 
-    def take(self, name: str, default: object = None):
+    def take(self, name: str, default: Any = None) -> Any:
         self.taken.add(name)
         value = self.items.get(name, default)
         return tuple(value) if isinstance(value, list) else value

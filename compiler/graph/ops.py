@@ -81,7 +81,8 @@ def _dtype(node: Node, types: Types, dtype: str) -> None:
 
 def _rank(node: Node, which: int, type_: TensorType, rank: int) -> None:
     name = node.inputs[which]
-    _need(len(type_.shape) == rank, node, f"input {name!r} must have {rank} dimensions, not {type_}")
+    _need(len(type_.shape) == rank, node,
+          f"input {name!r} must have {rank} dimensions, not {type_}")
 
 
 def _windows(node: Node, x: TensorType, kernel: Sequence[int]) -> tuple[int, int]:
@@ -152,8 +153,9 @@ def _matmul(node: Node, types: Types) -> TensorType:
     _need(min(len(a.shape), len(b.shape)) >= 2, node,
           f"matmul inputs must have at least 2 dimensions, not {a} and {b}")
     leading = _broadcast(a.shape[:-2], b.shape[:-2])
-    _need(leading is not None and a.shape[-1] == b.shape[-2], node,
-          f"matmul inputs must agree in their inner extents, not {a} and {b}")
+    if leading is None or a.shape[-1] != b.shape[-2]:
+        raise TypeRefused(f"{node.name}: matmul inputs must agree in their inner and leading "
+                          f"extents, not {a} and {b}")
     return TensorType((*leading, a.shape[-2], b.shape[-1]), "float32")
 
 
@@ -200,7 +202,8 @@ def _add(node: Node, types: Types) -> TensorType:
     _arity(node, types, 2)
     _dtype(node, types, "float32")
     shape = _broadcast(types[0].shape, types[1].shape)
-    _need(shape is not None, node, f"add inputs must broadcast, not {types[0]} and {types[1]}")
+    if shape is None:
+        raise TypeRefused(f"{node.name}: add inputs must broadcast, not {types[0]} and {types[1]}")
     return TensorType(shape, "float32")
 
 

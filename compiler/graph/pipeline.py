@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from compiler.graph.graph import Graph
 from compiler.graph.passes.dead_code import EliminateDeadCode
@@ -20,8 +20,7 @@ AfterPass = Callable[[int, str, Graph], None]
 class Pass(Protocol):
     """A frozen dataclass whose fields are its options and whose docstring is its contract."""
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
 
     def __call__(self, graph: Graph) -> Graph: ...
 

@@ -2,7 +2,7 @@
 to the integer node that takes its place. The numbers are those of docs/machine.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ class IntegerNode:
 
     op: str
     inputs: tuple[str, ...]
-    attrs: dict[str, object]
+    attrs: Mapping[str, object]
     constants: tuple[tuple[str, np.ndarray], ...] = ()
 
 

@@ -68,23 +68,20 @@ class _Rewriting:
                     self.view.stored[value] = output
 
     def _rewrite(self, node: Node) -> None:
-        stored = self.view.stored
-        match node.op:
-            case "quantizelinear" if self.view.parameters(node):
-                self._quantize(node)
-            case "dequantizelinear" if node.inputs[0] in stored and self.view.parameters(node):
-                scale, zp = self.view.parameters(node)
-                self.builder.emit("dequantize", node.name, [stored[node.inputs[0]]],
-                                  node.outputs[0], scale=scale, zp=zp)
-            case "maxpool" | "reshape" | "identity" if node.inputs[0] in stored:
-                op = "qmaxpool" if node.op == "maxpool" else node.op
-                inputs = (stored[node.inputs[0]],)
-                self._define(node.outputs[0], IntegerNode(op, inputs, dict(node.attrs)), node.name)
-            case _:
-                self.builder.add(node)
+        parameters = self.view.parameters(node)
+        source = self.view.stored.get(node.inputs[0], "") if node.inputs else ""
+        if node.op == "quantizelinear" and parameters:
+            self._quantize(node, Stored(node.outputs[0], *parameters))
+        elif node.op == "dequantizelinear" and source and parameters:
+            self.builder.emit("dequantize", node.name, [source], node.outputs[0],
+                              scale=parameters[0], zp=parameters[1])
+        elif node.op in ("maxpool", "reshape", "identity") and source:
+            op = "qmaxpool" if node.op == "maxpool" else node.op
+            self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
+        else:
+            self.builder.add(node)
 
-    def _quantize(self, node: Node) -> None:
-        out = Stored(node.outputs[0], *self.view.parameters(node))
+    def _quantize(self, node: Node, out: Stored) -> None:
         core, relu = self._core(node.inputs[0])
         made, name = None, node.name
         if core is not None:
@@ -108,7 +105,7 @@ class _Rewriting:
     def _define(self, value: str, made: IntegerNode, name: str) -> None:
         """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
         typed = self.builder
-        constants = [typed.add_constant(typed.fresh(f"{name}.{role}"), array)
+        constants = [typed.add_constant(typed.fresh(f"{name}:{role}"), array)
                      for role, array in made.constants]
         outward = value in self.graph.outputs and self.graph.values[value].dtype == "uint8"
         stored = typed.fresh(f"{value}_stored") if outward else value

@@ -40,9 +40,11 @@ class QuantizedView:
     stored: dict[str, str] = field(default_factory=dict)
 
     def parameters(self, node: Node) -> tuple[float, int] | None:
-        """Scale and stored zero point of a (de)quantization of int8 or uint8, None when it has
-        one scale for each channel or another type.
+        """Scale and stored zero point of a (de)quantization of int8 or uint8 with one scale; None
+        for any other node.
         """
+        if node.op not in ("quantizelinear", "dequantizelinear"):
+            return None
         scale, zero = (self.graph.constants[value] for value in node.inputs[1:])
         if scale.ndim or zero.dtype not in (np.int8, np.uint8):
             return None

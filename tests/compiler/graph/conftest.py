@@ -1,0 +1,150 @@
+"""Quantized models for tests, ONNX Runtime as judge, and the layer-by-layer comparison."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.frontend import convert
+from compiler.graph import evaluate_node, optimize
+
+Array = np.ndarray
+
+
+@dataclass
+class Qdq:
+    """Writes QDQ models the way quantizers do; every method returns the name of its result."""
+
+    seed: int = 1
+    opset: int = 17
+    nodes: list = field(default_factory=list)
+    constants: list = field(default_factory=list)
+    inputs: list = field(default_factory=list)
+
+    def __post_init__(self):
+        self.rng = np.random.default_rng(self.seed)
+
+    def constant(self, array: Array) -> str:
+        name = f"k{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def input(self, name: str, *shape: int | str, dtype: str = "float32") -> str:
+        code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self.inputs.append(helper.make_tensor_value_info(name, code, shape))
+        return name
+
+    def add(self, op: str, *inputs: str, name: str | None = None, **attrs) -> str:
+        name = name or f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [f"{name}.out"], name, **attrs))
+        return f"{name}.out"
+
+    def quantize(self, x: str, scale=0.05, zero=3, dtype="uint8") -> str:
+        return self.add("QuantizeLinear", x, *self._parameters(scale, zero, dtype))
+
+    def dequantize(self, x: str, scale=0.05, zero=3, dtype="uint8", **attrs) -> str:
+        return self.add("DequantizeLinear", x, *self._parameters(scale, zero, dtype), **attrs)
+
+    def requantized(self, x: str, scale=0.05, zero=3, dtype="uint8") -> str:
+        """Quantize and dequantize at once: what stands between two layers."""
+        return self.dequantize(self.quantize(x, scale, zero, dtype), scale, zero, dtype)
+
+    def weight(self, *shape: int, scale: object = None, axis: int = 0) -> str:
+        """A dequantized int8 weight with one scale for each output channel."""
+        values = self.rng.integers(-127, 128, shape).astype(np.int8)
+        scales = self.rng.uniform(0.002, 0.02, shape[axis]) if scale is None else scale
+        zeros = np.zeros(np.shape(scales), np.int8)
+        return self.add("DequantizeLinear", self.constant(values),
+                        self.constant(np.float32(scales)), self.constant(zeros), axis=axis)
+
+    def bias(self, values: Array, scales) -> str:
+        """A dequantized int32 bias."""
+        scales = np.float32(scales)
+        return self.add("DequantizeLinear", self.constant(np.int32(values)),
+                        self.constant(scales), self.constant(np.zeros(scales.shape, np.int32)),
+                        axis=0)
+
+    def _parameters(self, scale, zero, dtype: str) -> tuple[str, str]:
+        return self.constant(np.float32(scale)), self.constant(np.array(zero, dtype))
+
+    def model(self, *outputs: str, dtypes: Mapping[str, str] | None = None) -> onnx.ModelProto:
+        codes = {name: helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+                 for name, dtype in (dtypes or {}).items()}
+        infos = [helper.make_tensor_value_info(name, codes.get(name, TensorProto.FLOAT), None)
+                 for name in outputs]
+        graph = helper.make_graph(self.nodes, "test", self.inputs, infos, self.constants)
+        return helper.make_model(graph, ir_version=10,
+                                 opset_imports=[helper.make_opsetid("", self.opset)])
+
+
+@pytest.fixture
+def qdq() -> type[Qdq]:
+    return Qdq
+
+
+def run_onnx(model: onnx.ModelProto, feeds: Mapping[str, Array],
+             extra: tuple[str, ...] = ()) -> dict[str, Array]:
+    """Outputs and the extra values of ONNX Runtime, graph optimizations off."""
+    ort = pytest.importorskip("onnxruntime")
+    watched = onnx.ModelProto.FromString(model.SerializeToString())
+    present = {output.name for output in watched.graph.output}
+    watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in extra
+                                if name not in present)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(watched.SerializeToString(), options,
+                                   providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+@pytest.fixture
+def onnx_values() -> Callable[..., dict[str, Array]]:
+    return run_onnx
+
+
+@dataclass(frozen=True)
+class Layer:
+    """How far an integer layer is from ONNX Runtime when fed with ONNX Runtime's tensors."""
+
+    name: str
+    op: str
+    largest: int
+    equal: float
+
+
+def stored(array: Array) -> Array:
+    return (array.astype(np.int16) - 128).astype(np.int8) if array.dtype == np.uint8 else array
+
+
+def compare_layers(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Layer]:
+    """Each integer layer of the integerized model against ONNX Runtime, graph optimizations off.
+
+    A layer reads what ONNX Runtime computed wherever the value exists there; values that the
+    compiler made (a pooled tensor before its dequantization) are computed from such ones, and
+    compared where they reach a value that exists.
+    """
+    graph = optimize(convert(model))
+    made = tuple(name for node in model.graph.node if node.op_type == "QuantizeLinear"
+                 for name in node.output)
+    theirs = {name: stored(array) for name, array in run_onnx(model, feeds, made).items()
+              if name in made}
+    known: dict[str, Array] = {**graph.constants, **feeds}
+    layers = []
+    for node in graph.nodes:
+        value = node.outputs[0]
+        ours = evaluate_node(node, [known[name] for name in node.inputs])
+        known[value] = theirs.get(value, ours)
+        if value in theirs:
+            far = np.abs(ours.astype(int) - theirs[value])
+            layers.append(Layer(node.name, node.op, int(far.max()), float(np.mean(far == 0))))
+    return layers
+
+
+@pytest.fixture
+def layer_differences() -> Callable[..., list[Layer]]:
+    return compare_layers
