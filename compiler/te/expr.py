@@ -13,7 +13,7 @@ arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype,
@@ -37,12 +37,15 @@ class Buffer:
     """Storage of a fixed shape: the thing that reads and stores name.
 
     `scope` says where it lives: ``global`` (DRAM or host memory) or an on-chip buffer of a target.
+    `definition` is the tensor expression that `compute` gave it, a pair (axes, body), so that a
+    reader leads back to what it reads; it takes no part in equality.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     scope: str = "global"
+    definition: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self):
         if not all(isinstance(extent, int) and extent > 0 for extent in self.shape):

@@ -90,7 +90,8 @@ def compute(shape: tuple[int, ...], fn: Callable[..., Expr], name: str) -> Tenso
     inner = body.value if isinstance(body, Reduce) else body
     if any(isinstance(node, Reduce) for node in walk(inner)):
         raise ValueError(f"Reduction in {name} must be the outermost operation of its body")
-    return Tensor(Buffer(name, tuple(shape), body.dtype), axes, body)
+    buffer = Buffer(name, tuple(shape), body.dtype, definition=(axes, body))
+    return Tensor(buffer, axes, body)
 
 
 def _reducer(op: str):

@@ -1,0 +1,172 @@
+"""Index expressions as linear forms.
+
+A linear form is a sum of integer multiples of *atoms* plus a constant. Atoms are variables and
+whatever is not linear: a ``floordiv``, ``mod``, ``min``, ``max``, a product of variables. Indices
+are taken as mathematical integers: they never come near the limits of their type.
+"""
+
+from dataclasses import dataclass
+
+from compiler.te import INDEX, Binary, Const, Expr, Var, children
+
+__all__ = ["Linear", "affine", "free_variables", "from_linear", "interval", "is_index",
+           "linear"]
+
+Extents = dict[Var, int]
+"""Known ranges: a variable that is listed runs from 0 to its extent, exclusive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """``sum(coefficient * atom) + constant``; no coefficient is zero."""
+
+    terms: tuple[tuple[Expr, int], ...] = ()
+    constant: int = 0
+
+    def __add__(self, other: "Linear") -> "Linear":
+        terms = dict(self.terms)
+        for atom, factor in other.terms:
+            terms[atom] = terms.get(atom, 0) + factor
+        return Linear(tuple((a, f) for a, f in terms.items() if f), self.constant + other.constant)
+
+    def scaled(self, factor: int) -> "Linear":
+        if factor == 0:
+            return Linear()
+        return Linear(tuple((a, f * factor) for a, f in self.terms), self.constant * factor)
+
+    def __sub__(self, other: "Linear") -> "Linear":
+        return self + other.scaled(-1)
+
+
+def is_index(expr: Expr) -> bool:
+    """Whether it is built from variables, integers and index arithmetic alone."""
+    match expr:
+        case Var() | Const():
+            return expr.dtype == INDEX
+        case Binary("add" | "sub" | "mul" | "floordiv" | "mod" | "min" | "max", a, b):
+            return is_index(a) and is_index(b)
+        case _:
+            return False
+
+
+def free_variables(expr: Expr) -> frozenset[Var]:
+    if isinstance(expr, Var):
+        return frozenset((expr,))
+    return frozenset().union(*(free_variables(child) for child in children(expr)))
+
+
+def affine(expr: Expr) -> tuple[dict[Var, int], int] | None:
+    """Coefficients and constant when `expr` is affine in its variables, else None."""
+    form = linear(expr)
+    if not all(isinstance(atom, Var) for atom, _ in form.terms):
+        return None
+    return {atom: factor for atom, factor in form.terms if isinstance(atom, Var)}, form.constant
+
+
+def linear(expr: Expr, extents: Extents | None = None) -> Linear:
+    """Linear form of an index expression; `extents` let divisions be resolved."""
+    extents = extents or {}
+    match expr:
+        case Const(value):
+            return Linear((), int(value))
+        case Binary("add", a, b):
+            return _joined(linear(a, extents) + linear(b, extents))
+        case Binary("sub", a, b):
+            return _joined(linear(a, extents) - linear(b, extents))
+        case Binary("mul", a, b):
+            return _product(linear(a, extents), linear(b, extents))
+        case Binary("floordiv" | "mod" as op, a, b):
+            return _division(op, linear(a, extents), linear(b, extents), extents)
+        case Binary("min" | "max" as op, a, b):
+            return _extremum(op, linear(a, extents), linear(b, extents), extents)
+        case _:
+            return Linear(((expr, 1),))
+
+
+def _product(a: Linear, b: Linear) -> Linear:
+    if not a.terms:
+        return b.scaled(a.constant)
+    if not b.terms:
+        return a.scaled(b.constant)
+    return Linear(((Binary("mul", from_linear(a), from_linear(b)), 1),))
+
+
+def _division(op: str, a: Linear, b: Linear, extents: Extents) -> Linear:
+    """Multiples of the divisor leave the division: ``(8*x + y) // 4`` is ``2*x + y // 4``."""
+    if b.terms or b.constant <= 0:
+        return Linear(((Binary(op, from_linear(a), from_linear(b)), 1),))
+    c = b.constant
+    whole = Linear(tuple((t, f // c) for t, f in a.terms if f % c == 0), a.constant // c)
+    rest = Linear(tuple((t, f) for t, f in a.terms if f % c), a.constant % c)
+    span = interval(rest, extents)
+    if span and span[0] // c == span[1] // c:
+        quotient = Linear((), span[0] // c)
+        return whole + quotient if op == "floordiv" else rest - quotient.scaled(c)
+    atom = Linear(((Binary(op, from_linear(rest), Const(c, INDEX)), 1),))
+    return whole + atom if op == "floordiv" else atom
+
+
+def _extremum(op: str, a: Linear, b: Linear, extents: Extents) -> Linear:
+    span = interval(a - b, extents)
+    if span and (span[1] <= 0 or span[0] >= 0):
+        return a if (span[1] <= 0) == (op == "min") else b
+    return Linear(((Binary(op, from_linear(a), from_linear(b)), 1),))
+
+
+def _joined(form: Linear) -> Linear:
+    """``c*k*(e // c) + k*(e % c)`` is ``k*e``."""
+    terms = dict(form.terms)
+    for atom, factor in form.terms:
+        match atom:
+            case Binary("mod", e, Const(c) as divisor):
+                twin = Binary("floordiv", e, divisor)
+                if terms.get(twin) == factor * c:
+                    return _joined(form - Linear(((atom, factor), (twin, factor * int(c))))
+                                   + linear(e).scaled(factor))
+    return form
+
+
+def interval(form: Linear, extents: Extents) -> tuple[int, int] | None:
+    """Least and greatest value over the box of `extents`, or None when an atom is unknown."""
+    low = high = form.constant
+    for atom, factor in form.terms:
+        span = _atom_interval(atom, extents)
+        if span is None:
+            return None
+        ends = (span[0] * factor, span[1] * factor)
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _atom_interval(atom: Expr, extents: Extents) -> tuple[int, int] | None:
+    match atom:
+        case Var() if atom in extents:
+            return 0, extents[atom] - 1
+        case Binary("mod", _, Const(c)) if c > 0:
+            return 0, int(c) - 1
+        case Binary("floordiv", e, Const(c)) if c > 0:
+            span = interval(linear(e, extents), extents)
+            return span and (span[0] // int(c), span[1] // int(c))
+        case _:
+            return None
+
+
+def from_linear(form: Linear) -> Expr:
+    """Canonical expression: positive terms first, in order of appearance, the constant last."""
+    terms = sorted(form.terms, key=lambda term: term[1] < 0)
+    if not terms or (terms[0][1] < 0):
+        result: Expr = Const(form.constant, INDEX)
+        constant = 0
+    else:
+        result, terms = _term(*terms[0]), terms[1:]
+        constant = form.constant
+    for atom, factor in terms:
+        result = Binary("add" if factor > 0 else "sub", result, _term(atom, abs(factor)))
+    if constant:
+        op = "add" if constant > 0 else "sub"
+        result = Binary(op, result, Const(abs(constant), INDEX))
+    return result
+
+
+def _term(atom: Expr, factor: int) -> Expr:
+    return atom if factor == 1 else Binary("mul", atom, Const(factor, INDEX))

@@ -1,0 +1,59 @@
+"""What the operators of expressions mean: one definition, on NumPy arrays, exact to the bit.
+
+Operands are arrays of the operand's type (never 0-dimensional, whose overflow NumPy reports) and
+so is the result. The interpreter and the folding of constants are the callers.
+"""
+
+import math
+
+import numpy as np
+
+from compiler.te import numpy_dtype
+
+__all__ = ["apply_binary", "apply_call", "apply_cast"]
+
+_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "shl": np.left_shift, "shr": np.right_shift,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
+}
+_CALLS = {"abs": np.abs, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh,
+          "floor": np.floor, "ceil": np.ceil, "rint": np.rint}
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if op == "rshift_rne":
+        return _rshift_rne(a, b)
+    if op in ("floordiv", "mod", "div") and a.dtype.kind in "iu" and not b.all():
+        raise ZeroDivisionError(f"Divisor of {op} must not be zero")
+    with np.errstate(all="ignore"):                 # floats follow IEEE 754, silently
+        return _BINARY[op](a, b)
+
+
+def apply_call(function: str, a: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        result = _erf(a) if function == "erf" else _CALLS[function](a)
+    return result.astype(a.dtype)
+
+
+def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return a.astype(numpy_dtype(dtype))
+
+
+def _rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
+    """Exact quotient and remainder of 2**amount; a tie goes to the even quotient."""
+    limit = min(62, value.dtype.itemsize * 8 - 1)
+    if ((amount < 0) | (amount > limit)).any():
+        raise ValueError(f"Amount of rshift_rne must be from 0 to {limit}, not {amount}")
+    wide = np.uint64 if value.dtype == np.uint64 else np.int64
+    x, s = value.astype(wide), amount.astype(wide)
+    quotient = x >> s
+    rest = x - (quotient << s)
+    half = (np.ones_like(s) << s) >> 1
+    up = (s > 0) & ((rest > half) | ((rest == half) & (quotient & 1 == 1)))
+    return (quotient + up.astype(wide)).astype(value.dtype)

@@ -1,0 +1,296 @@
+"""Index sets: which iterations run, which elements they touch. The arithmetic is isl's.
+
+A `Domain` is a box of loops with conditions. Expressions that isl cannot take (a read inside an
+index, a product of variables) are treated as unknown: a condition of that kind is left out, an
+index of that kind may be anything. That errs on the side of larger sets.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import islpy as isl
+
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Field, Read, Select, Var, children
+
+from .affine import Linear, free_variables, from_linear, interval, is_index, linear
+from .nodes import For, If, Stmt, Store, Update
+from .simplify import conjuncts
+from .visit import stmt_children
+
+__all__ = ["Access", "Box", "Domain", "accesses", "bounds", "conflict", "footprint", "hull",
+           "is_implied", "loop_domain"]
+
+_RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
+_NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Iterations of nested loops, outermost first, in which all conditions hold."""
+
+    loops: tuple[tuple[Var, int], ...] = ()
+    conditions: tuple[Expr, ...] = ()
+
+    def inside(self, loop: For) -> "Domain":
+        return Domain((*self.loops, (loop.var, loop.extent)), self.conditions)
+
+    def where(self, condition: Expr) -> "Domain":
+        return Domain(self.loops, (*self.conditions, *conjuncts(condition)))
+
+    @property
+    def vars(self) -> tuple[Var, ...]:
+        return tuple(var for var, _ in self.loops)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One read or write of a buffer, with the iterations in which it happens.
+
+    `stmt` is the store or update; `kind` is ``read``, ``store`` or ``update``.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    kind: str
+    domain: Domain
+    stmt: Stmt
+
+    @property
+    def is_write(self) -> bool:
+        return self.kind != "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Elements ``lower[d] <= index[d] < lower[d] + extents[d]``."""
+
+    lower: tuple[Expr, ...]
+    extents: tuple[int, ...]
+
+
+def loop_domain(path: Iterable[Stmt]) -> Domain:
+    """Iterations in which the last statement of a path runs, that statement included."""
+    domain = Domain()
+    for stmt in path:
+        match stmt:
+            case For(): domain = domain.inside(stmt)
+            case If(): domain = domain.where(stmt.condition)
+    return domain
+
+
+def accesses(stmt: Stmt, domain: Domain = Domain()) -> Iterator[Access]:    # noqa: B008 - frozen
+    """Every access that `stmt` makes, in order. A read under a `Select` has its condition."""
+    match stmt:
+        case For():
+            yield from accesses(stmt.body, domain.inside(stmt))
+        case If(condition, body):
+            yield from _reads(condition, domain, stmt)
+            yield from accesses(body, domain.where(condition))
+        case Store(buffer, indices, value) | Update(buffer, indices, _, value):
+            for expr in (value, *indices):
+                yield from _reads(expr, domain, stmt)
+            kind = "store" if isinstance(stmt, Store) else "update"
+            yield Access(buffer, indices, kind, domain, stmt)
+        case _:
+            for child in stmt_children(stmt):
+                yield from accesses(child, domain)
+
+
+def _reads(expr: Expr, domain: Domain, stmt: Stmt) -> Iterator[Access]:
+    match expr:
+        case Select(condition, a, b):
+            yield from _reads(condition, domain, stmt)
+            yield from _reads(a, domain.where(condition), stmt)
+            yield from _reads(b, domain.where(_negation(condition)), stmt)
+        case _:
+            if isinstance(expr, Read):
+                yield Access(expr.buffer, expr.indices, "read", domain, stmt)
+            for child in children(expr):
+                yield from _reads(child, domain, stmt)
+
+
+def _negation(condition: Expr) -> Expr:
+    match condition:
+        case Binary(op, a, b) if op in _NEGATED:
+            return Binary(_NEGATED[op], a, b)
+        case _:
+            return Const(True, "bool")          # unknown, hence no restriction
+
+
+class _Text:
+    """isl text of expressions; each variable stands under a short name of its own."""
+
+    def __init__(self, variables: Iterable[Var], prefix: str = "v"):
+        self.names = {var: f"{prefix}{i}" for i, var in enumerate(variables)}
+
+    def expr(self, expr: Expr) -> str | None:
+        match expr:
+            case Const(value) if expr.dtype == INDEX:
+                return str(value)
+            case Var():
+                return self.names.get(expr)
+            case Binary(op, a, b) if is_index(expr):
+                return self._binary(op, self.expr(a), self.expr(b), a, b)
+        return None
+
+    def _binary(self, op: str, a: str | None, b: str | None, left: Expr, right: Expr):
+        if a is None or b is None:
+            return None
+        match op:
+            case "add": return f"({a} + {b})"
+            case "sub": return f"({a} - ({b}))"
+            case "mul" if isinstance(left, Const) or isinstance(right, Const):
+                return f"({a})*({b})"
+            case "floordiv" if isinstance(right, Const) and right.value > 0:
+                return f"floor(({a})/{b})"
+            case "mod" if isinstance(right, Const) and right.value > 0: return f"(({a}) mod {b})"
+            case "min" | "max": return f"{op}({a}, {b})"
+        return None
+
+    def condition(self, condition: Expr) -> str | None:
+        match condition:
+            case Const(value): return "true" if value else "false"
+            case Binary(op, a, b) if op in _RELATIONS:
+                left, right = self.expr(a), self.expr(b)
+                return left and right and f"({left} {_RELATIONS[op]} {right})"
+            case Binary("and" | "or" as op, a, b):
+                left, right = self.condition(a), self.condition(b)
+                if left is None or right is None:
+                    return (left or right) if op == "and" else None
+                return f"({left} {op} {right})"
+        return None
+
+    def domain(self, domain: Domain) -> list[str]:
+        parts = [f"0 <= {self.names[var]} < {extent}" for var, extent in domain.loops]
+        return parts + [text for text in map(self.condition, domain.conditions) if text]
+
+
+def _tuple(names: Iterable[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _where(parts: Iterable[str]) -> str:
+    return " and ".join(parts) or "true"
+
+
+def bounds(expr: Expr, domain: Domain) -> tuple[int, int] | None:
+    """Least and greatest value of an index over a domain; None when it is empty or unknown."""
+    form = linear(expr, dict(domain.loops))
+    relevant = _relevant(free_variables(expr), domain)
+    if not relevant.conditions and all(isinstance(atom, Var) for atom, _ in form.terms):
+        return interval(form, dict(domain.loops))
+    text = _Text(relevant.vars)
+    value = text.expr(expr)
+    if value is None:
+        return None
+    image = isl.Set(f"{{ [x] : exists {', '.join(text.names.values())} : x = {value} "
+                    f"and {_where(text.domain(relevant))} }}")
+    if image.is_empty():
+        return None
+    return (image.dim_min_val(0).to_python(), image.dim_max_val(0).to_python())
+
+
+def _relevant(variables: frozenset[Var], domain: Domain) -> Domain:
+    """The part of the domain that is connected with `variables`: the rest only costs time."""
+    conditions = [(c, free_variables(c)) for c in domain.conditions]
+    known, grown = set(variables), True
+    while grown:
+        grown = False
+        for _, used in conditions:
+            if used & known and not used <= known:
+                known, grown = known | used, True
+    return Domain(tuple(loop for loop in domain.loops if loop[0] in known),
+                  tuple(c for c, used in conditions if used & known))
+
+
+def is_implied(condition: Expr, domain: Domain) -> bool:
+    """Whether the condition holds in every iteration of the domain. Unknown means no."""
+    relevant = _relevant(free_variables(condition), domain)
+    text = _Text(relevant.vars)
+    wanted = text.condition(condition)
+    if wanted is None or any(text.condition(c) is None for c in conjuncts(condition)):
+        return False
+    all_ = isl.Set(f"{{ {_tuple(text.names.values())} : {_where(text.domain(relevant))} }}")
+    held = isl.Set(f"{{ {_tuple(text.names.values())} : {wanted} }}")
+    return all_.is_subset(held)
+
+
+def footprint(reads: Iterable[Access], outer: tuple[Var, ...]) -> isl.Map | None:
+    """Exact set of elements that the accesses touch, as a map from the values of `outer`."""
+    result: isl.Map | None = None
+    for access in reads:
+        text = _Text(access.domain.vars)
+        source = [text.names[var] for var in outer]
+        inner = [name for var, name in text.names.items() if var not in outer]
+        parts = text.domain(access.domain)
+        targets = [f"e{d}" for d in range(len(access.indices))]
+        for target, index in zip(targets, access.indices):
+            if (value := text.expr(index)) is not None:
+                parts.append(f"{target} = {value}")
+        parts += [f"0 <= {t} < {extent}" for t, extent in zip(targets, access.buffer.shape)]
+        exists = f"exists {', '.join(inner)} : " if inner else ""
+        one = isl.Map(f"{{ {_tuple(source)} -> {_tuple(targets)} : {exists}{_where(parts)} }}")
+        result = one if result is None else result.union(one)
+    return result
+
+
+def hull(reads: list[Access], outer: frozenset[Var], shape: tuple[int, ...]) -> Box:
+    """Smallest box found that holds what `reads` touch while the variables `outer` stand still.
+
+    Its lower corner is a linear form of the outer variables, its extents are constants. A
+    dimension of which no proper part is known is taken whole, from 0.
+    """
+    sides = [_side([(read.indices[d], read.domain) for read in reads], outer, extent)
+             for d, extent in enumerate(shape)]
+    return Box(tuple(low for low, _ in sides), tuple(size for _, size in sides))
+
+
+def _side(indices: list[tuple[Expr, Domain]], outer: frozenset[Var],
+          extent: int) -> tuple[Expr, int]:
+    best = (from_linear(Linear()), extent)
+    seen = set()
+    for index, domain in indices:
+        base = _outer_part(index, outer, dict(domain.loops))
+        if base.terms in seen:
+            continue
+        seen.add(base.terms)
+        spans = [_distance(other, base, around) for other, around in indices]
+        if any(span is None for span in spans):
+            continue
+        low = min((span[0] for span in spans if span), default=0)
+        size = max((span[1] for span in spans if span), default=0) - low + 1
+        if size < best[1]:
+            best = from_linear(base + Linear((), low)), size
+    return best
+
+
+def _outer_part(index: Expr, outer: frozenset[Var], extents: dict[Var, int]) -> Linear:
+    form = linear(index, extents)
+    return Linear(tuple((atom, f) for atom, f in form.terms if free_variables(atom) <= outer))
+
+
+def _distance(index: Expr, base: Linear, domain: Domain) -> tuple[int, int] | None:
+    if not is_index(index):
+        return None
+    return bounds(from_linear(linear(index, dict(domain.loops)) - base), domain)
+
+
+def conflict(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> bool:
+    """Whether some instance of `a` and some of `b` touch one element under an order condition.
+
+    Both run inside the loops `shared`, whose variables are the same for both. `order` is an isl
+    condition over ``a.<loop>`` and ``b.<loop>``, written with `{a[name]}` and `{b[name]}`.
+    """
+    first, second = _Text(a.domain.vars, "a"), _Text(b.domain.vars, "b")
+    for var in shared:
+        second.names[var] = first.names[var]
+    parts = first.domain(a.domain) + second.domain(b.domain)
+    for left, right in zip(a.indices, b.indices, strict=True):
+        one, other = first.expr(left), second.expr(right)
+        if one is not None and other is not None:
+            parts.append(f"{one} = {other}")
+    by_name = ({v.name: n for v, n in first.names.items()},
+               {v.name: n for v, n in second.names.items()})
+    parts.append(f"({order.format(a=by_name[0], b=by_name[1])})")
+    names = dict.fromkeys((*first.names.values(), *second.names.values()))
+    return not isl.Set(f"{{ {_tuple(names)} : {_where(parts)} }}").is_empty()

@@ -1,0 +1,213 @@
+"""The meaning of loop programs: a reference interpreter on NumPy arrays, exact to the bit.
+
+Lanes
+-----
+Statements run for a list of *lanes*, each with its own values of the loop variables, in the order
+of the program. A perfect nest of loops around one store widens the lanes and then runs the store
+once, for all; every other loop runs as written. That changes the speed and nothing else: a store
+that depends on what another lane writes runs lane by lane.
+
+What a program must not do is found, not computed around: an index outside its buffer, a read of
+an element that nothing wrote, an output element that nothing wrote.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select, Var,
+                         numpy_dtype)
+
+from .arithmetic import apply_binary, apply_call, apply_cast
+from .nodes import Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+from .printer import expr_text
+from .visit import reads
+
+__all__ = ["interpret"]
+
+_LANES = 1 << 17                    # more at a time would only cost memory
+_FOLD = {"sum": (np.add, "add"), "max": (np.maximum, "max"), "min": (np.minimum, "min")}
+
+Env = dict[Var, np.ndarray]
+
+
+def interpret(program: Program, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs by name. `inputs` hold an array for every input of the program, of its type.
+
+    Records are structured arrays. Raises ValueError for inputs that do not fit, IndexError for an
+    index outside its buffer, LookupError for an element that is read or returned unwritten.
+    """
+    memory = _Memory()
+    for buffer in program.inputs:
+        memory.bind(buffer, _checked(buffer, inputs, program))
+    for buffer in program.outputs:
+        memory.allocate(buffer)
+    _run(program.body, {}, 1, memory)
+    for buffer in program.outputs:
+        if not memory.written[buffer.name].all():
+            place = np.argwhere(~memory.written[buffer.name].reshape(buffer.shape))[0].tolist()
+            raise LookupError(f"Output {buffer.name}{place} was never written")
+    return {b.name: memory.data[b.name].reshape(b.shape) for b in program.outputs}
+
+
+def _checked(buffer: Buffer, inputs: dict[str, np.ndarray], program: Program) -> np.ndarray:
+    if buffer.name not in inputs:
+        raise ValueError(f"Inputs of {program.name} must hold {buffer.name!r}, "
+                         f"not only {sorted(inputs)}")
+    array = np.asarray(inputs[buffer.name])
+    if array.shape != buffer.shape or array.dtype != numpy_dtype(buffer.dtype):
+        raise ValueError(f"Input {buffer.name} must be {buffer.dtype}{list(buffer.shape)}, "
+                         f"not {array.dtype}{list(array.shape)}")
+    return array
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Flat arrays of all live buffers, and which of their elements hold a value."""
+
+    data: dict[str, np.ndarray] = field(default_factory=dict)
+    written: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def bind(self, buffer: Buffer, array: np.ndarray):
+        self.data[buffer.name] = array.reshape(-1)
+        self.written[buffer.name] = np.ones(array.size, bool)
+
+    def allocate(self, buffer: Buffer):
+        size = int(np.prod(buffer.shape, dtype=np.int64))
+        self.data[buffer.name] = np.zeros(size, numpy_dtype(buffer.dtype))
+        self.data[buffer.name].view(np.uint8)[:] = 0xA5
+        self.written[buffer.name] = np.zeros(size, bool)
+
+    def free(self, buffer: Buffer):
+        del self.data[buffer.name], self.written[buffer.name]
+
+
+def _run(stmt: Stmt, env: Env, lanes: int, memory: _Memory):
+    match stmt:
+        case For(var, extent, body):
+            if _is_wide(stmt, lanes):
+                wide = {v: np.repeat(values, extent) for v, values in env.items()}
+                wide[var] = np.tile(np.arange(extent), lanes)
+                _run(body, wide, lanes * extent, memory)
+            else:
+                for value in range(extent):
+                    _run(body, {**env, var: np.array([value])}, 1, memory)
+        case Seq(stmts):
+            for one in stmts:
+                _run(one, env, lanes, memory)
+        case Alloc(buffer, body):
+            memory.allocate(buffer)
+            _run(body, env, lanes, memory)
+            memory.free(buffer)
+        case If(condition, body):
+            where = np.flatnonzero(_eval(condition, env, lanes, memory))
+            if where.size:
+                _run(body, _chosen(env, where), where.size, memory)
+        case Tensorized():
+            _run(stmt.body, env, lanes, memory)
+        case Store() | Update():
+            _write(stmt, env, lanes, memory)
+        case _:
+            raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+
+def _is_wide(loop: For, lanes: int) -> bool:
+    """Whether all that the loop does is one store whose lanes do not depend on each other."""
+    node: Stmt = loop
+    while isinstance(node, For | If | Tensorized):
+        lanes *= node.extent if isinstance(node, For) else 1
+        node = node.body
+    return (isinstance(node, Store | Update) and lanes <= _LANES
+            and all(read.buffer != node.buffer for read in reads(node)))
+
+
+def _chosen(env: Env, where: np.ndarray) -> Env:
+    return {var: values[where] for var, values in env.items()}
+
+
+def _write(stmt: Store | Update, env: Env, lanes: int, memory: _Memory):
+    value = _eval(stmt.value, env, lanes, memory)
+    place = _address(stmt.buffer, stmt.indices, env, lanes, memory)
+    data, written = memory.data[stmt.buffer.name], memory.written[stmt.buffer.name]
+    if isinstance(stmt, Store):
+        data[place] = value                     # of lanes with one place, the last remains
+        written[place] = True
+        return
+    begin = np.ones(lanes, bool)
+    for var in stmt.axes:
+        begin &= env[var] == 0
+    first = np.unique(place, return_index=True)[1]
+    if np.isin(np.flatnonzero(begin), first).all():
+        data[place[begin]] = value[begin]
+        written[place[begin]] = True
+        _require_written(stmt.buffer, place, written)
+        _FOLD[stmt.op][0].at(data, place[~begin], value[~begin])    # in the order of the lanes
+    else:
+        for lane in range(lanes):
+            _update_one(stmt, place[lane:lane + 1], value[lane:lane + 1], begin[lane], memory)
+
+
+def _update_one(stmt: Update, place: np.ndarray, value: np.ndarray, begin: bool, memory: _Memory):
+    data, written = memory.data[stmt.buffer.name], memory.written[stmt.buffer.name]
+    if not begin:
+        _require_written(stmt.buffer, place, written)
+        value = apply_binary(_FOLD[stmt.op][1], data[place], value)
+    data[place], written[place] = value, True
+
+
+def _require_written(buffer: Buffer, place: np.ndarray, written: np.ndarray):
+    if not written[place].all():
+        wrong = place[~written[place]][0]
+        at = [int(i) for i in np.unravel_index(wrong, buffer.shape)]
+        raise LookupError(f"{buffer.name}{at} is read before it is written")
+
+
+def _address(buffer: Buffer, indices: tuple[Expr, ...], env: Env, lanes: int,
+             memory: _Memory) -> np.ndarray:
+    place = np.zeros(lanes, np.int64)
+    for dimension, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+        value = _eval(index, env, lanes, memory)
+        outside = (value < 0) | (value >= extent)
+        if outside.any():
+            raise IndexError(f"Index {dimension} of {buffer.name}, {expr_text(index)}, must be "
+                             f"below {extent}, not {value[outside][0]}")
+        place = place * extent + value
+    return place
+
+
+def _eval(expr: Expr, env: Env, lanes: int, memory: _Memory) -> np.ndarray:
+    """Values of all lanes: an array of one dimension."""
+    def go(child: Expr) -> np.ndarray:
+        return _eval(child, env, lanes, memory)
+
+    match expr:
+        case Const(value, dtype):
+            return np.full(lanes, value, numpy_dtype(dtype))
+        case Var():
+            return env[expr]
+        case Read(buffer, indices):
+            place = _address(buffer, indices, env, lanes, memory)
+            _require_written(buffer, place, memory.written[buffer.name])
+            return memory.data[buffer.name][place]
+        case Field(base, name):
+            return go(base)[name]
+        case Binary(op, a, b):
+            return apply_binary(op, go(a), go(b))
+        case Call(function, args):
+            return apply_call(function, go(args[0]))
+        case Cast(value, dtype):
+            return apply_cast(go(value), dtype)
+        case Select():
+            return _select(expr, env, lanes, memory)
+        case _:
+            raise TypeError(f"Expression must be of a known kind, not {expr!r}")
+
+
+def _select(expr: Select, env: Env, lanes: int, memory: _Memory) -> np.ndarray:
+    """Each side is evaluated for the lanes that choose it, and for no others."""
+    condition = _eval(expr.condition, env, lanes, memory)
+    result = np.empty(lanes, numpy_dtype(expr.dtype))
+    for side, where in ((expr.a, np.flatnonzero(condition)), (expr.b, np.flatnonzero(~condition))):
+        if where.size:
+            result[where] = _eval(side, _chosen(env, where), where.size, memory)
+    return result

@@ -1,0 +1,144 @@
+"""Text of loop programs: short, stable, diffable. Tests compare it, refusals show it.
+
+::
+
+    program conv(x: int8[1, 8, 8]) -> out: int8[1, 4, 4]
+    for out_h in 0..4 (virtual_thread):
+      alloc inp.pad: int8[1, 3, 10]
+      for pad_h in 0..3:
+        ...
+      acc[out_h, out_w] += int32(pad[kh, out_w + kw]) begin(kh, kw)
+
+An ``alloc`` lives to the end of the block that it stands in. A `Tensorized` statement is one line
+that names the intrinsic and the tiles; ``bodies=True`` shows its nest below it.
+"""
+
+from collections.abc import Iterator
+
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Reduce,
+                         Select, Var, is_float)
+
+from .affine import is_index
+from .nodes import Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+
+__all__ = ["expr_text", "program_text", "stmt_text"]
+
+_SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
+            "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
+            "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_WORDS = {"&": "and", "|": "or"}                            # of conditions
+_LEVELS = {"or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3, "|": 4, "^": 5,
+           "&": 6, "<<": 7, ">>": 7, "+": 8, "-": 8, "*": 9, "/": 9, "//": 9, "%": 9}
+_UPDATES = {"sum": "+=", "max": "max=", "min": "min="}
+_MARK = "    <-- here"
+
+
+def expr_text(expr: Expr) -> str:
+    """One expression, with no more parentheses than it needs."""
+    return _expr(expr, 0)
+
+
+def _expr(expr: Expr, level: int) -> str:
+    match expr:
+        case Const(value, dtype): return repr(float(value)) if is_float(dtype) else str(value)
+        case Var(name): return name
+        case Read(buffer, indices): return _access(buffer, indices)
+        case Field(base, name): return f"{_expr(base, 99)}.{name}"
+        case Binary(): return _binary(expr, level)
+        case Call(function, args): return f"{function}({_list(args)})"
+        case Select(condition, a, b): return f"select({_list((condition, a, b))})"
+        case Cast(value, dtype): return f"{dtype}({expr_text(value)})"
+        case Reduce(op, value, axes):
+            names = ", ".join(var.name for var, _ in axes)
+            return f"{op}({expr_text(value)}, over {names})"
+        case _: raise TypeError(f"Expression must be of a known kind, not {expr!r}")
+
+
+def _binary(expr: Binary, level: int) -> str:
+    if expr.op not in _SYMBOLS:
+        return f"{expr.op}({_list((expr.a, expr.b))})"
+    symbol = _SYMBOLS[expr.op]
+    if expr.dtype == "bool" and expr.a.dtype == "bool":
+        symbol = _WORDS.get(symbol, symbol)
+    own = _LEVELS[symbol]
+    left = _expr(expr.a, own + (own == 3))                  # comparisons do not chain
+    space = "" if symbol == "*" and is_index(expr) else " "
+    text = f"{left}{space}{symbol}{space}{_expr(expr.b, own + 1)}"
+    return f"({text})" if own < level else text
+
+
+def _list(exprs: tuple[Expr, ...]) -> str:
+    return ", ".join(expr_text(expr) for expr in exprs)
+
+
+def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+    return f"{buffer.name}[{_list(indices)}]"
+
+
+def _declared(buffer: Buffer) -> str:
+    scope = "" if buffer.scope == "global" else f"{buffer.scope}."
+    return f"{scope}{buffer.name}: {buffer.dtype}{list(buffer.shape)}"
+
+
+def program_text(program: Program, mark: Stmt | None = None, bodies: bool = False) -> str:
+    """The whole program; the statement that is `mark` (the very object) is pointed at."""
+    inputs = ", ".join(map(_declared, program.inputs))
+    outputs = ", ".join(map(_declared, program.outputs))
+    return (f"program {program.name}({inputs}) -> {outputs}\n"
+            + stmt_text(program.body, mark, bodies))
+
+
+def stmt_text(stmt: Stmt, mark: Stmt | None = None, bodies: bool = False) -> str:
+    return "".join(f"{'  ' * depth}{line}\n" for depth, line in _lines(stmt, 0, mark, bodies))
+
+
+Lines = Iterator[tuple[int, str]]
+
+
+def _lines(stmt: Stmt, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
+    if isinstance(stmt, Seq):
+        yield from _seq(stmt, depth, mark, bodies)
+        return
+    yield depth, _head(stmt) + (_MARK if stmt is mark else "")
+    match stmt:
+        case For() | If():
+            yield from _lines(stmt.body, depth + 1, mark, bodies)
+        case Alloc():
+            yield from _lines(stmt.body, depth, mark, bodies)
+        case Tensorized() if bodies:
+            yield from _lines(stmt.body, depth + 1, mark, bodies)
+
+
+def _seq(seq: Seq, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
+    if not seq.stmts:
+        yield depth, "pass"
+    for position, stmt in enumerate(seq.stmts):
+        nested = isinstance(stmt, Alloc) and position < len(seq.stmts) - 1
+        if nested:                          # its life ends before the block does
+            yield depth, "block:"
+        yield from _lines(stmt, depth + nested, mark, bodies)
+
+
+def _head(stmt: Stmt) -> str:
+    match stmt:
+        case For(var, extent, _, kind):
+            return f"for {var.name} in 0..{extent}{'' if kind == 'serial' else f' ({kind})'}:"
+        case If(condition, _):
+            return f"if {expr_text(condition)}:"
+        case Alloc(buffer, _):
+            return f"alloc {_declared(buffer)}"
+        case Store(buffer, indices, value):
+            return f"{_access(buffer, indices)} = {expr_text(value)}"
+        case Update(buffer, indices, op, value, axes):
+            return (f"{_access(buffer, indices)} {_UPDATES[op]} {expr_text(value)}"
+                    f"{_begin(axes)}")
+        case Tensorized(intrinsic, binding, _):
+            pairs = (*binding.tiles, *binding.immediates)
+            args = ", ".join(f"{name}={expr_text(value)}" for name, value in pairs)
+            return f"{intrinsic.name}({args}){_begin(binding.begin)}"
+        case _:
+            raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+
+def _begin(axes: tuple[Var, ...]) -> str:
+    return f" begin({', '.join(var.name for var in axes)})" if axes else ""

@@ -1,0 +1,226 @@
+"""Simpler expressions and statements of the same meaning.
+
+Two strengths, because a value must stay what an intrinsic was declared with: `normalize` touches
+index arithmetic alone (subscripts, guards, conditions), `simplify` folds constants and identities
+everywhere.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from compiler import te
+from compiler.te import (Binary, Call, Cast, Const, Expr, Select, Var, is_float, is_integer,
+                         numpy_dtype)
+
+from .affine import Extents, from_linear, interval, is_index, linear
+from .arithmetic import apply_binary, apply_call, apply_cast
+from .nodes import Alloc, For, If, Seq, Stmt, Store, Tensorized, Update
+from .visit import map_exprs
+
+__all__ = ["conjuncts", "normalize", "normalize_stmt", "simplify", "simplify_stmt"]
+
+
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """Operands of a chain of ``and``."""
+    if isinstance(condition, Binary) and condition.op == "and" and condition.dtype == "bool":
+        return (*conjuncts(condition.a), *conjuncts(condition.b))
+    return (condition,)
+
+
+def normalize(expr: Expr, extents: Extents | None = None) -> Expr:
+    """Every maximal index sub-expression in affine normal form; nothing else changes."""
+    if is_index(expr):
+        return from_linear(linear(expr, extents))
+    match expr:
+        case te.Read(buffer, indices):
+            return te.Read(buffer, tuple(normalize(i, extents) for i in indices))
+        case te.Field(base, name):
+            return te.Field(_read(normalize(base, extents)), name)
+        case Binary(op, a, b):
+            return Binary(op, normalize(a, extents), normalize(b, extents))
+        case Call(function, args):
+            return Call(function, tuple(normalize(arg, extents) for arg in args))
+        case Select(condition, a, b):
+            return Select(normalize(condition, extents), normalize(a, extents),
+                          normalize(b, extents))
+        case Cast(value, dtype):
+            return Cast(normalize(value, extents), dtype)
+        case _:
+            return expr
+
+
+def _read(expr: Expr) -> te.Read:
+    assert isinstance(expr, te.Read)
+    return expr
+
+
+def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
+    """`normalize` every expression, knowing the extents of the loops around it."""
+    extents = extents or {}
+    match stmt:
+        case For(var, extent, body):
+            return replace(stmt, body=normalize_stmt(body, {**extents, var: extent}))
+        case Seq(stmts):
+            return Seq(tuple(normalize_stmt(one, extents) for one in stmts))
+        case Alloc(_, body):
+            return replace(stmt, body=normalize_stmt(body, extents))
+        case If(condition, body):
+            return If(normalize(condition, extents), normalize_stmt(body, extents))
+        case Tensorized(_, _, body):
+            outside = map_exprs(replace(stmt, body=Seq(())), lambda e: normalize(e, extents))
+            return replace(outside, body=normalize_stmt(body, extents))
+        case _:
+            return map_exprs(stmt, lambda expr: normalize(expr, extents))
+
+
+def simplify(expr: Expr, extents: Extents | None = None) -> Expr:
+    """Constants folded, identities applied, index arithmetic in normal form.
+
+    ``x + 0``, ``x * 1`` and ``0 * x`` of integers, ``min``, ``max``, ``select``, comparisons and
+    divisions that the extents of the loops decide. Floats are only folded where both operands are
+    constants: ``x + 0`` would turn -0.0 into 0.0.
+    """
+    extents = extents or {}
+    return te.rewrite(normalize(expr, extents), lambda node: _rule(node, extents))
+
+
+def _rule(node: Expr, extents: Extents) -> Expr | None:
+    if is_index(node):
+        return from_linear(linear(node, extents))
+    match node:
+        case Binary(op, Const() as a, Const() as b):
+            return _folded(node.dtype, apply_binary(op, _array(a), _array(b)))
+        case Binary(op, a, b) if op in te.COMPARISONS and is_index(a) and is_index(b):
+            return _compared(op, a, b, extents)
+        case Binary():
+            return _identity(node)
+        case Call(function, (Const() as a,)):
+            return _folded(node.dtype, apply_call(function, _array(a)))
+        case Cast(Const() as a, dtype) if not te.is_record(dtype):
+            return _folded(dtype, apply_cast(_array(a), dtype))
+        case Cast(value, dtype) if value.dtype == dtype:
+            return value
+        case Select(Const(value), a, b):
+            return a if value else b
+        case Select(_, a, b) if a == b:
+            return a
+    return None
+
+
+def _array(const: Const) -> np.ndarray:
+    return np.full(1, const.value, numpy_dtype(const.dtype))
+
+
+def _folded(dtype: str, result: np.ndarray) -> Const:
+    return Const(result[0].item(), dtype)
+
+
+def _identity(node: Binary) -> Expr | None:
+    """Rules with one constant operand (or two equal ones), for integers and conditions."""
+    op, a, b = node.op, node.a, node.b
+    if is_float(a.dtype):
+        return None
+    if op in ("add", "mul", "and", "or", "xor") and isinstance(a, Const):
+        a, b = b, a
+    if op in ("min", "max", "and", "or") and a == b:
+        return a
+    if not isinstance(b, Const):
+        return None
+    match op, b.value:
+        case ("add" | "sub" | "or" | "xor" | "shl" | "shr" | "rshift_rne", 0) | (
+                "mul" | "floordiv", 1):
+            return a
+        case ("and", True) if b.dtype == "bool":
+            return a
+        case "or", False:
+            return a
+        case ("mul" | "and", 0):
+            return b
+        case "or", True if b.dtype == "bool":
+            return b
+        case "mod", 1 if is_integer(a.dtype):
+            return Const(0, a.dtype)
+    return None
+
+
+_OUTCOMES = {       # when the difference a - b lies in [low, high]: surely true, surely false
+    "lt": (lambda low, high: high < 0, lambda low, high: low >= 0),
+    "le": (lambda low, high: high <= 0, lambda low, high: low > 0),
+    "gt": (lambda low, high: low > 0, lambda low, high: high <= 0),
+    "ge": (lambda low, high: low >= 0, lambda low, high: high < 0),
+    "eq": (lambda low, high: low == high == 0, lambda low, high: low > 0 or high < 0),
+    "ne": (lambda low, high: low > 0 or high < 0, lambda low, high: low == high == 0),
+}
+
+
+def _compared(op: str, a: Expr, b: Expr, extents: Extents) -> Const | None:
+    span = interval(linear(a, extents) - linear(b, extents), extents)
+    if span is None:
+        return None
+    true, false = _OUTCOMES[op]
+    return Const(True, "bool") if true(*span) else Const(False, "bool") if false(*span) else None
+
+
+def simplify_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
+    """`simplify` every expression; drop what never runs; let guards shorten their loops.
+
+    ``for i in 0..8: if i < 5: s`` becomes ``for i in 0..5: s``. Substituting constants for outer
+    loop variables and then calling this specializes a program to one iteration. An empty result
+    is ``Seq(())``.
+    """
+    extents = extents or {}
+    match stmt:
+        case For():
+            return _simplify_for(stmt, extents)
+        case Seq(stmts):
+            done = [simplify_stmt(one, extents) for one in stmts]
+            return _seq([one for one in done if one != Seq(())])
+        case Alloc(_, body):
+            new = simplify_stmt(body, extents)
+            return new if new == Seq(()) else replace(stmt, body=new)
+        case If(condition, body):
+            return _simplify_if(simplify(condition, extents), body, extents)
+        case Store() | Update():
+            return map_exprs(stmt, lambda expr: simplify(expr, extents))
+        case _:
+            return stmt if isinstance(stmt, Tensorized) else normalize_stmt(stmt, extents)
+
+
+def _seq(stmts: list[Stmt]) -> Stmt:
+    return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
+
+
+def _simplify_if(condition: Expr, body: Stmt, extents: Extents) -> Stmt:
+    if isinstance(condition, Const):
+        return simplify_stmt(body, extents) if condition.value else Seq(())
+    new = simplify_stmt(body, extents)
+    return new if new == Seq(()) else If(condition, new)
+
+
+def _simplify_for(loop: For, extents: Extents) -> Stmt:
+    body = simplify_stmt(loop.body, {**extents, loop.var: loop.extent})
+    kept, extent = [], loop.extent
+    if isinstance(body, If):
+        for condition in conjuncts(body.condition):
+            limit = _upper_bound(condition, loop.var)
+            kept, extent = (kept, min(extent, limit)) if limit is not None else (
+                [*kept, condition], extent)
+    if body == Seq(()) or extent <= 0:
+        return Seq(())
+    if extent == loop.extent:
+        return replace(loop, body=body)
+    assert isinstance(body, If)
+    inner = If(te.all_of(*kept), body.body) if kept else body.body
+    return simplify_stmt(replace(loop, extent=extent, body=inner), extents)
+
+
+def _upper_bound(condition: Expr, var: Var) -> int | None:
+    """`n` when the condition says ``var < n`` and no more."""
+    match condition:
+        case Binary("lt" | "le" as op, a, b) if is_index(a) and is_index(b):
+            form = linear(a) - linear(b)
+            if len(form.terms) == 1 and form.terms[0][0] == var and form.terms[0][1] > 0:
+                factor, slack = form.terms[0][1], form.constant + (op == "lt")
+                return -slack // factor + 1
+    return None

@@ -1,0 +1,141 @@
+"""Rules that every loop program keeps. Each is a function from a program to the facts it breaks."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from compiler import te
+from compiler.te import INDEX, Buffer, Expr, Read, Reduce, Var
+
+from .nodes import LOOP_KINDS, Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+from .printer import expr_text, program_text
+from .visit import expressions, stmt_children, walk_stmts
+
+__all__ = ["RULES", "VerifyError", "verify"]
+
+
+class VerifyError(ValueError):
+    """A program that is not well formed: the fact, then the program with the place marked."""
+
+
+Fact = tuple[str, Stmt]
+
+
+def verify(program: Program) -> Program:
+    """The program itself when it is well formed, else VerifyError with the first broken rule."""
+    for rule in RULES:
+        for fact, place in rule(program):
+            raise VerifyError(f"{fact}\n{program_text(program, place)}")
+    return program
+
+
+def _unique_names(program: Program) -> Iterator[Fact]:
+    variables = Counter(s.var.name for s in walk_stmts(program.body) if isinstance(s, For))
+    buffers = Counter(b.name for b in (*program.inputs, *program.outputs))
+    buffers.update(s.buffer.name for s in walk_stmts(program.body) if isinstance(s, Alloc))
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, For) and variables[stmt.var.name] > 1:
+            yield f"Loop variable {stmt.var.name} must be bound once", stmt
+        if isinstance(stmt, Alloc) and buffers[stmt.buffer.name] > 1:
+            yield f"Buffer {stmt.buffer.name} must be declared once", stmt
+
+
+def _loops(program: Program) -> Iterator[Fact]:
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, For):
+            if stmt.extent < 1:
+                yield f"Extent of {stmt.var.name} must be positive, not {stmt.extent}", stmt
+            if stmt.kind not in LOOP_KINDS:
+                yield (f"Kind of {stmt.var.name} must be one of {', '.join(LOOP_KINDS)}, "
+                       f"not {stmt.kind!r}"), stmt
+            if stmt.var.dtype != INDEX:
+                yield f"Loop variable {stmt.var.name} must be {INDEX}, not {stmt.var.dtype}", stmt
+
+
+def _scoping(program: Program) -> Iterator[Fact]:
+    """Variables are bound by loops around; buffers are declared as they are used."""
+    declared = {b.name: b for b in (*program.inputs, *program.outputs)}
+    yield from _scoped(program.body, frozenset(), declared)
+
+
+def _scoped(stmt: Stmt, bound: frozenset[Var], declared: dict[str, Buffer]) -> Iterator[Fact]:
+    for expr in expressions(stmt):
+        yield from ((fact, stmt) for fact in _unknown(expr, bound, declared))
+    if isinstance(stmt, Store | Update):
+        yield from ((fact, stmt) for fact in _undeclared(stmt.buffer, declared))
+    if isinstance(stmt, Update):
+        for var in set(stmt.axes) - bound:
+            yield f"Reduction variable {var.name} must be a loop around the update", stmt
+    if isinstance(stmt, For):
+        bound = bound | {stmt.var}
+    if isinstance(stmt, Alloc):
+        declared = {**declared, stmt.buffer.name: stmt.buffer}
+    for child in stmt_children(stmt):
+        yield from _scoped(child, bound, declared)
+
+
+def _unknown(expr: Expr, bound: frozenset[Var], declared: dict[str, Buffer]) -> Iterator[str]:
+    for node in te.walk(expr):
+        if isinstance(node, Var) and node not in bound:
+            yield f"Variable {node.name} must be bound by a loop around its use"
+        if isinstance(node, Read):
+            yield from _undeclared(node.buffer, declared)
+
+
+def _undeclared(buffer: Buffer, declared: dict[str, Buffer]) -> Iterator[str]:
+    known = declared.get(buffer.name)
+    if known is None:
+        yield f"Buffer {buffer.name} must be declared or allocated around its use"
+    elif known != buffer:
+        yield (f"Buffer {buffer.name} must be used as it is declared, "
+               f"{known.scope} {known.dtype}{list(known.shape)}, "
+               f"not {buffer.scope} {buffer.dtype}{list(buffer.shape)}")
+
+
+def _types(program: Program) -> Iterator[Fact]:
+    inputs = {b.name for b in program.inputs}
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, If) and stmt.condition.dtype != "bool":
+            yield f"Guard must be bool, not {stmt.condition.dtype}", stmt
+        if isinstance(stmt, Update) and stmt.op not in te.REDUCERS:
+            yield f"Update must be one of {', '.join(sorted(te.REDUCERS))}, not {stmt.op!r}", stmt
+        if isinstance(stmt, Store | Update):
+            name = stmt.buffer.name
+            if name in inputs:
+                yield f"Input {name} must not be written", stmt
+            if len(stmt.indices) != len(stmt.buffer.shape):
+                yield (f"Store to {name} must have {len(stmt.buffer.shape)} indices, "
+                       f"not {len(stmt.indices)}"), stmt
+            if stmt.value.dtype != stmt.buffer.dtype:
+                yield (f"Value stored to {name} must be {stmt.buffer.dtype}, "
+                       f"not {stmt.value.dtype}"), stmt
+
+
+def _index_types(program: Program) -> Iterator[Fact]:
+    for stmt in walk_stmts(program.body):
+        for expr in expressions(stmt):
+            for node in te.walk(expr):
+                if isinstance(node, Reduce):
+                    yield f"Reduction must be loops and an update, not {expr_text(node)}", stmt
+                if isinstance(node, Read):
+                    yield from _not_integers(node.indices, node.buffer, stmt)
+        if isinstance(stmt, Store | Update):
+            yield from _not_integers(stmt.indices, stmt.buffer, stmt)
+
+
+def _not_integers(indices: tuple[Expr, ...], buffer: Buffer, stmt: Stmt) -> Iterator[Fact]:
+    for index in indices:
+        if index.dtype != INDEX:
+            yield f"Index of {buffer.name} must be {INDEX}, not {index.dtype}", stmt
+
+
+def _nesting(program: Program) -> Iterator[Fact]:
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, Tensorized):
+            for inner in walk_stmts(stmt.body):
+                if isinstance(inner, Tensorized | Alloc):
+                    yield "Nest of an intrinsic must hold loops, guards and stores only", inner
+        if isinstance(stmt, Seq) and any(isinstance(s, Seq) for s in stmt.stmts):
+            yield "Sequence must not stand directly in a sequence", stmt
+
+
+RULES = (_unique_names, _loops, _scoping, _types, _index_types, _nesting)

@@ -1,0 +1,177 @@
+"""Walking and rewriting statements. Trees are values: every function returns a new one.
+
+What a `Tensorized` carries twice, in its binding and in its body, is always treated alike.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from compiler import te
+from compiler.te import Buffer, Expr, Read, Var
+
+from .nodes import Alloc, Binding, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+
+__all__ = ["block", "buffers_of", "expressions", "loops", "map_buffers", "map_exprs", "path_to", "reads",
+           "replace_axes", "replace_stmt", "rewrite_stmts", "stmt_children", "substitute_stmt",
+           "unblock", "walk_stmts", "writes"]
+
+
+def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
+    match stmt:
+        case Seq(stmts): return stmts
+        case For() | Alloc() | If() | Tensorized(): return (stmt.body,)
+        case _: return ()
+
+
+def walk_stmts(stmt: Stmt) -> Iterator[Stmt]:
+    """Every statement, parents first, in the order of the program."""
+    yield stmt
+    for child in stmt_children(stmt):
+        yield from walk_stmts(child)
+
+
+def _with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
+    if all(a is b for a, b in zip(stmt_children(stmt), new, strict=True)):
+        return stmt
+    return Seq(new) if isinstance(stmt, Seq) else replace(stmt, body=new[0])    # type: ignore
+
+
+def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None]) -> Stmt:
+    """Apply `rule` bottom-up; where it returns None the statement stays."""
+    children = tuple(rewrite_stmts(child, rule) for child in stmt_children(stmt))
+    new = _with_children(stmt, children)
+    result = rule(new)
+    return new if result is None else result
+
+
+def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """`root` with the one statement that is `old` (the very object) exchanged."""
+    if root is old:
+        return new
+    children = tuple(replace_stmt(child, old, new) for child in stmt_children(root))
+    return _with_children(root, children)
+
+
+def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
+    """Statements from `root` down to the first that is `found`, or () when there is none."""
+    if found(root):
+        return (root,)
+    for child in stmt_children(root):
+        if path := path_to(child, found):
+            return (root, *path)
+    return ()
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """Expressions that the statement itself holds: values, then indices, conditions, tiles."""
+    match stmt:
+        case Store() | Update(): return (stmt.value, *stmt.indices)
+        case If(): return (stmt.condition,)
+        case Tensorized(_, binding, _):
+            return tuple(expr for _, expr in (*binding.tiles, *binding.immediates))
+        case _: return ()
+
+
+def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
+    """Apply `fn` to every expression that a statement below holds."""
+    def rule(node: Stmt) -> Stmt | None:
+        match node:
+            case Store() | Update():
+                return replace(node, indices=tuple(map(fn, node.indices)), value=fn(node.value))
+            case If(condition, body):
+                return If(fn(condition), body)
+            case Tensorized():
+                return replace(node, binding=_map_binding(node.binding, fn))
+            case _:
+                return None
+
+    return rewrite_stmts(stmt, rule)
+
+
+def _map_binding(binding: Binding, fn: Callable[[Expr], Expr]) -> Binding:
+    return replace(binding, tiles=tuple((name, fn(tile)) for name, tile in binding.tiles),
+                   immediates=tuple((name, fn(value)) for name, value in binding.immediates))
+
+
+def substitute_stmt(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
+    """Replace variables in expressions. Loops and reduction axes stay: see `replace_axes`."""
+    return map_exprs(stmt, lambda expr: te.substitute(expr, values))
+
+
+def replace_axes(stmt: Stmt, axes: dict[Var, tuple[Var, ...]]) -> Stmt:
+    """Replace reduction variables where updates and bindings name them."""
+    def spread(old: tuple[Var, ...]) -> tuple[Var, ...]:
+        return tuple(dict.fromkeys(new for var in old for new in axes.get(var, (var,))))
+
+    def rule(node: Stmt) -> Stmt | None:
+        match node:
+            case Update():
+                return replace(node, axes=spread(node.axes))
+            case Tensorized(_, binding, _):
+                return replace(node, binding=replace(binding, begin=spread(binding.begin)))
+            case _:
+                return None
+
+    return rewrite_stmts(stmt, rule)
+
+
+def map_buffers(stmt: Stmt, new: dict[Buffer, Buffer]) -> Stmt:
+    """Exchange buffers of the same rank wherever they are named."""
+    def read(node: Expr) -> Expr | None:
+        return replace(node, buffer=new[node.buffer]) if (
+            isinstance(node, Read) and node.buffer in new) else None
+
+    def rule(node: Stmt) -> Stmt | None:
+        match node:
+            case Store(buffer) | Update(buffer) | Alloc(buffer) if buffer in new:
+                return replace(node, buffer=new[buffer])
+            case _:
+                return None
+
+    return rewrite_stmts(map_exprs(stmt, lambda expr: te.rewrite(expr, read)), rule)
+
+
+def writes(stmt: Stmt) -> Iterator[Store | Update]:
+    """Every store and update below, in order."""
+    for node in walk_stmts(stmt):
+        if isinstance(node, Store | Update):
+            yield node
+
+
+def reads(stmt: Stmt) -> Iterator[Read]:
+    """Every read below that is executed, in order; bindings are not, their bodies are."""
+    for node in walk_stmts(stmt):
+        if not isinstance(node, Tensorized):
+            for expr in expressions(node):
+                yield from (e for e in te.walk(expr) if isinstance(e, Read))
+
+
+def loops(stmt: Stmt) -> Iterator[For]:
+    for node in walk_stmts(stmt):
+        if isinstance(node, For):
+            yield node
+
+
+def unblock(stmt: Stmt) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
+    """A block as its allocations and its statements: ``Alloc(a, Alloc(b, Seq(s, t)))``."""
+    if isinstance(stmt, Alloc):
+        buffers, stmts = unblock(stmt.body)
+        return (stmt.buffer, *buffers), stmts
+    return (), (stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+
+
+def block(buffers: tuple[Buffer, ...], stmts: tuple[Stmt, ...]) -> Stmt:
+    """Reverse of `unblock`."""
+    body: Stmt = stmts[0] if len(stmts) == 1 else Seq(stmts)
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
+
+
+def buffers_of(program: Program) -> dict[str, Buffer]:
+    """Every buffer by its name, in order: inputs, outputs, allocated ones."""
+    found = {buffer.name: buffer for buffer in (*program.inputs, *program.outputs)}
+    for node in walk_stmts(program.body):
+        if isinstance(node, Alloc):
+            found[node.buffer.name] = node.buffer
+    return found
