@@ -1,0 +1,39 @@
+"""Static allocation of activations: values whose lives do not overlap share memory."""
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["allocate"]
+
+ALIGNMENT = 64
+
+
+def allocate(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> tuple[
+        dict[str, int], int]:
+    """Byte offset of each value and the size of the whole.
+
+    `lives` gives the first and the last step at which a value exists. Largest first, each at the
+    lowest offset that is free during its life.
+    """
+    offsets: dict[str, int] = {}
+    for value in sorted(sizes, key=lambda v: (-sizes[v], v)):
+        taken = sorted((offsets[other], offsets[other] + _round(sizes[other])) for other in offsets
+                       if _overlap(lives[value], lives[other]))
+        offsets[value] = _first_gap(taken, _round(sizes[value]))
+    return offsets, max((offsets[v] + _round(sizes[v]) for v in sizes), default=0)
+
+
+def _round(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] <= b[1] and b[0] <= a[1]
+
+
+def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
+    start = 0
+    for low, high in taken:
+        if low - start >= size:
+            return start
+        start = max(start, high)
+    return start

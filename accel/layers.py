@@ -1,0 +1,148 @@
+"""Nodes of an integer graph as layers of the accelerator: operator, constants, connections."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from accel.layout import pack_params, pack_weights
+from compiler.graph.graph import Graph, Node
+from compiler.ops import blocked
+from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
+
+__all__ = ["LAYERS", "Layer", "build_layer", "is_view", "refusal"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One node, ready to be scheduled.
+
+    Parameters
+    ----------
+    operator : its stages.
+    inputs : role of each activation it reads, and the value's name in the graph.
+    constants : role of each constant, and its packed bytes.
+    macs : useful multiply-accumulates.
+    """
+
+    node: Node
+    operator: Operator
+    inputs: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+    result: Activation
+    macs: int = 0
+
+
+Activations = Mapping[str, Activation]
+"""What every value looks like in memory: views share the activation that they show."""
+
+Builder = Callable[[Node, Graph, Activations, Blocks], Layer]
+
+
+def refusal(graph: Graph, node: Node) -> str | None:
+    """None when the accelerator can run the node, else the reason why not."""
+    if is_view(graph, node):
+        return _view_refusal(graph, node)
+    if node.op not in LAYERS:
+        return f"the accelerator has no operator {node.op}"
+    rank = len(graph.values[node.inputs[0]].shape)
+    if rank not in (2, 4):
+        return f"its input has {rank} dimensions; the accelerator takes NCHW or NC"
+    return None
+
+
+def is_view(graph: Graph, node: Node) -> bool:
+    return node.op == "reshape" and graph.values[node.inputs[0]].dtype == "int8"
+
+
+def _view_refusal(graph: Graph, node: Node) -> str | None:
+    before, after = (graph.values[v].shape for v in (node.inputs[0], node.outputs[0]))
+    if len(before) not in (2, 4) or len(after) != 2 or before[0] != after[0]:
+        return f"reshape from {before} to {after} is not a flattening of the channels"
+    if len(before) == 4 and before[2:] != (1, 1):
+        readers = [n for n in graph.nodes if node.outputs[0] in n.inputs]
+        if node.outputs[0] in graph.outputs or any(n.op != "qdense" for n in readers):
+            return "a flattened image can be read by dense layers only"
+    return None
+
+
+def _quantization(node: Node) -> Quantization:
+    return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"])
+
+
+def _convolution(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
+    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"])
+    return _products(node, graph, x, weights, window, node.attrs["pad_value"], blocks)
+
+
+def _dense(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    """A convolution whose kernel is the whole image: a flattened one keeps its layout."""
+    x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
+    weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
+    return _products(node, graph, x, weights, Window((x.h, x.w)), 0, blocks)
+
+
+def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
+              pad_value: int, blocks: Blocks) -> Layer:
+    channels, (height, width) = len(weights), window.outputs(x)
+    operator = blocked.convolution(_stage(node), x, channels, window, pad_value,
+                                   _quantization(node), blocks)
+    params = pack_params(*(graph.constants[v] for v in node.inputs[2:5]), channels, blocks)
+    return Layer(node, operator, {"x": node.inputs[0]},
+                 {"w": pack_weights(weights, x, blocks), "params": params},
+                 Activation(x.n, channels, height, width),
+                 x.n * height * width * weights.size)
+
+
+def _max_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
+    operator = blocked.max_pool(_stage(node), x, window, blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {},
+                 Activation(x.n, x.c, *window.outputs(x)))
+
+
+def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:
+    return pack_params(*(node.attrs[k] for k in ("bias", "mult", "shift")), channels, blocks)
+
+
+def _global_average_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    operator = blocked.global_average_pool(_stage(node), x, _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
+                 Activation(x.n, x.c, 1, 1))
+
+
+def _rescale(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    operator = blocked.rescale(_stage(node), x, _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
+                 Activation(x.n, x.c, x.h, x.w))
+
+
+def _add(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x, y = (known[value] for value in node.inputs)
+    operator = blocked.add(_stage(node), x, y, *(node.attrs[k] for k in ("ma", "mb", "c", "shift")),
+                           _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
+                 Activation(x.n, x.c, x.h, x.w))
+
+
+def _stage(node: Node) -> str:
+    """The node's name as a prefix of identifiers."""
+    return "".join(c if c.isalnum() else "_" for c in node.name)
+
+
+LAYERS: dict[str, Builder] = {
+    "qconv2d": _convolution,
+    "qdense": _dense,
+    "qmaxpool": _max_pool,
+    "qglobalavgpool": _global_average_pool,
+    "qrescale": _rescale,
+    "qadd": _add,
+}
+
+
+def build_layer(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    return LAYERS[node.op](node, graph, known, blocks)

@@ -1,0 +1,46 @@
+"""Layouts of tensors in memory; docs/machine.md, Layouts. NumPy only."""
+
+import numpy as np
+
+from accel.config import AccelConfig
+from compiler.ops.arithmetic import PARAM
+from compiler.ops.blocked import Activation, Blocks
+from compiler.te import numpy_dtype
+
+__all__ = ["blocks_of", "from_blocked", "pack_params", "pack_weights", "to_plain"]
+
+
+def blocks_of(config: AccelConfig) -> Blocks:
+    return Blocks(config.batch, config.block_in, config.block_out)
+
+
+def to_plain(tensor: np.ndarray) -> np.ndarray:
+    """NCHW (or NC) to NHWC."""
+    if tensor.ndim == 2:
+        tensor = tensor[:, :, None, None]
+    return np.ascontiguousarray(tensor.transpose(0, 2, 3, 1))
+
+
+def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
+    """``[N/batch][H][W][batch][Cpad]`` to `logical`, which is NCHW or NC."""
+    groups, height, width, batch, channels = stored.shape
+    nchw = stored.transpose(0, 3, 4, 1, 2).reshape(groups * batch, channels, height, width)
+    return np.ascontiguousarray(nchw[:logical[0], :logical[1]]).reshape(logical)
+
+
+def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarray:
+    """int8 [Co][Ci][kh][kw] to [co][kh][kw][ci][block_out][block_in], padded with zeros."""
+    outputs, inputs, kh, kw = weights.shape
+    padded = np.zeros((blocks.padded(outputs), blocks.padded(x.c), kh, kw), np.int8)
+    padded[:outputs, :inputs] = weights
+    cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // blocks.block_in,
+                         blocks.block_in, kh, kw)
+    return np.ascontiguousarray(cut.transpose(0, 4, 5, 2, 1, 3))
+
+
+def pack_params(bias, mult, shift, channels: int, blocks: Blocks) -> np.ndarray:
+    """Records [co][block_out]; scalars stand for every channel, padding channels are zero."""
+    packed = np.zeros(blocks.padded(channels), numpy_dtype(PARAM))
+    for name, values in (("bias", bias), ("mult", mult), ("shift", shift)):
+        packed[name][:channels] = values
+    return packed.reshape(-1, blocks.block_out)

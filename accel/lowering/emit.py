@@ -1,0 +1,296 @@
+"""Scheduled loop programs become instructions.
+
+Loops around a single `Tensorized` statement fold into the instruction that performs it, as many as
+its word has; all other loops are unrolled, since an instruction stream is static. The order of the
+stream is the order of the program.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from accel import isa
+from accel.lowering.dma import runs
+from accel.lowering.memory import Placement, Scratchpads
+from accel.lowering.nest import Affine, LoweringError, NotAffine, affine, solve
+from accel.machine import Machine
+from accel.program import Instruction
+from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Tensorized
+from compiler.te import Buffer, Const, Expr, Field, Read, Var, numpy_dtype
+
+__all__ = ["lower"]
+
+Fixed = dict[Var, int]
+
+
+def lower(machine: Machine, program: Program, placement: Mapping[str, Placement],
+          layer: str) -> list[Instruction]:
+    """The instructions of one layer, without tokens.
+
+    `placement` says where the program's inputs and outputs lie in DRAM.
+    """
+    emitter = _Emitter(machine, Scratchpads(machine.config, program.body), placement, layer)
+    return list(emitter.walk(program.body, {}, 0))
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """Loops that one instruction runs itself (outermost first), guards among them, and the tile."""
+
+    loops: tuple[tuple[Var, int], ...]
+    guards: tuple[Expr, ...]
+    tile: Tensorized
+
+
+class _Emitter:
+    def __init__(self, machine: Machine, scratchpads: Scratchpads,
+                 placement: Mapping[str, Placement], layer: str):
+        self.machine = machine
+        self.scratchpads = scratchpads
+        self.placement = placement
+        self.layer = layer
+
+    def walk(self, stmt: Stmt, fixed: Fixed, thread: int) -> Iterator[Instruction]:
+        match stmt:
+            case Seq(stmts):
+                for one in stmts:
+                    yield from self.walk(one, fixed, thread)
+            case Alloc(_, body):
+                yield from self.walk(body, fixed, thread)
+            case If(condition, body) if _nest(stmt) is None:
+                if solve(condition, fixed, {}) is not None:
+                    yield from self.walk(body, fixed, thread)
+            case For(var, extent, body, kind) if kind != "serial" or _nest(stmt) is None:
+                for value in range(extent):
+                    yield from self.walk(body, fixed | {var: value},
+                                         value if kind == "virtual_thread" else thread)
+            case For() | If() | Tensorized():
+                nest = _nest(stmt)
+                assert nest is not None
+                yield from self.perform(nest, fixed, thread)
+            case _:
+                raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
+                                    f"{type(stmt).__name__} to {_target(stmt)} is not")
+
+    def perform(self, nest: _Nest, fixed: Fixed, thread: int) -> Iterator[Instruction]:
+        """One instruction if the nest fits, else the outermost loop unrolled."""
+        try:
+            instructions = list(_Tile(self, nest, fixed, thread).instructions())
+        except NotAffine as error:
+            if not nest.loops:
+                raise LoweringError(f"{self.layer}: address or condition must be affine in the "
+                                    f"loops, not {error}") from None
+            (var, extent), *rest = nest.loops
+            for value in range(extent):
+                yield from self.perform(_Nest(tuple(rest), nest.guards, nest.tile),
+                                        fixed | {var: value}, thread)
+        else:
+            yield from instructions
+
+
+def _nest(stmt: Stmt) -> _Nest | None:
+    """The nest, when nothing but loops and guards stands around one tensorized tile."""
+    loops: list[tuple[Var, int]] = []
+    guards: list[Expr] = []
+    while not isinstance(stmt, Tensorized):
+        match stmt:
+            case For(var, extent, body, "serial"):
+                loops.append((var, extent))
+                stmt = body
+            case If(condition, body):
+                guards.append(condition)
+                stmt = body
+            case _:
+                return None
+    return _Nest(tuple(loops), tuple(guards), stmt)
+
+
+def _target(stmt: Stmt) -> str:
+    return getattr(getattr(stmt, "buffer", None), "name", "?")
+
+
+class _Tile:
+    """One tensorized tile with the loops around it, in one environment."""
+
+    def __init__(self, emitter: _Emitter, nest: _Nest, fixed: Fixed, thread: int):
+        self.machine = emitter.machine
+        self.emitter = emitter
+        self.fixed = fixed
+        self.thread = thread
+        self.intrinsic = nest.tile.intrinsic
+        self.binding = nest.tile.binding
+        self.empty = False
+        self.low: dict[Var, int] = {}
+        self.extents = self._guarded(nest)
+
+    def _guarded(self, nest: _Nest) -> dict[Var, int]:
+        """Extents after the guards have cut the loops; `low` is where each begins."""
+        extents = dict(nest.loops)
+        for guard in nest.guards:
+            box = solve(guard, self.fixed, extents)
+            if box is None:
+                self.empty = True
+                return extents
+            for var, (low, high) in box.items():
+                if low and var in self.binding.begin:
+                    raise NotAffine(guard)
+                self.low[var] = max(low, self.low.get(var, 0))
+                extents[var] = min(high, extents[var])
+        for var, low in self.low.items():
+            extents[var] -= low
+        return extents
+
+    def instructions(self) -> Iterator[Instruction]:
+        if self.empty or any(extent <= 0 for extent in self.extents.values()):
+            return
+        if self.intrinsic.unit in ("load", "store"):
+            yield from self._copies()
+        elif self.intrinsic.unit == "gemm":
+            yield self._compute({"a": "inp", "b": "wgt"}, {})
+        else:
+            yield self._vector()
+
+    def _linear(self, expr: Expr) -> Affine:
+        form = affine(expr, self.fixed)
+        return Affine(form.offset + sum(f * self.low.get(v, 0)
+                                        for v, f in form.coefficients.items()),
+                      form.coefficients)
+
+    def _bytes(self, read: Expr) -> Affine:
+        """Byte address of a tile within its buffer or segment."""
+        read = read.base if isinstance(read, Field) else read
+        assert isinstance(read, Read)
+        stride, address = numpy_dtype(read.dtype).itemsize, Affine(0, {})
+        for index, extent in zip(reversed(read.indices), reversed(read.buffer.shape), strict=True):
+            address = address + self._linear(index).scaled(stride)
+            stride *= extent
+        return address + Affine(self._origin(read.buffer), {})
+
+    def _origin(self, buffer: Buffer) -> int:
+        if buffer.scope == "global":
+            return self.emitter.placement[buffer.name].offset
+        return self.emitter.scratchpads.address(buffer, self.thread)
+
+    def _entries(self, read: Expr) -> Affine:
+        read = read.base if isinstance(read, Field) else read
+        assert isinstance(read, Read)
+        size = self.machine.config.buffers[read.buffer.scope].entry_bytes
+        address = self._bytes(read)
+        assert all(v % size == 0 for v in (address.offset, *address.coefficients.values()))
+        return Affine(address.offset // size,
+                      {v: f // size for v, f in address.coefficients.items()})
+
+    # Copies
+
+    def _copies(self) -> Iterator[Instruction]:
+        src, dst = self.binding.tile("src"), self.binding.tile("dst")
+        assert isinstance(src, Read) and isinstance(dst, Read)
+        far, near = (dst, src) if self.intrinsic.unit == "store" else (src, dst)
+        valid, pad = self._validity()
+        place = self.emitter.placement[far.buffer.name]
+        fields = {"buffer": isa.BUFFERS.index(near.buffer.scope),
+                  "base": isa.BASES.index(place.base), "pad_value": pad & 0xFF}
+        for copy in runs(self._bytes(far), self._bytes(near), self.extents, valid,
+                         numpy_dtype(far.dtype).itemsize):
+            yield self._instruction(fields | copy.fields())
+
+    def _validity(self):
+        everywhere = {var: (0, extent) for var, extent in self.extents.items()}
+        if not self.intrinsic.immediates:
+            return everywhere, 0
+        if any(self.low.values()):
+            raise NotAffine("guarded padding")
+        pad = self.binding.immediate("pad")
+        assert isinstance(pad, Const)
+        return solve(self.binding.immediate("valid"), self.fixed, self.extents), int(pad.value)
+
+    # Computation
+
+    def _vector(self) -> Instruction:
+        operands, fields = {}, {}
+        for operand in self.intrinsic.operands:
+            bound = self.binding.tile(operand.name)
+            field = operand.name if operand.name in ("a", "b") else "b"
+            if isinstance(bound, Const):
+                fields |= {"imm": int(bound.value), "b_source": isa.SOURCES_B.index("imm")}
+                continue
+            operands[field] = operand.name
+            read = bound.base if isinstance(bound, Field) else bound
+            assert isinstance(read, Read)
+            sources = isa.SOURCES_A if field == "a" else isa.SOURCES_B
+            fields[f"{field}_source"] = sources.index(read.buffer.scope)
+        destination = self.binding.tile("dst")
+        assert isinstance(destination, Read)
+        fields["destination"] = isa.DESTINATIONS.index(destination.buffer.scope)
+        for immediate in self.intrinsic.immediates:
+            value = self.binding.immediate(immediate.name)
+            assert isinstance(value, Const)
+            fields[immediate.name] = int(value.value)
+        return self._compute(operands, fields)
+
+    def _compute(self, operands: Mapping[str, str], fields: dict[str, object]) -> Instruction:
+        """`operands` maps address fields to operand names."""
+        bound = {"dst": self.binding.tile("dst")} | {
+            field: self.binding.tile(name) for field, name in operands.items()}
+        addresses = {field: self._entries(read) for field, read in bound.items()}
+        begin = self._begin(addresses["dst"])
+        loops = self._merged(addresses)
+        if len(loops) > self.intrinsic.loops:
+            raise NotAffine(f"{len(loops)} loops")
+        self._check_range(addresses)
+        banks = self._banks(bound, addresses)
+        words = [{"extent": extent} | {k: s for k, s in strides.items()}
+                 for extent, strides in loops]
+        return self._instruction(fields | {
+            "reset": int(begin), "banks": banks,
+            "base": {field: form.offset for field, form in addresses.items()},
+            "loops": [{}] * (self.intrinsic.loops - len(words)) + words})
+
+    def _begin(self, destination: Affine) -> bool:
+        """Whether this instruction begins its reduction; the hardware's rule must say the same."""
+        if not self.intrinsic.reads_destination:
+            return False
+        begin = set(self.binding.begin)
+        for var, extent in self.extents.items():
+            if extent > 1 and (var in begin) != (destination.over(var) == 0):
+                raise NotAffine(f"{var.name} in a reduction")
+        return all(value == 0 for var, value in self.fixed.items() if var in begin)
+
+    def _merged(self, addresses: Mapping[str, Affine]) -> list[tuple[int, dict[str, int]]]:
+        result: list[tuple[int, dict[str, int]]] = []
+        for var, extent in self.extents.items():
+            strides = {field: form.over(var) for field, form in addresses.items()}
+            if extent == 1:
+                continue
+            if result:
+                outer, steps = result[-1]
+                joined = all(steps[field] == strides[field] * extent for field in strides)
+                if joined and outer * extent <= 1 << 16:
+                    result[-1] = (outer * extent, strides)
+                    continue
+            result.append((extent, strides))
+        return result
+
+    def _check_range(self, addresses: Mapping[str, Affine]) -> None:
+        for form in addresses.values():
+            if form.offset < 0 or any(not 0 <= f < 1 << 16 for f in form.coefficients.values()):
+                raise NotAffine("a negative or large stride")
+
+    def _banks(self, bound: Mapping[str, Expr], addresses: Mapping[str, Affine]) -> int:
+        mask = 0
+        for field, read in bound.items():
+            read = read.base if isinstance(read, Field) else read
+            assert isinstance(read, Read)
+            if read.buffer.scope != "acc":
+                continue
+            form = addresses[field]
+            last = form.offset + sum(f * (self.extents[v] - 1)
+                                     for v, f in form.coefficients.items())
+            depth = self.machine.config.bank_depth
+            mask |= sum(1 << bank for bank in (0, 1)
+                        if form.offset < (bank + 1) * depth and last >= bank * depth)
+        return mask
+
+    def _instruction(self, fields: dict[str, object]) -> Instruction:
+        where = " ".join(f"{var.name}={value}" for var, value in self.fixed.items())
+        return Instruction(self.intrinsic.name, self.intrinsic.unit, fields,
+                           f"{self.emitter.layer} {where}".strip())

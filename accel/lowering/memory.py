@@ -1,0 +1,86 @@
+"""Where buffers live: on-chip addresses of a layer's tiles, and tensors in DRAM segments."""
+
+from dataclasses import dataclass
+
+from accel.config import AccelConfig
+from accel.lowering.nest import LoweringError
+from compiler.ir import Alloc, For, If, Seq, Stmt, Tensorized
+from compiler.te import Buffer
+
+__all__ = ["Placement", "Scratchpads"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A tensor in DRAM: byte `offset` from base register `base`."""
+
+    base: str
+    offset: int
+
+
+class Scratchpads:
+    """Addresses of everything that a loop program allocates on chip, in bytes.
+
+    A buffer that is allocated inside a virtual-thread loop has one copy for each thread of the
+    innermost such loop. Copies in acc alternate between its banks, so that gemm fills one while
+    vector drains the other.
+    """
+
+    def __init__(self, config: AccelConfig, body: Stmt):
+        self.config = config
+        self._copies: dict[str, tuple[int, ...]] = {}
+        self._bank_top = [0, 0]
+        self._top = {name: 0 for name in config.buffers}
+        self._place(body, 1)
+
+    def address(self, buffer: Buffer, thread: int) -> int:
+        """Byte address of the copy that virtual thread `thread` uses."""
+        copies = self._copies[buffer.name]
+        return copies[thread % len(copies)]
+
+    def used(self) -> dict[str, int]:
+        """Bytes taken in each buffer."""
+        return self._top | {"acc": sum(self._bank_top)}
+
+    def _place(self, stmt: Stmt, threads: int) -> None:
+        match stmt:
+            case For(_, extent, body, kind):
+                self._place(body, extent if kind == "virtual_thread" else threads)
+            case Seq(stmts):
+                for one in stmts:
+                    self._place(one, threads)
+            case If(_, body):
+                self._place(body, threads)
+            case Alloc(buffer, body):
+                self._copies[buffer.name] = tuple(
+                    self._take(buffer, copy, threads) for copy in range(threads))
+                self._place(body, threads)
+            case Tensorized():
+                return
+
+    def _take(self, buffer: Buffer, copy: int, copies: int) -> int:
+        geometry = self.config.buffers.get(buffer.scope)
+        if geometry is None:
+            raise LoweringError(f"Scope of {buffer.name} must be an on-chip buffer, "
+                                f"not {buffer.scope!r}")
+        size = -(-buffer.size_bytes // geometry.entry_bytes) * geometry.entry_bytes
+        if buffer.scope == "acc" and copies > 1:
+            bank = geometry.size_bytes // 2
+            start = (copy % 2) * bank + self._bank_top[copy % 2]
+            self._bank_top[copy % 2] += size
+            room = (copy % 2 + 1) * bank
+        elif buffer.scope == "acc":
+            start = sum(self._bank_top)
+            self._bank_top = self._fill_banks(start + size, geometry.size_bytes // 2)
+            room = geometry.size_bytes
+        else:
+            start, room = self._top[buffer.scope], geometry.size_bytes
+            self._top[buffer.scope] += size
+        if start + size > room:
+            raise LoweringError(f"{buffer.scope} must hold {buffer.name} in {copies} "
+                                f"copies of {size} bytes, but has only {geometry.size_bytes}")
+        return start
+
+    @staticmethod
+    def _fill_banks(top: int, bank: int) -> list[int]:
+        return [min(top, bank), max(0, top - bank)]

@@ -1,0 +1,121 @@
+"""Affine views of loop nests: what a nest of loops does to an address, with outer loops fixed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from compiler.te import Binary, Const, Expr, Var
+
+__all__ = ["Affine", "Interval", "LoweringError", "NotAffine", "affine", "conjuncts", "solve"]
+
+
+class LoweringError(ValueError):
+    """A scheduled program that the machine has no instruction for."""
+
+
+class NotAffine(Exception):
+    """The expression depends on loops in a way that one instruction cannot follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """``offset + sum of coefficients[v] * v`` over the loops that an instruction runs itself."""
+
+    offset: int
+    coefficients: Mapping[Var, int]
+
+    def __add__(self, other: "Affine") -> "Affine":
+        merged = dict(self.coefficients)
+        for var, factor in other.coefficients.items():
+            merged[var] = merged.get(var, 0) + factor
+        return Affine(self.offset + other.offset, {v: f for v, f in merged.items() if f})
+
+    def scaled(self, factor: int) -> "Affine":
+        return Affine(self.offset * factor,
+                      {v: f * factor for v, f in self.coefficients.items() if factor})
+
+    def over(self, var: Var) -> int:
+        return self.coefficients.get(var, 0)
+
+
+Interval = tuple[int, int]
+"""Values of a loop variable from the first to before the second."""
+
+
+def affine(expr: Expr, fixed: Mapping[Var, int]) -> Affine:
+    """`expr` with the variables in `fixed` at their values."""
+    match expr:
+        case Const(value, _):
+            return Affine(int(value), {})
+        case Var() if expr in fixed:
+            return Affine(fixed[expr], {})
+        case Var():
+            return Affine(0, {expr: 1})
+        case Binary("add", a, b):
+            return affine(a, fixed) + affine(b, fixed)
+        case Binary("sub", a, b):
+            return affine(a, fixed) + affine(b, fixed).scaled(-1)
+        case Binary(op, a, b):
+            return _product_or_constant(op, affine(a, fixed), affine(b, fixed))
+    raise NotAffine(expr)
+
+
+def _product_or_constant(op: str, a: Affine, b: Affine) -> Affine:
+    if op == "mul" and not (a.coefficients and b.coefficients):
+        return a.scaled(b.offset) if not b.coefficients else b.scaled(a.offset)
+    if a.coefficients or b.coefficients:
+        raise NotAffine(op)
+    operations = {"floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y, "min": min,
+                  "max": max}
+    if op not in operations:
+        raise NotAffine(op)
+    return Affine(operations[op](a.offset, b.offset), {})
+
+
+def conjuncts(condition: Expr) -> Iterable[Expr]:
+    """The conditions that `and` joins."""
+    if isinstance(condition, Binary) and condition.op == "and":
+        yield from conjuncts(condition.a)
+        yield from conjuncts(condition.b)
+    else:
+        yield condition
+
+
+def solve(condition: Expr, fixed: Mapping[Var, int],
+          extents: Mapping[Var, int]) -> dict[Var, Interval] | None:
+    """Where `condition` holds, as an interval for each loop variable; None when nowhere.
+
+    Raises NotAffine when the set is not a box.
+    """
+    box = {var: (0, extent) for var, extent in extents.items()}
+    for one in conjuncts(condition):
+        if isinstance(one, Const):
+            if not one.value:
+                return None
+            continue
+        for form in _at_least_zero(one, fixed):
+            if not form.coefficients:
+                if form.offset < 0:
+                    return None
+                continue
+            if len(form.coefficients) > 1:
+                raise NotAffine(condition)
+            (var, factor), = form.coefficients.items()
+            low, high = box[var]
+            if factor > 0:
+                low = max(low, -(form.offset // factor))
+            else:
+                high = min(high, form.offset // -factor + 1)
+            if low >= high:
+                return None
+            box[var] = (low, high)
+    return box
+
+
+def _at_least_zero(condition: Expr, fixed: Mapping[Var, int]) -> list[Affine]:
+    """Affine forms that are all >= 0 exactly where the comparison holds."""
+    if not isinstance(condition, Binary) or condition.op not in ("lt", "le", "gt", "ge", "eq"):
+        raise NotAffine(condition)
+    difference = affine(condition.a, fixed) + affine(condition.b, fixed).scaled(-1)
+    up, down, one = difference, difference.scaled(-1), Affine(-1, {})
+    return {"ge": [up], "gt": [up + one], "le": [down], "lt": [down + one],
+            "eq": [up, down]}[condition.op]

@@ -1,0 +1,151 @@
+"""The accelerator as a target of the compiler: a segment of an integer graph becomes a program."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from accel.access import prove, with_tokens
+from accel.allocate import allocate
+from accel.layers import Layer, build_layer, is_view, refusal
+from accel.layout import blocks_of
+from accel.lowering import Placement, lower
+from accel.machine import Machine
+from accel.program import Instruction, Program, TensorSlot, finish
+from accel.schedules import schedule_layer
+from compiler.graph.graph import Graph, Node
+from compiler.ops.blocked import Activation
+
+__all__ = ["AccelTarget", "CompiledSegment"]
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class CompiledSegment:
+    """A program and what reports want to know of it: its layers, in order, with useful work."""
+
+    program: Program
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True)
+class AccelTarget:
+    """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do)."""
+
+    machine: Machine
+    threads: int = 2
+    name: str = field(default="accel", init=False)
+
+    def refusal(self, graph: Graph, node: Node) -> str | None:
+        """None when the accelerator takes the node, else the reason why not."""
+        return refusal(graph, node)
+
+    def compile(self, graph: Graph) -> CompiledSegment:
+        """One stream for the whole graph, proved legal."""
+        layers, known = self._layers(graph)
+        memory = _Memory(self, graph, layers, known)
+        stream: list[Instruction] = []
+        ends: list[tuple[str, int]] = []
+        for layer in layers:
+            scheduled = schedule_layer(self.machine, layer.operator, self.threads)
+            stream += lower(self.machine, scheduled, memory.placement(layer), layer.node.name)
+            ends.append((layer.node.name, len(stream)))
+        stream = [*with_tokens(self.machine, stream), finish()]
+        program = Program.assemble(
+            self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
+            io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
+        prove(self.machine, program)
+        return CompiledSegment(program, tuple(layers))
+
+    def _layers(self, graph: Graph) -> tuple[list[Layer], dict[str, Activation]]:
+        known = {value: _plain(graph.values[value].shape) for value in graph.inputs}
+        layers: list[Layer] = []
+        for node in graph.nodes:
+            if is_view(graph, node):
+                known[node.outputs[0]] = known[node.inputs[0]]
+                continue
+            layers.append(build_layer(node, graph, known, blocks_of(self.machine.config)))
+            known[node.outputs[0]] = layers[-1].result
+        return layers, known
+
+
+def _plain(shape: tuple[int, ...]) -> Activation:
+    n, c, h, w = (*shape, 1, 1)[:4]
+    return Activation(n, c, h, w, plain=True)
+
+
+class _Memory:
+    """Where everything lies: packed constants, activations, and the tensors that the host sees."""
+
+    def __init__(self, target: AccelTarget, graph: Graph, layers: list[Layer],
+                 known: Mapping[str, Activation]):
+        self.graph, self.layers, self.known = graph, layers, known
+        self.blocks = blocks_of(target.machine.config)
+        self.storage = _storage(graph)
+        self._places: dict[str, Placement] = {}
+        self._constants: dict[tuple[str, str], Placement] = {}
+        self.weights = self._place_constants()
+        self.inputs, self.outputs, self.io = self._place_io()
+        self.activations = self._place_activations()
+
+    def placement(self, layer: Layer) -> dict[str, Placement]:
+        """Placement of the layer's global buffers, by name."""
+        stages = layer.operator.stages
+        places = {stages[role].name: self._places[self.storage[value]]
+                  for role, value in layer.inputs.items()}
+        places |= {stages[role].name: self._constants[layer.node.name, role]
+                   for role in layer.constants}
+        result = self._places[self.storage[layer.node.outputs[0]]]
+        return places | {layer.operator.output.name: result}
+
+    def _place_constants(self) -> np.ndarray:
+        parts, top = [], 0
+        for layer in self.layers:
+            for role, array in layer.constants.items():
+                self._constants[layer.node.name, role] = Placement("weights", top)
+                raw = array.reshape(-1).view(np.uint8)
+                parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
+                top += parts[-1].size
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+
+    def _size(self, value: str) -> int:
+        return int(np.prod(self.known[value].stored_shape(self.blocks)))
+
+    def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
+        slots, top = [], 0
+        for value in (*self.graph.inputs, *self.graph.outputs):
+            stored = self.storage[value]
+            if stored not in self._places:
+                self._places[stored] = Placement("io", top)
+                top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
+            activation = self.known[value]
+            slots.append(TensorSlot(
+                value, "io", self._places[stored].offset, activation.stored_shape(self.blocks),
+                "int8", "NHWC" if activation.plain else "N/b H W b C",
+                self.graph.values[value].shape))
+        cut = len(self.graph.inputs)
+        return tuple(slots[:cut]), tuple(slots[cut:]), top
+
+    def _place_activations(self) -> int:
+        lives: dict[str, tuple[int, int]] = {}
+        sizes: dict[str, int] = {}
+        for step, layer in enumerate(self.layers):
+            for value in (*layer.inputs.values(), layer.node.outputs[0]):
+                stored = self.storage[value]
+                if stored not in self._places:
+                    sizes[stored] = self._size(value)
+                    lives[stored] = (lives.get(stored, (step, step))[0], step)
+        offsets, total = allocate(sizes, lives)
+        self._places |= {value: Placement("activations", offset)
+                         for value, offset in offsets.items()}
+        return total
+
+
+def _storage(graph: Graph) -> dict[str, str]:
+    """The value whose bytes each value shows: views own none."""
+    storage = {value: value for value in graph.inputs}
+    for node in graph.nodes:
+        source = storage[node.inputs[0]] if is_view(graph, node) else None
+        storage[node.outputs[0]] = source or node.outputs[0]
+    return storage

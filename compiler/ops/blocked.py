@@ -1,0 +1,235 @@
+"""Int8 operators on blocked activations, as a GEMM accelerator sees them.
+
+Activations are stored as ``[N/B][H][W][B][C]`` with C padded to whole blocks, and viewed with C cut
+into blocks of whatever size the reader wants: the same bytes. Inside the computation, tiles are
+innermost: ``[N/B][H][W][C/block][B][block]``, so that one tile is one entry of an on-chip buffer.
+The network's input may be *plain* instead: ``[N][H][W][C]``, not padded to anything.
+
+Every function returns an `Operator`: its stages by role, in order of computation. The names of the
+stages begin with the name of the operator.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from compiler import te
+from compiler.ops.arithmetic import PARAM, add_scaled, requantize
+from compiler.te import Expr, Tensor
+
+__all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "convolution",
+           "global_average_pool", "max_pool", "rescale"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Extents of one block product; channels in memory are padded to multiples of `channels`."""
+
+    batch: int
+    block_in: int
+    block_out: int
+
+    @property
+    def channels(self) -> int:
+        return max(self.block_in, self.block_out)
+
+    def padded(self, channels: int) -> int:
+        return -(-channels // self.channels) * self.channels
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """An int8 tensor of logical shape NCHW in memory; `plain` is NHWC without padding."""
+
+    n: int
+    c: int
+    h: int
+    w: int
+    plain: bool = False
+
+    def stored_shape(self, blocks: Blocks) -> tuple[int, ...]:
+        """Shape of the bytes in memory, row-major."""
+        if self.plain:
+            return (self.n, self.h, self.w, self.c)
+        groups = -(-self.n // blocks.batch)
+        return (groups, self.h, self.w, blocks.batch, blocks.padded(self.c))
+
+    def channel_blocks(self, blocks: Blocks, size: int) -> int:
+        return blocks.padded(self.c) // size
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A sliding window; `pads` are top, left, bottom, right."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    def outputs(self, x: Activation) -> tuple[int, int]:
+        return ((x.h + self.pads[0] + self.pads[2] - self.kernel[0]) // self.strides[0] + 1,
+                (x.w + self.pads[1] + self.pads[3] - self.kernel[1]) // self.strides[1] + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """Output zero point and clamp bounds, all int8."""
+
+    zp: int
+    lo: int = -128
+    hi: int = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Stages by role. `output` is the stage that writes memory."""
+
+    stages: dict[str, Tensor]
+
+    @property
+    def output(self) -> Tensor:
+        return self.stages["output"]
+
+    def __getitem__(self, role: str) -> Tensor:
+        return self.stages[role]
+
+
+def convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
+                q: Quantization, blocks: Blocks) -> Operator:
+    """``requantize(sum over kernel and channels of x · w)``; a dense layer is a 1x1 convolution.
+
+    Stages: ``x``, ``w`` [co][kh][kw][ci][block_out][block_in], ``params`` [co][block_out],
+    ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``.
+    """
+    kernel, (sh, sw) = window.kernel, window.strides
+    oh, ow = window.outputs(x)
+    ci, co = (x.channel_blocks(blocks, blocks.block_in),
+              blocks.padded(channels) // blocks.block_out)
+    source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_in)
+    w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
+    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
+              for size, axis in zip(kernel, "hw", strict=True))
+    rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
+
+    def products(n, y, x, c, b, o):
+        pixel = padded[n, y * sh + kh.var, x * sw + kw.var, rc.var, b, ri.var]
+        weight = w[c, kh.var, kw.var, rc.var, o, ri.var]
+        return te.sum(pixel.astype("int32") * weight.astype("int32"), (rc, kh, kw, ri))
+
+    acc = te.compute((padded.shape[0], oh, ow, co, blocks.batch, blocks.block_out), products,
+                     f"{name}_acc")
+    return _finished(name, {"x": source, "w": w, "input": padded, "acc": acc}, acc, q, blocks)
+
+
+def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operator:
+    """Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``."""
+    (sh, sw), (oh, ow) = window.strides, window.outputs(x)
+    source, padded = _windowed(name, x, window, -128, blocks, blocks.block_out)
+    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
+              for size, axis in zip(window.kernel, "hw", strict=True))
+
+    def largest(n, y, x, c, b, o):
+        return te.max(padded[n, y * sh + kh.var, x * sw + kw.var, c, b, o].astype("int32"),
+                      (kh, kw))
+
+    acc = te.compute((padded.shape[0], oh, ow, padded.shape[3], blocks.batch, blocks.block_out),
+                     largest, f"{name}_acc")
+    stages = {"x": source, "input": padded, "acc": acc}
+    return _written(name, stages, acc.shape,
+                    lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
+
+
+def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
+    """Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``."""
+    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    rh, rw = te.reduce_axis(x.h, f"{name}_rh"), te.reduce_axis(x.w, f"{name}_rw")
+
+    def total(n, y, x, c, b, o):
+        return te.sum(copied[n, rh.var, rw.var, c, b, o].astype("int32"), (rh, rw))
+
+    acc = te.compute((copied.shape[0], 1, 1, copied.shape[3], blocks.batch, blocks.block_out),
+                     total, f"{name}_acc")
+    return _finished(name, {"x": source, "input": copied, "acc": acc}, acc, q, blocks)
+
+
+def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
+    """Change of scale and zero point. Stages: ``x``, ``params``, ``input``, ``quantized``,
+    ``output``.
+    """
+    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    return _finished(name, {"x": source, "input": copied}, copied, q, blocks)
+
+
+def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: int,
+        q: Quantization, blocks: Blocks) -> Operator:
+    """Two-scale sum of equal shapes. Stages: ``x``, ``y``, ``input``, ``input_y``, ``quantized``,
+    ``output``.
+    """
+    first, a = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    second, b = _windowed(f"{name}_y", y, Window((1, 1)), 0, blocks, blocks.block_out)
+
+    def total(n, y, x, c_, b_, o):
+        return add_scaled(a[n, y, x, c_, b_, o].astype("int32"),
+                          b[n, y, x, c_, b_, o].astype("int32"),
+                          ma, mb, c, s, q.zp, q.lo, q.hi).astype("int8")
+
+    return _written(name, {"x": first, "y": second, "input": a, "input_y": b}, a.shape, total)
+
+
+def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
+              size: int) -> tuple[Tensor, Tensor]:
+    """The stored tensor and its padded, blocked form, as large as the windows reach."""
+    groups, count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
+    height, width = ((outs - 1) * stride + kernel for outs, stride, kernel
+                     in zip(window.outputs(x), window.strides, window.kernel, strict=True))
+    top, left = window.pads[:2]
+    shape = (groups, height, width, count, blocks.batch, size)
+    stored = (x.stored_shape(blocks) if x.plain
+              else (groups, x.h, x.w, blocks.batch, count, size))
+    source = te.placeholder(stored, "int8", f"{name}_x")
+
+    def pixel(n, h, w, c, b, i):
+        row, column = h - top if top else h, w - left if left else w
+        if x.plain:
+            image, channel = n * blocks.batch + b, c * size + i
+            read = source[image, row, column, channel]
+            extra = _inside([(image, shape[0] * blocks.batch, x.n),
+                             (channel, count * size, x.c)])
+        else:
+            read, extra = source[n, row, column, b, c, i], []
+        conditions = extra + _edges(row, top, height, x.h) + _edges(column, left, width, x.w)
+        return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
+
+    return source, te.compute(shape, pixel, f"{name}_input")
+
+
+def _inside(indices: list[tuple[Expr, int, int]]) -> list[Expr]:
+    """Upper bounds of indices that run over `reach` values of which `size` exist."""
+    return [index < size for index, reach, size in indices if reach > size]
+
+
+def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
+    low = [index >= 0] if before else []
+    return low + ([index < size] if reach - before > size else [])
+
+
+def _finished(name: str, stages: dict[str, Tensor], acc: Tensor, q: Quantization,
+              blocks: Blocks) -> Operator:
+    """Requantize and write."""
+    params = te.placeholder((acc.shape[3], blocks.block_out), PARAM, f"{name}_params")
+
+    def lane(n, y, x, c, b, o):
+        p = params[c, o]
+        return requantize(acc[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
+                          q.zp, q.lo, q.hi).astype("int8")
+
+    return _written(name, stages | {"params": params}, acc.shape, lane)
+
+
+def _written(name: str, stages: dict[str, Tensor], shape: tuple[int, ...],
+             lane: Callable[..., Expr]) -> Operator:
+    """The int8 tile, and its copy into memory with the batch outside the channels."""
+    quantized = te.compute(shape, lane, f"{name}_quantized")
+    groups, height, width, count, batch, size = shape
+    output = te.compute((groups, height, width, batch, count, size),
+                        lambda n, y, x, b, c, o: quantized[n, y, x, c, b, o], f"{name}_output")
+    return Operator(stages | {"quantized": quantized, "output": output})
