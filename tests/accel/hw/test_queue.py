@@ -1,0 +1,60 @@
+# amaranth: UnusedElaboratable=no
+import random
+
+import pytest
+from amaranth.lib import data
+
+from accel.hw.queue import Queue
+from tests.support.amaranth_sim import collect, feed, get, put, simulate, stalls
+
+ITEM = data.StructLayout({"a": 7, "b": 3})
+
+
+@pytest.mark.parametrize("p_in, p_out", [(0, 0), (0.6, 0.2), (0.2, 0.6)])
+@pytest.mark.parametrize("depth", [1, 2, 8])
+def test_order_and_fields_are_kept(depth, p_in, p_out):
+    rng = random.Random(depth)
+    items = [{"a": rng.randrange(128), "b": rng.randrange(8)} for _ in range(60)]
+    dut, seen = Queue(ITEM, depth), []
+    simulate(dut, feed(dut.i, items, stalls(1, p_in)), collect(dut.o, 60, seen, stalls(2, p_out)))
+    assert [{"a": item.a, "b": item.b} for item in seen] == items
+
+
+def test_latency_is_one_cycle():
+    dut = Queue(8, 4)
+
+    async def testbench(ctx):
+        await put(ctx, dut.i, 5)
+        assert ctx.get(dut.o.valid) and ctx.get(dut.o.payload) == 5
+    simulate(dut, testbench)
+
+
+def test_one_item_a_cycle():
+    dut = Queue(8, 4)
+
+    async def testbench(ctx):
+        ctx.set(dut.o.ready, 1)
+        for value in range(20):
+            assert ctx.get(dut.i.ready)
+            await put(ctx, dut.i, value)
+            assert ctx.get(dut.o.valid) and ctx.get(dut.o.payload) == value
+    simulate(dut, testbench)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 8])
+def test_holds_as_many_as_its_depth(depth):
+    dut = Queue(8, depth)
+
+    async def testbench(ctx):
+        for value in range(depth):
+            assert ctx.get(dut.level) == value
+            await put(ctx, dut.i, value)
+        assert not ctx.get(dut.i.ready)
+        assert await get(ctx, dut.o) == 0
+        assert ctx.get(dut.i.ready)
+    simulate(dut, testbench)
+
+
+def test_depth_wrong():
+    with pytest.raises(ValueError, match=r"^Depth of a queue must be a power of two, not 6$"):
+        Queue(8, 6)
