@@ -164,6 +164,7 @@ class Graph:
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
+    array = np.asarray(array)
     if array.flags.writeable or not array.flags.c_contiguous:
         array = np.array(array, order="C")
         array.flags.writeable = False

@@ -1,0 +1,160 @@
+"""The type rule of every operator, and what it refuses."""
+
+import numpy as np
+import pytest
+
+from compiler.graph import Node, TensorType, TypeRefused, infer
+
+F, Q, U, I = "float32", "int8", "uint8", "int32"
+CLAMP = {"zp": 0, "lo": -128, "hi": 127}
+ONE = {"bias": 0, "mult": 2**15, "shift": 15, **CLAMP}
+WINDOW = {"strides": (2, 1), "pads": (1, 0, 2, 3)}
+ADD = {"ma": 1, "mb": 65535, "c": 0, "shift": 15, **CLAMP}
+QCONV = {**WINDOW, "pad_value": 0, **CLAMP}
+
+
+def types(*texts: tuple) -> list[TensorType]:
+    return [TensorType(shape, dtype) for dtype, *shape in ((t[0], *t[1:]) for t in texts)
+            for shape in [tuple(shape)]]
+
+
+def typed(op: str, inputs: list[TensorType], attrs: dict) -> TensorType:
+    names = tuple("abcde"[:len(inputs)])
+    return infer(Node(op, "n", names, ("y",), attrs), inputs)
+
+
+X, W = (F, 2, 3, 7, 9), (F, 5, 3, 3, 2)
+QX, QW, VECTOR = (Q, 2, 3, 7, 9), (Q, 5, 3, 3, 2), (I, 5)
+
+ACCEPTED = [
+    ("conv2d", [X, W], WINDOW, (F, 2, 5, 4, 11)),
+    ("conv2d", [X, W, (F, 5)], WINDOW, (F, 2, 5, 4, 11)),
+    ("dense", [(F, 2, 3), (F, 5, 3)], {"trans_b": 1}, (F, 2, 5)),
+    ("dense", [(F, 2, 3), (F, 3, 5), (F, 1, 5)], {"trans_b": 0}, (F, 2, 5)),
+    ("matmul", [(F, 4, 1, 2, 3), (F, 6, 3, 5)], {}, (F, 4, 6, 2, 5)),
+    ("relu", [X], {}, X),
+    ("identity", [(U, 3)], {}, (U, 3)),
+    ("maxpool", [X], {"kernel": (3, 4), **WINDOW}, (F, 2, 3, 4, 9)),
+    ("maxpool", [(U, 1, 1, 4, 4)], {"kernel": (2, 2), "strides": (2, 2), "pads": (0,) * 4},
+     (U, 1, 1, 2, 2)),
+    ("globalavgpool", [X], {}, (F, 2, 3, 1, 1)),
+    ("add", [(F, 2, 1, 3), (F, 4, 1)], {}, (F, 2, 4, 3)),
+    ("reshape", [(Q, 2, 3)], {"shape": (6, 1)}, (Q, 6, 1)),
+    ("quantizelinear", [(F, 2, 3), (F,), (U,)], {"axis": 0}, (U, 2, 3)),
+    ("quantizelinear", [(F, 2, 3), (F, 3), (Q, 3)], {"axis": 1}, (Q, 2, 3)),
+    ("dequantizelinear", [(I, 2, 3), (F, 2), (I, 2)], {"axis": 0}, (F, 2, 3)),
+    ("qconv2d", [QX, QW, VECTOR, VECTOR, VECTOR], QCONV, (Q, 2, 5, 4, 11)),
+    ("qdense", [(Q, 2, 3), (Q, 5, 3), VECTOR, VECTOR, VECTOR], CLAMP, (Q, 2, 5)),
+    ("qadd", [QX, QX], ADD, QX),
+    ("qmaxpool", [QX], {"kernel": (3, 4), **WINDOW}, (Q, 2, 3, 4, 9)),
+    ("qglobalavgpool", [QX], ONE, (Q, 2, 3, 1, 1)),
+    ("qrescale", [QX], ONE, QX),
+    ("quantize", [X], {"scale": 0.5, "zp": -128}, QX),
+    ("dequantize", [QX], {"scale": 0.5, "zp": -128}, X),
+    ("to_int8", [(U, 3)], {}, (Q, 3)),
+    ("to_uint8", [(Q, 3)], {}, (U, 3)),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attrs", "made"), ACCEPTED,
+                         ids=[f"{i}-{row[0]}" for i, row in enumerate(ACCEPTED)])
+def test_type(op: str, inputs: list, attrs: dict, made: tuple) -> None:
+    assert typed(op, types(*inputs), attrs) == types(made)[0]
+
+
+REFUSED = [
+    ("conv2d", [X], WINDOW, "conv2d must have 2 or 3 inputs, not 1"),
+    ("conv2d", [QX, W], WINDOW, "input 'a' must be float32, not int8"),
+    ("conv2d", [(F, 3, 7, 9), W], WINDOW,
+     "input 'a' must have 4 dimensions, not float32[3,7,9]"),
+    ("conv2d", [X, (F, 5, 4, 3, 2)], WINDOW, "input channels must equal the weight's 4, not 3"),
+    ("conv2d", [X, W, (F, 4)], WINDOW, "input 'c' must have shape (5,), not (4,)"),
+    ("conv2d", [X, W], {"pads": (0,) * 4}, "conv2d needs the attribute 'strides'"),
+    ("conv2d", [X, W], {**WINDOW, "strides": (0, 1)},
+     "strides must be 2 integers of at least 1, not (0, 1)"),
+    ("conv2d", [X, W], {**WINDOW, "pads": (0, -1, 0, 0)},
+     "pads must be 4 integers of at least 0, not (0, -1, 0, 0)"),
+    ("conv2d", [X, (F, 5, 3, 11, 2)], WINDOW,
+     "kernel must fit the padded input, not (11, 2) in float32[2,3,7,9] with pads (1, 0, 2, 3)"),
+    ("dense", [(F, 2, 3), (F, 3, 5)], {"trans_b": 1},
+     "input width must equal the weight's 5, not 3"),
+    ("dense", [(F, 2, 3), (F, 3, 5)], {"trans_b": 2}, "trans_b must be 0 or 1, not 2"),
+    ("dense", [(F, 2, 3), (F, 3, 5), (F, 4)], {"trans_b": 0},
+     "bias must broadcast to float32[2,5], not float32[4]"),
+    ("matmul", [(F, 3), (F, 3, 5)], {},
+     "matmul inputs must have at least 2 dimensions, not float32[3] and float32[3,5]"),
+    ("matmul", [(F, 2, 3), (F, 4, 5)], {}, "matmul inputs must agree in their inner and leading "
+     "extents, not float32[2,3] and float32[4,5]"),
+    ("relu", [QX], {}, "input 'a' must be float32, not int8"),
+    ("maxpool", [(I, 1, 1, 4, 4)], {"kernel": (2, 2), **WINDOW},
+     "input 'a' must be float32, int8 or uint8, not int32"),
+    ("maxpool", [X], {"kernel": (2, 4), **WINDOW},
+     "pads must be smaller than the kernel (2, 4), not (1, 0, 2, 3)"),
+    ("qmaxpool", [X], {"kernel": (3, 4), **WINDOW}, "input 'a' must be int8, not float32"),
+    ("add", [(F, 2), (F, 3)], {}, "add inputs must broadcast, not float32[2] and float32[3]"),
+    ("reshape", [(F, 2, 3)], {"shape": (5,)},
+     "shape must keep the number of elements of float32[2,3], not (5,)"),
+    ("quantizelinear", [(F, 2, 3), (F, 4), (U, 4)], {"axis": 1},
+     "scale must be a scalar or match axis 1 of float32[2,3], not float32[4]"),
+    ("quantizelinear", [(F, 2, 3), (F,), (U, 1)], {"axis": 0},
+     "zero point must have the shape of the scale float32[], not uint8[1]"),
+    ("quantizelinear", [(F, 2, 3), (F,), (I,)], {"axis": 0},
+     "zero point must be int8 or uint8, not int32"),
+    ("quantizelinear", [(Q, 2, 3), (F,), (Q,)], {"axis": 0},
+     "input 'a' must be float32, not int8"),
+    ("dequantizelinear", [(Q, 2, 3), (F,), (U,)], {"axis": 0},
+     "zero point must be int8, not uint8"),
+    ("dequantizelinear", [(F, 2, 3), (F,), (U,)], {"axis": 0},
+     "input 'a' must be int8, uint8 or int32, not float32"),
+    ("dequantizelinear", [(Q, 2, 3), (Q,), (Q,)], {"axis": 0}, "scale must be float32, not int8"),
+    ("qconv2d", [QX, QW], QCONV, "qconv2d must have 5 inputs, not 2"),
+    ("qconv2d", [QX, QW, VECTOR, VECTOR, (Q, 5)], QCONV, "input 'e' must be int32, not int8"),
+    ("qconv2d", [QX, QW, VECTOR, (I, 4), VECTOR], QCONV,
+     "input 'd' must have shape (5,), not (4,)"),
+    ("qconv2d", [QX, QW, VECTOR, VECTOR, VECTOR], {**QCONV, "pad_value": 128},
+     "pad_value must be an int8, not 128"),
+    ("qdense", [(Q, 2, 4), (Q, 5, 3), VECTOR, VECTOR, VECTOR], CLAMP,
+     "input width must equal the weight's 3, not 4"),
+    ("qdense", [(Q, 2, 3), (Q, 5, 3), VECTOR, VECTOR, (I, 1)], CLAMP,
+     "input 'e' must have shape (5,), not (1,)"),
+    ("qdense", [(Q, 2, 3), (Q, 5, 3), VECTOR, VECTOR, VECTOR], {**CLAMP, "zp": 200},
+     "zp must be an int8, not 200"),
+    ("qdense", [(Q, 2, 3), (Q, 5, 3), VECTOR, VECTOR, VECTOR], {**CLAMP, "lo": 5, "hi": 4},
+     "lo and hi must be ordered int8, not 5 and 4"),
+    ("qadd", [(Q, 2, 3), (Q, 3, 2)], ADD,
+     "qadd inputs must have one type, not int8[2,3] and int8[3,2]"),
+    ("qadd", [QX, QX], {**ADD, "mb": 65536}, "mb must be 0 to 65535, not 65536"),
+    ("qadd", [QX, QX], {**ADD, "shift": 47}, "shift must be 0 to 46, not 47"),
+    ("qadd", [QX, QX], {**ADD, "c": 2**31}, "c must be an int32, not 2147483648"),
+    ("qrescale", [QX], {**ONE, "mult": 2**15 - 1}, "mult must be 0 or 32768 to 65535, not 32767"),
+    ("qrescale", [QX], {**ONE, "shift": -1}, "shift must be 0 to 46, not -1"),
+    ("qglobalavgpool", [QX], {**ONE, "bias": -2**31 - 1},
+     "bias must be an int32, not -2147483649"),
+    ("quantize", [X], {"scale": 0.0, "zp": 0}, "scale must be positive, not 0.0"),
+    ("dequantize", [QX], {"scale": 1.0, "zp": 128}, "zp must be an int8, not 128"),
+    ("to_int8", [(Q, 3)], {}, "input 'a' must be uint8, not int8"),
+]
+
+
+@pytest.mark.parametrize(("op", "inputs", "attrs", "sentence"), REFUSED,
+                         ids=[f"{i}-{row[0]}" for i, row in enumerate(REFUSED)])
+def test_type_wrong(op: str, inputs: list, attrs: dict, sentence: str) -> None:
+    with pytest.raises(TypeRefused) as refusal:
+        typed(op, types(*inputs), attrs)
+    assert str(refusal.value) == f"n: {sentence}"
+
+
+def test_operator_wrong() -> None:
+    with pytest.raises(TypeRefused, match=r"^n: operator must be one of conv2d, .*, to_uint8, "
+                                          r"not 'softmax'$"):
+        typed("softmax", types(X), {})
+
+
+def test_outputs_wrong() -> None:
+    with pytest.raises(TypeRefused, match=r"^n: relu must have 1 output, not 2$"):
+        infer(Node("relu", "n", ("a",), ("y", "z")), types(X))
+
+
+def test_scalar_shapes_multiply_to_one() -> None:
+    assert typed("reshape", types((F,)), {"shape": (1, 1)}) == TensorType((1, 1), F)
+    assert np.prod((), dtype=int) == 1
