@@ -1,0 +1,84 @@
+# amaranth: UnusedElaboratable=no
+import random
+from dataclasses import replace
+
+import pytest
+
+from accel.config import AccelConfig, preset
+from accel.hw.interface import READ_LATENCY
+from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
+from tests.support.amaranth_sim import simulate
+
+TINY = preset("tiny-1x4x4")
+
+
+def with_bus(bus_bytes: int) -> AccelConfig:
+    return replace(TINY, bus_bytes=bus_bytes)
+
+
+def words(memory: bytearray, index: int, size: int) -> int:
+    return int.from_bytes(memory[index * size:(index + 1) * size], "little")
+
+
+def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int = 300):
+    """Random writes and reads in every cycle, reads never at what is being written.
+
+    Every read is checked `READ_LATENCY` cycles later against a plain array of bytes.
+    """
+    rng, memory, pending = random.Random(size + w_size), bytearray(size), []
+
+    async def testbench(ctx):
+        for address in range(size // w_size):       # nothing is read that was not written
+            memory[address * w_size:(address + 1) * w_size] = drive(ctx, rng, address, True)
+            await ctx.tick()
+        for cycle in range(steps):
+            address = rng.randrange(size // w_size)
+            target = rng.randrange(size // r_size)
+            apart = target * r_size // w_size != address and address * w_size // r_size != target
+            reads = apart and rng.random() < 0.8
+            ctx.set(read.addr, target)
+            ctx.set(read.en, reads)
+            if reads:
+                pending.append((cycle + READ_LATENCY, words(memory, target, r_size)))
+            old = memory[address * w_size:(address + 1) * w_size]
+            memory[address * w_size:(address + 1) * w_size] = drive(ctx, rng, address, False, old)
+            if pending and pending[0][0] == cycle:
+                assert ctx.get(read.data) == pending.pop(0)[1]
+            await ctx.tick()
+    simulate(dut, testbench)
+
+
+@pytest.mark.parametrize("bus_bytes", [4, 8, 32])
+@pytest.mark.parametrize("buffer", ["inp", "wgt", "par"])
+def test_input_matches_an_array_of_bytes(buffer, bus_bytes):
+    config = with_bus(bus_bytes)
+    dut = InputScratchpad(config, buffer)
+    geometry = config.buffers[buffer]
+
+    def drive(ctx, rng, address, everything, old=b""):
+        data = rng.randbytes(bus_bytes)
+        mask = (1 << bus_bytes) - 1 if everything else rng.randrange(1 << bus_bytes)
+        ctx.set(dut.write.addr, address)
+        ctx.set(dut.write.data, int.from_bytes(data, "little"))
+        ctx.set(dut.write.mask, mask)
+        return bytes(data[i] if mask >> i & 1 else old[i] for i in range(bus_bytes))
+
+    run(dut, dut.write, dut.read, bus_bytes, geometry.entry_bytes, geometry.size_bytes, drive)
+
+
+@pytest.mark.parametrize("bus_bytes", [4, 16])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_output_matches_an_array_of_bytes(batch, bus_bytes):
+    config = replace(TINY, bus_bytes=bus_bytes, batch=batch)
+    dut = OutputScratchpad(config, "out")
+    geometry = config.buffers["out"]
+
+    def drive(ctx, rng, address, everything, old=b""):
+        data = rng.randbytes(geometry.entry_bytes)
+        enabled = everything or rng.random() < 0.7
+        ctx.set(dut.write.w_addr, address)
+        ctx.set(dut.write.w_data, int.from_bytes(data, "little"))
+        ctx.set(dut.write.w_en, enabled)
+        return data if enabled else old
+
+    run(dut, dut.write, dut.read, geometry.entry_bytes, bus_bytes, geometry.size_bytes, drive)
