@@ -1,0 +1,168 @@
+"""Folding, identities, sinking, dead code, and the pipeline that lists them."""
+
+import numpy as np
+import pytest
+
+from compiler.frontend import convert
+from compiler.graph import (
+    Builder,
+    Graph,
+    GraphRefused,
+    TensorType,
+    dump_into,
+    evaluate,
+    optimize,
+    standard_passes,
+    verify,
+)
+from compiler.graph.passes import (
+    DropIdentities,
+    EliminateDeadCode,
+    FoldConstants,
+    SinkDequantize,
+)
+
+
+def ops(graph: Graph) -> list[str]:
+    return [node.op for node in verify(graph).nodes]
+
+
+def build(*nodes: tuple, outputs: tuple[str, ...] = ("y",), dtype: str = "float32") -> Graph:
+    """Nodes as (op, inputs, output, attributes); input x [2,3], constants k (float) and s, z."""
+    builder = Builder("g")
+    builder.add_input("x", TensorType((2, 3), dtype))
+    builder.add_constant("k", np.arange(6, dtype=np.float32).reshape(2, 3))
+    builder.add_constant("s", np.float32(0.5).reshape(()))
+    builder.add_constant("z", np.array(3, np.int8))
+    for op, inputs, output, attrs in nodes:
+        builder.emit(op, output, inputs.split(), output, **attrs)
+    return verify(builder.finish(outputs))
+
+
+SAME, FLAT = {"shape": (2, 3)}, {"shape": (6,)}
+AXIS = {"axis": 0}
+
+
+def test_fold_constants() -> None:
+    graph = build(("relu", "k", "a", {}), ("add", "a k", "b", {}), ("add", "b x", "y", {}))
+    folded = FoldConstants()(graph)
+    assert ops(folded) == ["add"]
+    assert folded.constants["b"].tolist() == [[0, 2, 4], [6, 8, 10]]
+
+
+def test_fold_constants_keeps_dequantized_integers_when_told() -> None:
+    graph = build(("quantizelinear", "k s z", "q", AXIS), ("dequantizelinear", "q s z", "d", AXIS),
+                  ("add", "d x", "y", {}))
+    kept = FoldConstants(dequantize=False)(graph)
+    assert ops(kept) == ["dequantizelinear", "add"]
+    assert kept.constants["q"].dtype == np.int8
+    assert ops(FoldConstants()(kept)) == ["add"]
+
+
+def test_fold_constants_may_leave_a_constant_output() -> None:
+    folded = FoldConstants()(build(("relu", "k", "y", {})))
+    assert ops(folded) == []
+    assert evaluate(folded, {"x": np.zeros((2, 3), np.float32)})["y"].sum() == 15
+
+
+def test_drop_identities_inside() -> None:
+    graph = build(("identity", "x", "a", {}), ("reshape", "a", "b", SAME),
+                  ("identity", "b", "c", {}), ("relu", "c", "y", {}))
+    dropped = DropIdentities()(graph)
+    assert ops(dropped) == ["relu"]
+    assert dropped.nodes[0].inputs == ("x",)
+
+
+def test_drop_identities_keeps_the_name_of_an_output() -> None:
+    graph = build(("relu", "x", "a", {}), ("identity", "a", "b", {}), ("add", "a b", "c", {}),
+                  ("identity", "b", "y", {}), ("add", "y c", "w", {}), outputs=("y", "w"))
+    dropped = DropIdentities()(graph)
+    assert [(node.name, *node.inputs, *node.outputs) for node in dropped.nodes] == [
+        ("a", "x", "y"), ("c", "y", "y", "c"), ("w", "y", "c", "w")]
+    assert dropped.outputs == ("y", "w")
+
+
+@pytest.mark.parametrize("source", ["x", "k"])
+def test_an_identity_that_names_an_output_stays(source: str) -> None:
+    assert ops(DropIdentities()(build(("identity", source, "y", {})))) == ["identity"]
+
+
+def test_two_outputs_of_one_value_stay() -> None:
+    graph = build(("relu", "x", "a", {}), ("identity", "a", "y", {}), ("identity", "a", "w", {}),
+                  outputs=("y", "w"))
+    assert ops(DropIdentities()(graph)) == ["relu", "identity"]
+
+
+def test_a_reshape_that_changes_the_shape_stays() -> None:
+    assert ops(DropIdentities()(build(("reshape", "x", "y", FLAT)))) == ["reshape"]
+
+
+def test_sink_dequantize_through_a_chain() -> None:
+    graph = build(("dequantizelinear", "x s z", "d", AXIS),
+                  ("reshape", "d", "image", {"shape": (1, 1, 2, 3)}),
+                  ("maxpool", "image", "m", {"kernel": (2, 2), "strides": (1, 1),
+                                             "pads": (1, 1, 1, 1)}),
+                  ("reshape", "m", "y", {"shape": (3, 4)}), dtype="int8")
+    sunk = EliminateDeadCode()(SinkDequantize()(graph))
+    assert ops(sunk) == ["reshape", "maxpool", "reshape", "dequantizelinear"]
+    assert [node.name for node in sunk.nodes] == ["image", "m", "y", "y_dequantize"]
+    x = np.array([[-128, -3, 5], [0, 127, 2]], np.int8)
+    np.testing.assert_array_equal(evaluate(sunk, {"x": x})["y"], evaluate(graph, {"x": x})["y"])
+
+
+def test_sink_dequantize_leaves_other_readers_and_constants() -> None:
+    graph = build(("dequantizelinear", "x s z", "d", AXIS), ("reshape", "d", "a", FLAT),
+                  ("relu", "d", "b", {}), ("quantizelinear", "k s z", "q", AXIS),
+                  ("dequantizelinear", "q s z", "w", AXIS), ("reshape", "w", "c", FLAT),
+                  outputs=("a", "b", "c"), dtype="int8")
+    sunk = SinkDequantize()(FoldConstants(dequantize=False)(graph))
+    assert ops(sunk) == ["dequantizelinear", "reshape", "dequantizelinear", "relu",
+                         "dequantizelinear", "reshape"]
+
+
+def test_pipeline_is_one_list() -> None:
+    assert [one.name for one in standard_passes()] == [
+        "fold-constants", "drop-identities", "sink-dequantize", "integerize", "fold-constants",
+        "drop-identities", "eliminate-dead-code"]
+    assert [one.name for one in standard_passes(integerize=False)] == [
+        "fold-constants", "drop-identities", "fold-constants", "drop-identities",
+        "eliminate-dead-code"]
+
+
+def test_pipeline_without_integers_keeps_float_meaning(qdq, rng) -> None:
+    one = qdq()
+    y = one.requantized(one.add("Conv", one.requantized(one.input("x", 1, 2, 4, 4)),
+                                one.weight(3, 2, 3, 3)))
+    graph = convert(one.model(y))
+    plain = optimize(graph, standard_passes(integerize=False))
+    assert ops(plain) == ["quantizelinear", "dequantizelinear", "conv2d", "quantizelinear",
+                          "dequantizelinear"]
+    feeds = {"x": rng.normal(size=(1, 2, 4, 4)).astype(np.float32)}
+    np.testing.assert_array_equal(evaluate(plain, feeds)[y], evaluate(graph, feeds)[y])
+
+
+def test_pipeline_hook_sees_every_graph(tmp_path) -> None:
+    graph = build(("relu", "k", "a", {}), ("add", "a x", "y", {}))
+    seen = []
+    optimize(graph, after=lambda index, name, graph: seen.append((index, name, len(graph.nodes))))
+    assert seen[:3] == [(0, "import", 2), (1, "fold-constants", 1), (2, "drop-identities", 1)]
+    last = optimize(graph, after=dump_into(tmp_path / "dump"))
+    files = sorted(path.name for path in (tmp_path / "dump").iterdir())
+    assert files[:2] == ["00-import.txt", "01-fold-constants.txt"]
+    assert len(files) == 8
+    assert (tmp_path / "dump" / files[-1]).read_text() == str(last)
+
+
+def test_pipeline_verifies_after_each_pass() -> None:
+    graph = build(("relu", "x", "y", {}))
+
+    class Breaks:
+        name = "breaks"
+
+        def __call__(self, graph: Graph) -> Graph:
+            return Graph(graph.name, graph.inputs, ("gone",), graph.nodes, graph.values,
+                         graph.constants)
+
+    with pytest.raises(GraphRefused, match=r"^graph g: output 'gone' must be defined by a node or "
+                                           r"an input$"):
+        optimize(graph, [Breaks()])

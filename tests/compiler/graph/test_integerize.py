@@ -1,0 +1,393 @@
+"""From float operators between quantizations to integer operators."""
+
+import numpy as np
+import pytest
+
+from compiler.frontend import convert
+from compiler.graph import Graph, evaluate, optimize
+
+PAIRS = pytest.mark.parametrize("dtype", ["int8", "uint8"])
+
+
+def ops(graph: Graph) -> list[str]:
+    return [node.op for node in graph.nodes]
+
+
+def attributes(graph: Graph, name: str, *keys: str) -> tuple:
+    return tuple(graph.node(name).attrs[key] for key in keys)
+
+
+def conv_net(qdq, dtype="uint8", relu=True, **attrs):
+    """Input and output scales 0.05 and 0.4, zero points 3 and 9."""
+    one = qdq()
+    x = one.requantized(one.input("x", 4, 3, 6, 7), 0.05, 3, dtype)
+    scales = np.float32([0.01, 0.003, 0.02, 0.004, 0.007])
+    y = one.add("Conv", x, one.weight(5, 3, 3, 2, scale=scales),
+                one.bias([100, -200, 3000, 0, 7], np.float32(0.05) * scales), name="conv", **attrs)
+    y = one.add("Relu", y, name="act") if relu else y
+    return one, one.requantized(y, 0.4, 9, dtype)
+
+
+@PAIRS
+def test_conv_text(qdq, dtype) -> None:
+    one, y = conv_net(qdq, dtype, pads=[1, 0, 1, 1], strides=[2, 1])
+    graph = optimize(convert(one.model(y), "net"))
+    x, z = (3 - 128, 9 - 128) if dtype == "uint8" else (3, 9)
+    lines = [line for line in str(graph).splitlines() if "crc32" not in line]
+    assert lines == [
+        "graph net {",
+        "  input x: float32[4,3,6,7]",
+        "  quantizelinear0.out: int8[4,3,6,7] = quantize(x) "
+        f"{{scale=0.05000000074505806, zp={x}}}  # quantizelinear0",
+        "  quantizelinear6.out: int8[4,5,3,7] = qconv2d(quantizelinear0.out, conv:weight, "
+        "conv:bias, conv:mult, conv:shift) "
+        f"{{hi=127, lo={max(-128, z)}, pad_value={x}, pads=(1,0,1,1), strides=(2,1), zp={z}}}"
+        "  # conv",
+        "  dequantizelinear7.out: float32[4,5,3,7] = dequantize(quantizelinear6.out) "
+        f"{{scale=0.4000000059604645, zp={z}}}  # dequantizelinear7",
+        "  output dequantizelinear7.out: float32[4,5,3,7]",
+        "}",
+    ]
+    assert graph.notes == ()
+
+
+def test_conv_folds_the_zero_point_into_the_bias(qdq) -> None:
+    one, y = conv_net(qdq)
+    graph = optimize(convert(one.model(y)))
+    sums = graph.constants["conv:weight"].astype(int).sum(axis=(1, 2, 3))
+    wanted = np.array([100, -200, 3000, 0, 7]) - (3 - 128) * sums
+    assert graph.constants["conv:bias"].dtype == np.int32
+    assert graph.constants["conv:bias"].tolist() == wanted.tolist()
+
+
+def test_conv_multipliers(qdq) -> None:
+    one, y = conv_net(qdq)
+    graph = optimize(convert(one.model(y)))
+    reals = np.float32(0.05) * np.float64(np.float32([0.01, 0.003, 0.02, 0.004, 0.007]))
+    mult, shift = graph.constants["conv:mult"], graph.constants["conv:shift"]
+    np.testing.assert_allclose(mult / 2.0**shift, reals / np.float32(0.4), rtol=2**-16)
+    assert mult.min() >= 2**15 and mult.max() < 2**16
+
+
+# Scales here are no small fractions of each other: 5/6, say, would put a tie in every sixth sum, and
+# neither float32 nor a 16-bit multiplier keeps ties of such fractions.
+def exact_layers(layers, at_least: float = 0.99) -> None:
+    for layer in layers:
+        assert layer.largest <= 1 and layer.equal >= at_least, layer
+
+
+@PAIRS
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("attrs", [
+    {"pads": [1, 0, 1, 1], "strides": [2, 1]}, {"auto_pad": "SAME_LOWER", "strides": [1, 3]}, {},
+], ids=str)
+def test_conv_against_onnx(qdq, layer_differences, rng, dtype, relu, attrs) -> None:
+    one, y = conv_net(qdq, dtype, relu, **attrs)
+    layers = layer_differences(one.model(y), {"x": normal(rng, 4, 3, 6, 7, spread=3)})
+    assert [layer.op for layer in layers] == ["quantize", "qconv2d"]
+    exact_layers(layers)
+
+
+def normal(rng: np.random.Generator, *shape: int, spread: float = 2) -> np.ndarray:
+    return (spread * rng.normal(size=shape)).astype(np.float32)
+
+
+def test_float_bias_and_no_bias(qdq, layer_differences, rng) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 2, 3, 6, 6))
+    first = one.requantized(one.add("Conv", x, one.weight(4, 3, 3, 3),
+                                    one.constant(normal(rng, 4)), name="first"), 0.4)
+    y = one.requantized(one.add("Conv", first, one.weight(4, 4, 1, 1), name="second"), 0.5)
+    model = one.model(y)
+    assert ops(optimize(convert(model))) == ["quantize", "qconv2d", "qconv2d", "dequantize"]
+    exact_layers(layer_differences(model, {"x": normal(rng, 2, 3, 6, 6)}))
+
+
+def test_weights_with_one_scale_and_unsigned_weights(qdq, layer_differences, rng) -> None:
+    """uint8 weights with zero point 128 are int8 weights with zero point 0."""
+    one = qdq()
+    x = one.requantized(one.input("x", 2, 3, 6, 6))
+    x = one.requantized(one.add("Conv", x, one.weight(4, 3, 3, 3, scale=0.01), name="first"), 0.3)
+    weight = one.constant(rng.integers(0, 256, (4, 4, 1, 1)).astype(np.uint8))
+    y = one.add("Conv", x, one.dequantize(weight, 0.01, 128), name="second")
+    model = one.model(one.requantized(y, 0.5))
+    graph = optimize(convert(model))
+    assert graph.notes == ()
+    raw = next(array for name, array in convert(model).constants.items() if name == weight)
+    np.testing.assert_array_equal(graph.constants["second:weight"], raw.astype(int) - 128)
+    exact_layers(layer_differences(model, {"x": normal(rng, 2, 3, 6, 6)}))
+
+
+@pytest.mark.parametrize("op", ["plain", "transposed", "matmul"])
+def test_dense_against_onnx(qdq, layer_differences, rng, op) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 50, 24))
+    if op == "matmul":
+        y = one.add("MatMul", x, one.weight(24, 9, axis=1), name="fc")
+    elif op == "transposed":
+        y = one.add("Gemm", x, one.weight(9, 24), one.constant(normal(rng, 9)), transB=1, name="fc")
+    else:
+        y = one.add("Gemm", x, one.weight(24, 9, axis=1), one.constant(normal(rng, 1)), name="fc")
+    model = one.model(one.requantized(y, 0.2))
+    graph = optimize(convert(model))
+    assert ops(graph) == ["quantize", "qdense", "dequantize"]
+    assert graph.values["fc:weight"].shape == (9, 24)
+    exact_layers(layer_differences(model, {"x": normal(rng, 50, 24)}))
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("scales", [(0.05, 0.0213, 0.0617), (0.5, 0.001, 0.25), (0.1, 0.1, 0.1)])
+def test_add_against_onnx(qdq, layer_differences, rng, scales, relu) -> None:
+    one = qdq()
+    a = one.requantized(one.input("a", 40, 30), scales[0], 3)
+    b = one.requantized(one.input("b", 40, 30), scales[1], 200)
+    y = one.add("Add", a, b, name="sum")
+    y = one.requantized(one.add("Relu", y) if relu else y, scales[2], 20)
+    model = one.model(y)
+    ma, mb, c, lo = attributes(optimize(convert(model)), "sum", "ma", "mb", "c", "lo")
+    assert 2**15 <= max(ma, mb) < 2**16
+    assert c == -((3 - 128) * ma + (200 - 128) * mb)
+    assert lo == (20 - 128 if relu else -128)
+    exact_layers(layer_differences(model, {"a": normal(rng, 40, 30), "b": normal(rng, 40, 30)}))
+
+
+@PAIRS
+def test_pools_against_onnx(qdq, layer_differences, rng, dtype) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 8, 5, 6, 6), 0.05, 3, dtype)
+    x = one.requantized(one.add("MaxPool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1],
+                                strides=[2, 2], name="max"), 0.05, 3, dtype)
+    y = one.requantized(one.add("GlobalAveragePool", x, name="mean"), 0.0213, 5, dtype)
+    flat = one.requantized(one.add("Flatten", y, name="flat"), 0.0213, 5, dtype)
+    model = one.model(flat)
+    graph = optimize(convert(model))
+    assert ops(graph) == ["quantize", "qmaxpool", "qglobalavgpool", "reshape", "dequantize"]
+    assert attributes(graph, "mean", "bias") == (-9 * (3 - (128 if dtype == "uint8" else 0)),)
+    exact_layers(layer_differences(model, {"x": normal(rng, 8, 5, 6, 6)}))
+
+
+def test_pool_with_another_scale_is_followed_by_a_rescale(qdq, layer_differences, rng) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 2, 3, 6, 6), 0.05, 3)
+    y = one.requantized(one.add("MaxPool", x, kernel_shape=[2, 2], name="max"), 0.07, 1)
+    model = one.model(y)
+    assert ops(optimize(convert(model))) == ["quantize", "qmaxpool", "qrescale", "dequantize"]
+    exact_layers(layer_differences(model, {"x": normal(rng, 2, 3, 6, 6)}))
+
+
+def test_relu_alone_and_changes_of_scale(qdq, layer_differences, rng) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 60, 30), 0.05, 3)
+    x = one.requantized(one.add("Relu", x, name="act"), 0.05, 3)
+    y = one.requantized(x, 0.013, 10, "int8")
+    same = one.requantized(y, 0.013, 10, "int8")
+    other = one.requantized(same, 0.013, 138, "uint8")      # the same stored form
+    model = one.model(other)
+    graph = optimize(convert(model))
+    assert ops(graph) == ["quantize", "qrescale", "qrescale", "dequantize"]
+    assert attributes(graph, "act", "bias", "mult", "shift", "lo") == (125, 2**15, 15, -125)
+    exact_layers(layer_differences(model, {"x": normal(rng, 60, 30)}))
+
+
+def test_quantized_inputs_and_outputs_keep_their_types(qdq, onnx_values, rng) -> None:
+    one = qdq()
+    one.input("u", 2, 3, dtype="uint8")
+    one.input("s", 2, 3, dtype="int8")
+    y = one.add("Add", one.dequantize("u", 0.05, 100), one.dequantize("s", 0.03, 4, "int8"))
+    u, s = one.quantize(y, 0.0617, 120), one.quantize(y, 0.0617, 8, "int8")
+    model = one.model(u, s, dtypes={u: "uint8", s: "int8"})
+    graph = optimize(convert(model))
+    assert sorted(ops(graph)) == ["qadd", "qadd", "to_int8", "to_uint8"]
+    assert [str(graph.values[name]) for name in graph.inputs] == ["uint8[2,3]", "int8[2,3]"]
+    feeds = {"u": rng.integers(0, 256, (2, 3)).astype(np.uint8),
+             "s": rng.integers(-128, 128, (2, 3)).astype(np.int8)}
+    ours, theirs = evaluate(graph, feeds), onnx_values(model, feeds)
+    for name in (u, s):
+        assert ours[name].dtype == theirs[name].dtype
+        np.testing.assert_array_equal(ours[name], theirs[name])
+
+
+def test_two_quantizations_of_one_operator(qdq, layer_differences, rng) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 2, 3, 6, 6))
+    c = one.add("Conv", x, one.weight(4, 3, 3, 3), name="conv")
+    model = one.model(one.requantized(c, 0.3), one.requantized(c, 0.2))
+    graph = optimize(convert(model))
+    assert ops(graph).count("qconv2d") == 2
+    assert [node.name for node in graph.nodes if node.op == "qconv2d"] == ["conv", "conv_1"]
+    exact_layers(layer_differences(model, {"x": normal(rng, 2, 3, 6, 6)}))
+
+
+def test_a_channel_that_never_moves_has_multiplier_zero(qdq) -> None:
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 1, 2, 2))
+    scales = np.float32([1e-12, 0.01])
+    y = one.add("Conv", x, one.weight(2, 1, 1, 1, scale=scales), name="conv")
+    graph = optimize(convert(one.model(one.requantized(y))))
+    assert graph.constants["conv:mult"][0] == graph.constants["conv:shift"][0] == 0
+    assert graph.constants["conv:mult"][1] > 0
+
+
+def test_float_operators_around_survive(qdq, onnx_values, rng) -> None:
+    """A float tail on a quantized trunk: one dequantize between them, weights folded."""
+    one = qdq()
+    x = one.requantized(one.input("x", 4, 8))
+    x = one.requantized(one.add("Gemm", x, one.weight(6, 8), transB=1, name="trunk"), 0.3)
+    y = one.add("Gemm", x, one.weight(5, 6), transB=1, name="tail")
+    model = one.model(y)
+    graph = optimize(convert(model))
+    assert ops(graph) == ["quantize", "qdense", "dequantize", "dense"]
+    assert graph.notes == (
+        "tail (dense) stays in float: it does not stand between a DequantizeLinear and a "
+        "QuantizeLinear",)
+    feeds = {"x": normal(rng, 4, 8)}
+    np.testing.assert_allclose(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y], atol=0.4)
+
+
+def test_integerizing_twice_changes_nothing(qdq) -> None:
+    one, y = conv_net(qdq)
+    graph = optimize(convert(one.model(y)))
+    assert str(optimize(graph)) == str(graph)
+
+
+def conv_with(one, weight, bias=None, x=None, scale=0.4):
+    x = x or one.requantized(one.input("x", 1, 2, 4, 4))
+    inputs = [x, weight] if bias is None else [x, weight, bias]
+    return one.requantized(one.add("Conv", *inputs, name="conv"), scale)
+
+
+def unsigned_weight(one):
+    values = one.constant(np.full((2, 2, 1, 1), 9, np.uint8))
+    return conv_with(one, one.dequantize(values, 0.1, 9))
+
+
+def wrong_axis(one):
+    return conv_with(one, one.weight(2, 2, 1, 1, axis=1))
+
+
+def float_weight(one):
+    return conv_with(one, one.constant(np.ones((2, 2, 1, 1), np.float32)))
+
+
+def wide_weight(one):
+    return conv_with(one, one.bias(np.ones((2, 2, 1, 1)), 0.1))
+
+
+def computed_weight(one):
+    return conv_with(one, one.requantized(one.input("w", 2, 2, 1, 1)))
+
+
+def computed_bias(one):
+    return conv_with(one, one.weight(2, 2, 1, 1), one.input("b", 2))
+
+
+def requantized_bias(one):
+    return conv_with(one, one.weight(2, 2, 1, 1), one.requantized(one.input("b", 2)))
+
+
+def wide_bias(one):
+    return conv_with(one, one.weight(2, 2, 1, 1, scale=0.01),
+                     one.constant(np.float32([0, 0.05 * 0.01 * 2**31])))
+
+
+def float_input(one):
+    return conv_with(one, one.weight(2, 2, 1, 1), x=one.input("x", 1, 2, 4, 4))
+
+
+def per_channel_input(one):
+    scale, zero = one.constant(np.float32([0.1, 0.2])), one.constant(np.uint8([1, 2]))
+    q = one.add("QuantizeLinear", one.input("x", 1, 2, 4, 4), scale, zero, name="q")
+    return conv_with(one, one.weight(2, 2, 1, 1), x=one.add("DequantizeLinear", q, scale, zero))
+
+
+def tiny_output_scale(one):
+    return conv_with(one, one.weight(2, 2, 1, 1, scale=0.5), scale=1e-7)
+
+
+def matrix_bias(one):
+    x = one.requantized(one.input("x", 2, 3))
+    bias = one.constant(np.ones((2, 4), np.float32))
+    y = one.add("Gemm", x, one.weight(4, 3), bias, transB=1, name="conv")
+    return one.requantized(y)
+
+
+def broadcast_add(one):
+    a, b = (one.requantized(one.input(name, *shape)) for name, shape in
+            (("a", (2, 3)), ("b", (1, 3))))
+    return one.requantized(one.add("Add", a, b, name="conv"))
+
+
+def constant_add(one):
+    k = one.dequantize(one.constant(np.ones((2, 3), np.uint8)))
+    return one.requantized(one.add("Add", one.requantized(one.input("a", 2, 3)), k, name="conv"))
+
+
+def batched_matmul(one):
+    x = one.requantized(one.input("x", 2, 3, 4))
+    return one.requantized(one.add("MatMul", x, one.weight(4, 5, axis=1), name="conv"))
+
+
+STAYS = [
+    (unsigned_weight, "conv2d",
+     "its weight 'dequantizelinear0.out' must have zero point 0 in int8, not -119"),
+    (wrong_axis, "conv2d",
+     "its weight 'dequantizelinear0.out' must have its scales along axis 0, not 1"),
+    (float_weight, "conv2d", "its weight 'k0' is not quantized"),
+    (wide_weight, "conv2d",
+     "its weight 'dequantizelinear0.out' must be int8 or uint8, not int32"),
+    (computed_weight, "conv2d", "its weight 'dequantizelinear1.out' is not a constant"),
+    (computed_bias, "conv2d", "its bias 'b' is not quantized"),
+    (requantized_bias, "conv2d", "its bias 'dequantizelinear2.out' is not a constant"),
+    (wide_bias, "conv2d",
+     "its accumulator could reach 2.148e+09 in channel 1, beyond 2147483647"),
+    (float_input, "conv2d", "its input 'x' is not quantized"),
+    (per_channel_input, "conv2d",
+     "its input 'dequantizelinear2.out' must be int8 or uint8 with one scale"),
+    (tiny_output_scale, "conv2d", "requantization scale must be 0 or between 2**-31 and 65535, "
+     "not 250000.00080376593"),
+    (matrix_bias, "dense", "its bias 'k4' must have 1 or 4 elements, not 8"),
+    (broadcast_add, "add", "its inputs must have one shape, not (2, 3) and (1, 3)"),
+    (constant_add, "add", "its input 'dequantizelinear0.out' is a constant"),
+    (batched_matmul, "matmul",
+     "its inputs must have 2 dimensions, not shapes (2, 3, 4) and (4, 5)"),
+]
+
+
+@pytest.mark.parametrize(("build", "op", "reason"), STAYS,
+                         ids=[row[0].__name__ for row in STAYS])
+def test_stays_in_float_with_a_note(qdq, onnx_values, rng, build, op, reason) -> None:
+    """The note says why, and the float operator still means what ONNX says."""
+    one = qdq()
+    y = build(one)
+    graph = optimize(convert(one.model(y)))
+    assert op in ops(graph)
+    assert f"conv ({op}) stays in float: {reason}" in graph.notes
+    feeds = {name: normal(rng, *graph.values[name].shape) for name in graph.inputs}
+    np.testing.assert_allclose(evaluate(graph, feeds)[y], onnx_values(one.model(y), feeds)[y],
+                               rtol=1e-5, atol=1e-5)
+
+
+def test_a_per_channel_activation_is_noted(qdq) -> None:
+    one = qdq()
+    graph = optimize(convert(one.model(per_channel_input(one))))
+    assert graph.notes[0] == "q (quantizelinear) stays in float: an activation must have one scale"
+
+
+def test_a_bias_of_another_scale_is_rounded_to_accumulator_steps(qdq) -> None:
+    one = qdq()
+    weight = one.weight(2, 2, 1, 1, scale=np.float32([0.5, 0.25]))
+    bias = one.bias([10, -7], 0.01)
+    y = conv_with(one, weight, bias, x=one.requantized(one.input("x", 1, 2, 4, 4), 0.25, 128))
+    graph = optimize(convert(one.model(y)))
+    assert graph.constants["conv:bias"].tolist() == [round(0.1 / 0.125), round(-0.07 / 0.0625)]
+
+
+def test_the_accumulator_bound_is_exact(qdq) -> None:
+    """128 * 127 + |bias| just fits at 2**31 - 1 and no longer at 2**31."""
+    for extra, op in ((0, "qconv2d"), (1, "conv2d")):
+        one = qdq()
+        weight = one.dequantize(one.constant(np.full((1, 1, 1, 1), 127, np.int8)), 0.5, 0, "int8")
+        bias = one.bias([2**31 - 1 - 128 * 127 + extra], [0.125])
+        x = one.requantized(one.input("x", 1, 1, 2, 2), 0.25, 128)
+        y = conv_with(one, weight, bias, x=x, scale=1e6)
+        assert op in ops(optimize(convert(one.model(y))))
