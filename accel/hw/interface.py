@@ -78,7 +78,9 @@ def acc_port(config: AccelConfig) -> Signature:
 
 
 def memory_port(config: AccelConfig) -> Signature:
-    """The core's port to DRAM; docs/machine.md, "Memory port"."""
+    """The core's port to DRAM; docs/machine.md, "Memory port". The core is always ready for `ack`
+    (not `always_ready` in its signature: a constant cannot be a port in Verilog).
+    """
     width = config.bus_bytes * 8
     request = data.StructLayout({"addr": 32, "last": 5, "write": 1})
     return Signature({
@@ -86,5 +88,5 @@ def memory_port(config: AccelConfig) -> Signature:
         "wdata": Out(stream.Signature(data.StructLayout({"data": width,
                                                          "mask": config.bus_bytes}))),
         "rdata": In(stream.Signature(data.StructLayout({"data": width, "error": 1}))),
-        "ack": In(stream.Signature(data.StructLayout({"error": 1}), always_ready=True)),
+        "ack": In(stream.Signature(data.StructLayout({"error": 1}))),
     })
