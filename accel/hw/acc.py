@@ -1,0 +1,61 @@
+"""The accumulator: two banks between gemm and vector."""
+
+from amaranth.hdl import *
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In
+
+from accel.hw.interface import READ_LATENCY, acc_port
+from accel.machine import Machine
+
+__all__ = ["Acc"]
+
+
+class Acc(wiring.Component):
+    """Two banks (top address bit), each with one read and one write port.
+
+    A unit uses only banks that it holds. Data appear `READ_LATENCY` cycles after the address, every
+    cycle a new one; a read sees the writes of the cycles before its address, not of its own.
+    `granted` is combinational: vector gets what gemm does not hold; gemm gets what vector neither
+    holds nor asks for in the same cycle.
+    """
+
+    def __init__(self, machine: Machine):
+        self.config = machine.config
+        super().__init__({"gemm": In(acc_port(self.config)), "vector": In(acc_port(self.config))})
+
+    def elaborate(self, platform):
+        m = Module()
+        gemm, vector = self.gemm, self.vector
+        m.d.comb += [
+            vector.granted.eq(~(vector.request & gemm.hold).any()),
+            gemm.granted.eq(~(gemm.request & (vector.hold | vector.request)).any()),
+        ]
+        read = [self._bank(m, index) for index in range(2)]
+        for port in (gemm, vector):
+            bank = port.r_addr[-1]
+            for _ in range(READ_LATENCY - 1):
+                bank_next = Signal(reset_less=True)
+                m.d.sync += bank_next.eq(bank)
+                bank = bank_next
+            m.d.sync += port.r_data.eq(Mux(bank, read[1], read[0]))
+        return m
+
+    def _bank(self, m: Module, index: int) -> Value:
+        """One bank, driven by the unit that holds it; returns the data before the output register."""
+        name = f"bank{index}"
+        memory = Memory(shape=self.config.buffers["acc"].entry_bytes * 8,
+                        depth=self.config.bank_depth, init=[])
+        m.submodules[name] = memory
+        write, read = memory.write_port(), memory.read_port()
+        owner = self.vector.hold[index]
+        for port, owns in ((self.gemm, ~owner), (self.vector, owner)):
+            with m.If(owns):
+                m.d.comb += [
+                    read.addr.eq(port.r_addr[:-1]),
+                    read.en.eq(port.r_en & (port.r_addr[-1] == index)),
+                    write.addr.eq(port.w_addr[:-1]),
+                    write.en.eq(port.w_en & (port.w_addr[-1] == index)),
+                    write.data.eq(port.w_data),
+                ]
+        return read.data
