@@ -6,4 +6,5 @@ from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary
                    Cast, Const, Expr, Field, Read, Reduce, Select, Var, as_expr, children, rewrite,
                    substitute, walk)
 from .tensor import (Axis, Tensor, abs, all_of, cast, clamp, compute, const, exp, max, maximum,
-                     min, minimum, placeholder, reduce_axis, rshift_rne, select, sqrt, sum, tanh)
+                     min, minimum, placeholder, reduce_axis, rint, rshift_rne, select, sqrt, sum,
+                     tanh)

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .dtypes import INDEX
-from .expr import Buffer, Call, Cast, Const, Expr, Binary, Read, Reduce, Select, Var, as_expr, walk
+from .expr import Buffer, Call, Const, Expr, Binary, Read, Reduce, Select, Var, as_expr, walk
 
 __all__ = ["Axis", "Tensor", "abs", "all_of", "cast", "clamp", "compute", "const", "exp", "max",
-           "maximum", "min", "minimum", "placeholder", "reduce_axis", "rshift_rne", "select",
-           "sqrt", "sum", "tanh"]
+           "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint", "rshift_rne",
+           "select", "sqrt", "sum", "tanh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,15 @@ def reduce_axis(extent: int, name: str) -> Axis:
 def compute(shape: tuple[int, ...], fn: Callable[..., Expr], name: str) -> Tensor:
     """Define ``name[i, j, ...] = fn(i, j, ...)``; the axes take the parameter names of `fn`.
 
+    A function of ``*indices`` serves any number of dimensions; its axes are called i0, i1, ...
+
     A reduction must be the outermost operation of the body: put what follows it into a compute
     of its own, and inline that if you like.
     """
-    names = [p.name for p in inspect.signature(fn).parameters.values()]
+    parameters = inspect.signature(fn).parameters.values()
+    names = [p.name for p in parameters]
+    if [p.kind for p in parameters] == [inspect.Parameter.VAR_POSITIONAL]:
+        names = [f"i{dimension}" for dimension in range(len(shape))]
     if len(names) != len(shape):
         raise ValueError(f"Body of {name} must take {len(shape)} indices, not {len(names)}")
     axes = tuple(Axis(Var(f"{name}_{n}"), extent)
@@ -154,5 +159,6 @@ def rshift_rne(value: Expr, amount) -> Expr:
 
 def abs(value: Expr) -> Call: return Call("abs", (value,))         # noqa: A001
 def exp(value: Expr) -> Call: return Call("exp", (value,))
+def rint(value: Expr) -> Call: return Call("rint", (value,))
 def sqrt(value: Expr) -> Call: return Call("sqrt", (value,))
 def tanh(value: Expr) -> Call: return Call("tanh", (value,))

@@ -1,0 +1,54 @@
+"""Matrix products of networks: dense layers, and products with leading dimensions."""
+
+from collections.abc import Mapping, Sequence
+
+from compiler import te
+from compiler.ops.arithmetic import requantize
+from compiler.ops.nchw_elementwise import broadcast, broadcast_shape
+from compiler.te import Tensor
+
+__all__ = ["dense", "matmul", "qdense"]
+
+
+def dense(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` [M,K]; ``w`` [N,K] when ``trans_b`` is 1, else [K,N]; perhaps a ``bias`` that
+    broadcasts to [M,N]. Sums in float32.
+    """
+    x, w, *rest = inputs
+    stage = f"{name}_acc" if rest else name
+    acc = _products(x, w, bool(attrs["trans_b"]), "float32", stage)
+    if not rest:
+        return acc
+    return te.compute(acc.shape, lambda m, n: acc[m, n] + broadcast(rest[0], (m, n)), name)
+
+
+def qdense(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` [M,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N]; sums wrap at 32 bits."""
+    x, w, bias, mult, shift = inputs
+    acc = _products(x, w, True, "int32", f"{name}_acc")
+    return te.compute(acc.shape, lambda m, n: requantize(
+        acc[m, n], bias[n], mult[n], shift[n],
+        attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"), name)
+
+
+def matmul(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``a`` [...,M,K] times ``b`` [...,K,N]; leading dimensions broadcast. Sums in float32."""
+    a, b = inputs
+    leading = broadcast_shape(a.shape[:-2], b.shape[:-2])
+    k = te.reduce_axis(a.shape[-1], f"{name}_k")
+
+    def products(*indices):
+        *outer, m, n = indices
+        return te.sum(broadcast(a, (*outer, m, k.var)) * broadcast(b, (*outer, k.var, n)), k)
+
+    return te.compute((*leading, a.shape[-2], b.shape[-1]), products, name)
+
+
+def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+    k = te.reduce_axis(x.shape[1], f"{name}_k")
+
+    def products(m, n):
+        weight = w[n, k.var] if transposed else w[k.var, n]
+        return te.sum(x[m, k.var].astype(dtype) * weight.astype(dtype), k)
+
+    return te.compute((x.shape[0], w.shape[0 if transposed else 1]), products, name)

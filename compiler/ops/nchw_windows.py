@@ -1,0 +1,119 @@
+"""Operators with sliding windows on NCHW tensors: convolution and pooling.
+
+Each takes the attributes of the operator, its input tensors and the name of its result, and
+returns the result. What it computes on the way is named after the result: ``y_padded``, ``y_acc``.
+A window of an operator is given by ``strides`` and ``pads`` (top, left, bottom, right).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from compiler import te
+from compiler.ops.arithmetic import requantize
+from compiler.te import Axis, Expr, Tensor
+
+__all__ = ["conv2d", "globalavgpool", "maxpool", "qconv2d", "qglobalavgpool"]
+
+Attrs = Mapping
+_INFINITY = float("inf")
+_LOWEST = {"float32": -_INFINITY, "int8": -128, "uint8": 0}
+
+
+def conv2d(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` [N,Ci,H,W], ``w`` [Co,Ci,kh,kw], perhaps ``bias`` [Co]; sums in float32."""
+    x, w, *rest = inputs
+    if not rest:
+        return _convolved(attrs, x, w, 0, "float32", name)
+    bias, acc = rest[0], _convolved(attrs, x, w, 0, "float32", f"{name}_acc")
+    return te.compute(acc.shape, lambda n, c, h, w: acc[n, c, h, w] + bias[c], name)
+
+
+def qconv2d(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co]; sums wrap at 32 bits."""
+    x, w, bias, mult, shift = inputs
+    acc = _convolved(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
+    return te.compute(acc.shape, lambda n, c, h, w: requantize(
+        acc[n, c, h, w], bias[c], mult[c], shift[c],
+        attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"), name)
+
+
+def maxpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` [N,C,H,W] of any type with a lowest value, which is what it is padded with."""
+    x, kernel, (sh, sw) = inputs[0], attrs["kernel"], attrs["strides"]
+    shape, padded = _windowed(attrs, x, kernel, _LOWEST[x.dtype], name)
+    kh, kw = _kernel_axes(kernel, name)
+    return te.compute(shape, lambda n, c, h, w: te.max(
+        padded[n, c, h * sh + kh.var, w * sw + kw.var], (kh, kw)), name)
+
+
+def globalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Mean of each plane of ``x``, summed in float64 and rounded once."""
+    x = inputs[0]
+    total = _planes(x, "float64", f"{name}_sum")
+    area = float(x.shape[2] * x.shape[3])
+    return te.compute(total.shape,
+                      lambda n, c, h, w: (total[n, c, h, w] / area).astype("float32"), name)
+
+
+def qglobalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Sum of each plane, requantized; the multiplier holds the area."""
+    total = _planes(inputs[0], "int32", f"{name}_sum")
+    bias, mult, shift = (te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
+                         te.const(attrs["shift"], "uint8"))
+    return te.compute(total.shape, lambda n, c, h, w: requantize(
+        total[n, c, h, w], bias, mult, shift,
+        attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"), name)
+
+
+def _convolved(attrs: Attrs, x: Tensor, weight: Tensor, pad_value, dtype: str,
+               name: str) -> Tensor:
+    """Sums of products in `dtype`, [N,Co,Ho,Wo]."""
+    channels, depth, *kernel = weight.shape
+    sh, sw = attrs["strides"]
+    (images, _, rows, columns), padded = _windowed(attrs, x, kernel, pad_value, name)
+    rc, (kh, kw) = te.reduce_axis(depth, f"{name}_rc"), _kernel_axes(kernel, name)
+
+    def products(n, c, h, w):
+        pixel = padded[n, rc.var, h * sh + kh.var, w * sw + kw.var]
+        return te.sum(pixel.astype(dtype) * weight[c, rc.var, kh.var, kw.var].astype(dtype),
+                      (rc, kh, kw))
+
+    return te.compute((images, channels, rows, columns), products, name)
+
+
+def _kernel_axes(kernel: Sequence[int], name: str) -> tuple[Axis, Axis]:
+    return te.reduce_axis(kernel[0], f"{name}_kh"), te.reduce_axis(kernel[1], f"{name}_kw")
+
+
+def _planes(x: Tensor, dtype: str, name: str) -> Tensor:
+    rh, rw = (te.reduce_axis(extent, f"{name}_r{axis}")
+              for axis, extent in zip("hw", x.shape[2:], strict=True))
+    return te.compute((*x.shape[:2], 1, 1), lambda n, c, h, w: te.sum(
+        x[n, c, rh.var, rw.var].astype(dtype), (rh, rw)), name)
+
+
+def _windowed(attrs: Attrs, x: Tensor, kernel: Sequence[int], value,
+              name: str) -> tuple[tuple[int, int, int, int], Tensor]:
+    """Shape of a result with x's channels, and x as the windows see it: as it is where they stay
+    inside, else padded, as large as they reach.
+    """
+    images, channels, *size = x.shape
+    strides, (top, left, bottom, right) = attrs["strides"], attrs["pads"]
+    rows, columns = ((extent + before + after - window) // stride + 1
+                     for extent, before, after, window, stride
+                     in zip(size, (top, left), (bottom, right), kernel, strides, strict=True))
+    shape = (images, channels, rows, columns)
+    height, width = (rows - 1) * strides[0] + kernel[0], (columns - 1) * strides[1] + kernel[1]
+    if not (top or left) and height <= size[0] and width <= size[1]:
+        return shape, x
+
+    def pixel(n, c, h, w):
+        inside = _inside(h, top, height, size[0]) + _inside(w, left, width, size[1])
+        return te.select(te.all_of(*inside), x[n, c, h - top, w - left], value)
+
+    return shape, te.compute((images, channels, height, width), pixel, f"{name}_padded")
+
+
+def _inside(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
+    """Conditions for ``index - before`` to lie in 0 .. size - 1, where index runs to reach - 1."""
+    low = [index >= before] if before else []
+    return low + ([index < before + size] if reach > before + size else [])
