@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Field, Read, Select, Var, children
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Select, Var, children
 
 from .affine import Linear, free_variables, from_linear, interval, is_index, linear
 from .nodes import For, If, Stmt, Store, Update
@@ -78,7 +78,7 @@ def loop_domain(path: Iterable[Stmt]) -> Domain:
     return domain
 
 
-def accesses(stmt: Stmt, domain: Domain = Domain()) -> Iterator[Access]:    # noqa: B008 - frozen
+def accesses(stmt: Stmt, domain: Domain = Domain()) -> Iterator[Access]:
     """Every access that `stmt` makes, in order. A read under a `Select` has its condition."""
     match stmt:
         case For():
@@ -139,8 +139,8 @@ class _Text:
         match op:
             case "add": return f"({a} + {b})"
             case "sub": return f"({a} - ({b}))"
-            case "mul" if isinstance(left, Const) or isinstance(right, Const):
-                return f"({a})*({b})"
+            case "mul" if isinstance(left, Const): return f"{a}*({b})"
+            case "mul" if isinstance(right, Const): return f"{b}*({a})"
             case "floordiv" if isinstance(right, Const) and right.value > 0:
                 return f"floor(({a})/{b})"
             case "mod" if isinstance(right, Const) and right.value > 0: return f"(({a}) mod {b})"

@@ -103,7 +103,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Tensorized(Stmt):
-    """`body` is the nest as it was: its meaning. `intrinsic` performs it, bound as `binding` says."""
+    """`body` is the nest as it was: its meaning. `intrinsic` performs it, as `binding` says."""
 
     intrinsic: Any                  # compiler.tensorize.Intrinsic; ir stands below tensorize
     binding: Binding

@@ -11,9 +11,9 @@ from compiler.te import Buffer, Expr, Read, Var
 
 from .nodes import Alloc, Binding, For, If, Program, Seq, Stmt, Store, Tensorized, Update
 
-__all__ = ["block", "buffers_of", "expressions", "loops", "map_buffers", "map_exprs", "path_to", "reads",
-           "replace_axes", "replace_stmt", "rewrite_stmts", "stmt_children", "substitute_stmt",
-           "unblock", "walk_stmts", "writes"]
+__all__ = ["block", "buffers_of", "expressions", "loops", "map_buffers", "map_exprs", "path_to",
+           "reads", "replace_axes", "replace_stmt", "rewrite_stmts", "stmt_children",
+           "substitute_stmt", "unblock", "walk_stmts", "writes"]
 
 
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -33,7 +33,9 @@ def walk_stmts(stmt: Stmt) -> Iterator[Stmt]:
 def _with_children(stmt: Stmt, new: tuple[Stmt, ...]) -> Stmt:
     if all(a is b for a, b in zip(stmt_children(stmt), new, strict=True)):
         return stmt
-    return Seq(new) if isinstance(stmt, Seq) else replace(stmt, body=new[0])    # type: ignore
+    match stmt:
+        case For() | Alloc() | If() | Tensorized(): return replace(stmt, body=new[0])
+        case _: return Seq(new)
 
 
 def rewrite_stmts(stmt: Stmt, rule: Callable[[Stmt], Stmt | None]) -> Stmt:

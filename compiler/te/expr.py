@@ -49,7 +49,8 @@ class Buffer:
 
     def __post_init__(self):
         if not all(isinstance(extent, int) and extent > 0 for extent in self.shape):
-            raise ValueError(f"Shape of {self.name} must hold positive integers, not {self.shape!r}")
+            raise ValueError(f"Shape of {self.name} must hold positive integers, "
+                             f"not {self.shape!r}")
         numpy_dtype(self.dtype)
 
     def __getitem__(self, indices) -> "Read":

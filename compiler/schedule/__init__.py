@@ -1,0 +1,9 @@
+"""Schedules: how it is computed. Each primitive is a pure function from program to program."""
+
+from .compute import compute_at, compute_inline
+from .handle import Schedule, StageSchedule
+from .intrinsics import tensorize
+from .loops import fuse, split, tile, unroll, virtual_thread
+from .place import ScheduleError
+from .reorder import reorder
+from .storage import cache_read, cache_write, set_scope

@@ -1,0 +1,192 @@
+"""Where a stage is computed: inside a loop of its consumer, or in the consumer's expression."""
+
+from dataclasses import replace
+
+from compiler.ir import (Access, Box, Domain, For, If, Program, Seq, Stmt, Store, Tensorized,
+                         Update, accesses, block, from_linear, hull, is_implied, linear,
+                         loop_domain, map_exprs, replace_stmt, rewrite_stmts, unblock, walk_stmts)
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute
+
+from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_of, naive_nest,
+                    refuse)
+
+__all__ = ["compute_at", "compute_inline"]
+
+
+def compute_at(program: Program, stage: str, loop: str) -> Program:
+    """Compute, in every iteration of `loop`, only the part of `stage` that it needs.
+
+    ::
+
+        alloc a: int8[10]        for i_o in 0..2:
+        for a_i in 0..10:          alloc a: int8[6]
+          a[a_i] = f(a_i)   ->     for a_i in 0..6:
+        for i_o in 0..2:             a[a_i] = f(i_o*4 + a_i)
+          for i_i in 0..4:         for i_i in 0..4:
+            s(a[i_o*4 + i_i + 2])    s(a[i_i + 2])
+
+    The buffer shrinks to the box of elements that one iteration reads, with constant extents and
+    a lower corner that is linear in the variables of the loops around; a dimension for which no
+    such box is smaller keeps its extent. Where boxes reach over the edge of the tensor, guards
+    keep to what exists, unless isl proves that nothing is there to guard.
+
+    1. The stage is not an output and its axes are not split or fused yet.
+    2. All its readers are inside `loop`, and `loop` is after it in its block.
+    3. The loop is not inside an intrinsic; no axis that shrinks is one of an intrinsic.
+
+    Place consumers before producers: a box is computed once, for the loops as they are then.
+    """
+    found = find_stage(program, stage, "compute_at")
+    if found.alloc is None:
+        refuse("compute_at", f"{stage} must not be an output of the program", program, found.stmt)
+    nest = naive_nest(program, found, "compute_at")
+    path = _target(program, found, loop)
+    target = path[-1]
+    domain = loop_domain(path)
+    readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer == found.buffer]
+    box = hull(readers, frozenset(domain.vars), found.buffer.shape)
+    _require_whole_tiles(program, found, nest, box)
+    new = replace(found.buffer, shape=box.extents)
+    producer = _rebased(_shrunk(program, found, nest, box, domain), found.buffer, new, box)
+    consumer = _rebased(target, found.buffer, new, box)
+    assert isinstance(consumer, For)
+    placed = replace(consumer, body=_placed(consumer.body, new, producer))
+    home = replace_stmt(found.home, target, placed)
+    return finish(program, replace_stmt(program.body, found.alloc,
+                                        replace_stmt(home, found.stmt, Seq(()))))
+
+
+def _target(program: Program, found: Stage, loop: str) -> tuple[Stmt, ...]:
+    """Path to the loop, its guards at the end, with all readers of the stage below it."""
+    name = found.buffer.name
+    path = find_loop(program, loop, "compute_at")
+    if not any(stmt is found.home for stmt in path) or any(stmt is found.stmt for stmt in path):
+        refuse("compute_at", f"loop {loop} must be around the readers of {name}",
+               program, path[-1])
+    inside = inside_of(path)
+    for access in accesses(program.body):
+        if access.kind == "read" and access.buffer == found.buffer and (
+                id(access.stmt) not in inside):
+            refuse("compute_at", f"all readers of {name} must be inside {loop}",
+                   program, access.stmt)
+    return path
+
+
+def _require_whole_tiles(program: Program, found: Stage, nest: Nest, box: Box):
+    for tensorized in (s for s in walk_stmts(found.stmt) if isinstance(s, Tensorized)):
+        inside = inside_of((tensorized,))
+        for loop, extent in zip(nest.loops, box.extents):
+            if id(loop) in inside and extent != loop.extent:
+                refuse("compute_at", f"axis {loop.var.name} of {tensorized.intrinsic.name} must "
+                                     f"keep its extent {loop.extent}, not {extent}",
+                       program, tensorized)
+
+
+def _shrunk(program: Program, found: Stage, nest: Nest, box: Box, around: Domain) -> Stmt:
+    """The stage over the box alone, still with subscripts of the whole buffer."""
+    moved = {var: from_linear(linear(low) + linear(var))
+             for var, low in zip(nest.vars, box.lower)}
+    extents = dict(zip(nest.vars, box.extents))
+    bare = map_exprs(found.stmt, lambda expr: substitute(expr, moved))
+    bare = _with_loops(bare, extents, {})
+    if isinstance(nest.write, Store) and _is_safe(program, bare, around):
+        return bare
+    guards = {}
+    for var, whole in zip(nest.vars, found.buffer.shape):
+        domain = Domain((*around.loops, (var, extents[var])), around.conditions)
+        wanted = [Binary("ge", moved[var], Const(0, INDEX)),
+                  Binary("lt", moved[var], Const(whole, INDEX))]
+        guards[var] = [condition for condition in wanted if not is_implied(condition, domain)]
+    return _with_loops(bare, extents, guards)
+
+
+def _with_loops(stmt: Stmt, extents: dict[Var, int], guards: dict[Var, list[Expr]]) -> Stmt:
+    def rule(node: Stmt) -> Stmt | None:
+        if isinstance(node, For) and node.var in extents:
+            return replace(node, extent=extents[node.var],
+                           body=guarded(guards.get(node.var, []), node.body))
+        return None
+
+    return rewrite_stmts(stmt, rule)
+
+
+def _is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
+    """Whether it reads nothing but inputs, inside their bounds, wherever it runs."""
+    reads = [a for a in accesses(stmt, around) if a.kind == "read"]
+    return all(read.buffer in program.inputs and _is_inside(read) for read in reads)
+
+
+def _is_inside(read: Access) -> bool:
+    return all(is_implied(Binary("ge", index, Const(0, INDEX)), read.domain)
+               and is_implied(Binary("lt", index, Const(extent, INDEX)), read.domain)
+               for index, extent in zip(read.indices, read.buffer.shape))
+
+
+def _rebased(stmt: Stmt, old: Buffer, new: Buffer, box: Box) -> Stmt:
+    """Subscripts of `old` as subscripts of `new`, which begins at the corner of the box."""
+    def offset(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(index if low == Const(0, INDEX) else index - low
+                     for index, low in zip(indices, box.lower))
+
+    def read(node: Expr) -> Expr | None:
+        return Read(new, offset(node.indices)) if (
+            isinstance(node, Read) and node.buffer == old) else None
+
+    def write(node: Stmt) -> Stmt | None:
+        if isinstance(node, Store | Update) and node.buffer == old:
+            return replace(node, buffer=new, indices=offset(node.indices))
+        return None
+
+    return rewrite_stmts(map_exprs(stmt, lambda expr: rewrite(expr, read)), write)
+
+
+def _placed(body: Stmt, buffer: Buffer, producer: Stmt) -> Stmt:
+    """The block with the buffer allocated and the producer before the first reader."""
+    if isinstance(body, If):
+        return If(body.condition, _placed(body.body, buffer, producer))
+    buffers, stmts = unblock(body)
+    first = next(i for i, stmt in enumerate(stmts)
+                 if any(a.kind == "read" and a.buffer == buffer for a in accesses(stmt)))
+    return block((buffer, *buffers), (*stmts[:first], producer, *stmts[first:]))
+
+
+def compute_inline(program: Program, stage: str) -> Program:
+    """Compute the stage where it is read, anew each time.
+
+    ::
+
+        alloc a: int8[10]
+        for a_i in 0..10:   ->   for i in 0..10:
+          a[a_i] = f(a_i)          s(f(i))
+        for i in 0..10:
+          s(a[i])
+
+    1. The stage is not an output, not a reduction, and its axes are not split or fused yet.
+    2. Neither the stage nor a reader is inside an intrinsic.
+    """
+    found = find_stage(program, stage, "compute_inline")
+    if found.alloc is None:
+        refuse("compute_inline", f"{stage} must not be an output of the program",
+               program, found.stmt)
+    nest = naive_nest(program, found, "compute_inline")
+    if not isinstance(nest.write, Store):
+        refuse("compute_inline", f"{stage} must not be a reduction", program, nest.write)
+    _require_no_intrinsic(program, found)
+    value = nest.write.value
+
+    def read(node: Expr) -> Expr | None:
+        if isinstance(node, Read) and node.buffer == found.buffer:
+            return substitute(value, dict(zip(nest.vars, node.indices)))
+        return None
+
+    home = replace_stmt(found.home, found.stmt, Seq(()))
+    inlined = map_exprs(home, lambda expr: rewrite(expr, read))
+    return finish(program, replace_stmt(program.body, found.alloc, inlined))
+
+
+def _require_no_intrinsic(program: Program, found: Stage):
+    for stmt in walk_stmts(found.home):
+        if isinstance(stmt, Tensorized) and any(
+                a.buffer == found.buffer for a in accesses(stmt.body)):
+            refuse("compute_inline", f"{found.buffer.name} must not be used by "
+                                     f"{stmt.intrinsic.name} already", program, stmt)

@@ -1,0 +1,160 @@
+"""Places in a program: finding loops and stages by name, refusing with the place marked.
+
+A **stage** is what computes one buffer: the statement of a block that holds every write of it.
+A **block** is what stands under a loop, a guard or the program: allocations, then statements.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update,
+                         buffers_of, conjuncts, free_variables, loops, normalize_stmt, path_to,
+                         program_text, replace_stmt, rewrite_stmts, unblock, walk_stmts, writes)
+from compiler.te import Buffer, Expr, Var, all_of
+
+__all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
+           "guarded", "hoist_guards", "naive_nest", "names_in_use", "refuse", "require_free"]
+
+
+class ScheduleError(ValueError):
+    """A step that the program does not allow: primitive, fact, program with the place marked."""
+
+
+def refuse(primitive: str, fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
+    raise ScheduleError(f"{primitive}: {fact}\n{program_text(program, place)}")
+
+
+def find_loop(program: Program, name: str, primitive: str) -> tuple[Stmt, ...]:
+    """Statements from the body of the program down to the loop over `name`."""
+    path = path_to(program.body, lambda s: isinstance(s, For) and s.var.name == name)
+    if not path:
+        known = ", ".join(loop.var.name for loop in loops(program.body))
+        refuse(primitive, f"loop must be one of {known}, not {name!r}", program)
+    for stmt in path:
+        if isinstance(stmt, Tensorized):
+            refuse(primitive, f"loop {name} must not be inside {stmt.intrinsic.name}, which "
+                              f"performs it as a whole", program, stmt)
+    return path
+
+
+def find_buffer(program: Program, name: str, primitive: str) -> Buffer:
+    known = buffers_of(program)
+    if name not in known:
+        refuse(primitive, f"buffer must be one of {', '.join(known)}, not {name!r}", program)
+    return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`stmt` computes `buffer` in the block `home`; `alloc` holds it, for outputs it is None."""
+
+    buffer: Buffer
+    alloc: Alloc | None
+    home: Stmt
+    stmt: Stmt
+
+
+def find_stage(program: Program, name: str, primitive: str) -> Stage:
+    buffer = find_buffer(program, name, primitive)
+    if buffer in program.inputs:
+        refuse(primitive, f"{name} must be computed by the program, not an input", program)
+    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
+    alloc = path[-1] if path else None
+    home = alloc.body if isinstance(alloc, Alloc) else program.body
+    writers = [stmt for stmt in unblock(home)[1]
+               if any(write.buffer == buffer for write in writes(stmt))]
+    if len(writers) != 1:
+        refuse(primitive, f"{name} must be computed by one statement of its block, "
+                          f"not by {len(writers)}", program, alloc)
+    return Stage(buffer, alloc if isinstance(alloc, Alloc) else None, home, writers[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The one write of a stage whose subscripts are loop variables: loop `d` runs dimension d."""
+
+    write: Store | Update
+    loops: tuple[For, ...]
+
+    @property
+    def vars(self) -> tuple[Var, ...]:
+        return tuple(loop.var for loop in self.loops)
+
+
+def naive_nest(program: Program, stage: Stage, primitive: str) -> Nest:
+    """The nest of a stage whose axes are not split or fused yet; refuses any other."""
+    found = [write for write in writes(stage.stmt) if write.buffer == stage.buffer]
+    if len(found) != 1:
+        refuse(primitive, f"{stage.buffer.name} must be written in one place, "
+                          f"not in {len(found)}", program, stage.stmt)
+    own = {loop.var: loop for loop in loops(stage.stmt)}
+    for dimension, index in enumerate(found[0].indices):
+        if not isinstance(index, Var) or index not in own or (
+                own[index].extent != stage.buffer.shape[dimension]):
+            refuse(primitive, f"axes of {stage.buffer.name} must not be split or fused yet, but "
+                              f"dimension {dimension} is not one whole loop",
+                   program, found[0])
+    vars_ = [index for index in found[0].indices if isinstance(index, Var)]
+    if len(set(vars_)) != len(vars_):
+        refuse(primitive, f"axes of {stage.buffer.name} must be different loops",
+               program, found[0])
+    return Nest(found[0], tuple(own[var] for var in vars_))
+
+
+def names_in_use(program: Program) -> set[str]:
+    return {loop.var.name for loop in loops(program.body)} | set(buffers_of(program))
+
+
+def require_free(program: Program, names: tuple[str, ...], primitive: str):
+    for position, name in enumerate(names):
+        if name in names_in_use(program) or name in names[:position]:
+            refuse(primitive, f"name {name!r} must not be in use", program)
+
+
+def guarded(conditions: list[Expr], body: Stmt) -> Stmt:
+    """`body` under a guard of all conditions, joined with a guard that it already has."""
+    if isinstance(body, If):
+        conditions, body = [*conditions, *conjuncts(body.condition)], body.body
+    kept = list(dict.fromkeys(conditions))
+    return If(all_of(*kept), body) if kept else body
+
+
+def hoist_guards(stmt: Stmt) -> Stmt:
+    """Guards directly under a loop on which they do not depend, moved out of it."""
+    def rule(node: Stmt) -> Stmt | None:
+        match node:
+            case For(var, _, If(condition, body)):
+                parts = conjuncts(condition)
+                outside = [part for part in parts if var not in free_variables(part)]
+                inside = [part for part in parts if var in free_variables(part)]
+                return guarded(outside, replace(node, body=guarded(inside, body)))
+            case If(condition, If()):
+                return guarded(list(conjuncts(condition)), node.body)
+            case _:
+                return None
+
+    return rewrite_stmts(stmt, rule)
+
+
+def _flat(stmt: Stmt) -> Stmt | None:
+    """Sequences do not nest, and one statement needs none."""
+    if not isinstance(stmt, Seq):
+        return None
+    parts: list[Stmt] = []
+    for one in stmt.stmts:
+        parts.extend(one.stmts if isinstance(one, Seq) else (one,))
+    return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+
+
+def finish(program: Program, body: Stmt) -> Program:
+    """The program with a new body in its usual form: indices normal, guards far out."""
+    return replace(program, body=rewrite_stmts(hoist_guards(normalize_stmt(body)), _flat))
+
+
+def swap(program: Program, old: Stmt, new: Stmt) -> Program:
+    return finish(program, replace_stmt(program.body, old, new))
+
+
+def inside_of(path: tuple[Stmt, ...]) -> set[int]:
+    """Identities of every statement below the last one of `path`, itself included."""
+    return {id(stmt) for stmt in walk_stmts(path[-1])}

@@ -1,0 +1,111 @@
+"""Changing the order of nested loops."""
+
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
+from compiler.ir import (Access, Alloc, For, If, Program, Stmt, Update, accesses,
+                         conflict, conjuncts, loop_domain, walk_stmts)
+from compiler.te import Expr, Var, is_float
+
+from .place import find_loop, guarded, refuse, swap
+
+__all__ = ["reorder"]
+
+
+def reorder(program: Program, *names: str, reassociate: bool = False) -> Program:
+    """Nest loops in the given order, outermost first.
+
+    ::
+
+        for i in 0..4:           for k in 0..8:
+          for j in 0..4:    ->     for j in 0..4:
+            for k in 0..8:           for i in 0..4:
+              s(i, j, k)               s(i, j, k)          reorder(program, "k", "i")
+
+    The loops trade the places that they have; loops between them that are not named keep theirs.
+
+    1. All loops are named once and lie in one nest, with nothing but loops and guards between
+       them. Guards move with the loops that they depend on.
+    2. No two iterations that touch an element of a buffer allocated outside of the nest, one of
+       them writing, change their order. Updates of integers, and those by ``max`` and ``min``,
+       may: a reduction begins where all its variables are zero, which is first in every order.
+       Sums of floats round differently in another order: `reassociate` permits that.
+    """
+    if len(set(names)) != len(names) or len(names) < 2:
+        refuse("reorder", f"loops must be two or more different ones, not {', '.join(names)}",
+               program)
+    chain, conditions, leaf = _nest(program, names)
+    order = iter(names)
+    by_name = {loop.var.name: loop for loop in chain}
+    new = [by_name[next(order)] if loop.var.name in names else loop for loop in chain]
+    _require_order_kept(program, chain, new, leaf, reassociate)
+    body = guarded(conditions, leaf)
+    for loop in reversed(new):
+        body = replace(loop, body=body)
+    return swap(program, chain[0], body)
+
+
+def _nest(program: Program, names: tuple[str, ...]) -> tuple[list[For], list[Expr], Stmt]:
+    """Loops from the outermost to the innermost of `names`, guards among them, what is inside."""
+    paths = [find_loop(program, name, "reorder") for name in names]
+    outermost = min(paths, key=len)[-1]
+    missing = set(names)
+    chain: list[For] = []
+    conditions: list[Expr] = []
+    node: Stmt = outermost
+    while missing:
+        match node:
+            case For(var):
+                chain.append(node)
+                missing.discard(var.name)
+            case If(condition):
+                conditions.extend(conjuncts(condition))
+            case _:
+                refuse("reorder", f"loops {', '.join(names)} must lie in one nest, but only "
+                                  f"{', '.join(loop.var.name for loop in chain)} do",
+                       program, chain[-1])
+        node = node.body
+    return chain, conditions, node
+
+
+def _require_order_kept(program: Program, old: list[For], new: list[For], leaf: Stmt,
+                        reassociate: bool):
+    path = find_loop(program, old[-1].var.name, "reorder")
+    outer = loop_domain(path[:path.index(old[0])]).vars
+    local = {s.buffer for s in walk_stmts(leaf) if isinstance(s, Alloc)}
+    found = [a for a in accesses(leaf, loop_domain(path)) if a.buffer not in local]
+    moved = _reversed([loop.var for loop in old], [loop.var for loop in new])
+    if moved is None:
+        return
+    for a, b in combinations_with_replacement(found, 2):
+        if a.buffer != b.buffer or not (a.is_write or b.is_write):
+            continue
+        if _commutes(a, b, reassociate):
+            continue
+        if conflict(a, b, outer, moved) or conflict(b, a, outer, moved):
+            why = ("is a sum of floats, which rounds differently in another order"
+                   if a.kind == b.kind == "update" else "depends on the order of iterations")
+            refuse("reorder", f"order of {', '.join(loop.var.name for loop in old)} must be "
+                              f"kept: {a.buffer.name} {why}", program, a.stmt)
+
+
+def _commutes(a: Access, b: Access, reassociate: bool) -> bool:
+    if a.stmt is not b.stmt or not isinstance(a.stmt, Update):
+        return False
+    exact = a.stmt.op != "sum" or not is_float(a.buffer.dtype)
+    return a.kind == b.kind == "update" and (exact or reassociate)
+
+
+def _reversed(old: list[Var], new: list[Var]) -> str | None:
+    """Condition that instance a runs before b in the old order and after it in the new one."""
+    if old == new:
+        return None
+    return f"({_before('a', 'b', old)}) and ({_before('b', 'a', new)})"
+
+
+def _before(a: str, b: str, order: list[Var]) -> str:
+    parts = []
+    for depth, var in enumerate(order):
+        equal = [f"{{{a}[{v.name}]}} = {{{b}[{v.name}]}}" for v in order[:depth]]
+        parts.append(" and ".join([*equal, f"{{{a}[{var.name}]}} < {{{b}[{var.name}]}}"]))
+    return " or ".join(f"({part})" for part in parts)

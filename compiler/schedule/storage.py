@@ -1,0 +1,169 @@
+"""Copies of buffers in other scopes, and the scopes themselves."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from compiler.ir import (Alloc, For, Program, Stmt, Store, Tensorized, Update, accesses, block,
+                         map_buffers, map_exprs, path_to, replace_stmt, rewrite_stmts,
+                         substitute_stmt, unblock, walk_stmts, writes)
+from compiler.te import Buffer, Expr, Read, Var, rewrite
+
+from .place import (Stage, find_buffer, find_stage, finish, naive_nest, refuse, require_free)
+
+__all__ = ["cache_read", "cache_write", "set_scope"]
+
+
+def set_scope(program: Program, buffer: str, scope: str) -> Program:
+    """Let an allocated buffer live elsewhere: ``alloc acc.c: int32[4]`` for ``alloc c: int32[4]``.
+
+    1. The buffer is allocated by the program: inputs and outputs stay where they are.
+    """
+    found = find_buffer(program, buffer, "set_scope")
+    if found in (*program.inputs, *program.outputs):
+        refuse("set_scope", f"{buffer} must be allocated by the program, not an input or output",
+               program)
+    return finish(program, map_buffers(program.body, {found: replace(found, scope=scope)}))
+
+
+def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str] | None = None,
+               name: str | None = None) -> Program:
+    """Read a copy of `buffer` that lives in `scope`.
+
+    ::
+
+                                 alloc wgt.w_wgt: int8[4]
+        for i in 0..4:      ->   for w_wgt_0 in 0..4:
+          s(w[i])                  w_wgt[w_wgt_0] = w[w_wgt_0]
+                                 for i in 0..4:
+                                   s(w_wgt[i])
+
+    The copy is a stage of its own, ready for `compute_at`. Its name is ``<buffer>_<scope>``
+    unless given; its loops are the name and the number of the dimension.
+
+    1. The stages `readers` (all, unless given) read the buffer, and none of them is inside an
+       intrinsic yet.
+    2. The name is not in use.
+    """
+    found = find_buffer(program, buffer, "cache_read")
+    label = name or f"{buffer}_{scope}"
+    axes = tuple(Var(f"{label}_{d}") for d in range(len(found.shape)))
+    require_free(program, (label, *(axis.name for axis in axes)), "cache_read")
+    reading = _readers(program, found, readers)
+    cache = Buffer(label, found.shape, found.dtype, scope)
+    home = _home(program, found)
+    buffers, stmts = unblock(home)
+    first = _first_reader(program, found, stmts, reading)
+    changed = tuple(_redirected(stmt, found, cache, reading) for stmt in stmts[first:])
+    copy = _copy(cache, found, axes)
+    new = block((*buffers, cache), (*stmts[:first], copy, *changed))
+    return finish(program, replace_stmt(program.body, home, new))
+
+
+def _home(program: Program, buffer: Buffer) -> Stmt:
+    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
+    return path[-1].body if path and isinstance(path[-1], Alloc) else program.body
+
+
+def _readers(program: Program, buffer: Buffer, names: Sequence[str] | None) -> set[str]:
+    """Names of the buffers whose stages read `buffer` and are to read the copy."""
+    found = {}
+    for access in accesses(program.body):
+        if access.kind == "read" and access.buffer == buffer and (
+                isinstance(access.stmt, Store | Update)):
+            found.setdefault(access.stmt.buffer.name, access.stmt)
+    wanted = set(found if names is None else names)
+    for name in sorted(wanted - set(found)) or ([] if wanted else ["nobody"]):
+        refuse("cache_read", f"readers of {buffer.name} must be among "
+                             f"{', '.join(found) or 'no stages'}, not {name!r}", program)
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, Tensorized) and any(
+                write.buffer.name in wanted for write in writes(stmt.body)) and any(
+                a.buffer == buffer for a in accesses(stmt.body)):
+            refuse("cache_read", f"{buffer.name} must not be used by {stmt.intrinsic.name} "
+                                 f"already", program, stmt)
+    return wanted
+
+
+def _first_reader(program: Program, buffer: Buffer, stmts: tuple[Stmt, ...],
+                  reading: set[str]) -> int:
+    for stmt in stmts:
+        if any(write.buffer == buffer for write in writes(stmt)):
+            inside = [w for w in writes(stmt) if w.buffer.name in reading]
+            if inside and any(a.buffer == buffer and a.stmt is inside[0] for a in accesses(stmt)):
+                refuse("cache_read", f"{buffer.name} must be complete before "
+                                     f"{inside[0].buffer.name} reads it", program, inside[0])
+    return next(p for p, stmt in enumerate(stmts)
+                if any(a.kind == "read" and a.buffer == buffer for a in accesses(stmt))
+                and any(write.buffer.name in reading for write in writes(stmt)))
+
+
+def _redirected(stmt: Stmt, old: Buffer, new: Buffer, reading: set[str]) -> Stmt:
+    def read(node: Expr) -> Expr | None:
+        return Read(new, node.indices) if isinstance(node, Read) and node.buffer == old else None
+
+    def rule(node: Stmt) -> Stmt | None:
+        if isinstance(node, Store | Update) and node.buffer.name in reading:
+            return map_exprs(node, lambda expr: rewrite(expr, read))
+        return None
+
+    return rewrite_stmts(stmt, rule)
+
+
+def _copy(target: Buffer, source: Buffer, axes: tuple[Var, ...]) -> Stmt:
+    stmt: Stmt = Store(target, axes, Read(source, axes))
+    for axis, extent in reversed(list(zip(axes, source.shape))):
+        stmt = For(axis, extent, stmt)
+    return stmt
+
+
+def cache_write(program: Program, buffer: str, scope: str, name: str | None = None) -> Program:
+    """Compute into a copy that lives in `scope`, then copy to `buffer`.
+
+    ::
+
+        for c_i in 0..4:    ->   alloc out.c_out: int8[4]
+          c[c_i] = f(c_i)        for c_out_i in 0..4:
+                                   c_out[c_out_i] = f(c_out_i)
+                                 for c_i in 0..4:
+                                   c[c_i] = c_out[c_i]
+
+    The copy keeps the loops' names, so schedule `buffer` as before and place the copy's source,
+    ``<buffer>_<scope>`` unless named, with `compute_at`. Reduction variables stay with it.
+
+    1. The buffer is computed by the program, its axes are not split or fused yet, and the stage
+       is not inside an intrinsic.
+    2. The name and those of the new loops are not in use.
+    """
+    found = find_stage(program, buffer, "cache_write")
+    nest = naive_nest(program, found, "cache_write")
+    for stmt in walk_stmts(found.stmt):
+        if isinstance(stmt, Tensorized):
+            refuse("cache_write", f"{buffer} must not be used by {stmt.intrinsic.name} already",
+                   program, stmt)
+    label = name or f"{buffer}_{scope}"
+    renamed = {var: Var(_axis_name(var.name, buffer, label)) for var in nest.vars}
+    require_free(program, (label, *(var.name for var in renamed.values())), "cache_write")
+    cache = replace(found.buffer, name=label, scope=scope)
+    source = map_buffers(_renamed(found.stmt, renamed), {found.buffer: cache})
+    copy = _copy(found.buffer, cache, nest.vars)
+    return finish(program, replace_stmt(program.body, found.home,
+                                        _with_copy(found, cache, source, copy)))
+
+
+def _axis_name(name: str, buffer: str, label: str) -> str:
+    rest = name.removeprefix(f"{buffer}_")
+    return f"{label}_{rest}"
+
+
+def _renamed(stmt: Stmt, names: dict[Var, Var]) -> Stmt:
+    def rule(node: Stmt) -> Stmt | None:
+        return replace(node, var=names[node.var]) if (
+            isinstance(node, For) and node.var in names) else None
+
+    return rewrite_stmts(substitute_stmt(stmt, dict(names)), rule)
+
+
+def _with_copy(found: Stage, cache: Buffer, source: Stmt, copy: Stmt) -> Stmt:
+    buffers, stmts = unblock(found.home)
+    at = next(position for position, stmt in enumerate(stmts) if stmt is found.stmt)
+    return block((*buffers, cache), (*stmts[:at], source, copy, *stmts[at + 1:]))
