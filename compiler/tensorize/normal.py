@@ -1,0 +1,66 @@
+"""A normal form for comparing expressions: constants folded, conversions without effect dropped.
+
+Every rule keeps the value of every expression, exactly, so two expressions with one normal form
+are equal; nothing is reordered.
+"""
+
+import numpy as np
+
+from compiler.ir.arithmetic import apply_binary, apply_cast
+from compiler.te import (Binary, Cast, Const, Expr, Select, bits, is_integer, is_record, is_signed,
+                         numpy_dtype, rewrite)
+
+__all__ = ["casts_join", "constant", "normal"]
+
+
+def normal(expr: Expr) -> Expr:
+    return rewrite(expr, _rule)
+
+
+def casts_join(source: str, middle: str, target: str) -> bool:
+    """Whether ``Cast(Cast(x, middle), target)`` is ``Cast(x, target)`` for every x of `source`.
+
+    Among integers: when `middle` holds every value of `source`, or keeps at least as many low
+    bits as `target` takes.
+    """
+    if not all(is_integer(dtype) for dtype in (source, middle, target)):
+        return False
+    return bits(middle) >= bits(target) or _holds(middle, source)
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    if is_signed(narrow) and not is_signed(wide):
+        return False
+    return bits(wide) - is_signed(wide) >= bits(narrow) - is_signed(narrow)
+
+
+def constant(value, dtype: str) -> Const:
+    """A NumPy scalar of `dtype` as a constant."""
+    return Const(numpy_dtype(dtype).type(value).item(), dtype)
+
+
+def _rule(node: Expr) -> Expr | None:
+    match node:
+        case Cast(value, dtype) if value.dtype == dtype:
+            return value
+        case Cast(Const() as value, dtype) if not is_record(dtype):
+            return constant(apply_cast(_array(value), dtype)[0], dtype)
+        case Cast(Cast(value, middle), dtype) if casts_join(value.dtype, middle, dtype):
+            return normal(Cast(value, dtype))
+        case Binary(op, Const() as a, Const() as b):
+            return _folded(op, a, b, node.dtype)
+        case Select(Const(chosen), a, b):
+            return a if chosen else b
+        case _:
+            return None
+
+
+def _folded(op: str, a: Const, b: Const, dtype: str) -> Const | None:
+    try:
+        return constant(apply_binary(op, _array(a), _array(b))[0], dtype)
+    except (ValueError, ZeroDivisionError):     # has no value; whoever runs it will say so
+        return None
+
+
+def _array(value: Const) -> np.ndarray:
+    return np.array([value.value], numpy_dtype(value.dtype))
