@@ -48,6 +48,7 @@ class _Emitter:
         self.scratchpads = scratchpads
         self.placement = placement
         self.layer = layer
+        self.counted: set[Var] = set()      # unrolled loops of several iterations: for labels
 
     def walk(self, stmt: Stmt, fixed: Fixed, thread: int) -> Iterator[Instruction]:
         match stmt:
@@ -60,6 +61,7 @@ class _Emitter:
                 if solve(condition, fixed, {}) is not None:
                     yield from self.walk(body, fixed, thread)
             case For(var, extent, body, kind) if kind != "serial" or _nest(stmt) is None:
+                self._count(var, extent)
                 for value in range(extent):
                     yield from self.walk(body, fixed | {var: value},
                                          value if kind == "virtual_thread" else thread)
@@ -71,6 +73,10 @@ class _Emitter:
                 raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
                                     f"{type(stmt).__name__} to {_target(stmt)} is not")
 
+    def _count(self, var: Var, extent: int) -> None:
+        if extent > 1:
+            self.counted.add(var)
+
     def perform(self, nest: _Nest, fixed: Fixed, thread: int) -> Iterator[Instruction]:
         """One instruction if the nest fits, else the outermost loop unrolled."""
         try:
@@ -80,6 +86,7 @@ class _Emitter:
                 raise LoweringError(f"{self.layer}: address or condition must be affine in the "
                                     f"loops, not {error}") from None
             (var, extent), *rest = nest.loops
+            self._count(var, extent)
             for value in range(extent):
                 yield from self.perform(_Nest(tuple(rest), nest.guards, nest.tile),
                                         fixed | {var: value}, thread)
@@ -114,7 +121,7 @@ class _Tile:
     def __init__(self, emitter: _Emitter, nest: _Nest, fixed: Fixed, thread: int):
         self.machine = emitter.machine
         self.emitter = emitter
-        self.fixed = fixed
+        self.fixed = fixed | {var: 0 for var, extent in nest.loops if extent == 1}
         self.thread = thread
         self.intrinsic = nest.tile.intrinsic
         self.binding = nest.tile.binding
@@ -124,7 +131,7 @@ class _Tile:
 
     def _guarded(self, nest: _Nest) -> dict[Var, int]:
         """Extents after the guards have cut the loops; `low` is where each begins."""
-        extents = dict(nest.loops)
+        extents = {var: extent for var, extent in nest.loops if extent > 1}
         for guard in nest.guards:
             box = solve(guard, self.fixed, extents)
             if box is None:
@@ -291,6 +298,7 @@ class _Tile:
         return mask
 
     def _instruction(self, fields: dict[str, object]) -> Instruction:
-        where = " ".join(f"{var.name}={value}" for var, value in self.fixed.items())
+        where = " ".join(f"{var.name}={value}" for var, value in self.fixed.items()
+                         if var in self.emitter.counted)
         return Instruction(self.intrinsic.name, self.intrinsic.unit, fields,
                            f"{self.emitter.layer} {where}".strip())

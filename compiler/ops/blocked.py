@@ -81,9 +81,12 @@ class Quantization:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Stages by role. `output` is the stage that writes memory."""
+    """Stages by role, and the window that each output pixel sees of the stage ``input``.
+    `output` is the stage that writes memory.
+    """
 
     stages: dict[str, Tensor]
+    window: Window
 
     @property
     def output(self) -> Tensor:
@@ -117,7 +120,8 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
 
     acc = te.compute((padded.shape[0], oh, ow, co, blocks.batch, blocks.block_out), products,
                      f"{name}_acc")
-    return _finished(name, {"x": source, "w": w, "input": padded, "acc": acc}, acc, q, blocks)
+    stages = {"x": source, "w": w, "input": padded, "acc": acc}
+    return _finished(name, stages, window, acc, q, blocks)
 
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operator:
@@ -134,7 +138,7 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operat
     acc = te.compute((padded.shape[0], oh, ow, padded.shape[3], blocks.batch, blocks.block_out),
                      largest, f"{name}_acc")
     stages = {"x": source, "input": padded, "acc": acc}
-    return _written(name, stages, acc.shape,
+    return _written(name, stages, window, acc.shape,
                     lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
 
 
@@ -148,7 +152,8 @@ def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Block
 
     acc = te.compute((copied.shape[0], 1, 1, copied.shape[3], blocks.batch, blocks.block_out),
                      total, f"{name}_acc")
-    return _finished(name, {"x": source, "input": copied, "acc": acc}, acc, q, blocks)
+    stages = {"x": source, "input": copied, "acc": acc}
+    return _finished(name, stages, Window((x.h, x.w)), acc, q, blocks)
 
 
 def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
@@ -156,7 +161,7 @@ def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operat
     ``output``.
     """
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    return _finished(name, {"x": source, "input": copied}, copied, q, blocks)
+    return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
 
 
 def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: int,
@@ -164,15 +169,18 @@ def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: in
     """Two-scale sum of equal shapes. Stages: ``x``, ``y``, ``input``, ``input_y``, ``quantized``,
     ``output``.
     """
-    first, a = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    second, b = _windowed(f"{name}_y", y, Window((1, 1)), 0, blocks, blocks.block_out)
+    first, one = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    second, other = _windowed(f"{name}_y", y, Window((1, 1)), 0, blocks, blocks.block_out)
+    operands = (one, other)
 
-    def total(n, y, x, c_, b_, o):
-        return add_scaled(a[n, y, x, c_, b_, o].astype("int32"),
-                          b[n, y, x, c_, b_, o].astype("int32"),
-                          ma, mb, c, s, q.zp, q.lo, q.hi).astype("int8")
+    scales = (ma, mb, c, s, q.zp, q.lo, q.hi)
 
-    return _written(name, {"x": first, "y": second, "input": a, "input_y": b}, a.shape, total)
+    def total(n, y, x, c, b, o):
+        terms = (operand[n, y, x, c, b, o].astype("int32") for operand in operands)
+        return add_scaled(*terms, *scales).astype("int8")
+
+    stages = {"x": first, "y": second, "input": one, "input_y": other}
+    return _written(name, stages, Window((1, 1)), one.shape, total)
 
 
 def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
@@ -212,8 +220,8 @@ def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
     return low + ([index < size] if reach - before > size else [])
 
 
-def _finished(name: str, stages: dict[str, Tensor], acc: Tensor, q: Quantization,
-              blocks: Blocks) -> Operator:
+def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
+              q: Quantization, blocks: Blocks) -> Operator:
     """Requantize and write."""
     params = te.placeholder((acc.shape[3], blocks.block_out), PARAM, f"{name}_params")
 
@@ -222,14 +230,14 @@ def _finished(name: str, stages: dict[str, Tensor], acc: Tensor, q: Quantization
         return requantize(acc[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype("int8")
 
-    return _written(name, stages | {"params": params}, acc.shape, lane)
+    return _written(name, stages | {"params": params}, window, acc.shape, lane)
 
 
-def _written(name: str, stages: dict[str, Tensor], shape: tuple[int, ...],
+def _written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],
              lane: Callable[..., Expr]) -> Operator:
     """The int8 tile, and its copy into memory with the batch outside the channels."""
     quantized = te.compute(shape, lane, f"{name}_quantized")
     groups, height, width, count, batch, size = shape
     output = te.compute((groups, height, width, batch, count, size),
                         lambda n, y, x, b, c, o: quantized[n, y, x, c, b, o], f"{name}_output")
-    return Operator(stages | {"quantized": quantized, "output": output})
+    return Operator(stages | {"quantized": quantized, "output": output}, window)

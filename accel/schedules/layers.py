@@ -1,0 +1,155 @@
+"""Schedules of the accelerator's layers, in the schedule language.
+
+Algorithm (compiler/ops/blocked.py)::
+
+    input     = the window's pixels, padded          acc  = products or window maxima
+    quantized = requantized lanes, int8              output = quantized, in memory's layout
+
+Schedule::
+
+    for n, channels/tile, rows/tile, columns/tile:       (the innermost of several: virtual threads)
+      for depth/step:                                    (convolutions whose tile has several steps)
+        load input and weights, run gemm over the tile
+      requantize the tile into out, store it
+
+Everything that is loaded is loaded by the tile that uses it.
+"""
+
+from accel.machine import Machine
+from accel.schedules.tiles import Tiles, choose, shape_of
+from compiler.ir import Program, loops
+from compiler.ops.blocked import Operator
+from compiler.schedule import Schedule, ScheduleError
+from compiler.tensorize import Intrinsic
+
+__all__ = ["schedule", "schedule_layer", "tiles_of"]
+
+
+def schedule_layer(machine: Machine, operator: Operator, threads: int = 2) -> Program:
+    """The scheduled program of one layer, with the best tiles for `threads` virtual threads."""
+    return schedule(machine, operator, tiles_of(machine, operator, threads), threads).program
+
+
+def tiles_of(machine: Machine, operator: Operator, threads: int) -> Tiles:
+    """The cheapest tiles that fit the machine."""
+    return choose(machine.config, shape_of(operator), threads)
+
+
+def schedule(machine: Machine, operator: Operator, tiles: Tiles, threads: int = 2) -> Schedule:
+    """One layer with given tiles. Refuses tiles that no schedule can have."""
+    layer = _Layer(machine, operator, tiles, threads)
+    layer.tile_output()
+    layer.place_results()
+    layer.place_operands()
+    layer.tensorize()
+    return layer.steps
+
+
+class _Layer:
+    """The steps of one schedule, in order; each method is a paragraph of it."""
+
+    def __init__(self, machine: Machine, operator: Operator, tiles: Tiles, threads: int):
+        self.machine, self.operator, self.tiles, self.threads = machine, operator, tiles, threads
+        self.steps = Schedule([operator.output], operator.output.name)
+        self.stages = {role: tensor.name for role, tensor in operator.stages.items()}
+
+    def __getitem__(self, role: str):
+        return self.steps[self.stages[role]]
+
+    def tile_output(self) -> None:
+        """Tile loops outside, the tile inside, virtual threads on the innermost loop of several."""
+        output, cut = self["output"], {}
+        for axis, size in (("y", self.tiles.rows), ("x", self.tiles.columns),
+                           ("c", self.tiles.channels)):
+            cut[axis] = output.split(axis, size)
+        outer = ["n", cut["c"][0], cut["y"][0], cut["x"][0]]
+        output.reorder(*outer, cut["y"][1], cut["x"][1], "b", cut["c"][1], "o")
+        self.tile_loop = cut["x"][0]
+        extents = self._extents()
+        several = [name for name in outer if extents[self._full(name)] > 1]
+        if several and self.threads > 1:
+            self.tile_loop = self._threaded(several[-1], cut["x"][0])
+
+    def _full(self, name: str) -> str:
+        return name if name in self._extents() else f"{self.stages['output']}_{name}"
+
+    def _extents(self) -> dict[str, int]:
+        return {loop.var.name: loop.extent for loop in loops(self.steps.program.body)}
+
+    def _threaded(self, loop: str, innermost: str) -> str:
+        """Split `loop` over the virtual threads; the loop that tiles are computed at."""
+        _, thread = self["output"].split(loop, self.threads)
+        self["output"].virtual_thread(thread)
+        return thread if self._full(loop) == self._full(innermost) else innermost
+
+    def place_results(self) -> None:
+        """Results of a tile in out and acc."""
+        self["quantized"].compute_at(self.tile_loop)
+        self["quantized"].set_scope("out")
+        if "acc" in self.stages:
+            self["acc"].compute_at(self.tile_loop)
+            self["acc"].set_scope("acc")
+
+    def place_operands(self) -> None:
+        """Operands where they are used."""
+        loop, scope = self.tile_loop, "res"
+        if "w" in self.stages:
+            loop, scope = self._order_products(), "inp"
+            self["w"].cache_read("wgt").compute_at(loop)
+        for role in ("input", "input_y"):
+            if role in self.stages:
+                self[role].compute_at(loop)
+                self[role].set_scope(scope)
+        if "params" in self.stages:
+            self["params"].cache_read("par").compute_at(self.tile_loop)
+
+    def _order_products(self) -> str:
+        """Loops of gemm: the tile, then the kernel, then the lanes. Where operands are loaded."""
+        acc, name = self["acc"], self.operator["acc"].name
+        stage = name.removesuffix("_acc")
+        depth, kernel = f"{stage}_rc", (f"{stage}_kh", f"{stage}_kw")
+        inner, place, outer = depth, self.tile_loop, ()
+        if self.tiles.depth < self.operator["input"].shape[3]:
+            place, inner = acc.split(depth, self.tiles.depth)
+            outer = (place,)
+        acc.reorder(*outer, "n", "y", "x", "c", inner, *kernel, "b", "o", f"{stage}_ri")
+        return place
+
+    def tensorize(self) -> None:
+        """Every statement to an instruction."""
+        self._copy(self.stages["output"], "store")
+        for role in ("input", "input_y"):
+            if role in self.stages:
+                self._copy(self.stages[role], "load")
+        for role, scope in (("w", "wgt"), ("params", "par")):
+            if role in self.stages:
+                self._copy(f"{self.stages[role]}_{scope}", "load")
+        if "acc" in self.stages:
+            self._accumulate()
+        self._lanes("quantized", ("requantize", "add_scaled", "copy"))
+
+    def _accumulate(self) -> None:
+        if "w" not in self.stages:
+            acc = self["acc"]
+            window = [var.name for var, _ in self.operator["acc"].body.axes]
+            acc.reorder("n", "y", "x", "c", *window, "b", "o")
+        self._lanes("acc", ("gemm", "reduce_add", "reduce_max"))
+
+    def _lanes(self, role: str, names: tuple[str, ...]) -> None:
+        self._try(f"{self.stages[role]}_b",
+                  [form for name in names for form in self.machine.forms[name]])
+
+    def _copy(self, stage: str, name: str) -> None:
+        self._try(stage, list(self.machine.forms[name]))
+
+    def _try(self, place: str, candidates: list[Intrinsic]) -> None:
+        """The first intrinsic that matches; the last refusal when none does."""
+        refusal: ScheduleError | None = None
+        for intrinsic in candidates:
+            try:
+                self.steps[place].tensorize(None, intrinsic)
+                return
+            except ScheduleError as error:
+                refusal = error
+        assert refusal is not None
+        raise refusal
