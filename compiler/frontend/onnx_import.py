@@ -41,8 +41,8 @@ def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> 
     path = Path(path)
     try:
         model = onnx.load(path, format="protobuf")
-    except FileNotFoundError as error:
-        raise ImportRefused(_missing(path, error)) from None
+    except FileNotFoundError:
+        raise ImportRefused(f"{path}: no such file; give the path of an ONNX model") from None
     except OSError as error:
         raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
     except DecodeError:
@@ -50,12 +50,6 @@ def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> 
     except (onnx.checker.ValidationError, ValueError) as error:
         raise ImportRefused(f"{path}: is not a valid ONNX model: {error}") from None
     return convert(model, path.stem, shapes, place=str(path))
-
-
-def _missing(path: Path, error: OSError) -> str:
-    if path.exists():
-        return f"{path}: its external data {error.filename!r} is missing; put it beside the model"
-    return f"{path}: no such file; give the path of an ONNX model"
 
 
 def convert(model: onnx.ModelProto, name: str = "model",
@@ -183,6 +177,8 @@ class _Importer:
         if self.unknown.intersection(placed.inputs):
             self.unknown.add(placed.output)
             return
+        if placed.output in self.builder.values:
+            raise NodeRefused(f"output {placed.output!r} must be defined once")
         self.current = name, placed.output
         for value in placed.inputs:
             self._use(value)

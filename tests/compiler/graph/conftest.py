@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import convert
@@ -27,7 +28,7 @@ class Qdq:
     def __post_init__(self):
         self.rng = np.random.default_rng(self.seed)
 
-    def constant(self, array: Array) -> str:
+    def constant(self, array: ArrayLike) -> str:
         name = f"k{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
@@ -52,18 +53,19 @@ class Qdq:
         """Quantize and dequantize at once: what stands between two layers."""
         return self.dequantize(self.quantize(x, scale, zero, dtype), scale, zero, dtype)
 
-    def weight(self, *shape: int, scale: object = None, axis: int = 0) -> str:
+    def weight(self, *shape: int, scale: ArrayLike | None = None, axis: int = 0) -> str:
         """A dequantized int8 weight with one scale for each output channel."""
         values = self.rng.integers(-127, 128, shape).astype(np.int8)
         scales = self.rng.uniform(0.002, 0.02, shape[axis]) if scale is None else scale
         zeros = np.zeros(np.shape(scales), np.int8)
         return self.add("DequantizeLinear", self.constant(values),
-                        self.constant(np.float32(scales)), self.constant(zeros), axis=axis)
+                        self.constant(np.asarray(scales, np.float32)), self.constant(zeros),
+                        axis=axis)
 
     def bias(self, values: Array, scales) -> str:
         """A dequantized int32 bias."""
-        scales = np.float32(scales)
-        return self.add("DequantizeLinear", self.constant(np.int32(values)),
+        scales = np.asarray(scales, np.float32)
+        return self.add("DequantizeLinear", self.constant(np.asarray(values, np.int32)),
                         self.constant(scales), self.constant(np.zeros(scales.shape, np.int32)),
                         axis=0)
 

@@ -1,5 +1,7 @@
 """Folding, identities, sinking, dead code, and the pipeline that lists them."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def build(*nodes: tuple, outputs: tuple[str, ...] = ("y",), dtype: str = "float3
     builder = Builder("g")
     builder.add_input("x", TensorType((2, 3), dtype))
     builder.add_constant("k", np.arange(6, dtype=np.float32).reshape(2, 3))
-    builder.add_constant("s", np.float32(0.5).reshape(()))
+    builder.add_constant("s", np.array(0.5, np.float32))
     builder.add_constant("z", np.array(3, np.int8))
     for op, inputs, output, attrs in nodes:
         builder.emit(op, output, inputs.split(), output, **attrs)
@@ -157,7 +159,7 @@ def test_pipeline_verifies_after_each_pass() -> None:
     graph = build(("relu", "x", "y", {}))
 
     class Breaks:
-        name = "breaks"
+        name: ClassVar[str] = "breaks"
 
         def __call__(self, graph: Graph) -> Graph:
             return Graph(graph.name, graph.inputs, ("gone",), graph.nodes, graph.values,

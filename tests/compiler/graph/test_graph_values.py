@@ -22,7 +22,7 @@ graph small {
 def small() -> Graph:
     builder = Builder("small")
     builder.add_input("x", TensorType((1, 4), "float32"))
-    builder.add_constant("one", np.float32(1).reshape(()))
+    builder.add_constant("one", np.array(1, np.float32))
     builder.add_constant("w", np.arange(8, dtype=np.float32).reshape(2, 4))
     builder.emit("dense", "fc", ["x", "w"], "h", trans_b=1)
     builder.emit("add", "shift", ["h", "one"], "y")

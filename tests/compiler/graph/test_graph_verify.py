@@ -17,8 +17,8 @@ def graph() -> Graph:
         builder.add_constant(name, np.full(2, value, np.int32))
     inputs = ["x", "w", "bias", "mult", "shift"]
     builder.emit("qdense", "fc", inputs, "h", zp=0, lo=-128, hi=127)
-    builder.add_constant("s", np.float32(0.5).reshape(()))
-    builder.add_constant("z", np.int8(0).reshape(()))
+    builder.add_constant("s", np.array(0.5, np.float32))
+    builder.add_constant("z", np.array(0, np.int8))
     builder.emit("dequantizelinear", "real", ["h", "s", "z"], "y", axis=0)
     return builder.finish(["y"])
 
@@ -113,7 +113,7 @@ def test_shift_wrong(graph: Graph, value: int) -> None:
 
 
 def test_scale_wrong(graph: Graph) -> None:
-    refused(with_constant(graph, "s", np.float32(0).reshape(())),
+    refused(with_constant(graph, "s", np.array(0, np.float32)),
             "real: every scale must be positive, not 0.0")
 
 

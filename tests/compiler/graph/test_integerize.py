@@ -21,7 +21,7 @@ def conv_net(qdq, dtype="uint8", relu=True, **attrs):
     """Input and output scales 0.05 and 0.4, zero points 3 and 9."""
     one = qdq()
     x = one.requantized(one.input("x", 4, 3, 6, 7), 0.05, 3, dtype)
-    scales = np.float32([0.01, 0.003, 0.02, 0.004, 0.007])
+    scales = np.array([0.01, 0.003, 0.02, 0.004, 0.007], np.float32)
     y = one.add("Conv", x, one.weight(5, 3, 3, 2, scale=scales),
                 one.bias([100, -200, 3000, 0, 7], np.float32(0.05) * scales), name="conv", **attrs)
     y = one.add("Relu", y, name="act") if relu else y
@@ -63,14 +63,14 @@ def test_conv_folds_the_zero_point_into_the_bias(qdq) -> None:
 def test_conv_multipliers(qdq) -> None:
     one, y = conv_net(qdq)
     graph = optimize(convert(one.model(y)))
-    reals = np.float32(0.05) * np.float64(np.float32([0.01, 0.003, 0.02, 0.004, 0.007]))
+    reals = np.float32(0.05) * np.float64(np.array([0.01, 0.003, 0.02, 0.004, 0.007], np.float32))
     mult, shift = graph.constants["conv:mult"], graph.constants["conv:shift"]
     np.testing.assert_allclose(mult / 2.0**shift, reals / np.float32(0.4), rtol=2**-16)
     assert mult.min() >= 2**15 and mult.max() < 2**16
 
 
-# Scales here are no small fractions of each other: 5/6, say, would put a tie in every sixth sum, and
-# neither float32 nor a 16-bit multiplier keeps ties of such fractions.
+# Scales here are no small fractions of each other: 5/6, say, would put a tie in every sixth sum,
+# and neither float32 nor a 16-bit multiplier keeps ties of such fractions.
 def exact_layers(layers, at_least: float = 0.99) -> None:
     for layer in layers:
         assert layer.largest <= 1 and layer.equal >= at_least, layer
@@ -221,7 +221,7 @@ def test_two_quantizations_of_one_operator(qdq, layer_differences, rng) -> None:
 def test_a_channel_that_never_moves_has_multiplier_zero(qdq) -> None:
     one = qdq()
     x = one.requantized(one.input("x", 1, 1, 2, 2))
-    scales = np.float32([1e-12, 0.01])
+    scales = np.array([1e-12, 0.01], np.float32)
     y = one.add("Conv", x, one.weight(2, 1, 1, 1, scale=scales), name="conv")
     graph = optimize(convert(one.model(one.requantized(y))))
     assert graph.constants["conv:mult"][0] == graph.constants["conv:shift"][0] == 0
@@ -287,7 +287,7 @@ def requantized_bias(one):
 
 def wide_bias(one):
     return conv_with(one, one.weight(2, 2, 1, 1, scale=0.01),
-                     one.constant(np.float32([0, 0.05 * 0.01 * 2**31])))
+                     one.constant(np.array([0, 0.05 * 0.01 * 2**31], np.float32)))
 
 
 def float_input(one):
@@ -295,7 +295,8 @@ def float_input(one):
 
 
 def per_channel_input(one):
-    scale, zero = one.constant(np.float32([0.1, 0.2])), one.constant(np.uint8([1, 2]))
+    scale = one.constant(np.array([0.1, 0.2], np.float32))
+    zero = one.constant(np.array([1, 2], np.uint8))
     q = one.add("QuantizeLinear", one.input("x", 1, 2, 4, 4), scale, zero, name="q")
     return conv_with(one, one.weight(2, 2, 1, 1), x=one.add("DequantizeLinear", q, scale, zero))
 
@@ -375,7 +376,7 @@ def test_a_per_channel_activation_is_noted(qdq) -> None:
 
 def test_a_bias_of_another_scale_is_rounded_to_accumulator_steps(qdq) -> None:
     one = qdq()
-    weight = one.weight(2, 2, 1, 1, scale=np.float32([0.5, 0.25]))
+    weight = one.weight(2, 2, 1, 1, scale=np.array([0.5, 0.25], np.float32))
     bias = one.bias([10, -7], 0.01)
     y = conv_with(one, weight, bias, x=one.requantized(one.input("x", 1, 2, 4, 4), 0.25, 128))
     graph = optimize(convert(one.model(y)))

@@ -102,7 +102,7 @@ def test_quantize_and_dequantize(qdq, onnx_values, opset, dtype) -> None:
 
 def test_quantize_each_channel(qdq, onnx_values, rng) -> None:
     one = qdq()
-    scale, zero = np.float32([0.1, 0.02, 0.5]), np.int8([0, 5, -9])
+    scale, zero = np.array([0.1, 0.02, 0.5], np.float32), np.array([0, 5, -9], np.int8)
     parameters = [one.constant(scale), one.constant(zero)]
     q = one.add("QuantizeLinear", one.input("x", 2, 3, 4), *parameters)
     y = one.add("DequantizeLinear", q, *parameters, axis=-2)
@@ -112,9 +112,10 @@ def test_quantize_each_channel(qdq, onnx_values, rng) -> None:
 
 def test_scales_of_one_element_and_absent_zero_points(qdq, onnx_values, rng) -> None:
     one = qdq()
-    scale = one.constant(np.float32([0.03]))
+    scale = one.constant(np.array([0.03], np.float32))
     q = one.add("QuantizeLinear", one.input("x", 4, 5), one.constant(np.float32(0.03)))
     y = one.add("DequantizeLinear", q, one.constant(np.float32(0.03)))
-    w = one.add("DequantizeLinear", one.constant(np.int32([[1], [2], [3]])), scale, axis=1)
+    bias = one.constant(np.array([[1], [2], [3]], np.int32))
+    w = one.add("DequantizeLinear", bias, scale, axis=1)
     feeds = {"x": normal(rng, 4, 5)}
     agrees(onnx_values, one.model(q, y, w, dtypes={q: "uint8"}), feeds, exactly=True)

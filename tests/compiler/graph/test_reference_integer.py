@@ -30,10 +30,11 @@ def requantized(total: int, mult: int, shift: int, zp: int, lo: int, hi: int) ->
 def convolved(x, w, bias, mult, shift, strides, pads, value) -> np.ndarray:
     """One output at a time, in Python integers."""
     top, left, bottom, right = pads
-    wide = np.full((*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right), value)
+    height, width = x.shape[2] + top + bottom, x.shape[3] + left + right
+    wide = np.full((*x.shape[:2], height, width), value)
     wide[:, :, top:top + x.shape[2], left:left + x.shape[3]] = x
-    rows = (wide.shape[2] - w.shape[2]) // strides[0] + 1
-    columns = (wide.shape[3] - w.shape[3]) // strides[1] + 1
+    rows = (height - w.shape[2]) // strides[0] + 1
+    columns = (width - w.shape[3]) // strides[1] + 1
     made = np.zeros((x.shape[0], w.shape[0], rows, columns), np.int64)
     for n, c, i, j in product(*map(range, made.shape)):
         window = wide[n, :, i * strides[0]:, j * strides[1]:][:, :w.shape[2], :w.shape[3]]

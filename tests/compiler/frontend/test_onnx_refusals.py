@@ -1,0 +1,301 @@
+"""What the importer refuses, and the whole line that it says."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.frontend import ImportRefused, convert, load
+
+SUPPORTED = ("(supported: Add, Constant, Conv, DequantizeLinear, Flatten, Gemm, GlobalAveragePool, "
+             "Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
+NEWEST = onnx.defs.onnx_opset_version()
+X4, X2 = [1, 3, 8, 8], [2, 6]
+
+
+def constant(name: str, *shape: int, value: float = 1, dtype: str = "float32"):
+    return numpy_helper.from_array(np.full(shape, value, dtype), name)
+
+
+W = constant("w", 4, 3, 3, 3)
+
+
+def model(*nodes, shape=X4, constants=(W,), opset=17, dtype=TensorProto.FLOAT, outputs=("y",)):
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", dtype, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        list(constants))
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def refusal(made: onnx.ModelProto, shapes: dict | None = None) -> str:
+    with pytest.raises(ImportRefused) as refused:
+        convert(made, "m", shapes)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def refused_node(op: str, *inputs: str, outputs=("y",), domain: str = "", attrs=None,
+                 **changes) -> str:
+    node = helper.make_node(op, inputs, outputs, "n", domain=domain, **(attrs or {}))
+    line = refusal(model(node, **changes))
+    start, end = f"m: cannot import n ({op}): ", f"; replace these in the model {SUPPORTED}"
+    assert line.startswith(start) and line.endswith(end), line
+    return line.removeprefix(start).removesuffix(end)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.onnx"
+    with pytest.raises(ImportRefused) as refused:
+        load(path)
+    assert str(refused.value) == f"{path}: no such file; give the path of an ONNX model"
+
+
+def test_folder(tmp_path: Path) -> None:
+    with pytest.raises(ImportRefused) as refused:
+        load(tmp_path)
+    assert str(refused.value) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe not protobuf", b"PK\x03\x04zip", b"# a script\n"])
+def test_not_onnx(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ImportRefused) as refused:
+        load(path)
+    assert str(refused.value) == f"{path}: is not an ONNX file; give a model in .onnx format"
+
+
+@pytest.mark.parametrize("content", [b"", onnx.ModelProto(ir_version=8).SerializeToString()])
+def test_no_graph(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.onnx"
+    path.write_bytes(content)
+    with pytest.raises(ImportRefused) as refused:
+        load(path)
+    assert str(refused.value) == (
+        f"{path}: is not an ONNX model with a graph; give a model in .onnx format")
+
+
+def test_missing_external_data(tmp_path: Path) -> None:
+    made = model(helper.make_node("Conv", ["x", "w"], ["y"]))
+    path = tmp_path / "a.onnx"
+    onnx.save(made, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(ImportRefused) as refused:
+        load(path)
+    line = str(refused.value)
+    assert line.startswith(f"{path}: is not a valid ONNX model: ") and "w.bin" in line
+    assert "\n" not in line
+
+
+def test_file_is_named_in_every_refusal(tmp_path: Path) -> None:
+    path = tmp_path / "a.onnx"
+    onnx.save(model(helper.make_node("Softmax", ["x"], ["y"], "soft")), path)
+    with pytest.raises(ImportRefused) as refused:
+        load(path)
+    assert str(refused.value) == (
+        f"{path}: cannot import soft (Softmax): operator is not supported; replace these in the "
+        f"model {SUPPORTED}")
+
+
+def test_every_offending_node_is_listed() -> None:
+    """Nodes behind a refused one are judged by their attributes; what is fine is not listed."""
+    line = refusal(model(
+        helper.make_node("Softmax", ["x"], ["a"], "soft"),
+        helper.make_node("Relu", ["a"], ["b"], "fine"),
+        helper.make_node("Conv", ["b", "w"], ["c"], "grouped", group=3),
+        helper.make_node("Foo", ["c"], ["d"], domain="com.acme"),
+        helper.make_node("Conv", ["x", "w"], ["e"], "fine_too"),
+        helper.make_node("MaxPool", ["e"], ["y"], "pool", kernel_shape=[2, 2], ceil_mode=1)))
+    assert line == (
+        "m: cannot import soft (Softmax): operator is not supported; grouped (Conv): group must be "
+        "1, not 3; Foo_3 (com.acme.Foo): operator is not supported; pool (MaxPool): ceil_mode must "
+        f"be 0, not 1; replace these in the model {SUPPORTED}")
+
+
+@pytest.mark.parametrize("opset", [7, 9, NEWEST + 1])
+def test_opset(opset: int) -> None:
+    assert refusal(model(helper.make_node("Relu", ["x"], ["y"]), opset=opset)) == (
+        f"m: opset must be 10 to {NEWEST}, not {opset}; convert the model with "
+        "onnx.version_converter")
+
+
+def test_unbound_dimensions() -> None:
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    assert refusal(model(relu, shape=["N", 3, None, 8])) == (
+        "m: no value for dimension 'N' of input 'x', 'x.2' of input 'x'; bind each with "
+        "--shape NAME=N, for example --shape N=1 --shape x.2=1")
+    assert refusal(model(relu, shape=["N", 3]), {"N": 0}) == (
+        "m: --shape N=N must have an integer N of at least 1, not 0")
+    assert refusal(model(relu, shape=["N", 3]), {"N": 1, "M": 4}) == (
+        "m: --shape M=4 names no dimension of the inputs; the symbolic ones are: N")
+    assert refusal(model(relu), {"M": 4}) == (
+        "m: --shape M=4 names no dimension of the inputs; the symbolic ones are: none")
+
+
+def test_input_types() -> None:
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    assert refusal(model(relu, dtype=TensorProto.FLOAT16)) == (
+        "m: input 'x' cannot be used: dtype must be one of float32, int8, uint8, int32, int64, "
+        "not 'float16'; change its type in the model")
+    assert refusal(model(relu, shape=None)) == (
+        "m: input 'x' must be a tensor with a shape; declare its type and shape in the model")
+
+
+def test_output_without_a_node() -> None:
+    assert refusal(model(helper.make_node("Relu", ["x"], ["y"]), outputs=("y", "z"))) == (
+        "m: output 'z' is made by no node; export the model again")
+
+
+def test_value_before_its_node() -> None:
+    assert refused_node("Add", "x", "later") == "input 'later' must be defined before its use"
+
+
+def test_value_defined_twice() -> None:
+    line = refusal(model(helper.make_node("Relu", ["x"], ["y"], "a"),
+                         helper.make_node("Relu", ["x"], ["y"], "b")))
+    assert line.startswith("m: cannot import b (Relu): output 'y' must be defined once; ")
+
+
+def test_sparse_initializer() -> None:
+    made = model(helper.make_node("Relu", ["x"], ["y"]))
+    sparse = helper.make_sparse_tensor(constant("s", 1), constant("i", 1, dtype="int64"), [4])
+    made.graph.sparse_initializer.append(sparse)
+    assert refusal(made) == (
+        "m: sparse initializers are not supported; store 's' as a dense tensor")
+
+
+CONV = [
+    ({"group": 3}, "group must be 1, not 3"),
+    ({"dilations": [1, 2]}, "dilations must be 1, not 2"),
+    ({"kernel_shape": [3]}, "kernel must have 2 numbers, not 1"),
+    ({"kernel_shape": [5, 5]}, "kernel_shape must be the weight's (3, 3), not (5, 5)"),
+    ({"strides": [1]}, "strides must have 2 numbers, not 1"),
+    ({"pads": [1, 1]}, "pads must have 4 numbers, not 2"),
+    ({"auto_pad": "SAME"}, "auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, not SAME"),
+    ({"strides": [0, 1]}, "strides must be 2 integers of at least 1, not (0, 1)"),
+    ({"mystery": 1}, "attribute 'mystery' is not supported"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "reason"), CONV, ids=[next(iter(row[0])) for row in CONV])
+def test_conv(attrs: dict, reason: str) -> None:
+    assert refused_node("Conv", "x", "w", attrs=attrs) == reason
+
+
+def test_conv_shapes() -> None:
+    assert refused_node("Conv", "x", "w", shape=[1, 2, 8, 8]) == (
+        "input channels must equal the weight's 3, not 2")
+    assert refused_node("Conv", "x", "w", shape=[1, 3, 8], constants=[constant("w", 4, 3, 3)]) == (
+        "input must have 4 dimensions, not float32[1,3,8]")
+    assert refused_node("Conv", "x") == "must have 2 to 3 inputs, not 1"
+
+
+MAXPOOL = [
+    ({}, "kernel_shape must be given"),
+    ({"kernel_shape": [2, 2], "ceil_mode": 1}, "ceil_mode must be 0, not 1"),
+    ({"kernel_shape": [2, 2], "storage_order": 1}, "storage_order must be 0, not 1"),
+    ({"kernel_shape": [2, 2], "dilations": [2, 2]}, "dilations must be 1, not 2"),
+    ({"kernel_shape": [2, 2], "pads": [2, 2, 2, 2]},
+     "pads must be smaller than the kernel (2, 2), not (2, 2, 2, 2)"),
+    ({"kernel_shape": [9, 9]},
+     "kernel must fit the padded input, not (9, 9) in float32[1,3,8,8] with pads (0, 0, 0, 0)"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "reason"), MAXPOOL)
+def test_maxpool(attrs: dict, reason: str) -> None:
+    assert refused_node("MaxPool", "x", attrs=attrs) == reason
+
+
+def test_maxpool_with_indices() -> None:
+    assert refused_node("MaxPool", "x", outputs=["y", "i"], attrs={"kernel_shape": [2, 2]}) == (
+        "must have 1 output, not 2")
+
+
+GEMM = [
+    ({"alpha": 0.5}, "alpha must be 1.0, not 0.5"),
+    ({"beta": 2.0}, "beta must be 1.0, not 2.0"),
+    ({"transA": 1}, "transA must be 0, not 1"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "reason"), GEMM)
+def test_gemm(attrs: dict, reason: str) -> None:
+    assert refused_node("Gemm", "x", "w", attrs=attrs, shape=X2,
+                        constants=[constant("w", 6, 4)]) == reason
+
+
+def test_flatten_axis() -> None:
+    assert refused_node("Flatten", "x", attrs={"axis": 5}) == "axis must be -4 to 4, not 5"
+
+
+@pytest.mark.parametrize(("shape", "reason"), [
+    ([-1, -1], "shape must hold extents, 0 for a kept one and one -1, not (-1, -1)"),
+    ([-2, 6], "shape must hold extents, 0 for a kept one and one -1, not (-2, 6)"),
+    ([2, 6, 0], "shape must hold extents, 0 for a kept one and one -1, not (2, 6, 0)"),
+    ([5, -1], "shape must keep the number of elements of float32[2,6], not (5, 2)"),
+])
+def test_reshape(shape: list[int], reason: str) -> None:
+    data = numpy_helper.from_array(np.array(shape, np.int64), "s")
+    assert refused_node("Reshape", "x", "s", shape=X2, constants=[data]) == reason
+
+
+def test_reshape_of_a_computed_shape() -> None:
+    assert refused_node("Reshape", "x", "x", shape=X2) == "its shape 'x' must be a constant"
+
+
+def test_reshape_allowzero() -> None:
+    data = numpy_helper.from_array(np.array([2, 6]), "s")
+    assert refused_node("Reshape", "x", "s", shape=X2, constants=[data],
+                        attrs={"allowzero": 1}) == "allowzero must be 0, not 1"
+
+
+SCALE, ZERO = constant("s", value=0.5), constant("z", value=3, dtype="uint8")
+
+
+@pytest.mark.parametrize(("constants", "attrs", "reason"), [
+    ([constant("s", value=0.0), ZERO], {}, "every scale must be positive and finite"),
+    ([constant("s", value=np.inf), ZERO], {}, "every scale must be positive and finite"),
+    ([SCALE, constant("z", value=3, dtype="uint16")], {}, "constant 'z' cannot be used: dtype must "
+     "be one of float32, int8, uint8, int32, int64, not 'uint16'"),
+    ([constant("s", 3), constant("z", 3, dtype="uint8")], {},
+     "scale must be a scalar or match axis 1 of float32[2,6], not float32[3]"),
+    ([constant("s", 6), constant("z", 6, dtype="uint8")], {"axis": 2},
+     "axis must be -2 to 1, not 2"),
+    ([constant("s", 6), ZERO], {},
+     "zero point must have the shape of the scale float32[6], not uint8[]"),
+    ([SCALE, ZERO], {"block_size": 2}, "block_size must be 0, not 2"),
+    ([SCALE, ZERO], {"output_dtype": TensorProto.INT4},
+     "output_dtype must be INT8 or UINT8, not INT4"),
+    ([SCALE, ZERO], {"precision": TensorProto.FLOAT16}, "precision must be FLOAT, not FLOAT16"),
+])
+def test_quantize(constants: list, attrs: dict, reason: str) -> None:
+    assert refused_node("QuantizeLinear", "x", "s", "z", shape=X2, constants=constants,
+                        attrs=attrs) == reason
+
+
+def test_quantize_with_a_computed_scale() -> None:
+    assert refused_node("QuantizeLinear", "x", "x", shape=X2) == "its scale 'x' must be a constant"
+
+
+def test_dequantize_to_half() -> None:
+    assert refused_node("DequantizeLinear", "x", "s", shape=X2, constants=[SCALE],
+                        dtype=TensorProto.INT8, attrs={"output_dtype": TensorProto.FLOAT16}) == (
+        "output_dtype must be FLOAT, not FLOAT16")
+
+
+def test_constants() -> None:
+    assert refused_node("Constant", attrs={"value_string": "a"}) == (
+        "attribute 'value_string' is not supported")
+    assert refused_node("Constant") == "value must be given"
+    assert refused_node("Constant", attrs={"value": constant("v", 2, dtype="float64")}) == (
+        "constant 'y' cannot be used: dtype must be one of float32, int8, uint8, int32, int64, "
+        "not 'float64'")
+
+
+def test_integer_add() -> None:
+    assert refused_node("Add", "x", "x", dtype=TensorProto.INT32) == (
+        "input 'x' must be float32, not int32")
