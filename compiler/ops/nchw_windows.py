@@ -115,5 +115,5 @@ def _windowed(attrs: Attrs, x: Tensor, kernel: Sequence[int], value,
 
 def _inside(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
     """Conditions for ``index - before`` to lie in 0 .. size - 1, where index runs to reach - 1."""
-    low = [index >= before] if before else []
-    return low + ([index < before + size] if reach > before + size else [])
+    low: list[Expr] = [index >= before] if before else []
+    return [*low, index < before + size] if reach > before + size else low

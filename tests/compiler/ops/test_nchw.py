@@ -1,0 +1,64 @@
+"""Operators as tensor expressions mean what the reference of graphs says."""
+
+import numpy as np
+import pytest
+
+from compiler import te
+from compiler.graph import FLOAT_OPS, INTEGER_OPS, evaluate_node
+from compiler.ir import Program, interpret, lower, verify
+from compiler.ops import nchw
+from tests.support.operator_cases import CASES, OperatorCase, assert_same
+
+
+def program(case: OperatorCase) -> Program:
+    inputs = [te.placeholder(array.shape, array.dtype.name, name)
+              for name, array in zip(case.node.inputs, case.inputs, strict=True)]
+    return verify(lower([nchw.build(case.op, case.node.attrs, inputs, "y")], case.op))
+
+
+def test_the_table_holds_every_operator_of_graphs() -> None:
+    assert set(nchw.OPERATORS) == {*FLOAT_OPS, *INTEGER_OPS} == {case.op for case in CASES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_an_operator_means_what_the_reference_says(case: OperatorCase) -> None:
+    made = interpret(program(case), dict(zip(case.node.inputs, case.inputs, strict=True)))
+    assert_same(case.op, made["y"], evaluate_node(case.node, case.inputs))
+
+
+def test_cases_tell_integer_results_apart() -> None:
+    """A case whose results are all alike would not notice a wrong operand."""
+    for case in CASES:
+        made = evaluate_node(case.node, case.inputs)
+        if case.op.startswith("q") and made.size > 20 and case.attrs.get("mult") != 0:
+            assert len(np.unique(made)) > 5, case
+
+
+@pytest.mark.parametrize(("size", "kernel", "strides", "pads", "padded"), [
+    ((5, 5), (3, 3), (1, 1), (0, 0, 0, 0), None),
+    ((6, 5), (2, 2), (4, 4), (0, 0, 3, 3), (6, 6)),
+    ((6, 6), (2, 2), (4, 4), (0, 0, 1, 1), None),
+    ((5, 5), (3, 3), (2, 2), (1, 1, 1, 1), (7, 7)),
+    ((8, 8), (3, 3), (2, 2), (1, 1, 1, 1), (9, 9)),
+])
+def test_inputs_are_padded_as_far_as_windows_reach(size, kernel, strides, pads, padded) -> None:
+    x, w = (te.placeholder((1, 1, *shape), "int8", name)
+            for shape, name in ((size, "x"), (kernel, "w")))
+    vectors = [te.placeholder((1,), "int32", name) for name in ("bias", "mult", "shift")]
+    attrs = {"strides": strides, "pads": pads, "pad_value": 3, "zp": 0, "lo": -128, "hi": 127}
+    made = lower([nchw.build("qconv2d", attrs, [x, w, *vectors], "y")], "qconv2d")
+    alloc = made.body.buffer            # type: ignore[attr-defined]
+    assert alloc.shape == (1, 1, *padded) if padded else alloc.name == "y_acc"
+
+
+def test_reshape_divides_no_more_than_it_must() -> None:
+    x = te.placeholder((2, 16, 1, 1), "int8", "x")
+    made = nchw.build("reshape", {"shape": (2, 4, 4)}, [x], "y")
+    program = lower([made], "reshape")
+    assert str(program.body).count("floordiv") == str(program.body).count("mod") == 0
+
+
+def test_an_unknown_operator_is_refused() -> None:
+    message = f"Operator must be one of {', '.join(nchw.OPERATORS)}, not 'softmax'"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        nchw.build("softmax", {}, [], "y")

@@ -1,0 +1,163 @@
+"""Every operator of graphs with odd shapes, strides and pads: attributes and seeded inputs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler.graph import Node
+
+__all__ = ["CASES", "OperatorCase", "assert_same"]
+
+Array = np.ndarray
+CLAMP = {"zp": -7, "lo": -120, "hi": 110}
+# Sums of float32 products may be added up in any order.
+SUMS = ("conv2d", "dense", "matmul", "globalavgpool")
+
+_rng = np.random.default_rng(20260)
+
+
+@dataclass(frozen=True)
+class OperatorCase:
+    op: str
+    attrs: dict
+    inputs: tuple[Array, ...]
+
+    @property
+    def node(self) -> Node:
+        return Node(self.op, self.op, tuple(f"x{i}" for i in range(len(self.inputs))), ("y",),
+                    self.attrs)
+
+    def __str__(self) -> str:
+        return f"{self.op}-{'-'.join('x'.join(map(str, a.shape)) for a in self.inputs)}"
+
+
+def assert_same(op: str, found: Array, wanted: Array) -> None:
+    """Equal to the bit, but for sums of floats."""
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    if op in SUMS:
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+def _normal(*shape: int) -> Array:
+    return _rng.normal(size=shape).astype(np.float32)
+
+
+def _int8(*shape: int) -> Array:
+    return _rng.integers(-128, 128, shape).astype(np.int8)
+
+
+def _uint8(*shape: int) -> Array:
+    return _rng.integers(0, 256, shape).astype(np.uint8)
+
+
+def _of(dtype: str, values) -> Array:
+    return np.array(values, dtype)
+
+
+def _parameters(channels: int, low: int) -> tuple[Array, Array, Array]:
+    """Bias, multipliers and shifts from `low` that spread results over int8; one channel is 0."""
+    mult = _rng.integers(2**15, 2**16, channels)
+    mult[0] = 0
+    return (_rng.integers(-3000, 3000, channels).astype(np.int32), mult.astype(np.int32),
+            _rng.integers(low, low + 4, channels).astype(np.int32))
+
+
+def _halves(scale: float) -> Array:
+    """Ties of a quantization, values that saturate, and the values that surround both."""
+    ties = (np.arange(-140, 140) + 0.5).astype(np.float32) * np.float32(scale)
+    edges = _of("float32", [np.inf, -np.inf, 1e30, -1e30, 0.0, -0.0, 1e-40])
+    return np.concatenate([ties, np.nextafter(ties, _of("float32", 9)), edges])[None]
+
+
+def _window(strides, pads, **more) -> dict:
+    return {"strides": strides, "pads": pads, **more}
+
+
+# size, kernel, strides, pads (top, left, bottom, right)
+WINDOWS = [
+    ((5, 6), (3, 3), (1, 1), (1, 1, 1, 1)),
+    ((7, 5), (3, 2), (2, 1), (0, 1, 2, 0)),
+    ((4, 7), (1, 1), (2, 3), (0, 0, 0, 0)),
+    ((6, 9), (5, 7), (3, 4), (2, 3, 1, 2)),
+    ((1, 1), (3, 3), (1, 1), (1, 1, 1, 1)),
+    ((6, 5), (2, 2), (4, 4), (0, 0, 1, 1)),         # no window reaches the padding below
+]
+
+CONVOLUTIONS = [
+    case for size, kernel, strides, pads in WINDOWS for case in (
+        OperatorCase("conv2d", _window(strides, pads),
+                     (_normal(2, 3, *size), _normal(4, 3, *kernel), _normal(4))),
+        OperatorCase("qconv2d", _window(strides, pads, pad_value=77, **CLAMP),
+                     (_int8(2, 3, *size), _int8(5, 3, *kernel), *_parameters(5, 21))))
+] + [OperatorCase("conv2d", _window((1, 2), (0, 0, 0, 0)),
+                  (_normal(1, 4, 6, 5), _normal(3, 4, 2, 2)))]
+
+POOLS = [
+    OperatorCase(op, _window(strides, pads, kernel=kernel), (make(2, 3, *size),))
+    for size, kernel, strides, pads in WINDOWS
+    for op, make in (("maxpool", _normal), ("maxpool", _int8), ("maxpool", _uint8),
+                     ("qmaxpool", _int8))
+] + [
+    OperatorCase("globalavgpool", {}, (_normal(2, 5, 3, 7),)),
+    OperatorCase("qglobalavgpool", {"bias": 91, "mult": 40000, "shift": 20, **CLAMP},
+                 (_int8(3, 5, 7, 3),)),
+    OperatorCase("qglobalavgpool", {"bias": 0, "mult": 2**15, "shift": 16, "zp": 0, "lo": -128,
+                                    "hi": 127}, (_int8(1, 64, 2, 1),)),
+]
+
+MATRICES = [
+    OperatorCase("dense", {"trans_b": 1}, (_normal(3, 17), _normal(5, 17), _normal(5))),
+    OperatorCase("dense", {"trans_b": 0}, (_normal(3, 17), _normal(17, 5), _normal(1, 1))),
+    OperatorCase("dense", {"trans_b": 0}, (_normal(1, 9), _normal(9, 6))),
+    OperatorCase("dense", {"trans_b": 1}, (_normal(2, 4), _normal(3, 4), _normal(2, 1))),
+    OperatorCase("matmul", {}, (_normal(4, 7), _normal(7, 3))),
+    OperatorCase("matmul", {}, (_normal(2, 1, 4, 7), _normal(3, 7, 5))),
+    OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_parameters(5, 21))),
+    OperatorCase("qdense", CLAMP, (np.full((1, 2**17), -128, np.int8),      # the sums wrap
+                                   np.full((3, 2**17), -128, np.int8), *_parameters(3, 40))),
+]
+
+ELEMENTWISE = [
+    OperatorCase("relu", {}, (_normal(2, 3, 5),)),
+    OperatorCase("identity", {}, (_normal(2, 3),)),
+    OperatorCase("identity", {}, (_int8(4),)),
+    OperatorCase("identity", {}, (_of("int64", -7),)),
+    OperatorCase("add", {}, (_normal(2, 3, 4), _normal(2, 3, 4))),
+    OperatorCase("add", {}, (_normal(2, 1, 4), _normal(3, 1))),
+    OperatorCase("add", {}, (_normal(), _normal(3, 2))),
+    OperatorCase("qadd", {"ma": 45942, "mb": 21987, "c": 2584626, "shift": 16, **CLAMP},
+                 tuple(grid.astype(np.int8) for grid in np.meshgrid(np.arange(-128, 128),
+                                                                    np.arange(-128, 128, 5)))),
+    OperatorCase("qadd", {"ma": 2**15, "mb": 0, "c": 0, "shift": 16, "zp": 0, "lo": -128,
+                          "hi": 127}, (np.arange(-128, 128).astype(np.int8),) * 2),
+    OperatorCase("qrescale", {"bias": 5, "mult": 50000, "shift": 15, **CLAMP},
+                 (np.arange(-128, 128).astype(np.int8),)),
+    OperatorCase("qrescale", {"bias": 0, "mult": 0, "shift": 46, **CLAMP}, (_int8(3, 2),)),
+    OperatorCase("quantize", {"scale": 0.25, "zp": 3}, (_halves(0.25),)),
+    OperatorCase("quantize", {"scale": 0.1, "zp": -128}, (_halves(0.1),)),
+    OperatorCase("dequantize", {"scale": 0.037, "zp": -128},
+                 (np.arange(-128, 128).astype(np.int8),)),
+    OperatorCase("quantizelinear", {"axis": 1},
+                 (_halves(0.1), _of("float32", 0.1), _of("uint8", 130))),
+    OperatorCase("quantizelinear", {"axis": 1},
+                 (10 * _normal(2, 3, 5), _of("float32", [0.1, 0.2, 0.3]),
+                  _of("int8", [3, -2, 127]))),
+    OperatorCase("dequantizelinear", {"axis": 0},
+                 (_int8(3, 4, 2), _of("float32", [0.1, 0.2, 0.3]), _of("int8", [3, -128, 127]))),
+    OperatorCase("dequantizelinear", {"axis": 1},
+                 (_uint8(2, 40), _of("float32", 0.013), _of("uint8", 200))),
+    OperatorCase("dequantizelinear", {"axis": 0},
+                 (_of("int32", [2**31 - 1, -2**31, 2**24 + 1]), _of("float32", 0.5),
+                  _of("int32", -2**31))),
+    OperatorCase("to_int8", {}, (np.arange(256).astype(np.uint8),)),
+    OperatorCase("to_uint8", {}, (np.arange(-128, 128).astype(np.int8),)),
+]
+
+RESHAPES = [OperatorCase("reshape", {"shape": made}, (_normal(*read),)) for read, made in [
+    ((2, 3, 4), (2, 12)), ((2, 3, 4), (4, 6)), ((2, 12), (1, 2, 1, 4, 3)), ((2, 5, 1, 1), (2, 5)),
+    ((6,), (2, 3)), ((), (1, 1)), ((1, 1), ()), ((3, 2), (3, 2)), ((4, 3, 5), (2, 6, 5)),
+]]
+
+CASES = [*CONVOLUTIONS, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES]
