@@ -21,8 +21,8 @@ _BINARY = {
     "eq": np.equal, "ne": np.not_equal,
 }
 _CALLS = {"abs": np.abs, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh,
-          "floor": np.floor, "ceil": np.ceil, "rint": np.rint}
-_erf = np.frompyfunc(math.erf, 1, 1)
+          "floor": np.floor, "ceil": np.ceil, "rint": np.rint,
+          "erf": np.frompyfunc(math.erf, 1, 1)}
 
 
 def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -36,8 +36,7 @@ def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def apply_call(function: str, a: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        result = _erf(a) if function == "erf" else _CALLS[function](a)
-    return result.astype(a.dtype)
+        return np.asarray(_CALLS[function](a)).astype(a.dtype)
 
 
 def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:

@@ -15,8 +15,8 @@ from compiler.te import (Binary, Call, Cast, Const, Expr, Select, Var, is_float,
 
 from .affine import Extents, from_linear, interval, is_index, linear
 from .arithmetic import apply_binary, apply_call, apply_cast
-from .nodes import Alloc, For, If, Seq, Stmt, Store, Tensorized, Update
-from .visit import map_exprs
+from .nodes import Alloc, Binding, For, If, Seq, Stmt, Store, Tensorized, Update
+from .visit import map_binding, map_exprs
 
 __all__ = ["conjuncts", "normalize", "normalize_stmt", "simplify", "simplify_stmt"]
 
@@ -59,17 +59,18 @@ def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
     """`normalize` every expression, knowing the extents of the loops around it."""
     extents = extents or {}
     match stmt:
-        case For(var, extent, body):
-            return replace(stmt, body=normalize_stmt(body, {**extents, var: extent}))
+        case For() as loop:
+            inside = {**extents, loop.var: loop.extent}
+            return replace(loop, body=normalize_stmt(loop.body, inside))
         case Seq(stmts):
             return Seq(tuple(normalize_stmt(one, extents) for one in stmts))
-        case Alloc(_, body):
-            return replace(stmt, body=normalize_stmt(body, extents))
+        case Alloc(buffer, body):
+            return Alloc(buffer, normalize_stmt(body, extents))
         case If(condition, body):
             return If(normalize(condition, extents), normalize_stmt(body, extents))
-        case Tensorized(_, _, body):
-            outside = map_exprs(replace(stmt, body=Seq(())), lambda e: normalize(e, extents))
-            return replace(outside, body=normalize_stmt(body, extents))
+        case Tensorized() as one:
+            return replace(one, binding=map_binding(one.binding, lambda e: normalize(e, extents)),
+                           body=normalize_stmt(one.body, extents))
         case _:
             return map_exprs(stmt, lambda expr: normalize(expr, extents))
 
@@ -176,15 +177,24 @@ def simplify_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
         case Seq(stmts):
             done = [simplify_stmt(one, extents) for one in stmts]
             return _seq([one for one in done if one != Seq(())])
-        case Alloc(_, body):
+        case Alloc(buffer, body):
             new = simplify_stmt(body, extents)
-            return new if new == Seq(()) else replace(stmt, body=new)
+            return new if new == Seq(()) else Alloc(buffer, new)
         case If(condition, body):
             return _simplify_if(simplify(condition, extents), body, extents)
         case Store() | Update():
             return map_exprs(stmt, lambda expr: simplify(expr, extents))
+        case Tensorized() as one:
+            return replace(one, binding=_decided(one.binding, extents),
+                           body=normalize_stmt(one.body, extents))
         case _:
-            return stmt if isinstance(stmt, Tensorized) else normalize_stmt(stmt, extents)
+            raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+
+def _decided(binding: Binding, extents: Extents) -> Binding:
+    """Tiles in normal form, predicates simplified."""
+    return map_binding(binding, lambda e: simplify(e, extents) if e.dtype == "bool"
+                       else normalize(e, extents))
 
 
 def _seq(stmts: list[Stmt]) -> Stmt:

@@ -3,7 +3,7 @@
 What a `Tensorized` carries twice, in its binding and in its body, is always treated alike.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from compiler import te
@@ -11,8 +11,8 @@ from compiler.te import Buffer, Expr, Read, Var
 
 from .nodes import Alloc, Binding, For, If, Program, Seq, Stmt, Store, Tensorized, Update
 
-__all__ = ["block", "buffers_of", "expressions", "loops", "map_buffers", "map_exprs", "path_to",
-           "reads", "replace_axes", "replace_stmt", "rewrite_stmts", "stmt_children",
+__all__ = ["block", "buffers_of", "expressions", "loops", "map_binding", "map_buffers", "map_exprs",
+           "path_to", "reads", "replace_axes", "replace_stmt", "rewrite_stmts", "stmt_children",
            "substitute_stmt", "unblock", "walk_stmts", "writes"]
 
 
@@ -83,19 +83,19 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
             case If(condition, body):
                 return If(fn(condition), body)
             case Tensorized():
-                return replace(node, binding=_map_binding(node.binding, fn))
+                return replace(node, binding=map_binding(node.binding, fn))
             case _:
                 return None
 
     return rewrite_stmts(stmt, rule)
 
 
-def _map_binding(binding: Binding, fn: Callable[[Expr], Expr]) -> Binding:
+def map_binding(binding: Binding, fn: Callable[[Expr], Expr]) -> Binding:
     return replace(binding, tiles=tuple((name, fn(tile)) for name, tile in binding.tiles),
                    immediates=tuple((name, fn(value)) for name, value in binding.immediates))
 
 
-def substitute_stmt(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
+def substitute_stmt(stmt: Stmt, values: Mapping[Var, Expr]) -> Stmt:
     """Replace variables in expressions. Loops and reduction axes stay: see `replace_axes`."""
     return map_exprs(stmt, lambda expr: te.substitute(expr, values))
 

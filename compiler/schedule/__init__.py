@@ -3,7 +3,8 @@
 from .compute import compute_at, compute_inline
 from .handle import Schedule, StageSchedule
 from .intrinsics import tensorize
-from .loops import fuse, split, tile, unroll, virtual_thread
+from .loops import fuse, split, tile, unroll
 from .place import ScheduleError
 from .reorder import reorder
 from .storage import cache_read, cache_write, set_scope
+from .threads import virtual_thread

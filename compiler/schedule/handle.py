@@ -20,8 +20,12 @@ from compiler.ir import Program, lower, loops
 from compiler.te import Axis, Tensor, Var
 from compiler.tensorize import Intrinsic
 
-from . import compute, intrinsics, reorder, storage
-from . import loops as loop_steps
+from .compute import compute_at, compute_inline
+from .intrinsics import tensorize
+from .loops import fuse, split, tile, unroll
+from .reorder import reorder
+from .storage import cache_read, cache_write, set_scope
+from .threads import virtual_thread
 
 __all__ = ["Schedule", "StageSchedule"]
 
@@ -77,53 +81,53 @@ class StageSchedule:
         name = self._loop(loop)
         names = outer or f"{name}_o", inner or f"{name}_i"
         given = {k: v for k, v in (("outer", outer), ("inner", inner)) if v}
-        self.schedule.apply(loop_steps.split, name, factor, **given)
+        self.schedule.apply(split, name, factor, **given)
         return names
 
     def fuse(self, outer: Loop, inner: Loop, fused: str | None = None) -> str:
         first, second = self._loop(outer), self._loop(inner)
-        self.schedule.apply(loop_steps.fuse, first, second, **({"fused": fused} if fused else {}))
+        self.schedule.apply(fuse, first, second, **({"fused": fused} if fused else {}))
         return fused or f"{first}_{second}"
 
     def tile(self, x: Loop, y: Loop, x_factor: int, y_factor: int) -> tuple[str, str, str, str]:
         first, second = self._loop(x), self._loop(y)
-        self.schedule.apply(loop_steps.tile, first, second, x_factor, y_factor)
+        self.schedule.apply(tile, first, second, x_factor, y_factor)
         return f"{first}_o", f"{second}_o", f"{first}_i", f"{second}_i"
 
     def reorder(self, *order: Loop, reassociate: bool = False) -> None:
         given = {"reassociate": True} if reassociate else {}
-        self.schedule.apply(reorder.reorder, *map(self._loop, order), **given)
+        self.schedule.apply(reorder, *map(self._loop, order), **given)
 
     def unroll(self, loop: Loop) -> None:
-        self.schedule.apply(loop_steps.unroll, self._loop(loop))
+        self.schedule.apply(unroll, self._loop(loop))
 
     def virtual_thread(self, loop: Loop) -> None:
-        self.schedule.apply(loop_steps.virtual_thread, self._loop(loop))
+        self.schedule.apply(virtual_thread, self._loop(loop))
 
     def compute_at(self, loop: str) -> None:
         """`loop` belongs to another stage: give its full name."""
-        self.schedule.apply(compute.compute_at, self.name, loop)
+        self.schedule.apply(compute_at, self.name, loop)
 
     def compute_inline(self) -> None:
-        self.schedule.apply(compute.compute_inline, self.name)
+        self.schedule.apply(compute_inline, self.name)
 
     def set_scope(self, scope: str) -> None:
-        self.schedule.apply(storage.set_scope, self.name, scope)
+        self.schedule.apply(set_scope, self.name, scope)
 
     def cache_read(self, scope: str, readers: Sequence[str] | None = None,
                    name: str | None = None) -> "StageSchedule":
         """Stage of the copy."""
         given = {k: v for k, v in (("readers", readers), ("name", name)) if v}
-        self.schedule.apply(storage.cache_read, self.name, scope, **given)
+        self.schedule.apply(cache_read, self.name, scope, **given)
         return self.schedule[name or f"{self.name}_{scope}"]
 
     def cache_write(self, scope: str, name: str | None = None) -> "StageSchedule":
         """Stage that computes into the copy's source."""
         given = {"name": name} if name else {}
-        self.schedule.apply(storage.cache_write, self.name, scope, **given)
+        self.schedule.apply(cache_write, self.name, scope, **given)
         return self.schedule[name or f"{self.name}_{scope}"]
 
     def tensorize(self, loop: Loop | None, intrinsic: Intrinsic, **immediates) -> None:
         """`loop` is the outermost of the tile; None takes the bare store of the stage."""
         place = self.name if loop is None else self._loop(loop)
-        self.schedule.apply(intrinsics.tensorize, place, intrinsic, **immediates)
+        self.schedule.apply(tensorize, place, intrinsic, **immediates)

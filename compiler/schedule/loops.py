@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-from compiler.ir import (Access, For, Program, Stmt, Update, accesses, conflict,
-                         loop_domain, replace_axes, substitute_stmt, walk_stmts,
-                         Alloc)
+from compiler.ir import For, Program, Update, replace_axes, substitute_stmt, walk_stmts
 from compiler.te import INDEX, Const, Var
 
-from .place import find_loop, guarded, refuse, require_free, swap
+from .place import find_loop, guarded, refuse, require_free, require_serial, swap
+from .reorder import reorder
 
-__all__ = ["fuse", "split", "tile", "unroll", "virtual_thread"]
+__all__ = ["fuse", "split", "tile", "unroll"]
 
 
 def split(program: Program, loop: str, factor: int, outer: str | None = None,
@@ -31,7 +30,7 @@ def split(program: Program, loop: str, factor: int, outer: str | None = None,
     if not isinstance(factor, int) or not 1 <= factor <= node.extent:
         refuse("split", f"factor of {loop} must be from 1 to {node.extent}, not {factor!r}",
                program, node)
-    _require_serial(program, node, "split")
+    require_serial(program, node, "split")
     names = (outer or f"{loop}_o", inner or f"{loop}_i")
     require_free(program, names, "split")
     first, second = Var(names[0]), Var(names[1])
@@ -63,7 +62,7 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
     if not isinstance(child, For) or child.var.name != inner:
         refuse("fuse", f"{inner} must stand directly in {outer}", program, node)
     for one in (node, child):
-        _require_serial(program, one, "fuse")
+        require_serial(program, one, "fuse")
     for stmt in walk_stmts(child):
         if isinstance(stmt, Update) and (node.var in stmt.axes) != (child.var in stmt.axes):
             refuse("fuse", f"{outer} and {inner} must both be reduction loops of "
@@ -88,7 +87,6 @@ def tile(program: Program, x: str, y: str, x_factor: int, y_factor: int) -> Prog
                                        for y_i in 0..4:
                                          s(x_o*4 + x_i, y_o*4 + y_i)
     """
-    from .reorder import reorder
     program = split(split(program, x, x_factor), y, y_factor)
     return reorder(program, f"{x}_o", f"{y}_o", f"{x}_i", f"{y}_i")
 
@@ -96,57 +94,11 @@ def tile(program: Program, x: str, y: str, x_factor: int, y_factor: int) -> Prog
 def unroll(program: Program, loop: str) -> Program:
     """Mark a loop to be unrolled by the back end: ``for i in 0..4 (unroll):``."""
     node = _loop(program, loop, "unroll")
-    _require_serial(program, node, "unroll")
+    require_serial(program, node, "unroll")
     return swap(program, node, replace(node, kind="unroll"))
-
-
-def virtual_thread(program: Program, loop: str) -> Program:
-    """Mark a loop whose iterations may overlap in time: ``for i in 0..2 (virtual_thread):``.
-
-    Buffers that are allocated inside belong to one iteration each.
-
-    1. The loop is not marked already, nor inside another virtual thread.
-    2. No iteration writes an element of a buffer allocated outside that another one reads or
-       writes.
-    """
-    path = find_loop(program, loop, "virtual_thread")
-    node = _loop(program, loop, "virtual_thread")
-    _require_serial(program, node, "virtual_thread")
-    for stmt in path[:-1]:
-        if isinstance(stmt, For) and stmt.kind == "virtual_thread":
-            refuse("virtual_thread", f"{loop} must not be inside the virtual thread "
-                                     f"{stmt.var.name}", program, node)
-    found = _carried(path, node)
-    if found is not None:
-        refuse("virtual_thread", f"iterations of {loop} must not depend on each other through "
-                                 f"{found.buffer.name}, which is allocated outside",
-               program, found.stmt)
-    return swap(program, node, replace(node, kind="virtual_thread"))
-
-
-def _carried(path: tuple[Stmt, ...], node: For) -> Access | None:
-    """A write that meets another access of an outer buffer in another iteration, or None."""
-    local = {s.buffer for s in walk_stmts(node) if isinstance(s, Alloc)}
-    around = loop_domain(path)
-    outside = [a for a in accesses(node.body, around) if a.buffer not in local]
-    for write in outside:
-        if not write.is_write:
-            continue
-        for other in outside:
-            order = f"{{a[{node.var.name}]}} != {{b[{node.var.name}]}}"
-            if other.buffer == write.buffer and conflict(
-                    write, other, around.vars[:-1], order):
-                return write
-    return None
 
 
 def _loop(program: Program, name: str, primitive: str) -> For:
     node = find_loop(program, name, primitive)[-1]
     assert isinstance(node, For)
     return node
-
-
-def _require_serial(program: Program, node: For, primitive: str):
-    if node.kind != "serial":
-        refuse(primitive, f"{node.var.name} must be a serial loop, not {node.kind}",
-               program, node)

@@ -13,7 +13,8 @@ from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, 
 from compiler.te import Buffer, Expr, Var, all_of
 
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
-           "guarded", "hoist_guards", "naive_nest", "names_in_use", "refuse", "require_free"]
+           "guarded", "hoist_guards", "inside_of", "naive_nest", "names_in_use", "refuse",
+           "require_free", "require_serial", "swap"]
 
 
 class ScheduleError(ValueError):
@@ -109,6 +110,12 @@ def require_free(program: Program, names: tuple[str, ...], primitive: str):
     for position, name in enumerate(names):
         if name in names_in_use(program) or name in names[:position]:
             refuse(primitive, f"name {name!r} must not be in use", program)
+
+
+def require_serial(program: Program, node: For, primitive: str):
+    if node.kind != "serial":
+        refuse(primitive, f"{node.var.name} must be a serial loop, not {node.kind}",
+               program, node)
 
 
 def guarded(conditions: list[Expr], body: Stmt) -> Stmt:

@@ -72,9 +72,11 @@ def _readers(program: Program, buffer: Buffer, names: Sequence[str] | None) -> s
                 isinstance(access.stmt, Store | Update)):
             found.setdefault(access.stmt.buffer.name, access.stmt)
     wanted = set(found if names is None else names)
-    for name in sorted(wanted - set(found)) or ([] if wanted else ["nobody"]):
-        refuse("cache_read", f"readers of {buffer.name} must be among "
-                             f"{', '.join(found) or 'no stages'}, not {name!r}", program)
+    if not wanted:
+        refuse("cache_read", f"{buffer.name} must be read by a stage", program)
+    for name in sorted(wanted - set(found)):
+        refuse("cache_read", f"readers of {buffer.name} must be among {', '.join(found)}, "
+                             f"not {name!r}", program)
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Tensorized) and any(
                 write.buffer.name in wanted for write in writes(stmt.body)) and any(
@@ -160,7 +162,7 @@ def _renamed(stmt: Stmt, names: dict[Var, Var]) -> Stmt:
         return replace(node, var=names[node.var]) if (
             isinstance(node, For) and node.var in names) else None
 
-    return rewrite_stmts(substitute_stmt(stmt, dict(names)), rule)
+    return rewrite_stmts(substitute_stmt(stmt, names), rule)
 
 
 def _with_copy(found: Stage, cache: Buffer, source: Stmt, copy: Stmt) -> Stmt:

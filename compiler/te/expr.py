@@ -12,7 +12,7 @@ Integer operations wrap. `floordiv` and `mod` round towards minus infinity, `shr
 arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half to even, once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -307,6 +307,6 @@ def rewrite(node: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     return new if result is None else result
 
 
-def substitute(node: Expr, values: dict[Var, Expr]) -> Expr:
+def substitute(node: Expr, values: Mapping[Var, Expr]) -> Expr:
     """Replace variables."""
     return rewrite(node, lambda n: values.get(n) if isinstance(n, Var) else None)
