@@ -12,7 +12,7 @@ import numpy as np
 from compiler.graph.fixed_point import requantize
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["evaluate", "evaluate_node"]
+__all__ = ["check_inputs", "evaluate", "evaluate_node"]
 
 Array = np.ndarray
 CHUNK_ELEMENTS = 1 << 24
@@ -24,13 +24,21 @@ def evaluate(graph: Graph, inputs: Mapping[str, Array],
 
     Every input must be given with exactly its declared type.
     """
-    known = dict(graph.constants) | {name: _checked(graph, inputs, name) for name in graph.inputs}
-    for name in inputs:
-        if name not in graph.inputs:
-            raise ValueError(f"input must be one of {', '.join(graph.inputs)}, not {name!r}")
+    known = dict(graph.constants) | check_inputs(graph, inputs)
     for node in graph.nodes:
         known[node.outputs[0]] = evaluate_node(node, [known[name] for name in node.inputs])
     return {name: known[name] for name in (graph.outputs if values is None else values)}
+
+
+def check_inputs(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs, when there is one of the declared type for each of the graph's and no other;
+    else ValueError.
+    """
+    checked = {name: _checked(graph, inputs, name) for name in graph.inputs}
+    for name in inputs:
+        if name not in graph.inputs:
+            raise ValueError(f"input must be one of {', '.join(graph.inputs)}, not {name!r}")
+    return checked
 
 
 def _checked(graph: Graph, inputs: Mapping[str, Array], name: str) -> Array:
