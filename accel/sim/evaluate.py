@@ -1,0 +1,118 @@
+"""Values of tensor expressions over many iterations at once, by NumPy.
+
+Integers wrap at their width, as `compiler.te` defines. Dimension 0 of every array counts
+iterations; the axes of the tile follow, then the axes of a reduction.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compiler.te import (Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var,
+                         numpy_dtype)
+
+__all__ = ["evaluate", "rshift_rne"]
+
+_REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+def rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
+    """``value / 2**amount`` rounded half to even, once. Amounts from 0 to one below the width."""
+    one = value.dtype.type(1)
+    floor = value >> amount
+    rest = value - (floor << amount)
+    half = (one << amount) >> one
+    up = (rest > half) | ((rest == half) & ((floor & one) == one))
+    return floor + (up & (amount > 0))
+
+
+_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "shl": np.left_shift, "shr": np.right_shift, "rshift_rne": rshift_rne,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "eq": np.equal, "ne": np.not_equal,
+}
+
+_CALLS = {"abs": np.abs, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh,
+          "floor": np.floor, "ceil": np.ceil, "rint": np.rint}
+
+
+def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
+             scalars: Mapping[str, int], count: int) -> np.ndarray:
+    """`value` for each of `count` iterations, of shape ``(count, *extents of axes)``.
+
+    Parameters
+    ----------
+    tiles : operand name to an array of shape ``(count or 1, *operand shape)``, of the type in
+        which the expression reads it.
+    scalars : immediate name to its value.
+    """
+    shape = (count, *(axis.extent for axis in axes))
+    reduction = value if isinstance(value, Reduce) else None
+    folded = () if reduction is None else reduction.axes
+    indices = [(axis.var, axis.extent) for axis in axes] + list(folded)
+    walker = _Evaluator(indices, tiles, scalars)
+    with np.errstate(over="ignore"):
+        if reduction is None:
+            return np.broadcast_to(walker.of(value), shape)
+        whole = (*shape, *(extent for _, extent in folded))
+        inner = np.broadcast_to(walker.of(reduction.value), whole)
+        over = tuple(range(len(shape), len(whole)))
+        return _REDUCE[reduction.op].reduce(inner, axis=over, dtype=inner.dtype)
+
+
+class _Evaluator:
+    def __init__(self, indices: Sequence[tuple[Var, int]], tiles: Mapping[str, np.ndarray],
+                 scalars: Mapping[str, int]):
+        self.positions: dict[Expr, int] = {var: k + 1 for k, (var, _) in enumerate(indices)}
+        self.extents: dict[Expr, int] = dict(indices)
+        self.tiles = tiles
+        self.scalars = scalars
+        self.rank = 1 + len(indices)
+        self.done: dict[int, np.ndarray] = {}       # by identity: hashing trees takes longer
+
+    def of(self, node: Expr) -> np.ndarray:
+        key = id(node)
+        if key not in self.done:
+            self.done[key] = self._compute(node)
+        return self.done[key]
+
+    def _compute(self, node: Expr) -> np.ndarray:
+        match node:
+            case Const(value, dtype):
+                return np.asarray(value, numpy_dtype(dtype)).reshape((1,) * self.rank)
+            case Var(name, dtype):
+                if node in self.positions:
+                    return self._along(np.arange(self.extents[node]), self.positions[node])
+                return np.asarray(self.scalars[name]).astype(
+                    numpy_dtype(dtype)).reshape((1,) * self.rank)
+            case Read(buffer, indices):
+                return self._read(self.tiles[buffer.name], indices)
+            case Binary(op, a, b):
+                return _BINARY[op](self.of(a), self.of(b))
+            case Select(condition, a, b):
+                return np.where(self.of(condition), self.of(a), self.of(b))
+            case Cast(inner, dtype):
+                return self.of(inner).astype(numpy_dtype(dtype))
+            case Call(function, args) if function in _CALLS:
+                return _CALLS[function](*(self.of(arg) for arg in args))
+        raise NotImplementedError(f"Simulation of {node!r}")
+
+    def _along(self, vector: np.ndarray, position: int) -> np.ndarray:
+        return vector.reshape([-1 if p == position else 1 for p in range(self.rank)])
+
+    def _read(self, tile: np.ndarray, indices: tuple[Expr, ...]) -> np.ndarray:
+        places = [self.positions.get(index, 0) for index in indices]
+        whole = all(place and extent == self.extents[index] for place, extent, index
+                    in zip(places, tile.shape[1:], indices))
+        if whole and len(set(places)) == len(places):
+            order = sorted(range(len(places)), key=places.__getitem__)
+            shape = [1] * self.rank
+            shape[0] = tile.shape[0]
+            for k in order:
+                shape[places[k]] = tile.shape[1 + k]
+            return tile.transpose(0, *(1 + k for k in order)).reshape(shape)
+        iteration = self._along(np.arange(tile.shape[0]), 0)
+        return tile[(iteration, *(self.of(index) for index in indices))]

@@ -1,0 +1,365 @@
+"""What one instruction does to buffers and memory, by NumPy.
+
+`Buffers` holds the machine's state; `perform` applies one instruction to it. The meaning is that
+of the iterations one after the other; where no iteration can see what another wrote, all are
+computed at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from accel.access import Touch, Walk, compute_loops, operand_scope, valid_box
+from accel.config import AccelConfig
+from accel.machine import Machine
+from accel.program import Instruction
+from compiler.ops.arithmetic import PARAM
+from compiler.te import Binary, Cast, Read, Reduce, Var, numpy_dtype
+from compiler.tensorize import Intrinsic
+
+from .evaluate import evaluate
+
+__all__ = ["Buffers", "perform"]
+
+_CHUNK = 1 << 15                # iterations evaluated at once: temporary arrays stay in the cache
+_PRODUCTS = 1 << 18             # the same for block products, of which the addresses repeat
+_EXACT_FLOAT32 = 1 << 10        # products of two int8 that a float32 sums exactly
+_UPDATE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+@dataclass
+class Buffers:
+    """The state of the buffers, as bytes and as entries of their element types."""
+
+    config: AccelConfig
+    raw: dict[str, np.ndarray] = field(init=False)
+    entries: dict[str, np.ndarray] = field(init=False)
+
+    def __post_init__(self):
+        c = self.config
+        tiles = {"inp": ((c.batch, c.block_in), "int8"),
+                 "wgt": ((c.block_out, c.block_in), "int8"),
+                 "res": ((c.batch, c.block_out), "int8"),
+                 "par": ((c.block_out,), PARAM),
+                 "acc": ((c.batch, c.block_out), "int32"),
+                 "out": ((c.batch, c.block_out), "int8")}
+        self.raw = {name: np.zeros(b.size_bytes, np.uint8) for name, b in c.buffers.items()}
+        self.entries = {name: self.raw[name].view(numpy_dtype(dtype)).reshape(-1, *shape)
+                        for name, (shape, dtype) in tiles.items()}
+
+
+def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[str, int],
+            instruction: Instruction, found: Sequence[Touch]) -> None:
+    """Execute one instruction whose operands `found` (see `touches`) are in range."""
+    if instruction.unit == "load":
+        _load(buffers, memory, bases, instruction, found)
+    elif instruction.unit == "store":
+        _move(buffers.raw["out"], found[0].walk, memory, _based(found[1], bases), found[0].width)
+    else:
+        _Compute(machine, buffers, instruction, found).run()
+
+
+# ---- DMA ---------------------------------------------------------------------------------------
+
+def _based(touch: Touch, bases: dict[str, int]) -> Walk:
+    walk = touch.walk
+    return Walk((walk.base + bases[touch.memory]) % walk.modulus, walk.extents, walk.strides,
+                walk.modulus)
+
+
+def _load(buffers: Buffers, memory: np.ndarray, bases: dict[str, int], instruction: Instruction,
+          found: Sequence[Touch]) -> None:
+    source, target = found
+    raw, walk, run = buffers.raw[target.memory], target.walk, target.width
+    valid = _box(instruction)
+    pad = instruction.fields.get("pad_value", 0)
+    outside = _based(source, bases)
+    if not _spread(walk, run):
+        _load_runs(raw, memory, outside, valid, pad, walk, run)
+        return
+    if outside.count < walk.count:
+        _view(raw, walk, run)[...] = pad
+    if outside.count:
+        first = walk.base + sum(low * s for (low, _), s in zip(valid, walk.strides))
+        inside = Walk(first, outside.extents, walk.strides, walk.modulus)
+        _move(memory, outside, raw, inside, run)
+
+
+def _box(instruction: Instruction) -> tuple[tuple[int, int], ...]:
+    loops = [loop for loop in instruction.fields.get("loops", ()) if loop.get("extent", 1) > 1
+             or loop.get("before") or loop.get("after")]
+    return valid_box(loops)
+
+
+def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pad: int, walk: Walk,
+               run: int) -> None:
+    """One run after the other: later ones may overwrite what earlier ones wrote."""
+    sources = iter(outside.addresses().reshape(-1).tolist() if outside.count else ())
+    targets = walk.addresses()
+    for index in np.ndindex(targets.shape):
+        here = int(targets[index])
+        if all(low <= i < high for i, (low, high) in zip(index, valid)):
+            there = next(sources)
+            raw[here:here + run] = memory[there:there + run]
+        else:
+            raw[here:here + run] = pad
+
+
+def _spread(walk: Walk, run: int) -> bool:
+    """Whether the runs of a walk are apart, and reachable by plain strides."""
+    reach = run
+    for stride, extent in sorted((abs(s), e) for s, e in zip(walk.strides, walk.extents) if e > 1):
+        if stride < reach:
+            return False
+        reach += stride * (extent - 1)
+    return not walk.wraps
+
+
+def _view(raw: np.ndarray, walk: Walk, run: int) -> np.ndarray:
+    """The runs of a walk as an array of shape ``(*extents, run)`` over the bytes themselves."""
+    return np.lib.stride_tricks.as_strided(raw[walk.base:], (*walk.extents, run),
+                                           (*walk.strides, 1))
+
+
+def _move(source: np.ndarray, reading: Walk, target: np.ndarray, writing: Walk, run: int) -> None:
+    if not reading.wraps and _spread(writing, run):
+        _view(target, writing, run)[...] = _view(source, reading, run)
+        return
+    pairs = zip(reading.addresses().reshape(-1).tolist(), writing.addresses().reshape(-1).tolist())
+    for there, here in pairs:
+        target[here:here + run] = source[there:there + run]
+
+
+# ---- gemm and vector ---------------------------------------------------------------------------
+
+class _Compute:
+    """One gemm or vector instruction.
+
+    The loops are split: those whose destination stride is zero *fold*, the others *spread*.
+    """
+
+    def __init__(self, machine: Machine, buffers: Buffers, instruction: Instruction,
+                 found: Sequence[Touch]):
+        self.buffers = buffers
+        self.instruction = instruction
+        self.intrinsic: Intrinsic = machine.intrinsic(instruction.name)
+        self.touches = {touch.operand: touch for touch in found}
+        self.dst = found[-1]
+        self.target = buffers.entries[self.dst.memory]
+        self.loops = compute_loops(instruction)
+        self.fold = [i for i, s in enumerate(self.dst.walk.strides) if s == 0]
+        self.spread = [i for i, s in enumerate(self.dst.walk.strides) if s]
+        self.accumulates = self.intrinsic.update != "assign"
+        self.reset = self.accumulates and bool(instruction.fields.get("reset", 0))
+
+    def run(self) -> None:
+        sources_here = [t for t in self.touches.values()
+                        if not t.write and t.memory == self.dst.memory]
+        if self.accumulates and not sources_here and self._destinations_unique():
+            self._fold()
+        elif not self.accumulates and self._apart(sources_here):
+            self._assign_all()
+        else:
+            self._in_order(sources_here)
+
+    def _destinations_unique(self) -> bool:
+        walk = self.dst.walk
+        return Walk(walk.base, tuple(walk.extents[i] for i in self.spread),
+                    tuple(walk.strides[i] for i in self.spread), walk.modulus).unique
+
+    def _apart(self, sources: Sequence[Touch]) -> bool:
+        """No iteration reads what an earlier one wrote."""
+        low, high = self.dst.walk.bounds
+        return all(s.walk.bounds[1] < low or s.walk.bounds[0] > high for s in sources)
+
+    def _assign_all(self) -> None:
+        addresses = self._addresses()
+        for start in range(0, self.dst.walk.count, _CHUNK):
+            self._assign({name: a[start:start + _CHUNK] for name, a in addresses.items()})
+
+    def _assign(self, addresses: dict[str, np.ndarray]) -> None:
+        value = self._values(addresses).astype(self.target.dtype)
+        if self.dst.walk.unique:
+            self.target[addresses["dst"]] = value
+        else:
+            _put_last(self.target, addresses["dst"], value)
+
+    def _addresses(self) -> dict[str, np.ndarray]:
+        """Of every operand in memory, one for each iteration in order."""
+        return {name: touch.walk.addresses().reshape(-1) for name, touch in self.touches.items()}
+
+    def _values(self, addresses: dict[str, np.ndarray]) -> np.ndarray:
+        """The value of the body for each of the iterations."""
+        count = len(addresses["dst"])
+        tiles = {operand.name: self._tile(operand, addresses)
+                 for operand in self.intrinsic.operands}
+        fields = self.instruction.fields
+        scalars = {i.name: fields.get(i.name, 0) for i in self.intrinsic.immediates}
+        return evaluate(self.intrinsic.value, self.intrinsic.axes, tiles, scalars, count)
+
+    def _tile(self, operand, addresses: dict[str, np.ndarray]) -> np.ndarray:
+        scope = operand_scope(self.instruction, self.intrinsic, operand.name)
+        dtype = numpy_dtype(operand.dtype)
+        if scope == "imm":
+            imm = self.instruction.fields.get("imm", 0)
+            return np.full((1, *operand.shape), imm, dtype)
+        entries = self.buffers.entries[scope]
+        if (names := entries.dtype.names) is not None:
+            member = operand.stored_as(scope).rpartition(".")[2]
+            assert member in names
+            rows = entries[member][addresses[operand.name]].astype(dtype)
+            missing = len(operand.shape) - (rows.ndim - 1)      # one record serves the whole batch
+            rows = rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:])
+            return np.broadcast_to(rows, (len(rows), *operand.shape))
+        rows = np.take(entries, addresses[operand.name], axis=0)
+        return rows.astype(dtype, copy=False)
+
+    def _fold(self) -> None:
+        """An accumulation into distinct entries: fold the values of each, then update once."""
+        product = _product(self.intrinsic)
+        chunks = self._blocks(_PRODUCTS if product else _CHUNK)
+        for addresses, spread, fold in chunks:
+            folded = (self._product(addresses, spread, fold, *product) if product
+                      else self._fold_values(addresses, spread, fold))
+            self._update(addresses["dst"].reshape(spread + fold)[
+                (..., *(0,) * len(fold))].reshape(-1), folded)
+
+    def _blocks(self, limit: int):
+        """Addresses by operand, spreading loops first; cut so that a block is of limited size."""
+        walks = {name: t.walk for name, t in self.touches.items()}
+        arrays = {name: w.addresses().reshape(w.extents).transpose(*self.spread, *self.fold)
+                  for name, w in walks.items()}
+        spread = tuple(self.dst.walk.extents[i] for i in self.spread)
+        fold = tuple(self.dst.walk.extents[i] for i in self.fold)
+        total = int(np.prod((1, *spread, *fold)))
+        if not spread or total <= limit:
+            yield arrays, spread, fold
+            return
+        step = max(1, limit * spread[0] // total)
+        for start in range(0, spread[0], step):
+            block = {name: array[start:start + step] for name, array in arrays.items()}
+            yield block, (len(block["dst"]), *spread[1:]), fold
+
+    def _fold_values(self, addresses, spread, fold) -> np.ndarray:
+        flat = {name: np.ascontiguousarray(a).reshape(-1) for name, a in addresses.items()}
+        count = int(np.prod(fold))
+        value = self._values(flat)
+        if count == 1:
+            return value
+        value = value.reshape(-1, count, *value.shape[1:])
+        return _UPDATE[self.intrinsic.update].reduce(value, axis=1, dtype=value.dtype)
+
+    def _product(self, addresses, spread, fold, left: str, right: str) -> np.ndarray:
+        """Sums of block products as one matrix product for each batch of the spreading loops."""
+        a, b = self.touches[left], self.touches[right]
+        rank = len(spread)
+        dims = self.spread + self.fold
+        in_a = [k for k in range(rank) if a.walk.strides[dims[k]] or not b.walk.strides[dims[k]]]
+        in_b = [k for k in range(rank) if k not in in_a]
+        both = [k for k in in_a if b.walk.strides[dims[k]]]
+        rows = [k for k in in_a if k not in both]
+        depth = int(np.prod(fold))
+        lanes = self.buffers.entries
+        x = lanes[a.memory][_dense(addresses[left], both, rows, in_b, rank)]
+        w = lanes[b.memory][_dense(addresses[right], both, in_b, rows, rank)]
+        x, w = _matrix(x, depth), _matrix(w, depth)
+        exact = np.float32 if x.shape[-1] <= _EXACT_FLOAT32 else np.float64
+        sums = x.astype(exact) @ w.astype(exact).swapaxes(1, 2)
+        return self._arranged(sums, both, rows, in_b, spread)
+
+    def _arranged(self, sums: np.ndarray, both, rows, columns, spread) -> np.ndarray:
+        """[both, rows × batch, columns × block_out] to [spreading loops, batch, block_out]."""
+        batch, block = self.intrinsic.dst.shape
+        extent = [spread[k] for k in (*both, *rows)] + [batch] + [spread[k] for k in columns]
+        sums = sums.reshape(*extent, block)
+        split = len(both) + len(rows)
+        order = list(both) + list(rows) + [None] + list(columns)
+        axes = [order.index(k) for k in range(len(spread))] + [split, sums.ndim - 1]
+        whole = sums.transpose(axes).reshape(-1, batch, block)
+        return whole.astype(np.int64).astype(np.int32)
+
+    def _update(self, places: np.ndarray, value: np.ndarray) -> None:
+        if self.reset:
+            self.target[places] = value.astype(self.target.dtype)
+        else:
+            update = _UPDATE[self.intrinsic.update]
+            self.target[places] = update(self.target[places], value.astype(self.target.dtype))
+
+    def _in_order(self, sources: Sequence[Touch]) -> None:
+        """In stretches in which no iteration reads what an earlier one of them wrote."""
+        addresses = self._addresses()
+        reads = [addresses[t.operand].tolist() for t in sources]
+        if self.accumulates:
+            reads.append(addresses["dst"].tolist())
+        begins = self._begins()
+        for start, stop in _stretches(addresses["dst"].tolist(), reads):
+            part = {name: a[start:stop] for name, a in addresses.items()}
+            if not self.accumulates:
+                self._assign(part)
+                continue
+            value = self._values(part).astype(self.target.dtype)
+            old = self.target[part["dst"]]
+            shape = (-1,) + (1,) * (value.ndim - 1)
+            self.target[part["dst"]] = np.where(
+                begins[start:stop].reshape(shape), value,
+                _UPDATE[self.intrinsic.update](old, value))
+
+    def _begins(self) -> np.ndarray:
+        """Iterations that assign: `reset`, and every folding loop at 0."""
+        extents = self.dst.walk.extents
+        begins = np.full(extents, self.reset)
+        for axis in self.fold:
+            at_zero = np.arange(extents[axis]) == 0
+            begins &= at_zero.reshape([-1 if k == axis else 1 for k in range(len(extents))])
+        return begins.reshape(-1)
+
+
+def _put_last(target: np.ndarray, places: np.ndarray, value: np.ndarray) -> None:
+    """Assign in order: of several values for one place the last remains."""
+    backwards, last = np.unique(places[::-1], return_index=True)
+    target[backwards] = value[len(places) - 1 - last]
+
+
+def _stretches(writes: list[int], reads: list[list[int]]):
+    """Half-open ranges of iterations, in order, as long as they can be."""
+    start, written = 0, set()
+    for index, place in enumerate(writes):
+        if any(read[index] in written for read in reads):
+            yield start, index
+            start, written = index, set()
+        written.add(place)
+    yield start, len(writes)
+
+
+def _dense(addresses: np.ndarray, both, own, other, rank: int) -> np.ndarray:
+    """Addresses of one factor as [both, own, fold]: loops that it does not take are dropped."""
+    index = tuple(0 if k in other else slice(None) for k in range(rank))
+    kept = [k for k in range(rank) if k not in other]
+    array = addresses[(*index, ...)]
+    order = [kept.index(k) for k in (*both, *own)] + list(range(len(kept), array.ndim))
+    array = array.transpose(order)
+    shape = array.shape
+    groups = int(np.prod(shape[:len(both)]))
+    members = int(np.prod(shape[len(both):len(kept)]))
+    return np.ascontiguousarray(array).reshape(groups, members, -1)
+
+
+def _matrix(tiles: np.ndarray, depth: int) -> np.ndarray:
+    """[both, own, fold, tile row, lane] to [both, own × tile row, fold × lane]."""
+    groups, own, _, rows, lanes = tiles.shape
+    return tiles.swapaxes(2, 3).reshape(groups, own * rows, depth * lanes)
+
+
+def _product(intrinsic: Intrinsic) -> tuple[str, str] | None:
+    """Operands (x, w) of ``sum over i of x[b, i] * w[o, i]`` if that is what the body says."""
+    if intrinsic.update != "sum" or len(intrinsic.axes) != 2:
+        return None
+    row, column = (axis.var for axis in intrinsic.axes)
+    match intrinsic.value:
+        case Reduce("sum", Binary("mul", Cast(Read(x, (b, i)), "int32"),
+                                  Cast(Read(w, (o, j)), "int32")), ((Var() as lane, _),)):
+            if ((x.dtype, w.dtype) == ("int8", "int8") and (b, o) == (row, column)
+                    and i == j == lane):
+                return x.name, w.name
+    return None
