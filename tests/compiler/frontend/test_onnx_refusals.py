@@ -100,18 +100,26 @@ def test_file_is_named_in_every_refusal(tmp_path: Path) -> None:
         f"model {SUPPORTED}")
 
 
+def test_a_refusal_is_one_line_whatever_the_names() -> None:
+    assert refusal(model(helper.make_node("Soft\nmax", ["x"], ["y"], "two\n lines"))) == (
+        "m: cannot import two lines (Soft max): operator is not supported; replace these in the "
+        f"model {SUPPORTED}")
+
+
 def test_every_offending_node_is_listed() -> None:
     """Nodes behind a refused one are judged by their attributes; what is fine is not listed."""
     line = refusal(model(
         helper.make_node("Softmax", ["x"], ["a"], "soft"),
         helper.make_node("Relu", ["a"], ["b"], "fine"),
+        helper.make_node("Relu", ["b"], ["also"], "fine_as_well"),
+        helper.make_node("Relu", ["also"], ["fine"], "fine_still"),
         helper.make_node("Conv", ["b", "w"], ["c"], "grouped", group=3),
         helper.make_node("Foo", ["c"], ["d"], domain="com.acme"),
         helper.make_node("Conv", ["x", "w"], ["e"], "fine_too"),
         helper.make_node("MaxPool", ["e"], ["y"], "pool", kernel_shape=[2, 2], ceil_mode=1)))
     assert line == (
         "m: cannot import soft (Softmax): operator is not supported; grouped (Conv): group must be "
-        "1, not 3; Foo_3 (com.acme.Foo): operator is not supported; pool (MaxPool): ceil_mode must "
+        "1, not 3; Foo_5 (com.acme.Foo): operator is not supported; pool (MaxPool): ceil_mode must "
         f"be 0, not 1; replace these in the model {SUPPORTED}")
 
 

@@ -82,7 +82,7 @@ class Qdq:
                                  opset_imports=[helper.make_opsetid("", self.opset)])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def qdq() -> type[Qdq]:
     return Qdq
 
@@ -104,7 +104,7 @@ def run_onnx(model: onnx.ModelProto, feeds: Mapping[str, Array],
     return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def onnx_values() -> Callable[..., dict[str, Array]]:
     return run_onnx
 
@@ -147,6 +147,6 @@ def compare_layers(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[L
     return layers
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def layer_differences() -> Callable[..., list[Layer]]:
     return compare_layers

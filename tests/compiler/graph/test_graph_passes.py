@@ -122,6 +122,16 @@ def test_sink_dequantize_leaves_other_readers_and_constants() -> None:
                          "dequantizelinear", "reshape"]
 
 
+def test_sink_dequantize_leaves_scales_of_channels() -> None:
+    builder = Builder("g")
+    builder.add_input("x", TensorType((2, 3), "int8"))
+    builder.add_constant("s", np.array([0.5, 2], np.float32))
+    builder.add_constant("z", np.zeros(2, np.int8))
+    builder.emit("dequantizelinear", "d", ["x", "s", "z"], "d", axis=0)
+    builder.emit("reshape", "y", ["d"], "y", shape=(6,))
+    assert ops(SinkDequantize()(builder.finish(["y"]))) == ["dequantizelinear", "reshape"]
+
+
 def test_pipeline_is_one_list() -> None:
     assert [one.name for one in standard_passes()] == [
         "fold-constants", "drop-identities", "sink-dequantize", "integerize", "fold-constants",

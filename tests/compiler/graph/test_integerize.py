@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import Graph, evaluate, optimize
 
-PAIRS = pytest.mark.parametrize("dtype", ["int8", "uint8"])
+BOTH = ["int8", "uint8"]
+PAIRS = pytest.mark.parametrize("dtype", BOTH)
 
 
 def ops(graph: Graph) -> list[str]:
@@ -74,6 +77,37 @@ def test_conv_multipliers(qdq) -> None:
 def exact_layers(layers, at_least: float = 0.99) -> None:
     for layer in layers:
         assert layer.largest <= 1 and layer.equal >= at_least, layer
+
+
+@st.composite
+def conv_cases(draw: st.DrawFn) -> dict:
+    kernel = [draw(st.integers(1, 4)) for _ in range(2)]
+    pads = [draw(st.integers(0, kernel[side % 2] - 1)) for side in range(4)]
+    return {"seed": draw(st.integers(0, 2**32 - 1)), "dtype": draw(st.sampled_from(BOTH)),
+            "relu": draw(st.booleans()), "kernel": kernel, "pads": pads,
+            "channels": [draw(st.integers(1, 5)) for _ in range(2)],
+            "strides": [draw(st.integers(1, 3)) for _ in range(2)],
+            "size": [draw(st.integers(4, 9)) for _ in range(2)]}
+
+
+@settings(max_examples=40)
+@given(conv_cases())
+def test_random_conv_against_onnx(qdq, layer_differences, case) -> None:
+    """Calibrated as a quantizer would: the output's range decides its scale."""
+    one = qdq(seed=case["seed"])
+    low = 0 if case["dtype"] == "uint8" else -128
+    zeros = [int(one.rng.integers(low, low + 256)) for _ in range(2)]
+    inward, outward = case["channels"]
+    x = one.input("x", 3, inward, *case["size"])
+    y = one.add("Conv", one.requantized(x, 0.0213, zeros[0], case["dtype"]),
+                one.weight(outward, inward, *case["kernel"]),
+                one.constant(normal(one.rng, outward)), pads=case["pads"], strides=case["strides"])
+    y = one.add("Relu", y) if case["relu"] else y
+    scale = 0.017 * np.sqrt(inward * np.prod(case["kernel"]))
+    model = one.model(one.requantized(y, scale, zeros[1], case["dtype"]))
+    layers = layer_differences(model, {"x": normal(one.rng, 3, inward, *case["size"])})
+    assert [layer.op for layer in layers] == ["quantize", "qconv2d"]
+    exact_layers(layers, at_least=0.98)
 
 
 @PAIRS
