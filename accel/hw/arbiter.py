@@ -1,0 +1,119 @@
+"""One memory port for fetch, load and store."""
+
+from amaranth.hdl import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, Signature
+
+from accel.config import AccelConfig
+from accel.hw.interface import memory_port
+from accel.hw.queue import Queue
+
+__all__ = ["BURSTS", "BURST", "Arbiter", "read_port", "write_port"]
+
+BURSTS = 64
+"""Bursts in flight, reads and writes together."""
+
+BURST = data.StructLayout({"addr": 32, "last": 5})
+"""A request of a client: beats − 1 in `last`; the rules of the memory port hold."""
+
+
+def read_port(config: AccelConfig) -> Signature:
+    """What a unit that reads memory has. It accepts its beats without waiting for anyone else."""
+    memory = memory_port(config).members
+    return Signature({"request": Out(stream.Signature(BURST)), "rdata": memory["rdata"]})
+
+
+def write_port(config: AccelConfig) -> Signature:
+    """What a unit that writes memory has: all beats of a burst are there when it is requested.
+    It is always ready for `ack`.
+    """
+    memory = memory_port(config).members
+    return Signature({"request": Out(stream.Signature(BURST)), "wdata": memory["wdata"],
+                      "ack": memory["ack"]})
+
+
+class Arbiter(wiring.Component):
+    """Interleaves the bursts of its clients: fetch before store before load, burst by burst.
+
+    A request is offered to the memory in the cycle after the client's; one a cycle, while fewer
+    than `BURSTS` are open. Write data is offered from the cycle after the memory accepted its
+    request. Data that is read and acknowledgements pass through combinationally.
+
+    Members
+    -------
+    fetch, load, store : the clients.
+    mem : the memory.
+    open : bursts that were accepted from clients and are not complete.
+    moved_fetch, moved_load, moved_store : a beat passes in this cycle.
+    """
+
+    def __init__(self, config: AccelConfig):
+        super().__init__({
+            "fetch": In(read_port(config)), "load": In(read_port(config)),
+            "store": In(write_port(config)), "mem": Out(memory_port(config)),
+            "open": Out(range(BURSTS + 1)),
+            "moved_fetch": Out(1), "moved_load": Out(1), "moved_store": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.owners = owners = Queue(data.StructLayout({"load": 1, "last": 5}), BURSTS)
+        self._requests(m, owners)
+        read_done = self._reads(m, owners)
+        self._writes(m)
+        opened = Cat(c.request.valid & c.request.ready for c in (self.fetch, self.store, self.load))
+        closed = Cat(read_done, self.mem.ack.valid)
+        m.d.sync += self.open.eq(self.open + opened.any() - closed[0] - closed[1])
+        return m
+
+    def _requests(self, m: Module, owners: Queue):
+        """The client with the highest priority fills the request register."""
+        request = self.mem.request
+        free = Signal()
+        m.d.comb += free.eq((~request.valid | request.ready) & (self.open != BURSTS))
+        with m.If(request.ready):
+            m.d.sync += request.valid.eq(0)
+        taken = Const(0, 1)
+        for client in (self.fetch, self.store, self.load):
+            m.d.comb += client.request.ready.eq(free & ~taken)
+            with m.If(client.request.valid & client.request.ready):
+                m.d.sync += [request.valid.eq(1), request.p.addr.eq(client.request.p.addr),
+                             request.p.last.eq(client.request.p.last),
+                             request.p.write.eq(client is self.store)]
+                if client is not self.store:     # as deep as bursts may be open: always ready
+                    m.d.comb += [owners.i.valid.eq(1), owners.i.p.load.eq(client is self.load),
+                                 owners.i.p.last.eq(client.request.p.last)]
+            taken = taken | client.request.valid
+
+    def _reads(self, m: Module, owners: Queue) -> Value:
+        """Beats go to the owner of the oldest burst; whether that ends in this cycle."""
+        beat, moved = Signal(5), Signal()
+        rdata = self.mem.rdata
+        for client, mine, count in ((self.fetch, ~owners.o.p.load, self.moved_fetch),
+                                    (self.load, owners.o.p.load, self.moved_load)):
+            m.d.comb += [client.rdata.payload.eq(rdata.payload),
+                         client.rdata.valid.eq(rdata.valid & owners.o.valid & mine),
+                         count.eq(client.rdata.valid & client.rdata.ready)]
+            with m.If(owners.o.valid & mine):
+                m.d.comb += rdata.ready.eq(client.rdata.ready)
+        m.d.comb += [moved.eq(self.moved_fetch | self.moved_load),
+                     owners.o.ready.eq(moved & (beat == owners.o.p.last))]
+        with m.If(moved):
+            m.d.sync += beat.eq(Mux(owners.o.ready, 0, beat + 1))
+        return owners.o.ready
+
+    def _writes(self, m: Module):
+        """Beats follow their accepted request: `due` counts those that may pass."""
+        request, wdata = self.mem.request, self.mem.wdata
+        due = Signal(range(BURSTS * 16 + 1))
+        accepted = request.valid & request.ready & request.p.write
+        m.d.comb += [
+            wdata.payload.eq(self.store.wdata.payload),
+            wdata.valid.eq(self.store.wdata.valid & (due != 0)),
+            self.store.wdata.ready.eq(wdata.ready & (due != 0)),
+            self.moved_store.eq(wdata.valid & wdata.ready),
+            self.store.ack.payload.eq(self.mem.ack.payload),
+            self.store.ack.valid.eq(self.mem.ack.valid),
+            self.mem.ack.ready.eq(1),
+        ]
+        m.d.sync += due.eq(due + Mux(accepted, request.p.last + 1, 0) - self.moved_store)

@@ -1,0 +1,133 @@
+"""The fetch unit: reads the program, hands each instruction to its unit, performs FINISH."""
+
+from amaranth.hdl import *
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from accel.config import UNITS
+from accel.hw.arbiter import read_port
+from accel.hw.interface import COMMAND, INDEX_BITS
+from accel.hw.queue import Queue
+from accel.isa import HEADER, WORD_BITS, WORD_BYTES
+from accel.machine import FINISH, Machine
+from accel.status import Status
+
+__all__ = ["PREFETCH", "Fetch"]
+
+PREFETCH = 8
+"""Instructions that are requested or buffered ahead of the one that is handed on."""
+
+
+class Fetch(wiring.Component):
+    """The fetch unit. It works while `run` is set; a reset takes it back to the first instruction.
+
+    The first request is offered in the first cycle of `run`; up to `PREFETCH` words are on the way. The
+    last beat of a word is handed on, at the head of its queue or to FINISH, two cycles after it
+    came; WORD_BYTES / bus_bytes cycles a word. FINISH starts in its first cycle here and retires
+    in the first one in which `quiet` is set.
+
+    Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
+    FINISH with tokens left. The error is a level, until the reset.
+
+    Members
+    -------
+    run, halt : work; hand nothing on any more.
+    base, count : address of the program, a multiple of 64; number of its instructions.
+    mem : read port at the arbiter.
+    load, gemm, vector, store : commands, to the queues.
+    quiet : all queues are empty and all units idle.
+    tokens_empty : all token counters are zero.
+    started, started_index, retired, retired_index : events of FINISH.
+    error, error_index, error_status : which failed, and how.
+    blocked : the queue at hand is full, FINISH waits, or the program has ended without FINISH.
+    index : position of the instruction at hand, `count` at the end.
+    """
+
+    def __init__(self, machine: Machine):
+        self._machine = machine
+        super().__init__({
+            "run": In(1), "halt": In(1), "base": In(32), "count": In(INDEX_BITS),
+            "mem": Out(read_port(machine.config)),
+            **{unit: Out(stream.Signature(COMMAND)) for unit in UNITS},
+            "quiet": In(1), "tokens_empty": In(1),
+            "started": Out(1), "started_index": Out(INDEX_BITS),
+            "retired": Out(1), "retired_index": Out(INDEX_BITS),
+            "error": Out(1), "error_index": Out(INDEX_BITS), "error_status": Out(Status),
+            "blocked": Out(1), "index": Out(INDEX_BITS),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        beats = WORD_BYTES // self._machine.config.bus_bytes
+        m.submodules.buffer = buffer = Queue(self.mem.rdata.payload.shape(), PREFETCH * beats)
+        word, full, bad = Signal(WORD_BITS, reset_less=True), Signal(), Signal()
+        handed = Signal()           # the word at hand leaves in this cycle
+        last = self._assemble(m, buffer, word, full, bad, handed)
+        self._prefetch(m, beats, last)
+        wiring.connect(m, wiring.flipped(self.mem.rdata), buffer.i)
+        self._hand_on(m, word, full & ~self.halt, bad, handed)
+        return m
+
+    def _prefetch(self, m: Module, beats: int, freed: Value):
+        requested, ahead = Signal(INDEX_BITS), Signal(range(PREFETCH + 1))
+        request = self.mem.request
+        accepted = request.valid & request.ready
+        m.d.comb += [
+            request.valid.eq(self.run & ~self.halt & (requested != self.count)
+                             & (ahead != PREFETCH)),
+            request.p.addr.eq(self.base + (requested << exact_log2(WORD_BYTES))),
+            request.p.last.eq(beats - 1),
+        ]
+        m.d.sync += [requested.eq(requested + accepted), ahead.eq(ahead + accepted - freed)]
+
+    def _assemble(self, m: Module, buffer: Queue, word, full, bad, handed) -> Value:
+        """Shift beats into the word; whether this one is its last."""
+        beats = WORD_BYTES // self._machine.config.bus_bytes
+        width = len(buffer.o.p.data)
+        beat = Signal(range(beats))
+        moved = buffer.o.valid & buffer.o.ready
+        last = moved & (beat == beats - 1)
+        m.d.comb += buffer.o.ready.eq(~full | handed)
+        with m.If(handed):
+            m.d.sync += full.eq(0)
+        with m.If(moved):
+            m.d.sync += [word.eq(Cat(word, buffer.o.p.data)[width:]), full.eq(last),
+                         beat.eq(Mux(last, 0, beat + 1)),
+                         bad.eq(buffer.o.p.error | (bad & (beat != 0)))]
+        return last
+
+    def _hand_on(self, m: Module, word: Signal, there: Value, bad: Signal, handed: Signal):
+        """Decode the opcode of the word at hand."""
+        finishing, begun = Signal(), Signal()
+        m.d.comb += [
+            self.error_index.eq(self.index), self.started_index.eq(self.index),
+            self.retired_index.eq(self.index), self.error_status.eq(Status.ILLEGAL),
+        ]
+        m.d.sync += self.index.eq(self.index + handed)
+        for unit in UNITS:
+            port = getattr(self, unit)
+            m.d.comb += [port.p.word.eq(word), port.p.index.eq(self.index)]
+        with m.If(there & bad):
+            m.d.comb += [self.error.eq(1), self.error_status.eq(Status.BUS)]
+        with m.Elif(there):
+            with m.Switch(HEADER(word).opcode):
+                with m.Case(FINISH):
+                    m.d.comb += finishing.eq(1)
+                for unit in UNITS:
+                    port = getattr(self, unit)
+                    with m.Case(*(op for op, of in self._machine.units.items() if of == unit)):
+                        m.d.comb += [port.valid.eq(1), handed.eq(port.ready),
+                                     self.blocked.eq(~port.ready)]
+                with m.Default():
+                    m.d.comb += self.error.eq(1)
+        with m.Elif(self.run & (self.index == self.count)):
+            m.d.comb += self.blocked.eq(1)
+
+        m.d.sync += begun.eq(finishing)
+        m.d.comb += self.started.eq(finishing & ~begun)
+        with m.If(finishing):
+            m.d.comb += [self.blocked.eq(~self.quiet),
+                         self.retired.eq(self.quiet & self.tokens_empty),
+                         self.error.eq(self.quiet & ~self.tokens_empty),
+                         self.error_status.eq(Status.TOKENS_LEFT)]

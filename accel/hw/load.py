@@ -1,0 +1,152 @@
+"""The load unit: runs of bytes from DRAM, or padding, into inp, wgt, res and par."""
+
+from amaranth.hdl import *
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from accel.config import BUFFERS, AccelConfig
+from accel.hw.arbiter import BURST, BURSTS, read_port
+from accel.hw.dma import BASE_REGISTERS, RUN, Front, Stepper, connect_unit, merge, rotate
+from accel.hw.interface import chunk_write, unit_signature
+from accel.hw.queue import Queue
+
+__all__ = ["LOADED", "Bursts", "Load"]
+
+LOADED = ("inp", "wgt", "res", "par")
+"""The buffers that load writes."""
+
+BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
+
+
+class Bursts(wiring.Component):
+    """Cuts runs into requests to the memory, and hands the runs on to whoever takes the data.
+
+    A run that is accepted in cycle t offers its first request in t + 1; one request a cycle,
+    without a gap between runs. A run goes to `o` with its first request; padding makes no request
+    and takes one cycle. When `o` is full, requests wait.
+
+    Members
+    -------
+    i, o : runs.
+    request : bursts.
+    busy : a run is inside.
+    """
+
+    def __init__(self, config: AccelConfig):
+        self._offset_bits = exact_log2(config.bus_bytes)
+        super().__init__({"i": In(stream.Signature(RUN)), "o": Out(stream.Signature(RUN)),
+                          "request": Out(stream.Signature(BURST)), "busy": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        n = self._offset_bits
+        run, fresh = Signal(RUN, reset_less=True), Signal()
+        block = Signal(32 - BLOCK_BITS, reset_less=True)
+        beat, end = Signal(BLOCK_BITS - n, reset_less=True), Signal(17, reset_less=True)
+        # `end` is the distance of the run's last byte from the start of the block.
+        in_block = end[BLOCK_BITS:] == 0
+        requested, handed = Signal(), Signal()
+        done = Mux(run.pad, handed, requested & in_block)
+
+        m.d.comb += [
+            self.request.p.addr.eq(Cat(Const(0, n), beat, block)),
+            self.request.p.last.eq(Mux(in_block, end[n:BLOCK_BITS], (1 << BLOCK_BITS - n) - 1)
+                                   - beat),
+            self.request.valid.eq(self.busy & ~run.pad & (~fresh | self.o.ready)),
+            self.o.payload.eq(run),
+            self.o.valid.eq(self.busy & fresh & (run.pad | self.request.ready)),
+            requested.eq(self.request.valid & self.request.ready),
+            handed.eq(self.o.valid & self.o.ready),
+            self.i.ready.eq(~self.busy | done),
+        ]
+        with m.If(requested):
+            m.d.sync += [fresh.eq(0), block.eq(block + 1), beat.eq(0),
+                         end.eq(end - (1 << BLOCK_BITS))]
+        with m.If(done):
+            m.d.sync += self.busy.eq(0)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [self.busy.eq(1), run.eq(self.i.payload), fresh.eq(1),
+                         block.eq(self.i.p.dram[BLOCK_BITS:]),
+                         beat.eq(self.i.p.dram[n:BLOCK_BITS]),
+                         end.eq(self.i.p.dram[:BLOCK_BITS] + self.i.p.run)]
+        return m
+
+
+class Load(wiring.Component):
+    """The load unit.
+
+    An instruction taken in cycle t offers its first request to the arbiter in t + 3, then one burst
+    a cycle, up to 64 runs ahead of the data and across instructions. Data is written in the cycle
+    after its beat, one step (`Stepper`) a cycle. An instruction asks for its signals two cycles
+    after its last step.
+
+    Members
+    -------
+    (those of `unit_signature`)
+    bases : base registers.
+    mem : read port at the arbiter.
+    inp, wgt, res, par : write ports of the buffers.
+    """
+
+    def __init__(self, config: AccelConfig):
+        self._config = config
+        super().__init__(unit_signature() | {
+            "bases": In(BASE_REGISTERS), "mem": Out(read_port(config)),
+            **{name: Out(chunk_write(config, name)) for name in LOADED},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self._config
+        m.submodules.front = front = Front(config, LOADED, pads=True)
+        m.submodules.bursts = bursts = Bursts(config)
+        m.submodules.runs = runs = Queue(RUN, BURSTS)
+        tag = data.StructLayout({"buffer": 3, "pad_value": 8, "last": 1})
+        m.submodules.stepper = stepper = Stepper(config, exact_log2(config.bus_bytes), 24, tag)
+
+        connect_unit(m, self, front)
+        wiring.connect(m, front.run, bursts.i)
+        wiring.connect(m, bursts.request, wiring.flipped(self.mem.request))
+        wiring.connect(m, bursts.o, runs.i)
+        run, step = runs.o.p, stepper.o.p
+        m.d.comb += [
+            front.bases.eq(self.bases),
+            stepper.i.valid.eq(runs.o.valid), runs.o.ready.eq(stepper.i.ready),
+            stepper.i.p.source.eq(run.dram), stepper.i.p.target.eq(run.address),
+            stepper.i.p.run.eq(run.run), stepper.i.p.fill.eq(run.pad),
+            *(stepper.i.p.tag[name].eq(run[name]) for name in ("buffer", "pad_value", "last")),
+            stepper.o.ready.eq(~step.take | self.mem.rdata.valid),
+            self.mem.rdata.ready.eq(stepper.o.valid & step.take),
+        ]
+        written = self._write(m, stepper, front)
+        m.d.comb += front.drained.eq(~(bursts.busy | runs.o.valid | stepper.busy | written))
+        return m
+
+    def _write(self, m: Module, stepper: Stepper, front: Front) -> Signal:
+        """The register behind the rotation, and the write ports; whether it holds a step."""
+        step, fire = stepper.o.p, Signal()
+        width = self._config.bus_bytes * 8
+        valid, failed = Signal(), Signal()
+        done = Signal.like(step, reset_less=True)
+        beat, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        m.d.comb += [fire.eq(stepper.o.valid & stepper.o.ready), front.moving.eq(fire)]
+        m.d.sync += valid.eq(fire)
+        with m.If(fire):
+            m.d.sync += [
+                done.eq(step), previous.eq(beat),
+                beat.eq(Mux(step.fill, step.tag.pad_value.replicate(self._config.bus_bytes),
+                            rotate(self.mem.rdata.p.data, step.rotate))),
+                failed.eq(failed & ~front.completed | step.take & self.mem.rdata.p.error),
+            ]
+        with m.Elif(front.completed):
+            m.d.sync += failed.eq(0)
+        for name in LOADED:
+            port = getattr(self, name)
+            m.d.comb += [
+                port.addr.eq(done.chunk), port.data.eq(merge(beat, previous, done.late)),
+                port.mask.eq(Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0)),
+            ]
+        m.d.comb += [front.completed.eq(valid & done.end & done.tag.last),
+                     front.completed_error.eq(failed)]
+        return valid
