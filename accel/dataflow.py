@@ -1,0 +1,372 @@
+"""Bodies of intrinsics as operations on exact integers.
+
+A body is lowered to a graph of `Node`s. Every value is an integer with an `Interval` that holds it;
+widths follow from intervals, and where a type would overflow the graph says so with `wrap`. Types
+are gone: an int64 product of a 33-bit and a 17-bit operand is a product of 50 bits.
+
+Kinds, with arguments [and attributes]::
+
+    read [bus, indices]    imm [name]    const [value]
+    add sub mul min max and or xor abs lt le gt ge eq ne    select c a b
+    wrap x [bits, signed]      the low bits of x, as a number
+    lsl x [n]    asr x [n]     by a constant: wires
+    rshift x n                 floor(4 x / 2**n), lowest bit set if anything was lost: quotient,
+                               guard and sticky bit; as a whole, before it is placed into stages
+    lshift x n [bits, signed]  low bits of x * 2**n, before it is placed into stages
+    stick y n [low, bits]      one digit of rshift: by the bits low ... low + bits - 1 of n
+    left x n [low, bits]       one digit of lshift, exact
+    round y                    quotient, guard and sticky bit to the nearest, ties to even
+    mux a b ... [cases]        the argument of the case that holds the opcode's body
+    fold x [op, count]         neighbours of `count` terms combined: half as many
+
+Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``. A node has
+a value for each destination element along `axes` and, below the last fold, for each of `terms`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from compiler import te
+from compiler.te import Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
+from compiler.tensorize import Intrinsic, Operand
+
+__all__ = ["EXPENSIVE", "Graph", "Interval", "Node", "PlanError", "bus_of", "lower", "meaning",
+           "topological"]
+
+EXPENSIVE = ("mul", "rshift", "lshift")
+"""Kinds that bodies share, because they exclude each other."""
+
+COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+class PlanError(ValueError):
+    """A body that no datapath can be built for: names the body and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The integers from `low` to `high`."""
+
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, bits: int, signed: bool) -> "Interval":
+        low = -(1 << (bits - 1)) if signed else 0
+        return cls(low, low + (1 << bits) - 1)
+
+    @classmethod
+    def of_type(cls, dtype: str) -> "Interval":
+        return cls.of(te.bits(dtype), te.is_signed(dtype))
+
+    @property
+    def signed(self) -> bool:
+        return self.low < 0
+
+    @property
+    def width(self) -> int:
+        """Bits of the narrowest signal that holds every value."""
+        bits = max((~self.low if self.low < 0 else 0).bit_length(), self.high.bit_length()
+                   if self.high > 0 else 0)
+        return max(bits + self.signed, 1)
+
+    def __contains__(self, other: "Interval") -> bool:
+        return self.low <= other.low and other.high <= self.high
+
+    def __or__(self, other: "Interval") -> "Interval":
+        return Interval(min(self.low, other.low), max(self.high, other.high))
+
+    def __str__(self) -> str:
+        return f"{'s' if self.signed else 'u'}{self.width}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One operation; equal only to itself, because a `Graph` makes each once."""
+
+    number: int
+    kind: str
+    args: tuple["Node", ...]
+    attr: tuple
+    interval: Interval
+    axes: frozenset[int]
+    terms: int
+
+
+def topological(roots: tuple[Node, ...]) -> Iterator[Node]:
+    """Every node that the roots depend on, once, arguments first."""
+    seen: set[Node] = set()
+
+    def visit(node: Node) -> Iterator[Node]:
+        if node not in seen:
+            seen.add(node)
+            for arg in node.args:
+                yield from visit(arg)
+            yield node
+
+    for root in roots:
+        yield from visit(root)
+
+
+class Graph:
+    """Makes nodes: the same operation on the same arguments is the same node; constants fold."""
+
+    def __init__(self):
+        self._nodes: dict[tuple, Node] = {}
+
+    def leaf(self, kind: str, attr: tuple, interval: Interval, axes=frozenset(), terms=1) -> Node:
+        return self._intern(kind, (), attr, interval, frozenset(axes), terms)
+
+    def const(self, value: int) -> Node:
+        return self.leaf("const", (value,), Interval(value, value))
+
+    def make(self, kind: str, args: tuple[Node, ...], attr: tuple = ()) -> Node:
+        intervals = [arg.interval for arg in args]
+        if all(arg.kind == "const" for arg in args) and kind != "fold":
+            return self.const(int(meaning(kind, attr, *(arg.attr[0] for arg in args))))
+        match kind, args:
+            case "wrap", (x,) if x.interval in Interval.of(*attr):
+                return x
+            case "select", (c, a, b) if c.kind == "const" or a is b:
+                return a if a is b or c.attr[0] else b
+            case "mux", (first, *rest) if all(other is first for other in rest):
+                return first
+            case "mul", (a, b) if a.interval.width < b.interval.width:
+                return self.make(kind, (b, a))
+            case "mul", (a, b) if b.kind == "const" and b.attr[0].bit_count() == 1 < b.attr[0]:
+                return self.make("lsl", (a,), (b.attr[0].bit_length() - 1,))
+        terms = max(arg.terms for arg in args) if kind != "fold" else -(-attr[1] // 2)
+        axes = frozenset().union(*(arg.axes for arg in args))
+        return self._intern(kind, args, attr, _bounds(kind, attr, intervals), axes, terms)
+
+    def narrow(self, x: Node, interval: Interval) -> Node:
+        """`x`, known to lie in `interval`."""
+        if interval.width >= x.interval.width:
+            return x
+        return self._intern("wrap", (x,), (interval.width, interval.signed), interval, x.axes,
+                            x.terms)
+
+    def _intern(self, kind, args, attr, interval, axes, terms) -> Node:
+        key = (kind, tuple(arg.number for arg in args), attr, interval)
+        if key not in self._nodes:
+            self._nodes[key] = Node(len(self._nodes), kind, args, attr, interval, axes, terms)
+        return self._nodes[key]
+
+
+def _corners(function, a: Interval, b: Interval) -> Interval:
+    values = [function(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Interval(min(values), max(values))
+
+
+def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
+    """The interval of a result; exact at its ends except for bitwise operations."""
+    a = intervals[0]
+    b = intervals[-1]
+    match kind:
+        case "add" | "min" | "max" | "mul":
+            return _corners(lambda x, y: meaning(kind, attr, x, y), a, b)
+        case "sub":
+            return Interval(a.low - b.high, a.high - b.low)
+        case "abs":
+            most = max(abs(a.low), abs(a.high))
+            return Interval(0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high)), most)
+        case "and" if not (a.signed and b.signed):
+            return Interval(0, min(i.high for i in (a, b) if not i.signed))
+        case "and" | "or" | "xor":
+            return Interval.of((a | b).width, a.signed or b.signed)
+        case "select":
+            return intervals[1] | b
+        case "mux":
+            return Interval(min(i.low for i in intervals), max(i.high for i in intervals))
+        case "wrap":
+            return Interval.of(*attr)
+        case "lsl" | "asr" | "round":
+            return Interval(meaning(kind, attr, a.low), meaning(kind, attr, a.high))
+        case "rshift":
+            return _corners(lambda x, n: meaning(kind, attr, x, n), a, b)
+        case "stick":
+            amounts = b if b.low == b.high else Interval(0, _digit(-1, *attr))
+            return _corners(_sticky, a, amounts)
+        case "left":
+            return _corners(lambda x, n: x << n, a, Interval(0, _digit(-1, *attr)))
+        case "lshift":
+            exact = _corners(lambda x, n: x << n, a, b)
+            full = Interval.of(*attr)
+            return exact if exact in full else full
+        case "fold":
+            return a if attr[0] != "sum" else Interval(min(a.low, 2 * a.low),
+                                                       max(a.high, 2 * a.high))
+        case _:
+            assert kind in COMPARISONS, kind
+            return Interval(0, 1)
+
+
+def _compare(kind: str, a, b):
+    return {"lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b, "eq": a == b, "ne": a != b}[kind]
+
+
+def _sticky(y, n):
+    return y >> n | (y != y >> n << n) * 1
+
+
+def _digit(n, low: int, bits: int):
+    return n & ((1 << bits) - 1) << low
+
+
+def _wrap(x, bits: int, signed: bool):
+    half = 1 << (bits - 1) if signed else 0
+    return (x + half & (1 << bits) - 1) - half
+
+
+def meaning(kind: str, attr: tuple, *args: Any) -> Any:
+    """What an operation computes, on Python integers or arrays of them (dtype object)."""
+    match kind, args:
+        case "add", (a, b): return a + b
+        case "sub", (a, b): return a - b
+        case "mul", (a, b): return a * b
+        case "min", (a, b): return np.minimum(a, b) if isinstance(a, np.ndarray) else min(a, b)
+        case "max", (a, b): return np.maximum(a, b) if isinstance(a, np.ndarray) else max(a, b)
+        case "and", (a, b): return a & b
+        case "or", (a, b): return a | b
+        case "xor", (a, b): return a ^ b
+        case "abs", (a,): return abs(a)
+        case "select", (c, a, b): return c * a + (1 - c) * b
+        case "wrap", (x,): return _wrap(x, *attr)
+        case "lsl", (x,): return x << attr[0]
+        case "asr", (x,): return x >> attr[0]
+        case "rshift", (x, n): return _sticky(x << 2, n)
+        case "stick", (y, n): return _sticky(y, _digit(n, *attr))
+        case "lshift", (x, n): return _wrap(x << n, *attr)
+        case "left", (x, n): return x << _digit(n, *attr)
+        case "round", (y,): return (y >> 2) + (y >> 1 & (y | y >> 2) & 1)
+        case _, (a, b) if kind in COMPARISONS: return _compare(kind, a, b) * 1
+        case _: raise AssertionError(kind)
+
+
+def bus_of(operand: Operand) -> str:
+    """Name under which a unit feeds an operand: for gemm its buffer, for vector its name."""
+    return operand.scopes[0] if operand.scopes[0] in ("inp", "wgt") else operand.name
+
+
+def _stored(operand: Operand) -> Interval:
+    """What an operand can hold, wherever it is stored."""
+    intervals = []
+    for _, dtype in operand.storage:
+        record, _, field = dtype.partition(".")
+        stored = te.record_fields(record)[field] if field else dtype
+        intervals.append(Interval.of_type(stored))
+    whole = Interval.of_type(operand.dtype)
+    union = Interval(min(i.low for i in intervals), max(i.high for i in intervals))
+    return Interval(max(whole.low, union.low), min(whole.high, union.high))
+
+
+class _Lowering:
+    """Lowers one body into a graph."""
+
+    def __init__(self, graph: Graph, body: Intrinsic):
+        self.graph, self.body = graph, body
+        self.indices = {axis.var: ("axis", k) for k, axis in enumerate(body.axes)}
+        self.indices |= {var: ("reduce", k) for k, (var, _) in enumerate(body.reduce_axes)}
+        self.count = prod(extent for _, extent in body.reduce_axes)
+
+    def refuse(self, sentence: str):
+        raise PlanError(f"{sentence} (body of {self.body.name})")
+
+    def value(self) -> Node:
+        """The whole body, wrapped to the destination's type."""
+        body = self.body
+        if body.value.dtype != body.dst.dtype:
+            self.refuse(f"Value must be {body.dst.dtype}, not {body.value.dtype}")
+        if not isinstance(body.value, Reduce):
+            return self.expr(body.value)
+        node, left = self.expr(body.value.value), self.count
+        if node.terms == 1 and left > 1:
+            self.refuse("Value under a reduction must depend on its indices")
+        while left > 1:
+            node = self.graph.make("fold", (node,), (body.value.op, left))
+            left = -(-left // 2)
+        return self.typed(node, body.value.dtype)
+
+    def typed(self, node: Node, dtype: str) -> Node:
+        return self.graph.make("wrap", (node,), (te.bits(dtype), te.is_signed(dtype)))
+
+    def expr(self, expr: Expr) -> Node:
+        if expr.dtype != "bool" and not te.is_integer(expr.dtype):
+            self.refuse(f"Values must be integers, not {expr.dtype}")
+        match expr:
+            case Const(value, _): return self.graph.const(int(value))
+            case Var(): return self.immediate(expr)
+            case Read(): return self.read(expr)
+            case Binary(op, a, b): return self.binary(op, self.expr(a), self.expr(b), expr.dtype)
+            case Call("abs", (a,)):
+                return self.typed(self.graph.make("abs", (self.expr(a),)), expr.dtype)
+            case Select(condition, a, b):
+                return self.graph.make("select", tuple(map(self.expr, (condition, a, b))))
+            case Cast(value, "bool"):
+                return self.binary("ne", self.expr(value), self.graph.const(0), "bool")
+            case Cast(value, dtype): return self.typed(self.expr(value), dtype)
+            case _: self.refuse(f"Expression must be one that a datapath computes, "
+                                f"not {type(expr).__name__.lower()}")
+        raise AssertionError
+
+    def immediate(self, var: Var) -> Node:
+        for immediate in self.body.immediates:
+            if immediate.var == var:
+                whole = Interval.of_type(var.dtype)
+                return self.graph.leaf("imm", (var.name,),
+                                       Interval(max(whole.low, immediate.low),
+                                                min(whole.high, immediate.high)))
+        self.refuse(f"Index {var.name} must select elements, not be a value")
+        raise AssertionError
+
+    def read(self, read: Read) -> Node:
+        indices = tuple(self.index(index) for index in read.indices)
+        axes = {k for what, k in indices if what == "axis"}
+        terms = self.count if any(what == "reduce" for what, _ in indices) else 1
+        operand = self.body.operand(read.buffer.name)
+        return self.graph.leaf("read", (bus_of(operand), indices), _stored(operand), axes, terms)
+
+    def index(self, index: Expr) -> tuple[str, int]:
+        if isinstance(index, Const):
+            return ("at", int(index.value))
+        if index not in self.indices:
+            self.refuse("Index of an operand must be an axis or a number")
+        return self.indices[index]
+
+    def binary(self, op: str, a: Node, b: Node, dtype: str) -> Node:
+        if op in ("div", "floordiv", "mod"):
+            self.refuse(f"Operator must be one that fits a pipeline, not {op}")
+        if op in ("shl", "shr", "rshift_rne"):
+            return self.shift(op, a, b, dtype)
+        node = self.graph.make(op, (a, b))
+        return node if op in COMPARISONS else self.typed(node, dtype)
+
+    def shift(self, op: str, x: Node, amount: Node, dtype: str) -> Node:
+        whole = Interval(0, te.bits(dtype) - 1)
+        if amount.interval not in whole:
+            self.refuse(f"Amount of {op} must lie in 0 ... {whole.high}, not in "
+                        f"{amount.interval.low} ... {amount.interval.high}; mask it")
+        if op == "shl" and amount.kind == "const":
+            return self.typed(self.graph.make("lsl", (x,), amount.attr), dtype)
+        if op == "shl":
+            return self.graph.make("lshift", (x, amount), (te.bits(dtype), te.is_signed(dtype)))
+        if op == "shr" and amount.kind == "const":
+            return self.graph.make("asr", (x,), amount.attr)
+        if amount.kind == "const":
+            if amount.attr[0] == 0:
+                return x
+            wide = self.graph.make("lsl", (x,), (2,))
+            exact = self.graph.make("stick", (wide, amount), (0, 6))
+            return self.graph.make("round", (exact,))
+        exact = self.graph.make("rshift", (x, amount))
+        return self.graph.make(*(("round", (exact,)) if op == "rshift_rne"
+                                 else ("asr", (exact,), (2,))))
+
+
+def lower(graph: Graph, body: Intrinsic) -> Node:
+    """The value of one destination element."""
+    return _Lowering(graph, body).value()

@@ -1,0 +1,326 @@
+"""The datapath of a unit, decided once: hardware emits this plan, simulators read its timing.
+
+All bodies of a unit (`Machine.of_unit`) become one pipeline::
+
+    operands --> stage 0 --> | stage 1 --> | ... --> | value --> update --> destination
+                 stage_depth levels between registers
+
+`accel.dataflow` gives the operations and their widths, `accel.sharing` lets bodies share
+multipliers and shifters; here they are placed into stages and the bodies padded to one latency, so
+that results leave in order. An addition, comparison, multiplexer or digit of a shift is one level
+(two, beyond 36 bits); a multiplier has a stage of its own and thus a register on either side.
+
+An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
+cycle, whatever the order of destinations.
+
+Timing, from the cycle in which an element is issued (its buffer addresses are presented)::
+
+    gemm     operands at 2, value at 2 + latency, written at 3 + latency
+    vector   operands at 3, value at 3 + latency, written at 4 + latency
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from accel.dataflow import (Graph, Interval, Node, PlanError, bus_of, lower, meaning,
+                            topological)
+from accel.machine import Machine
+from accel.sharing import share
+from compiler.tensorize import Intrinsic
+
+__all__ = ["OPERAND_CYCLES", "Operation", "Plan", "PlanError", "plan"]
+
+OPERAND_CYCLES = {"gemm": 2, "vector": 3}
+"""Cycles from an element's issue until its operands stand at stage 0: the buffers' read latency, and
+in vector the register that sources are selected into."""
+
+WIDE = 36
+"""Bits beyond which an adder counts as two levels."""
+
+_ADDERS = frozenset("add sub min max abs lt le gt ge eq ne round fold".split())
+_WIRES = frozenset("read imm const wrap lsl asr".split())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """A node in its place.
+
+    `stage` is where it is computed; its value is there in that stage (`level` adder levels after
+    the register), of a multiplier from the next one on. Later stages see it through registers.
+    """
+
+    node: Node
+    stage: int
+    level: int
+
+    @property
+    def available(self) -> int:
+        """First stage that can use the value."""
+        return self.stage + (self.node.kind == "mul")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """See the module's text.
+
+    Parameters
+    ----------
+    unit : ``gemm`` or ``vector``.
+    bodies : the unit's intrinsics, in order of opcodes; `opcodes` are theirs.
+    operations : in topological order. `value` is the last: int32, of every body.
+    latency : cycles from operands to value; the number of stages.
+    """
+
+    unit: str
+    bodies: tuple[Intrinsic, ...]
+    opcodes: tuple[int, ...]
+    stage_depth: int
+    operations: tuple[Operation, ...]
+    value: Operation
+    latency: int
+
+    @property
+    def write_cycles(self) -> int:
+        """From an element's issue to the write of its result."""
+        return OPERAND_CYCLES[self.unit] + self.latency + 1
+
+    @property
+    def interval(self) -> int:
+        """Cycles between elements, whatever their destinations: the update fits one stage."""
+        return 1
+
+    @property
+    def retire_depth(self) -> int:
+        """Instructions that may be started and not retired: enough never to wait for room unless
+        a signal waits. A power of two."""
+        return 1 << (self.write_cycles + 3).bit_length()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the destination tile."""
+        return self.bodies[0].dst.shape
+
+    @property
+    def reduce_shape(self) -> tuple[int, ...]:
+        return tuple(extent for _, extent in self.bodies[0].reduce_axes)
+
+    @cached_property
+    def placed(self) -> dict[Node, Operation]:
+        return {operation.node: operation for operation in self.operations}
+
+    @cached_property
+    def buses(self) -> dict[str, tuple[int, ...]]:
+        """Operands that the datapath takes, with the shape of their tile."""
+        found: dict[str, tuple[int, ...]] = {}
+        for body in self.bodies:
+            for operand in body.operands:
+                found[bus_of(operand)] = operand.shape
+        read = {one.node.attr[0] for one in self.operations if one.node.kind == "read"}
+        return {bus: shape for bus, shape in found.items() if bus in read}
+
+    @cached_property
+    def immediates(self) -> dict[str, Interval]:
+        """Immediates that the datapath takes."""
+        return {one.node.attr[0]: one.node.interval for one in self.operations
+                if one.node.kind == "imm"}
+
+    def copies(self, operation: Operation) -> int:
+        """How often the hardware has an operation."""
+        return prod(self.shape[k] for k in operation.node.axes) * operation.node.terms
+
+    def count(self, kind: str) -> int:
+        """Operators of a kind in the hardware."""
+        return sum(self.copies(one) for one in self.operations if one.node.kind == kind)
+
+    def registers(self) -> list[int]:
+        """Bits of data registers between each stage and the next."""
+        last = {one: one.available for one in self.operations}
+        for one in self.operations:
+            for arg in one.node.args:
+                last[self.placed[arg]] = max(last[self.placed[arg]], one.stage)
+        last[self.value] = self.latency
+        return [sum(self.copies(one) * one.node.interval.width for one in self.operations
+                    if one.node.kind != "const" and one.stage <= stage < last[one])
+                for stage in range(self.latency)]
+
+    def evaluate(self, opcode: int, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """What the datapath computes: the value of every destination element, as int64.
+
+        `operands` maps buses to arrays of their tile's shape, and immediates to numbers. Every
+        intermediate value is checked to lie in its interval.
+        """
+        return _Evaluation(self, self.opcodes.index(opcode), operands).result()
+
+    def __str__(self) -> str:
+        return _text(self)
+
+
+class _Evaluation:
+    """Values of one opcode as arrays of Python integers over (destination axes, term)."""
+
+    def __init__(self, plan: Plan, body: int, operands: Mapping[str, np.ndarray]):
+        self.plan, self.body, self.operands = plan, body, operands
+        self.values: dict[Node, np.ndarray] = {}
+
+    def result(self) -> np.ndarray:
+        value = self.value(self.plan.value.node)[..., 0]
+        return np.broadcast_to(value, self.plan.shape).astype(np.int64)
+
+    def value(self, node: Node) -> np.ndarray:
+        if node not in self.values:
+            value = self.compute(node)
+            assert ((value >= node.interval.low) & (value <= node.interval.high)).all(), node
+            self.values[node] = value
+        return self.values[node]
+
+    def compute(self, node: Node) -> np.ndarray:
+        rank = len(self.plan.shape) + 1
+        match node.kind:
+            case "const": return np.full((1,) * rank, node.attr[0], object)
+            case "imm": return np.full((1,) * rank, int(self.operands[node.attr[0]]), object)
+            case "read":
+                array = np.asarray(self.operands[node.attr[0]]).astype(object)
+                grids = tuple(self.grid(index, rank) for index in node.attr[1])
+                return array[grids] if grids else np.full((1,) * rank, array[()], object)
+            case "mux":
+                for arg, bodies in zip(node.args, node.attr, strict=True):
+                    if self.body in bodies:
+                        return self.value(arg)
+                raise AssertionError("a multiplexer that this body does not use")
+            case "fold": return self.fold(node)
+            case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
+
+    def grid(self, index: tuple[str, int], rank: int) -> np.ndarray:
+        match index:
+            case ("axis", k):
+                return np.arange(self.plan.shape[k]).reshape(
+                    [-1 if axis == k else 1 for axis in range(rank)])
+            case ("reduce", k):
+                extents = self.plan.reduce_shape
+                numbers = np.unravel_index(np.arange(prod(extents)), extents)[k]
+                return numbers.reshape([1] * (rank - 1) + [-1])
+            case (_, number):
+                return np.full((1,) * rank, number)
+
+    def fold(self, node: Node) -> np.ndarray:
+        op, count = node.attr
+        x = self.value(node.args[0])
+        pairs = meaning({"sum": "add"}.get(op, op), (), x[..., 0:count - 1:2], x[..., 1:count:2])
+        return np.concatenate((pairs, x[..., count - 1:]), axis=-1) if count % 2 else pairs
+
+
+def plan(machine: Machine, unit: str) -> Plan:
+    """Plan the datapath of ``gemm`` or ``vector``; refuses bodies with `PlanError`."""
+    bodies = machine.of_unit(unit)
+    first = bodies[0]
+    for body in bodies:
+        if (body.dst.shape, [extent for _, extent in body.reduce_axes]) != (
+                first.dst.shape, [extent for _, extent in first.reduce_axes]):
+            raise PlanError(f"Bodies of {unit} must have one tile and one lane reduction, but "
+                            f"{body.name} differs from {first.name}")
+    source = Graph()
+    graph, values = share([lower(source, body) for body in bodies])
+    placement = _Placement(machine.config.stage_depth)
+    value = _merge_results(graph, values, placement)
+    operations = tuple(placement.place(node) for node in topological((value,)))
+    last = operations[-1]
+    latency = last.available + (last.level > 0)
+    opcodes = tuple(machine.opcodes[body.name] for body in bodies)
+    return Plan(unit, bodies, opcodes, machine.config.stage_depth, operations, last, latency)
+
+
+class _Placement:
+    """Places each node as early as it can be."""
+
+    def __init__(self, depth: int):
+        self.depth = depth
+        self.placed: dict[Node, Operation] = {}
+
+    def place(self, node: Node) -> Operation:
+        if node not in self.placed:
+            self.placed[node] = self._earliest(node)
+        return self.placed[node]
+
+    def _earliest(self, node: Node) -> Operation:
+        args = [self.place(arg) for arg in node.args]
+        stage = max((arg.available for arg in args), default=0)
+        if node.kind == "mul":
+            return Operation(node, stage + 1, 0)
+        level = max((arg.level for arg in args if arg.available == stage), default=0)
+        cost = min(_levels(node), self.depth)
+        if level + cost > self.depth:
+            return Operation(node, stage + 1, cost)
+        return Operation(node, stage, level + cost)
+
+
+def _levels(node: Node) -> int:
+    """Levels of logic, in adders."""
+    if node.kind in _WIRES:
+        return 0
+    if node.kind in _ADDERS:
+        width = max(one.interval.width for one in (node, *node.args))
+        return 1 if width <= WIDE else 2
+    if node.kind == "mux":
+        return 0 if len(node.args) <= 2 else 1
+    masks = node.kind in ("and", "or", "xor") and any(a.kind == "const" for a in node.args)
+    return 0 if masks else 1
+
+
+def _merge_results(graph: Graph, values: list[Node], placement: _Placement) -> Node:
+    """One value: in every stage, what is ready joins what earlier stages have handed on."""
+    waiting = dict(enumerate(values))
+    carried: Node | None = None
+    done: tuple[int, ...] = ()
+    while waiting:
+        stage = min(placement.place(node).available for node in waiting.values())
+        ready = {body: node for body, node in waiting.items()
+                 if placement.place(node).available == stage}
+        cases: dict[Node, tuple[int, ...]] = {carried: done} if carried is not None else {}
+        for body, node in ready.items():
+            cases[node] = (*cases.get(node, ()), body)
+            del waiting[body]
+        carried = graph.make("mux", tuple(cases), tuple(cases.values()))
+        done = tuple(sorted((*done, *ready)))
+    assert carried is not None
+    return carried
+
+
+def _text(plan: Plan) -> str:
+    """Stage by stage: type, expression, copies."""
+    names = {one.node: f"%{number}" for number, one in enumerate(
+        o for o in plan.operations if o.node.kind not in ("read", "imm", "const"))}
+    for one in plan.operations:
+        match one.node.kind:
+            case "const": names[one.node] = str(one.node.attr[0])
+            case "imm": names[one.node] = one.node.attr[0]
+            case "read": names[one.node] = _access(plan, one.node)
+    lines = [f"{plan.unit}: {len(plan.bodies)} bodies, latency {plan.latency}, "
+             f"interval {plan.interval}, stage depth {plan.stage_depth}"]
+    registers = plan.registers()
+    for stage in range(plan.latency):
+        lines.append(f"stage {stage}" + " " * 4 + f"{registers[stage]} bits on")
+        lines += [f"  {names[one.node]} {one.node.interval} = {_expression(plan, one.node, names)}"
+                  f"  x{plan.copies(one)}" for one in plan.operations
+                  if one.stage == stage and names[one.node].startswith("%")]
+    return "\n".join([*lines, f"value {names[plan.value.node]}"])
+
+
+def _access(plan: Plan, node: Node) -> str:
+    bus, indices = node.attr
+    letters = [{"axis": "xyzw"[k], "reduce": "ijkl"[k], "at": str(k)}[what]
+               for what, k in [(w, min(k, 3) if w != "at" else k) for w, k in indices]]
+    return f"{bus}[{', '.join(letters)}]" if letters else bus
+
+
+def _expression(plan: Plan, node: Node, names: dict[Node, str]) -> str:
+    args = [names[arg] for arg in node.args]
+    if node.kind == "mux":
+        cases = (f"{'|'.join(plan.bodies[b].name for b in bodies)}: {arg}"
+                 for arg, bodies in zip(args, node.attr, strict=True))
+        return f"mux({', '.join(cases)})"
+    attr = f"[{', '.join(map(str, node.attr))}]" if node.attr else ""
+    return f"{node.kind}{attr}({', '.join(args)})"
