@@ -5,24 +5,30 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.config import UNITS
-from accel.hw.interface import INDEX_BITS, memory_port
+from accel.hw.acc import Acc
+from accel.hw.arbiter import Arbiter
+from accel.hw.control import Control
+from accel.hw.counters import CLIENTS, Counters, counter_outputs
+from accel.hw.fetch import Fetch
+from accel.hw.gemm import Gemm
+from accel.hw.interface import COMMAND, INDEX_BITS, memory_port
+from accel.hw.load import LOADED, Load
+from accel.hw.queue import Queue
+from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
+from accel.hw.store import Store
+from accel.hw.tokens import Tokens
+from accel.hw.vector import Vector
+from accel.isa import BASES
 from accel.machine import Machine
-from accel.status import ACTIVITIES, REPORTERS, Status
+from accel.status import REPORTERS, Status
 
-__all__ = ["COUNTER_BITS", "Core"]
-
-COUNTER_BITS = 48
-
-CLIENTS = ("fetch", "load", "store")
-"""Who moves bytes over the memory port."""
+__all__ = ["Core", "core_signature"]
 
 
 def core_signature(machine: Machine) -> dict:
     """Members of `Core`."""
     members = {
-        "start": In(1), "count": In(INDEX_BITS),
-        "base_program": In(32), "base_weights": In(32), "base_activations": In(32),
-        "base_io": In(32),
+        "start": In(1), "count": In(INDEX_BITS), **{f"base_{name}": In(32) for name in BASES},
         "mem": Out(memory_port(machine.config)),
         "done": Out(1), "status": Out(Status), "status_unit": Out(8),
         "status_index": Out(INDEX_BITS),
@@ -32,8 +38,7 @@ def core_signature(machine: Machine) -> dict:
                     f"{unit}_retired": Out(1), f"{unit}_retired_index": Out(INDEX_BITS)}
     for unit in UNITS:
         members |= {f"{unit}_waiting": Out(1), f"{unit}_waiting_index": Out(INDEX_BITS)}
-        members |= {f"count_{unit}_{activity}": Out(COUNTER_BITS) for activity in ACTIVITIES}
-    return members | {f"bytes_{client}": Out(COUNTER_BITS) for client in CLIENTS}
+    return members | counter_outputs()
 
 
 class Core(wiring.Component):
@@ -43,6 +48,9 @@ class Core(wiring.Component):
     between; after `done` it begins anew, with counters, queues, tokens and status cleared (the
     buffers keep their bytes). `count` and the bases must not change between `start` and `done`;
     `base_program` is a multiple of 64. Results hold from `done` to the next `start`.
+
+    The first request of fetch is offered to the memory in cycle 2; `done` rises two cycles after
+    FINISH retires, or later if reads beyond it are still open.
 
     Members
     -------
@@ -65,4 +73,95 @@ class Core(wiring.Component):
         super().__init__(core_signature(machine))
 
     def elaborate(self, platform):
-        raise NotImplementedError
+        m = Module()
+        machine, config = self.machine, self.machine.config
+        m.submodules.control = control = Control()
+        begin = ResetInserter(control.begin)        # a run starts from the state after reset
+        fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens()
+        units = {"load": Load(config), "gemm": Gemm(machine), "vector": Vector(machine),
+                 "store": Store(config)}
+        queues = {unit: Queue(COMMAND, config.queue_depth) for unit in UNITS}
+        for name, part in {"fetch": fetch, "arbiter": arbiter, "tokens": tokens, **units,
+                           **{f"queue_{unit}": queue for unit, queue in queues.items()}}.items():
+            m.submodules[name] = begin(part)
+
+        m.d.comb += [
+            control.start.eq(self.start), self.done.eq(control.done),
+            self.status.eq(control.status), self.status_unit.eq(control.status_unit),
+            self.status_index.eq(control.status_index),
+        ]
+        self._memory(m, fetch, arbiter, units, control)
+        self._buffers(m, units)
+        self._issue(m, fetch, queues, units, tokens, control)
+        self._observe(m, fetch, units, arbiter, control)
+        return m
+
+    def _memory(self, m: Module, fetch: Fetch, arbiter: Arbiter, units, control: Control):
+        for name, client in (("fetch", fetch), ("load", units["load"]), ("store", units["store"])):
+            wiring.connect(m, client.mem, getattr(arbiter, name))
+        wiring.connect(m, arbiter.mem, wiring.flipped(self.mem))
+        bases = Cat(getattr(self, f"base_{name}") for name in BASES)
+        m.d.comb += [
+            fetch.base.eq(self.base_program), fetch.count.eq(self.count),
+            units["load"].bases.eq(bases), units["store"].bases.eq(bases),
+            control.memory_open.eq(arbiter.open != 0),
+        ]
+
+    def _buffers(self, m: Module, units):
+        readers = {"inp": "gemm", "wgt": "gemm", "res": "vector", "par": "vector"}
+        for name in LOADED:
+            m.submodules[name] = buffer = InputScratchpad(self.machine.config, name)
+            wiring.connect(m, getattr(units["load"], name), buffer.write)
+            wiring.connect(m, getattr(units[readers[name]], name), buffer.read)
+        m.submodules.out = out = OutputScratchpad(self.machine.config, "out")
+        wiring.connect(m, units["vector"].out, out.write)
+        wiring.connect(m, units["store"].out, out.read)
+        m.submodules.acc = acc = Acc(self.machine)
+        wiring.connect(m, units["gemm"].acc, acc.gemm)
+        wiring.connect(m, units["vector"].acc, acc.vector)
+
+    def _issue(self, m: Module, fetch: Fetch, queues, units, tokens: Tokens, control: Control):
+        """Fetch to queues to units, their tokens, and what control hears from them."""
+        m.d.comb += [
+            fetch.run.eq(control.running), fetch.halt.eq(control.halt),
+            fetch.tokens_empty.eq(tokens.empty), control.fetch_blocked.eq(fetch.blocked),
+            control.fetch_index.eq(fetch.index), control.finished.eq(fetch.retired),
+            fetch.quiet.eq(Cat(units[u].idle & (queues[u].level == 0) for u in UNITS).all()),
+        ]
+        for code, unit in enumerate(UNITS):
+            part, port, queue = units[unit], tokens.units[code], queues[unit]
+            seen = control.units[code]
+            wiring.connect(m, getattr(fetch, unit), queue.i)
+            wiring.connect(m, queue.o, part.commands)
+            m.d.comb += [
+                part.halt.eq(control.halt), part.available.eq(port.available),
+                part.signalled.eq(port.signalled),
+                *(getattr(port, name).eq(getattr(part, name))
+                  for name in ("waits", "take", "signals", "signal")),
+                seen.idle.eq(part.idle), seen.queued.eq(queue.level != 0),
+                seen.blocked.eq(part.blocked), seen.blocked_index.eq(part.blocked_index),
+            ]
+        for code, part in enumerate((*(units[unit] for unit in UNITS), fetch)):
+            m.d.comb += [
+                control.errors[code].error.eq(part.error),
+                control.errors[code].index.eq(part.error_index),
+                control.errors[code].status.eq(part.error_status),
+            ]
+
+    def _observe(self, m: Module, fetch: Fetch, units, arbiter: Arbiter, control: Control):
+        """Events and counters."""
+        m.submodules.counters = counters = Counters(self.machine.config)
+        for unit, part in (units | {"fetch": fetch}).items():
+            for name in ("started", "started_index", "retired", "retired_index"):
+                m.d.comb += getattr(self, f"{unit}_{name}").eq(getattr(part, name))
+        for code, unit in enumerate(UNITS):
+            m.d.comb += [
+                getattr(self, f"{unit}_waiting").eq(control.waiting[code]),
+                getattr(self, f"{unit}_waiting_index").eq(units[unit].blocked_index),
+                getattr(counters, f"activity_{unit}").eq(units[unit].activity),
+            ]
+        m.d.comb += [counters.clear.eq(control.begin), counters.count.eq(control.running)]
+        m.d.comb += [getattr(counters, f"moved_{client}").eq(getattr(arbiter, f"moved_{client}"))
+                     for client in CLIENTS]
+        m.d.comb += [getattr(self, name).eq(getattr(counters, name))
+                     for name in counter_outputs()]

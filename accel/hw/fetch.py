@@ -22,10 +22,10 @@ PREFETCH = 8
 class Fetch(wiring.Component):
     """The fetch unit. It works while `run` is set; a reset takes it back to the first instruction.
 
-    The first request is offered in the first cycle of `run`; up to `PREFETCH` words are on the way. The
-    last beat of a word is handed on, at the head of its queue or to FINISH, two cycles after it
-    came; WORD_BYTES / bus_bytes cycles a word. FINISH starts in its first cycle here and retires
-    in the first one in which `quiet` is set.
+    The first request is offered in the first cycle of `run`; up to `PREFETCH` words are on the
+    way. A word is offered to its queue two cycles after its last beat came, at best one every
+    WORD_BYTES / bus_bytes cycles. FINISH starts in its first cycle here and retires in the first
+    one in which `quiet` is set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
     FINISH with tokens left. The error is a level, until the reset.

@@ -1,0 +1,65 @@
+"""Architectural counters: what each unit did in every cycle of a run, and bytes moved."""
+
+from amaranth.hdl import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.config import UNITS, AccelConfig
+from accel.status import ACTIVITIES
+
+__all__ = ["CLIENTS", "COUNTER_BITS", "Counters", "counter_outputs"]
+
+COUNTER_BITS = 48
+
+CLIENTS = ("fetch", "load", "store")
+"""Who moves bytes over the memory port."""
+
+
+def counter_outputs() -> dict:
+    """The counters, by name."""
+    return ({f"count_{unit}_{activity}": Out(COUNTER_BITS)
+             for unit in UNITS for activity in ACTIVITIES}
+            | {f"bytes_{client}": Out(COUNTER_BITS) for client in CLIENTS})
+
+
+class Counters(wiring.Component):
+    """A counter for each unit and activity, and one of bytes for each client of the memory.
+
+    What is counted in cycle t is in the outputs in t + 1. The cycle of `clear`, in which every
+    unit is without a command, counts.
+
+    Members
+    -------
+    clear : start over.
+    count : this cycle counts.
+    activity_{unit} : what the unit does: one-hot in the order of `ACTIVITIES`.
+    moved_{client} : a beat passes.
+    (those of `counter_outputs`)
+    """
+
+    def __init__(self, config: AccelConfig):
+        self._bus_bytes = config.bus_bytes
+        super().__init__({
+            "clear": In(1), "count": In(1),
+            **{f"activity_{unit}": In(len(ACTIVITIES)) for unit in UNITS},
+            **{f"moved_{client}": In(1) for client in CLIENTS}, **counter_outputs(),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        for unit in UNITS:
+            activity = getattr(self, f"activity_{unit}")
+            for index, name in enumerate(ACTIVITIES):
+                self._counter(m, getattr(self, f"count_{unit}_{name}"), activity[index],
+                              first=name == "command")
+        for client in CLIENTS:
+            beats = Signal(COUNTER_BITS, name=f"beats_{client}")
+            self._counter(m, beats, getattr(self, f"moved_{client}"))
+            m.d.comb += getattr(self, f"bytes_{client}").eq(beats * self._bus_bytes)
+        return m
+
+    def _counter(self, m: Module, counter: Signal, event: Value, first: bool = False):
+        with m.If(self.clear):
+            m.d.sync += counter.eq(first)
+        with m.Elif(self.count & event):
+            m.d.sync += counter.eq(counter + 1)
