@@ -21,7 +21,7 @@ KERNELS = 1024              # how many compiled kernels are kept
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One node and its code; the kernel takes the node's inputs in order."""
+    """One node and its code; the kernel takes the node's inputs in order, then its output."""
 
     node: Node
     kernel: Kernel
@@ -44,7 +44,7 @@ class HostSegment:
         values = {**self.constants, **_dense(check_inputs(self.graph, inputs))}
         for step in self.steps:
             made = np.empty(step.type.shape, step.type.dtype)
-            step.kernel.run([values[name] for name in step.node.inputs], [made])
+            step.kernel(*(values[name] for name in step.node.inputs), made)
             values[step.node.outputs[0]] = made
         return {name: values[name] for name in self.graph.outputs}
 
