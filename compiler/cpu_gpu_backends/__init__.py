@@ -1,0 +1,1 @@
+"""Back ends for processors: loop programs to machine code."""

@@ -1,0 +1,72 @@
+"""Programs that can be called with NumPy arrays."""
+
+import ctypes
+from collections.abc import Mapping
+
+import numpy as np
+
+from compiler.ir import Program
+from compiler.te import Buffer, numpy_dtype
+
+from .emit import FUNCTION, OUT_OF_MEMORY, emit
+from .jit import library
+
+__all__ = ["Kernel", "build"]
+
+
+class Kernel:
+    """A compiled program.
+
+    Calling it takes an array for each input and each output of the program, in that order, and
+    fills the outputs; no output may overlap another array. `compute` is like
+    `compiler.ir.interpret`: arrays by name in, new arrays by name out. `text` is the LLVM IR that
+    it was made from. Several threads may call it at once.
+    """
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.text = emit(program)
+        self._buffers = (*program.inputs, *program.outputs)
+        self._library = library(self.text)
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(self._buffers))
+        self._function = prototype(self._library.address(FUNCTION))
+
+    def __call__(self, *arrays: np.ndarray) -> None:
+        """Raises ValueError for an array that does not fit, MemoryError when there is no memory
+        for the program's local buffers.
+        """
+        if len(arrays) != len(self._buffers):
+            names = ", ".join(buffer.name for buffer in self._buffers)
+            raise ValueError(f"Arrays of {self.program.name} must be {names}, "
+                             f"not {len(arrays)} arrays")
+        for buffer, array in zip(self._buffers, arrays):
+            _require(buffer, array)
+        for buffer, array in zip(self.program.outputs, arrays[len(self.program.inputs):]):
+            if not array.flags.writeable:
+                raise ValueError(f"Array {buffer.name} must be writeable")
+        if self._function(*(array.ctypes.data for array in arrays)) == OUT_OF_MEMORY:
+            raise MemoryError(f"{self.program.name} cannot allocate its local buffers")
+
+    def compute(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs by name. Inputs of any memory layout are taken, but none is converted."""
+        for buffer in self.program.inputs:
+            if buffer.name not in inputs:
+                raise ValueError(f"Inputs of {self.program.name} must hold {buffer.name!r}, "
+                                 f"not only {sorted(inputs)}")
+        outputs = {b.name: np.empty(b.shape, numpy_dtype(b.dtype)) for b in self.program.outputs}
+        arrays = [np.require(inputs[b.name], requirements=["C", "A"]) for b in self.program.inputs]
+        self(*arrays, *outputs.values())
+        return outputs
+
+
+def _require(buffer: Buffer, array: np.ndarray) -> None:
+    if array.shape != buffer.shape or array.dtype != numpy_dtype(buffer.dtype):
+        raise ValueError(f"Array {buffer.name} must be {buffer.dtype}{list(buffer.shape)}, "
+                         f"not {array.dtype}{list(array.shape)}")
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        raise ValueError(f"Array {buffer.name} must be dense, aligned and in row-major order")
+
+
+def build(program: Program) -> Kernel:
+    """Compile `program` for this computer, plain loops as they stand. Texts are compiled once."""
+    return Kernel(program)

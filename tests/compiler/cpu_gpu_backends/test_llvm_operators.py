@@ -1,0 +1,185 @@
+"""Every operator on every type, native against the reference arithmetic, bit for bit."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from compiler import te
+from compiler.cpu_gpu_backends.llvm import build
+from compiler.ir import interpret, lower
+from compiler.te import ARITHMETIC, BITWISE, COMPARISONS, Binary, Call
+
+INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
+FLOATS = ("float32", "float64")
+DIVISIONS = ("div", "floordiv", "mod")
+EXACT = ("abs", "sqrt", "floor", "ceil", "rint")
+FUNCTIONS = ("exp", "log", "tanh", "erf")
+
+
+def edges(dtype: str) -> np.ndarray:
+    """Values where an operator may go wrong."""
+    if dtype == "bool":
+        return np.array([False, True])
+    if dtype in FLOATS:
+        finfo = np.finfo(dtype)
+        return np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -7.25, 1e-3, 1e6, finfo.max,
+                         finfo.tiny, -finfo.smallest_subnormal, np.inf, -np.inf, np.nan], dtype)
+    info = np.iinfo(dtype)
+    values = [0, 1, 2, 3, 5, 7, 100, info.max, info.max - 1, info.min, info.min + 1]
+    return np.array(values + ([-1, -2, -7, -100] if info.min else []), dtype)
+
+
+def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    values = edges(dtype)
+    if dtype not in (*FLOATS, "bool"):
+        rng = np.random.default_rng(0)
+        info = np.iinfo(dtype)
+        values = np.append(values, rng.integers(info.min, info.max, 20, dtype, endpoint=True))
+    a, b = np.array(list(itertools.product(values, values)), dtype).T
+    return np.ascontiguousarray(a), np.ascontiguousarray(b)
+
+
+def assert_same(tensor: te.Tensor, inputs: dict[str, np.ndarray], rtol: float = 0) -> None:
+    program = lower([tensor], "p")
+    expected = interpret(program, inputs)[tensor.name]
+    found = build(program).compute(inputs)[tensor.name]
+    assert found.dtype == expected.dtype
+    if rtol:
+        np.testing.assert_allclose(found, expected, rtol)
+        return
+    np.testing.assert_array_equal(found, expected)
+    if found.dtype.kind == "f":
+        number = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(found)[number], np.signbit(expected)[number])
+
+
+def binary(op: str, dtype: str, a: np.ndarray, b: np.ndarray) -> None:
+    x, y = (te.placeholder(a.shape, dtype, name) for name in "ab")
+    assert_same(te.compute(a.shape, lambda i: Binary(op, x[i], y[i]), "y"), {"a": a, "b": b})
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("op", sorted((ARITHMETIC | BITWISE | COMPARISONS)
+                                      - {"div", "rshift_rne"}))
+def test_integers(op, dtype):
+    a, b = pairs(dtype)
+    if op in DIVISIONS:
+        a, b = a[b != 0], b[b != 0]
+    binary(op, dtype, a, b)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_division_of_integers_truncates(dtype):
+    """The reference divides in floating point, exactly for numbers as short as these."""
+    a, b = pairs(dtype)
+    short = (b != 0) & (abs(a.astype(float)) < 2 ** 52) & (abs(b.astype(float)) < 2 ** 52)
+    if dtype.startswith("i"):
+        short &= ~((a == np.iinfo(dtype).min) & (b == -1))
+    binary("div", dtype, a[short], b[short])
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("op", DIVISIONS)
+def test_division_by_zero_does_not_trap(op, dtype):
+    x, y = (te.placeholder((4,), dtype, name) for name in "ab")
+    kernel = build(lower([te.compute((4,), lambda i: Binary(op, x[i], y[i]), "y")], "p"))
+    kernel.compute({"a": np.arange(4).astype(dtype), "b": np.zeros(4, dtype)})
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("divisor", [1, 2, 3, 8, 100, -1, -2, -5])
+@pytest.mark.parametrize("op", ["floordiv", "mod"])
+def test_constant_divisors(op, divisor, dtype):
+    if divisor < 0 and dtype.startswith("u"):
+        return
+    a, _ = pairs(dtype)
+    x = te.placeholder(a.shape, dtype, "a")
+    assert_same(te.compute(a.shape, lambda i: Binary(op, x[i], te.const(divisor, dtype)), "y"),
+                {"a": a})
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_rounding_shift(dtype):
+    a, _ = pairs(dtype)
+    limit = min(63, np.iinfo(dtype).bits)
+    values, amounts = np.repeat(a, limit), np.tile(np.arange(limit), len(a)).astype(dtype)
+    binary("rshift_rne", dtype, values, amounts)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("amount", [0, 1, 7, 31, 100])
+@pytest.mark.parametrize("op", ["shl", "shr"])
+def test_constant_shifts(op, amount, dtype):
+    a, _ = pairs(dtype)
+    x = te.placeholder(a.shape, dtype, "a")
+    assert_same(te.compute(a.shape, lambda i: Binary(op, x[i], te.const(amount, dtype)), "y"),
+                {"a": a})
+
+
+@pytest.mark.parametrize("op", ["and", "or", "xor", "eq", "ne", "lt", "ge", "min", "max", "add",
+                                "mul"])
+def test_conditions(op):
+    binary(op, "bool", *pairs("bool"))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", sorted((ARITHMETIC | COMPARISONS) - {"min", "max"}))
+def test_floats(op, dtype):
+    binary(op, dtype, *pairs(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_extrema_of_floats(op, dtype):
+    """NaN wins. Which zero does is left open by NumPy, so the pairs of two zeros are left out."""
+    a, b = pairs(dtype)
+    some = (a != 0) | (b != 0)
+    binary(op, dtype, a[some], b[some])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("function", (*EXACT, *FUNCTIONS))
+def test_functions(function, dtype):
+    values = edges(dtype)
+    x = te.placeholder(values.shape, dtype, "a")
+    tolerance = 0 if function in EXACT else 4 * np.finfo(dtype).eps
+    assert_same(te.compute(values.shape, lambda i: Call(function, (x[i],)), "y"), {"a": values},
+                tolerance)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_absolute_values_of_integers(dtype):
+    values = edges(dtype)
+    x = te.placeholder(values.shape, dtype, "a")
+    assert_same(te.compute(values.shape, lambda i: te.abs(x[i]), "y"), {"a": values})
+
+
+@pytest.mark.parametrize("target", (*INTEGERS, *FLOATS, "bool"))
+@pytest.mark.parametrize("source", (*INTEGERS, *FLOATS, "bool"))
+def test_casts(source, target):
+    values = edges(source)
+    if source in FLOATS and target in INTEGERS:     # NumPy leaves the rest to the processor
+        info = np.iinfo(target)
+        values = np.array([v for v in values if info.min <= v <= info.max // 2], source)
+    x = te.placeholder(values.shape, source, "a")
+    assert_same(te.compute(values.shape, lambda i: te.cast(x[i], target), "y"), {"a": values})
+
+
+def test_conversions_that_do_not_fit_saturate():
+    x = te.placeholder((4,), "float32", "a")
+    kernel = build(lower([te.compute((4,), lambda i: te.cast(x[i], "int8"), "y")], "p"))
+    values = np.array([1e9, -1e9, np.nan, -np.inf], np.float32)
+    assert kernel.compute({"a": values})["y"].tolist() == [127, -128, 0, -128]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("value", [0.1, -0.0, float("inf"), float("-inf"), float("nan"), 1e-42])
+def test_constants(value, dtype):
+    assert_same(te.compute((2,), lambda i: te.select(i < 1, te.const(value, dtype), 1.0), "y"), {})
+
+
+def test_bitwise_operators_of_floats_wrong():
+    x = te.placeholder((2,), "float32", "a")
+    with pytest.raises(TypeError, match="^Operands of xor must be integers, not float32$"):
+        build(lower([te.compute((2,), lambda i: x[i] ^ x[i], "y")], "p"))
