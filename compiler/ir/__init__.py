@@ -2,8 +2,8 @@
 
 from .affine import (Linear, affine, free_variables, from_linear, interval, is_index, linear)
 from .build import lower
-from .index_sets import (Access, Box, Domain, accesses, bounds, conflict, footprint, hull,
-                         is_implied, loop_domain)
+from .index_sets import (Access, Box, Domain, accesses, bounds, conflict, covers, footprint,
+                         hull, is_implied, loop_domain)
 from .interpret import interpret
 from .nodes import (LOOP_KINDS, Alloc, Binding, For, If, Program, Seq, Stmt, Store, Tensorized,
                     Update)

@@ -17,8 +17,8 @@ from .nodes import For, If, Stmt, Store, Update
 from .simplify import conjuncts
 from .visit import stmt_children
 
-__all__ = ["Access", "Box", "Domain", "accesses", "bounds", "conflict", "footprint", "hull",
-           "is_implied", "loop_domain"]
+__all__ = ["Access", "Box", "Domain", "accesses", "bounds", "conflict", "covers", "footprint",
+           "hull", "is_implied", "loop_domain"]
 
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
@@ -215,10 +215,20 @@ def is_implied(condition: Expr, domain: Domain) -> bool:
     return all_.is_subset(held)
 
 
-def footprint(reads: Iterable[Access], outer: tuple[Var, ...]) -> isl.Map | None:
-    """Exact set of elements that the accesses touch, as a map from the values of `outer`."""
+def covers(touching: Iterable[Access], around: Domain, shape: tuple[int, ...]) -> bool:
+    """Whether the accesses touch every element, in every iteration of the loops `around`."""
+    touched = footprint(touching, around.vars)
+    text = _Text(around.vars)
+    parts = text.domain(around) + [f"0 <= e{d} < {extent}" for d, extent in enumerate(shape)]
+    targets = _tuple(f"e{d}" for d in range(len(shape)))
+    whole = isl.Map(f"{{ {_tuple(text.names.values())} -> {targets} : {_where(parts)} }}")
+    return touched is not None and whole.is_subset(touched)
+
+
+def footprint(touching: Iterable[Access], outer: tuple[Var, ...]) -> isl.Map | None:
+    """Set of elements that the accesses touch, as a map from the values of `outer`."""
     result: isl.Map | None = None
-    for access in reads:
+    for access in touching:
         text = _Text(access.domain.vars)
         source = [text.names[var] for var in outer]
         inner = [name for var, name in text.names.items() if var not in outer]

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from compiler.ir import (Access, Box, Domain, For, If, Program, Seq, Stmt, Store, Tensorized,
-                         Update, accesses, block, from_linear, hull, is_implied, linear,
+from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store,
+                         Tensorized, Update, accesses, block, from_linear, hull, is_implied, linear,
                          loop_domain, map_exprs, replace_stmt, rewrite_stmts, unblock, walk_stmts)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute
 
@@ -161,7 +161,8 @@ def compute_inline(program: Program, stage: str) -> Program:
         for i in 0..10:
           s(a[i])
 
-    1. The stage is not an output, not a reduction, and its axes are not split or fused yet.
+    1. The stage is not an output, not a reduction, and its axes are not split or fused yet; no
+       other stage is computed inside of it.
     2. Neither the stage nor a reader is inside an intrinsic.
     """
     found = find_stage(program, stage, "compute_inline")
@@ -171,6 +172,10 @@ def compute_inline(program: Program, stage: str) -> Program:
     nest = naive_nest(program, found, "compute_inline")
     if not isinstance(nest.write, Store):
         refuse("compute_inline", f"{stage} must not be a reduction", program, nest.write)
+    for stmt in walk_stmts(found.stmt):
+        if isinstance(stmt, Alloc):
+            refuse("compute_inline", f"{stage} must not have {stmt.buffer.name} computed inside",
+                   program, stmt)
     _require_no_intrinsic(program, found)
     value = nest.write.value
 

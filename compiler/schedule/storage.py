@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.ir import (Alloc, For, Program, Stmt, Store, Tensorized, Update, accesses, block,
-                         map_buffers, map_exprs, path_to, replace_stmt, rewrite_stmts,
-                         substitute_stmt, unblock, walk_stmts, writes)
-from compiler.te import Buffer, Expr, Read, Var, rewrite
+                         covers, free_variables, loop_domain, map_buffers, map_exprs, path_to,
+                         replace_stmt, rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
+from compiler.te import Buffer, Expr, Read, Var, rewrite, substitute
 
-from .place import (Stage, find_buffer, find_stage, finish, naive_nest, refuse, require_free)
+from .place import (Stage, find_buffer, find_stage, finish, guarded, naive_nest, refuse,
+                    require_free)
 
 __all__ = ["cache_read", "cache_write", "set_scope"]
 
@@ -40,6 +41,8 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
     The copy is a stage of its own, ready for `compute_at`. Its name is ``<buffer>_<scope>``
     unless given; its loops are the name and the number of the dimension.
 
+    The copy leaves out what the buffer does not hold, say over the edge of a tile.
+
     1. The stages `readers` (all, unless given) read the buffer, and none of them is inside an
        intrinsic yet.
     2. The name is not in use.
@@ -54,7 +57,7 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
     buffers, stmts = unblock(home)
     first = _first_reader(program, found, stmts, reading)
     changed = tuple(_redirected(stmt, found, cache, reading) for stmt in stmts[first:])
-    copy = _copy(cache, found, axes)
+    copy = _copy(cache, found, axes, _holes(program, found, axes, "cache_read"))
     new = block((*buffers, cache), (*stmts[:first], copy, *changed))
     return finish(program, replace_stmt(program.body, home, new))
 
@@ -111,8 +114,26 @@ def _redirected(stmt: Stmt, old: Buffer, new: Buffer, reading: set[str]) -> Stmt
     return rewrite_stmts(stmt, rule)
 
 
-def _copy(target: Buffer, source: Buffer, axes: tuple[Var, ...]) -> Stmt:
-    stmt: Stmt = Store(target, axes, Read(source, axes))
+def _holes(program: Program, buffer: Buffer, axes: tuple[Var, ...],
+           primitive: str) -> list[Expr]:
+    """Conditions under which the element at `axes` is written: none when all elements are."""
+    if buffer in program.inputs:
+        return []
+    found = find_stage(program, buffer.name, primitive)
+    path = path_to(program.body, lambda s: s is found.stmt)
+    around = loop_domain(path[:-1])
+    written = [a for a in accesses(program.body) if a.is_write and a.buffer == buffer]
+    if covers(written, around, buffer.shape):
+        return []
+    nest = naive_nest(program, found, primitive)
+    inner = path_to(found.stmt, lambda s: s is nest.write)
+    known = {*around.vars, *nest.vars}
+    return [substitute(condition, dict(zip(nest.vars, axes)))
+            for condition in loop_domain(inner).conditions if free_variables(condition) <= known]
+
+
+def _copy(target: Buffer, source: Buffer, axes: tuple[Var, ...], conditions: list[Expr]) -> Stmt:
+    stmt = guarded(conditions, Store(target, axes, Read(source, axes)))
     for axis, extent in reversed(list(zip(axes, source.shape))):
         stmt = For(axis, extent, stmt)
     return stmt
@@ -147,7 +168,8 @@ def cache_write(program: Program, buffer: str, scope: str, name: str | None = No
     require_free(program, (label, *(var.name for var in renamed.values())), "cache_write")
     cache = replace(found.buffer, name=label, scope=scope)
     source = map_buffers(_renamed(found.stmt, renamed), {found.buffer: cache})
-    copy = _copy(found.buffer, cache, nest.vars)
+    copy = _copy(found.buffer, cache, nest.vars,
+                 _holes(program, found.buffer, nest.vars, "cache_write"))
     return finish(program, replace_stmt(program.body, found.home,
                                         _with_copy(found, cache, source, copy)))
 
