@@ -9,7 +9,7 @@ import numpy as np
 from compiler import te
 from compiler.cpu_gpu_backends.cpu_schedule import walk_rows
 from compiler.cpu_gpu_backends.llvm import Kernel, build
-from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.reference import check_inputs
 from compiler.ir import Program, lower
 from compiler.ops import nchw
@@ -72,7 +72,8 @@ class CpuTarget:
         if reason := self.refusal(graph, node):
             raise ValueError(f"{node.name}: {reason}")
         types = tuple(graph.values[value] for value in node.inputs)
-        return Step(node, _kernel(node.op, node.attrs, types), graph.values[node.outputs[0]])
+        kernel = _kernel(node.op, Attrs(node.attrs), types)
+        return Step(node, kernel, graph.values[node.outputs[0]])
 
 
 def _dense(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -81,7 +82,7 @@ def _dense(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 @lru_cache(KERNELS)
-def _kernel(op: str, attrs: Mapping, types: Sequence[TensorType]) -> Kernel:
+def _kernel(op: str, attrs: Attrs, types: tuple[TensorType, ...]) -> Kernel:
     return build(node_program(op, attrs, types))
 
 

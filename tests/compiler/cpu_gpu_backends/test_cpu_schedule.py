@@ -16,9 +16,9 @@ def program(case: OperatorCase) -> Program:
     return lower([nchw.build(case.op, case.node.attrs, inputs, "y")], case.op)
 
 
-def loops(op: str, attrs: dict, *shapes: tuple[int, ...]) -> list[str]:
-    """Names of the loops of the scheduled operator on float inputs, outermost first."""
-    inputs = [te.placeholder(shape, "float32", f"x{i}") for i, shape in enumerate(shapes)]
+def loops(op: str, attrs: dict, *shapes: tuple[int, ...], dtype: str = "float32") -> list[str]:
+    """Names of the loops of the scheduled operator, outermost first."""
+    inputs = [te.placeholder(shape, dtype, f"x{i}") for i, shape in enumerate(shapes)]
     made = walk_rows(lower([nchw.build(op, attrs, inputs, "y")], op))
     return [s.var.name for s in walk_stmts(made.body) if isinstance(s, For)]
 
@@ -51,6 +51,20 @@ def test_short_rows_stay_outside() -> None:
 def test_a_weight_with_its_reduction_in_rows_stays() -> None:
     assert loops("dense", {"trans_b": 1}, (1, 8), (6, 8)) == ["y_m", "y_n", "y_k"]
     assert loops("dense", {"trans_b": 0}, (1, 8), (8, 6)) == ["y_m", "y_k", "y_n"]
+
+
+@pytest.mark.parametrize(("width", "dtype", "extents"), [
+    (28, "int8", [2, 3, 14]), (24, "int8", [2, 3, 12]), (56, "int8", [3, 56]),
+    (29, "int8", [3, 29]), (18, "int8", [3, 18]), (28, "float32", [3, 28]),
+])
+def test_rows_of_bytes_are_cut_where_it_pays(width, dtype, extents) -> None:
+    x, y = te.placeholder((3, width), dtype, "x"), te.reduce_axis(3, "k")
+    total = "int32" if dtype == "int8" else dtype
+    made = walk_rows(lower([te.compute((width,), lambda w: te.sum(
+        x[y.var, w].astype(total), y), "y")], "columns"))
+    assert [s.extent for s in walk_stmts(made.body) if isinstance(s, For)] == extents
+    data = {"x": np.arange(3 * width).reshape(3, width).astype(dtype)}
+    np.testing.assert_array_equal(interpret(verify(made), data)["y"], data["x"].sum(0))
 
 
 def test_a_program_is_shown_as_it_runs() -> None:
