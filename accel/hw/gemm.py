@@ -1,23 +1,112 @@
 """The gemm unit."""
 
 from amaranth.hdl import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
-from accel.hw.interface import acc_port, entry_read, unit_signature
+from accel.hw.datapath import Datapath
+from accel.hw.interface import READ_LATENCY, acc_port, entry_read, unit_signature
+from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
+from accel.hw.loops import LoopNest
+from accel.hw.update import Update
+from accel.isa import GEMM
 from accel.machine import Machine
+from accel.plan import plan
 
-__all__ = ["Gemm"]
+__all__ = ["Gemm", "delayed", "updates_of"]
+
+TAG = data.StructLayout({"last": 1, "banks": 2})
 
 
 class Gemm(wiring.Component):
-    """Matrix products: one block product a cycle."""
+    """Matrix products: ``acc[dst] += inp[a] · wgt[b]``, from the plan of the unit's bodies.
+
+    Throughput: one iteration a cycle, whatever the destinations, and no cycle lost between
+    instructions. Latency: an iteration reads inp and wgt in the cycle in which the loops show it (an
+    instruction's first: the one in which it is started) and is written to acc
+    ``plan.write_cycles`` later; an instruction retires in the next cycle, if its signals are
+    taken. Nothing in the pipeline ever waits.
+
+    ::
+
+        0                 addresses of inp and wgt
+        2                 operands: stage 0 of the data path
+        latency           address of acc
+        2 + latency       value and accumulator meet
+        3 + latency       write
+    """
 
     def __init__(self, machine: Machine):
         self.machine = machine
+        self.plan = plan(machine, "gemm")
         config = machine.config
         super().__init__({**unit_signature(), "inp": Out(entry_read(config, "inp")),
                           "wgt": Out(entry_read(config, "wgt")), "acc": Out(acc_port(config))})
 
     def elaborate(self, platform):
-        return Module()
+        m = Module()
+        config = self.machine.config
+        m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth)
+        m.submodules.nest = nest = LoopNest(GEMM)
+        pass_through(m, self, issue)
+        word = data.View(GEMM, self.commands.p.word)
+        m.d.comb += [
+            nest.base.eq(word.base), nest.loops.eq(word.loops), nest.load.eq(issue.load),
+            nest.step.eq(1), issue.ready.eq(nest.ready), issue.working.eq(nest.valid),
+            issue.stepping.eq(1),
+            self.inp.addr.eq(nest.a), self.inp.en.eq(nest.valid),
+            self.wgt.addr.eq(nest.b), self.wgt.en.eq(nest.valid),
+        ]
+        banks, reset = Signal(2, reset_less=True), Signal(reset_less=True)
+        select = Signal(len(self.plan.bodies), reset_less=True)
+        with m.If(nest.ready):
+            m.d.sync += [banks.eq(word.banks), reset.eq(word.reset),
+                         select.eq(Cat(word.opcode == code for code in self.plan.opcodes))]
+        depth = config.buffers["acc"].depth
+        report(m, self, moves=nest.valid, begin=nest.begin, index=issue.index, illegal=Const(0),
+               address=outside(nest.a, config.buffers["inp"].depth)
+               | outside(nest.b, config.buffers["wgt"].depth) | outside(nest.dst, depth)
+               | wrong_bank(nest.dst, depth, banks))
+
+        m.submodules.datapath = datapath = Datapath(self.plan)
+        for bus in self.plan.buses:
+            m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
+        m.d.comb += datapath.select.eq(delayed(m, select, READ_LATENCY, "select"))
+        self._update(m, nest, issue, datapath, select, banks, reset)
+        return m
+
+    def _update(self, m: Module, nest, issue, datapath, select, banks, reset):
+        updates, folds = updates_of(self.plan, select)
+        m.submodules.update = update = Update(
+            updates, self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size)
+        element = Signal(update.element_layout)
+        tag = data.View(TAG, element.tag)
+        m.d.comb += [
+            element.acc.eq(nest.valid), element.addr.eq(nest.dst), element.update.eq(folds),
+            element.assign.eq((reset & nest.first) | ~folds.any()),
+            tag.last.eq(nest.valid & nest.last), tag.banks.eq(banks),
+            update.element.eq(delayed(m, element, self.plan.latency, "element")),
+            update.value.eq(datapath.value), update.r_data.eq(self.acc.r_data),
+            self.acc.r_addr.eq(update.r_addr), self.acc.r_en.eq(update.r_en),
+            self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
+            self.acc.w_data.eq(update.w_data),
+            issue.done.eq(data.View(TAG, update.tag).last),
+            issue.done_banks.eq(data.View(TAG, update.tag).banks),
+        ]
+
+
+def delayed(m: Module, signal: Signal, cycles: int, name: str) -> Signal:
+    """The signal as it was; registers start at zero."""
+    for number in range(cycles):
+        later = Signal.like(signal, name=f"{name}_{number + 1}", init=None)
+        m.d.sync += later.eq(signal)
+        signal = later
+    return signal
+
+
+def updates_of(plan, select: Value) -> tuple[tuple[str, ...], Value]:
+    """Kinds of update that accumulate among a plan's bodies, and which is selected, one-hot."""
+    kinds = tuple(dict.fromkeys(body.update for body in plan.bodies if body.update != "assign"))
+    chosen = [Cat(select[number] for number, body in enumerate(plan.bodies)
+                  if body.update == kind).any() for kind in kinds]
+    return kinds, Cat(chosen) if kinds else Const(0, 1)

@@ -1,14 +1,27 @@
 """The vector unit."""
 
 from amaranth.hdl import *
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, Signature
 
-from accel.config import AccelConfig
+from accel.config import PARAM_BYTES, AccelConfig
+from accel.hw.datapath import Datapath
+from accel.hw.gemm import delayed, updates_of
 from accel.hw.interface import acc_port, entry_read, unit_signature
+from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
+from accel.hw.loops import ADDRESS_BITS, LoopNest
+from accel.hw.update import Update
+from accel.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
 from accel.machine import Machine
+from accel.plan import plan
+from compiler.te import record_fields
+from compiler.ops.arithmetic import PARAM
 
 __all__ = ["Vector", "out_port"]
+
+PARAMETERS = tuple(record_fields(PARAM))
+IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
+TAG = data.StructLayout({"out": 1, "last": 1, "banks": 2})
 
 
 def out_port(config: AccelConfig) -> Signature:
@@ -19,14 +32,267 @@ def out_port(config: AccelConfig) -> Signature:
 
 
 class Vector(wiring.Component):
-    """Element-wise work: one entry a cycle."""
+    """Element-wise work on acc, res and par, from the plan of the unit's bodies.
+
+    Throughput: one iteration a cycle, two cycles if its two sources are in the same buffer. Latency:
+    an iteration is issued, that is, presents its addresses, in the cycle after the loops show it
+    (an instruction's first: the one after it is started) at the earliest, and is written
+    ``plan.write_cycles`` later. An instruction retires in the cycle after its last write, if its
+    signals are taken. No cycle is lost between instructions.
+
+    Issue waits while
+
+    - a source in acc is the destination of an iteration that is not yet written: the earliest read
+      is in the cycle after the write; an iteration with two such sources waits for both before it
+      reads either;
+    - a source in acc needs the read port in a cycle in which an accumulating iteration reads its
+      destination (``latency + 1`` cycles after its own issue).
+
+    ::
+
+        0                 addresses of acc, res and par
+        2                 their data; sources are selected into registers
+        3                 operands: stage 0 of the data path
+        1 + latency       address of acc for an update that accumulates
+        3 + latency       value and destination meet
+        4 + latency       write to acc or out
+    """
 
     def __init__(self, machine: Machine):
         self.machine = machine
+        self.plan = plan(machine, "vector")
         config = machine.config
+        self.slot = data.StructLayout({
+            **{name: ADDRESS_BITS for name in ("dst", "a", "b")}, "assign": 1, "last": 1,
+            "operation": self.operation})
         super().__init__({**unit_signature(), "res": Out(entry_read(config, "res")),
                           "par": Out(entry_read(config, "par")), "acc": Out(acc_port(config)),
                           "out": Out(out_port(config))})
 
+    @property
+    def operation(self) -> data.StructLayout:
+        """An instruction, decoded: which body, which sources (one-hot), and what it carries."""
+        return data.StructLayout({
+            "select": len(self.plan.bodies),
+            "a": data.StructLayout({name: 1 for name in SOURCES_A}),
+            "b": data.StructLayout({name: 1 for name in SOURCES_B}),
+            "to": data.StructLayout({name: 1 for name in DESTINATIONS}),
+            "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
+            **{name: VECTOR[name].shape for name in IMMEDIATES}})
+
     def elaborate(self, platform):
-        return Module()
+        m = Module()
+        m.submodules.issue = issue = Issue(VECTOR, self.plan.retire_depth)
+        m.submodules.nest = nest = LoopNest(VECTOR)
+        pass_through(m, self, issue)
+        word = data.View(VECTOR, self.commands.p.word)
+        decoded, operation = Signal(self.operation), Signal(self.operation, reset_less=True)
+        self._decode(m, word, decoded)
+        with m.If(nest.ready):
+            m.d.sync += operation.eq(decoded)
+        m.d.comb += [
+            nest.base.eq(word.base), nest.loops.eq(word.loops), nest.empty.eq(decoded.illegal),
+            nest.load.eq(issue.load), issue.ready.eq(nest.ready),
+            issue.working.eq(nest.valid), issue.stepping.eq(nest.step),
+        ]
+        report(m, self, moves=nest.valid & nest.step, begin=nest.begin, index=issue.index,
+               illegal=operation.illegal, address=self._outside(nest, operation))
+
+        slot, final, go = self._slot(m, nest, operation)
+        self._operands(m, slot, go, final)
+        self._update(m, slot, go & final, issue)
+        return m
+
+    def _decode(self, m: Module, word, decoded):
+        """Sources that the body uses; those that it does not take make the instruction illegal."""
+        select = [word.opcode == code for code in self.plan.opcodes]
+        rules = [_selectors(body) for body in self.plan.bodies]
+        uses_a, uses_b, legal = (
+            Cat(test for test, rule in zip(select, rules, strict=True) if want(rule)).any()
+            for want in (lambda rule: rule["a"], lambda rule: rule["b"], lambda rule: True))
+        wrong = [~legal]
+        for codes, field, key in ((SOURCES_A, word.a_source, "a"), (SOURCES_B, word.b_source, "b"),
+                                  (DESTINATIONS, word.destination, "to")):
+            for code, scope in enumerate(codes):
+                refuse = [test for test, rule in zip(select, rules, strict=True)
+                          if rule[key] and scope not in rule[key]]
+                wrong.append((field == code) & Cat(refuse).any())
+        illegal = Cat(wrong).any()
+        m.d.comb += [
+            decoded.select.eq(Cat(select)), decoded.illegal.eq(illegal),
+            decoded.reset.eq(word.reset), decoded.banks.eq(word.banks),
+            decoded.twice.eq((decoded.a.acc & decoded.b.acc) | (decoded.a.res & decoded.b.res)),
+            *(decoded.a[scope].eq(uses_a & ~illegal & (word.a_source == code))
+              for code, scope in enumerate(SOURCES_A)),
+            *(decoded.b[scope].eq(uses_b & ~illegal & (word.b_source == code))
+              for code, scope in enumerate(SOURCES_B)),
+            *(decoded.to[scope].eq(~illegal & (word.destination == code))
+              for code, scope in enumerate(DESTINATIONS)),
+            *(decoded[name].eq(word[name]) for name in IMMEDIATES),
+        ]
+
+    def _outside(self, nest: LoopNest, operation) -> Value:
+        buffers = self.machine.config.buffers
+        tests = []
+        for chosen, address in ((operation.a, nest.a), (operation.b, nest.b),
+                                (operation.to, nest.dst)):
+            for scope, _ in chosen.shape():
+                if scope == "imm":
+                    continue
+                depth = buffers[scope].depth
+                bad = outside(address, depth)
+                if scope == "acc":
+                    bad |= wrong_bank(address, depth, operation.banks)
+                tests.append(chosen[scope] & bad)
+        return Cat(tests).any()
+
+    def _slot(self, m: Module, nest: LoopNest, operation):
+        """The iteration that is being issued; it waits here. Returns it and whether it moves."""
+        slot, full, second = Signal(self.slot, reset_less=True), Signal(), Signal()
+        final, go, free = Signal(), Signal(), Signal()
+        updates, folds = updates_of(self.plan, operation.select)
+        m.submodules.update = self._updater = Update(
+            updates, self.machine.config.lanes, self._depth, TAG.size)
+        reads_acc = slot.operation.a.acc | slot.operation.b.acc
+        pending = self._pending(m, nest, operation, slot, go & final, free)
+        m.d.comb += [
+            final.eq(second | ~slot.operation.twice),
+            go.eq(full & ~pending & ~(reads_acc & self._updater.r_en)),
+            free.eq(~full | (go & final)), nest.step.eq(free),
+        ]
+        with m.If(free):
+            m.d.sync += [
+                full.eq(nest.valid), second.eq(0), slot.last.eq(nest.last),
+                slot.assign.eq((operation.reset & nest.first) | ~folds.any()),
+                slot.operation.eq(operation),
+                *(slot[name].eq(getattr(nest, name)) for name in ("dst", "a", "b")),
+            ]
+        with m.Elif(go):
+            m.d.sync += second.eq(1)
+
+        def address(buffer):            # a, unless only b is to be read, or it is b's turn
+            return Mux(second | ~slot.operation.a[buffer], slot.b, slot.a)
+
+        update = self._updater
+        m.d.comb += [
+            self.acc.r_addr.eq(Mux(update.r_en, update.r_addr, address("acc"))),
+            self.acc.r_en.eq(update.r_en | (go & reads_acc)),
+            self.res.addr.eq(address("res")),
+            self.res.en.eq(go & (slot.operation.a.res | slot.operation.b.res)),
+            self.par.addr.eq(slot.b), self.par.en.eq(go & slot.operation.b.par),
+        ]
+        return slot, final, go
+
+    @property
+    def _depth(self) -> int:
+        return max(self.machine.config.buffers[scope].depth for scope in DESTINATIONS)
+
+    def _pending(self, m: Module, nest: LoopNest, operation, slot, issued: Value, free: Value):
+        """Whether a source of the slot is a destination that is not yet written.
+
+        A flag for each place that a destination can be in between issue and write. It is set when
+        the iteration enters the slot and moves along with that destination, so that what decides is
+        registers only.
+        """
+        places = [Signal(data.StructLayout({"acc": 1, "addr": ADDRESS_BITS}), name=f"place{k}")
+                  for k in range(self.plan.write_cycles)]
+        flags = [Signal(name=f"pending{k}") for k in range(self.plan.write_cycles)]
+        m.d.sync += [places[0].acc.eq(issued & slot.operation.to.acc), places[0].addr.eq(slot.dst)]
+        m.d.sync += [later.eq(place) for place, later in zip(places, places[1:], strict=False)]
+        bits = range(self.machine.config.buffers["acc"].depth)
+        width = Shape.cast(bits).width
+
+        def same(acc, addr):
+            return acc & Cat(source.acc & (address[:width] == addr[:width]) for source, address in
+                             ((operation.a, nest.a), (operation.b, nest.b))).any()
+
+        before = [(issued & slot.operation.to.acc, slot.dst),
+                  *((place.acc, place.addr) for place in places)]
+        with m.If(free):
+            m.d.sync += [flag.eq(same(*one)) for flag, one in zip(flags, before, strict=False)]
+        with m.Else():
+            m.d.sync += [flag.eq(one) for flag, one in zip(flags, (0, *flags), strict=False)]
+        return Cat(flags).any()
+
+    def _operands(self, m: Module, slot, go: Value, final: Value):
+        """Data of acc, res and par into the operand registers and through the data path."""
+        config = self.machine.config
+        m.submodules.datapath = datapath = Datapath(self.plan)
+        fetch = Signal(data.StructLayout({"a": 1, "b": 1, "operation": self.operation}))
+        m.d.comb += [fetch.a.eq(go & ~(slot.operation.twice & final)), fetch.b.eq(go & final),
+                     fetch.operation.eq(slot.operation)]
+        arrived = delayed(m, fetch, 2, "fetch")
+        operation = arrived.operation
+        record = data.ArrayLayout(_record(), config.block_out)
+        par = data.View(record, self.par.data)
+        res = data.View(data.ArrayLayout(signed(8), config.lanes), self.res.data)
+        acc = data.View(data.ArrayLayout(signed(32), config.lanes), self.acc.r_data)
+
+        a, b = (Signal(data.ArrayLayout(signed(32), config.lanes), name=f"operand_{name}",
+                       reset_less=True) for name in "ab")
+        for lane in range(config.lanes):
+            with m.If(arrived.a):
+                m.d.sync += a[lane].eq(Mux(operation.a.acc, acc[lane], res[lane]))
+            with m.If(arrived.b):
+                m.d.sync += b[lane].eq(_choose(
+                    (operation.b.acc, acc[lane]), (operation.b.res, res[lane]),
+                    (operation.b.par, par[lane % config.block_out].bias),
+                    (operation.b.imm, operation.imm)))
+        buses = {"a": a, "b": b, "bias": [b[channel] for channel in range(config.block_out)]}
+        for name in PARAMETERS[1:]:
+            buses[name] = [Signal.like(par[channel][name], name=f"{name}{channel}", reset_less=True)
+                           for channel in range(config.block_out)]
+            m.d.sync += [register.eq(par[channel][name])
+                         for channel, register in enumerate(buses[name])]
+        for bus in self.plan.buses:
+            width = datapath.widths[bus]
+            m.d.comb += [getattr(datapath, bus).word_select(k, width).eq(element)
+                         for k, element in enumerate(buses[bus])]
+        there = delayed(m, operation, 1, "operation")
+        m.d.comb += datapath.select.eq(there.select)
+        for name in self.plan.immediates:
+            m.d.comb += getattr(datapath, name).eq(there[name])
+        m.d.comb += self._updater.value.eq(datapath.value)
+
+    def _update(self, m: Module, slot, issued: Value, issue: Issue):
+        update = self._updater
+        element = Signal(update.element_layout)
+        tag, written = data.View(TAG, element.tag), data.View(TAG, update.tag)
+        m.d.comb += [
+            element.acc.eq(issued & slot.operation.to.acc), element.addr.eq(slot.dst),
+            element.assign.eq(slot.assign),
+            element.update.eq(updates_of(self.plan, slot.operation.select)[1]),
+            tag.out.eq(issued & slot.operation.to.out), tag.last.eq(issued & slot.last),
+            tag.banks.eq(slot.operation.banks),
+            update.element.eq(delayed(m, element, self.plan.latency + 1, "element")),
+            update.r_data.eq(self.acc.r_data),
+            self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
+            self.acc.w_data.eq(update.w_data),
+            self.out.w_addr.eq(update.w_addr), self.out.w_en.eq(written.out),
+            self.out.w_data.eq(Cat(update.w_data.word_select(lane, 32)[:8]
+                                   for lane in range(self.machine.config.lanes))),
+            issue.done.eq(written.last), issue.done_banks.eq(written.banks),
+        ]
+
+
+def _selectors(body) -> dict[str, tuple[str, ...]]:
+    """Scopes that each selector may name; empty when the body does not use the operand."""
+    scopes = {operand.name: operand.scopes for operand in body.operands}
+    b = scopes.get("b", ("par",) if any(name in scopes for name in PARAMETERS) else ())
+    return {"a": scopes.get("a", ()), "b": b, "to": body.dst.scopes}
+
+
+def _record() -> data.StructLayout:
+    """A lane of par: the record as the compiler declares it, in a power of two of bytes."""
+    shapes = {"int32": signed(32), "uint16": unsigned(16), "uint8": unsigned(8)}
+    fields = {name: shapes[dtype] for name, dtype in record_fields(PARAM).items()}
+    used = sum(shape.width for shape in fields.values())
+    return data.StructLayout({**fields, "unused": PARAM_BYTES * 8 - used})
+
+
+def _choose(*cases: tuple[Value, Value]) -> Value:
+    """The value whose test holds, of tests that exclude each other."""
+    result: Value = Const(0)
+    for test, value in cases:
+        result = result | Mux(test, value, 0)
+    return result

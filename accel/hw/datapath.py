@@ -1,0 +1,205 @@
+"""A plan as hardware: operators and registers between operands and value."""
+
+from functools import cache
+
+import numpy as np
+from amaranth.hdl import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.dataflow import Interval, Node
+from accel.plan import Operation, Plan
+
+__all__ = ["Datapath"]
+
+VALUE_BITS = 32
+
+
+def _shape(interval: Interval) -> Shape:
+    return Shape(interval.width, interval.signed)
+
+
+class Datapath(wiring.Component):
+    """The feed-forward part of a unit's bodies.
+
+    Latency: `value` belongs to the operands of ``plan.latency`` cycles before. Throughput: one
+    element a cycle. It never stalls, and no register is reset: what goes in comes out.
+
+    Members
+    -------
+    one for each of ``plan.buses`` : a tile of operands, elements in row-major order, as wide as
+        the widest reading of it.
+    one for each of ``plan.immediates`` : shape of its interval.
+    select : one-hot, which of ``plan.bodies`` it is.
+    value : int32 for each destination element, in row-major order.
+    """
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.widths = {bus: max(one.node.interval.width for one in plan.operations
+                                if one.node.kind == "read" and one.node.attr[0] == bus)
+                       for bus in plan.buses}
+        self._lanes = int(np.prod(plan.shape))
+        super().__init__({
+            **{bus: In(int(np.prod(shape)) * self.widths[bus])
+               for bus, shape in plan.buses.items()},
+            **{name: In(_shape(interval)) for name, interval in plan.immediates.items()},
+            "select": In(len(plan.bodies)),
+            "value": Out(self._lanes * VALUE_BITS),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        emission = _Emission(m, self)
+        for lane, index in enumerate(np.ndindex(*self.plan.shape)):
+            value = emission.at(self.plan.value, index, 0, self.plan.latency)
+            wide = Signal(signed(VALUE_BITS), name=f"value{lane}")
+            m.d.comb += [wide.eq(value), self.value.word_select(lane, VALUE_BITS).eq(wide)]
+        return m
+
+
+class _Emission:
+    """Makes each value once for each stage that needs it."""
+
+    def __init__(self, m: Module, ports: Datapath):
+        self.m, self.ports, self.plan = m, ports, ports.plan
+        self.names = {one: f"{one.node.kind}{number}"
+                      for number, one in enumerate(self.plan.operations)}
+        self.selected = cache(self._selected)
+        self._made = cache(self._at)
+
+    def _selected(self, bodies: tuple[int, ...], stage: int) -> Value:
+        """Whether the element in `stage` is of one of the bodies: a register but for stage 0."""
+        if stage == 0:
+            return Cat(self.ports.select[body] for body in bodies).any()
+        name = f"select{stage}_{'_'.join(map(str, bodies))}"
+        return self.register(self.selected(bodies, stage - 1), unsigned(1), name)
+
+    def register(self, value: Value, shape: Shape, name: str) -> Signal:
+        register = Signal(shape, name=name, reset_less=True)
+        self.m.d.sync += register.eq(value)
+        return register
+
+    def at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
+        """The value for a destination element and term, as `stage` sees it."""
+        own = tuple(i if k in one.node.axes else 0 for k, i in enumerate(index))
+        return self._made(one, own, term if one.node.terms > 1 else 0, stage)
+
+    def _at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
+        node, shape = one.node, _shape(one.node.interval)
+        if node.kind == "const":
+            return Const(node.attr[0], shape)
+        name = f"s{stage}_{self.names[one]}_{'_'.join(map(str, (*index, term)))}"
+        if stage > one.available:
+            return self.register(self._made(one, index, term, stage - 1), shape, name)
+        if node.kind == "mul":
+            return self.register(self.compute(one, index, term), shape, name)
+        result = Signal(shape, name=name)
+        self.m.d.comb += result.eq(self.compute(one, index, term))
+        return result
+
+    def compute(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
+        node = one.node
+        match node.kind:
+            case "read": return self.read(node, index, term)
+            case "imm": return getattr(self.ports, node.attr[0])
+            case "fold": return self.fold(one, index, term)
+            case "mux": return self.mux(one, index, term)
+            case "stick" | "left" if node.args[1].kind == "const":
+                x = self.argument(one, 0, index, term)
+                amount = node.args[1].attr[0]
+                return _stick(x, amount) if node.kind == "stick" else x.shift_left(amount)
+            case _:
+                args = (self.argument(one, k, index, term) for k in range(len(node.args)))
+                return _logic(node, *args)
+
+    def argument(self, one: Operation, position: int, index, term: int) -> Value:
+        arg = self.plan.placed[one.node.args[position]]
+        return self.at(arg, index, term, one.stage)
+
+    def read(self, node: Node, index: tuple[int, ...], term: int) -> Value:
+        bus, indices = node.attr
+        terms = np.unravel_index(term, self.plan.reduce_shape) if self.plan.reduce_shape else ()
+        place = {"axis": index, "reduce": terms}
+        at = [place[what][k] if what in place else k for what, k in indices]
+        shape = self.plan.buses[bus]
+        element = int(np.ravel_multi_index(at, shape)) if shape else 0
+        width = self.ports.widths[bus]
+        bits = getattr(self.ports, bus)[element * width:element * width + node.interval.width]
+        return bits.as_signed() if node.interval.signed else bits
+
+    def fold(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
+        op, count = one.node.attr
+        a = self.argument(one, 0, index, 2 * term)
+        if 2 * term + 1 == count:
+            return a
+        b = self.argument(one, 0, index, 2 * term + 1)
+        return {"sum": a + b, "max": Mux(a > b, a, b), "min": Mux(a < b, a, b)}[op]
+
+    def mux(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
+        """Any argument will do for bodies that no case names, so two cases need one test."""
+        args = [self.argument(one, k, index, term) for k in range(len(one.node.args))]
+        chosen = [self.selected(bodies, one.stage) for bodies in one.node.attr]
+        if len(args) == 2:
+            return Mux(chosen[1], args[1], args[0])
+        result: Value = Const(0)
+        for test, arg in zip(chosen, args, strict=True):
+            result = result | Mux(test, arg, 0)
+        return result
+
+
+def _logic(node: Node, *args: Value) -> Value:
+    """Combinational meaning of an operation; the assignment of the result truncates."""
+    match node.kind, args:
+        case "add", (a, b): return a + b
+        case "sub", (a, b): return a - b
+        case "mul", (a, b): return a * b
+        case "min", (a, b): return Mux(a < b, a, b)
+        case "max", (a, b): return Mux(a > b, a, b)
+        case "and", (a, b): return a & b
+        case "or", (a, b): return a | b
+        case "xor", (a, b): return a ^ b
+        case "abs", (a,): return Mux(a < 0, -a, a)
+        case "lt", (a, b): return a < b
+        case "le", (a, b): return a <= b
+        case "gt", (a, b): return a > b
+        case "ge", (a, b): return a >= b
+        case "eq", (a, b): return a == b
+        case "ne", (a, b): return a != b
+        case "select", (c, a, b): return Mux(c, a, b)
+        case "wrap", (x,): return _low(x, *node.attr)
+        case "lsl", (x,): return x.shift_left(node.attr[0])
+        case "asr", (x,): return x.shift_right(node.attr[0])
+        case "stick", (y, n): return _digit(lambda s: _stick(y, s), n, *node.attr)
+        case "left", (x, n): return _digit(x.shift_left, n, *node.attr)
+        case "round", (y,): return (y >> 2) + (y[1] & (y[0] | y[2]))
+        case _: raise AssertionError(node.kind)
+
+
+def _low(x: Value, bits: int, signed_: bool) -> Value:
+    if len(x) < bits:
+        top = x[-1] if x.shape().signed else Const(0, 1)
+        x = Cat(x, top.replicate(bits - len(x)))
+    return x[:bits].as_signed() if signed_ else x[:bits]
+
+
+def _stick(y: Value, amount: int) -> Value:
+    """``y >> amount`` with the lowest bit set if it, or any bit that is lost, was."""
+    if amount == 0:
+        return y
+    shape = y.shape()
+    if amount + 1 >= len(y):
+        top = y[-1].replicate(2) if shape.signed else Const(0, 1)
+        rest = Cat(y.any(), top)
+    else:
+        rest = Cat(y[:amount + 1].any(), y[amount + 1:])
+    return rest.as_signed() if shape.signed else rest
+
+
+def _digit(shifted, n: Value, low: int, bits: int) -> Value:
+    """Multiplexer over what the digit of `n` can be."""
+    choices = [shifted(digit << low) for digit in range(1 << bits)]
+    for position in range(bits):
+        test = n[low + position]
+        choices = [Mux(test, b, a) for a, b in zip(choices[::2], choices[1::2], strict=True)]
+    return choices[0]

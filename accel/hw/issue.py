@@ -1,0 +1,177 @@
+"""The front end of gemm and vector: taking instructions, holding banks, retiring in order."""
+
+from amaranth.hdl import *
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from accel.config import UNITS
+from accel.hw.interface import INDEX_BITS, unit_signature
+from accel.isa import HEADER
+from accel.status import ACTIVITIES, Status
+
+__all__ = ["Issue", "outside", "pass_through", "report", "wrong_bank"]
+
+BANKS = 2
+
+ERRORS = ("error", "error_index", "error_status")
+"""Members of a unit that its front end leaves to it."""
+
+RECORD = data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)})
+
+
+class Issue(wiring.Component):
+    """Starts a unit's instructions and retires them.
+
+    The instruction at the head of the queue is taken in the cycle in which the unit can load it
+    (`ready`), its tokens are all there, its banks are granted, `depth` leaves room and `halt` is
+    low; it is started in the next cycle. An instruction is done with its last write (`done`); its
+    banks are free, and it signals, from the next cycle on, in order. Throughput: one instruction a
+    cycle.
+
+    Activity: ``busy`` when the unit's loops step or an instruction is taken; ``hazard`` when they
+    stand; else what the head of the queue waits for: tokens, then room (``signal``), then banks;
+    else ``signal`` when the oldest instruction is refused, else ``command``.
+
+    Parameters
+    ----------
+    layout : the unit's instruction word; its field `banks` counts.
+    depth : instructions that are started and not retired, at most; a power of two.
+
+    Members
+    -------
+    those of `unit_signature` but the error's, and
+    request, granted, hold : to acc (`acc_port`).
+    ready, load : the unit's loops can be loaded at the end of the cycle; they are.
+    working, stepping : an iteration is at the loops' outputs; it moves on.
+    index : of the instruction that was loaded last.
+    done, done_banks : the last write of the oldest instruction that is not done, and its banks.
+    """
+
+    def __init__(self, layout: data.StructLayout, depth: int):
+        self.layout, self.depth = layout, depth
+        members = {name: member for name, member in unit_signature().items()
+                   if name not in ERRORS}
+        super().__init__({
+            **members,
+            "request": Out(BANKS), "granted": In(1), "hold": Out(BANKS),
+            "ready": In(1), "load": Out(1), "working": In(1), "stepping": In(1),
+            "index": Out(INDEX_BITS), "done": In(1), "done_banks": In(BANKS),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        count = range(self.depth + 1)
+        opened, finished = Signal(count), Signal(count)     # not retired; of these, done
+        head = self.commands
+        word = data.View(self.layout, head.p.word)
+        header = data.View(HEADER, head.p.word)
+        missing, room, willing = Signal(len(UNITS)), Signal(), Signal()
+        m.d.comb += [
+            self.waits.eq(Mux(head.valid, header.waits, 0)),
+            missing.eq(self.waits & ~self.available),
+            room.eq(opened != self.depth),
+            willing.eq(head.valid & self.ready & ~missing.any() & room & ~self.halt),
+            self.request.eq(Mux(willing, word.banks, 0)),
+            self.take.eq(willing & self.granted),
+            self.load.eq(self.take),
+            head.ready.eq(self.take),
+        ]
+        with m.If(self.ready):
+            m.d.sync += self.index.eq(head.p.index)
+        m.d.sync += self.started.eq(self.take)
+        m.d.comb += self.started_index.eq(self.index)
+
+        self._hold(m, word.banks)
+        oldest = self._records(m, header.signals)
+        m.d.comb += [
+            self.signal.eq(finished != 0),
+            self.signals.eq(Mux(self.signal, oldest.signals, 0)),
+            self.retired.eq(self.signal & self.signalled),
+            self.retired_index.eq(oldest.index),
+            self.idle.eq(opened == 0),
+        ]
+        m.d.sync += [opened.eq(opened + self.take - self.retired),
+                     finished.eq(finished + self.done - self.retired)]
+        refused = Signal()
+        m.d.comb += [
+            refused.eq(self.signal & ~self.signalled),
+            self.blocked.eq((opened == finished) & Mux(self.idle, missing.any(), refused)),
+            self.blocked_index.eq(Mux(self.idle, head.p.index, oldest.index)),
+        ]
+        self._activity(m, missing, room, refused)
+        return m
+
+    def _hold(self, m: Module, banks: Value):
+        """A bank is held while an instruction that names it is not done."""
+        for bank in range(BANKS):
+            users = Signal(range(self.depth + 1), name=f"users{bank}")
+            m.d.sync += users.eq(users + (self.take & banks[bank])
+                                 - (self.done & self.done_banks[bank]))
+            m.d.comb += self.hold[bank].eq(users != 0)
+
+    def _records(self, m: Module, signals: Value) -> data.View:
+        """Queue of what retirement needs; returns its head."""
+        m.submodules.records = records = Memory(shape=RECORD, depth=self.depth, init=[])
+        write, read = records.write_port(), records.read_port(domain="comb")
+        m.d.sync += [write.addr.eq(write.addr + self.take), read.addr.eq(read.addr + self.retired)]
+        m.d.comb += [write.en.eq(self.take), write.data.index.eq(self.commands.p.index),
+                     write.data.signals.eq(signals)]
+        return read.data
+
+    def _activity(self, m: Module, missing: Value, room: Value, refused: Value):
+        def now(name: str):
+            return self.activity.eq(1 << ACTIVITIES.index(name))
+
+        waiting = self.commands.valid & ~self.halt
+        with m.If(self.take | (self.working & self.stepping)):
+            m.d.comb += now("busy")
+        with m.Elif(self.working):
+            m.d.comb += now("hazard")
+        for bit, unit in enumerate(UNITS):
+            with m.Elif(waiting & missing[bit]):
+                m.d.comb += now(unit)
+        with m.Elif((waiting & ~room) | (~waiting & refused)):
+            m.d.comb += now("signal")
+        with m.Elif(waiting):
+            m.d.comb += now("bank")
+        with m.Else():
+            m.d.comb += now("command")
+
+
+def pass_through(m: Module, unit: wiring.Component, issue: Issue):
+    """Connect the members that a unit and its front end share, and its banks."""
+    connect(m, flipped(unit.commands), issue.commands)
+    for name, member in unit_signature().items():
+        if name == "commands" or name in ERRORS:
+            continue
+        outer, inner = getattr(unit, name), getattr(issue, name)
+        m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
+    m.d.comb += [unit.acc.request.eq(issue.request), unit.acc.hold.eq(issue.hold),
+                 issue.granted.eq(unit.acc.granted)]
+
+
+def outside(address: Value, depth: int) -> Value:
+    """Whether an entry address is outside a buffer; `depth` is a power of two."""
+    return address[exact_log2(depth):].any()
+
+
+def wrong_bank(address: Value, depth: int, banks: Value) -> Value:
+    """Whether an address in acc is in a bank that `banks` does not name."""
+    return ~banks.bit_select(address[exact_log2(depth) - 1], 1)
+
+
+def report(m: Module, unit: wiring.Component, *, moves: Value, begin: Value, index: Value,
+           illegal: Value, address: Value):
+    """Report an instruction's first error, in the cycle after the iteration that has it.
+
+    `moves` is high for one cycle of each iteration, `begin` is high in the first; `illegal` goes
+    before `address`.
+    """
+    seen, new, bad = Signal(), Signal(), Signal()
+    m.d.comb += [bad.eq(moves & (illegal | address)), new.eq(bad & (begin | ~seen))]
+    with m.If(moves):
+        m.d.sync += seen.eq(bad | (seen & ~begin))
+    m.d.sync += [unit.error.eq(new), unit.error_index.eq(index),
+                 unit.error_status.eq(Mux(illegal, Status.ILLEGAL, Status.ADDRESS))]
