@@ -28,8 +28,8 @@ def emit(program: Program) -> str:
     w.do("ret i32 0")
     parameters = [f"ptr noalias readonly {buffers[b.name]}" for b in program.inputs]
     parameters += [f"ptr noalias {buffers[b.name]}" for b in program.outputs]
-    lines = [f"; {program.name}", f"define i32 @{FUNCTION}({', '.join(parameters)}) nounwind {{",
-             "entry:", *_entry(w, statements.allocated), *w.lines, "}", ""]
+    lines = [f"; {program.name!r}", f"define i32 @{FUNCTION}({', '.join(parameters)}) nounwind {{",
+             "entry:", *_entry(w, statements.allocated), *w.lines, "}"]
     return "\n".join([*lines, *sorted(w.declared), ""])
 
 

@@ -1,0 +1,99 @@
+"""Kernels: calling conventions, refusals, what can be looked at, threads."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from compiler import te
+from compiler.cpu_gpu_backends.llvm import assembly, build, emit, optimized
+from compiler.cpu_gpu_backends.llvm.jit import library
+from compiler.ir import Program, lower
+
+GOLDEN = """\
+; 'scale'
+define i32 @kernel(ptr noalias readonly %x.1, ptr noalias %y.2) nounwind {
+entry:
+  br label %start
+start:
+  br label %y_i.loop.3
+y_i.loop.3:
+  %y_i.7 = phi i64 [ 0, %start ], [ %y_i.next.6, %latch.4 ]
+  %v.8 = getelementptr inbounds float, ptr %x.1, i64 %y_i.7
+  %v.9 = load float, ptr %v.8, align 4
+  %v.10 = fmul float %v.9, 0x4000000000000000
+  %v.11 = getelementptr inbounds float, ptr %y.2, i64 %y_i.7
+  store float %v.10, ptr %v.11, align 4
+  br label %latch.4
+latch.4:
+  %y_i.next.6 = add nuw nsw i64 %y_i.7, 1
+  %v.12 = icmp ult i64 %y_i.next.6, 64
+  br i1 %v.12, label %y_i.loop.3, label %done.5
+done.5:
+  ret i32 0
+}
+"""
+
+
+def scale() -> Program:
+    x = te.placeholder((64,), "float32", "x")
+    return lower([te.compute((64,), lambda i: x[i] * 2.0, "y")], "scale")
+
+
+X = np.arange(64, dtype=np.float32)
+
+
+def test_text():
+    assert emit(scale()) == build(scale()).text == GOLDEN
+
+
+def test_what_llvm_makes_of_it_can_be_looked_at():
+    assert "x float>" in optimized(GOLDEN)              # vectors
+    assert "kernel:" in assembly(GOLDEN)
+
+
+def test_equal_texts_are_compiled_once():
+    assert library(GOLDEN) is library(emit(scale()))
+
+
+def test_call_fills_outputs():
+    y = np.zeros(64, np.float32)
+    assert build(scale())(X, y) is None
+    np.testing.assert_array_equal(y, 2 * X)
+
+
+def test_compute_takes_any_layout():
+    wide = np.repeat(X, 2)
+    np.testing.assert_array_equal(build(scale()).compute({"x": wide[::2]})["y"], 2 * X)
+
+
+def test_threads_share_a_kernel():
+    kernel = build(scale())
+    with ThreadPoolExecutor(4) as pool:
+        results = pool.map(lambda n: kernel.compute({"x": X + n})["y"], range(50))
+        for number, y in enumerate(results):
+            np.testing.assert_array_equal(y, 2 * (X + number))
+
+
+def read_only() -> np.ndarray:
+    y = np.zeros(64, np.float32)
+    y.flags.writeable = False
+    return y
+
+
+@pytest.mark.parametrize(("arrays", "message"), [
+    ((X,), "Arrays of scale must be x, y, not 1 arrays"),
+    ((X, X[:32]), "Array y must be float32[64], not float32[32]"),
+    ((X.astype(np.float64), X), "Array x must be float32[64], not float64[64]"),
+    ((np.repeat(X, 2)[::2], X), "Array x must be dense, aligned and in row-major order"),
+    ((X, read_only()), "Array y must be writeable"),
+])
+def test_arrays_wrong(arrays, message):
+    with pytest.raises(ValueError) as refusal:      # noqa: PT011 - the whole message is compared
+        build(scale())(*arrays)
+    assert str(refusal.value) == message
+
+
+def test_inputs_wrong():
+    with pytest.raises(ValueError, match=r"^Inputs of scale must hold 'x', not only \['z'\]$"):
+        build(scale()).compute({"z": X})
