@@ -83,6 +83,7 @@ WINDOWS = [
     ((6, 9), (5, 7), (3, 4), (2, 3, 1, 2)),
     ((1, 1), (3, 3), (1, 1), (1, 1, 1, 1)),
     ((6, 5), (2, 2), (4, 4), (0, 0, 1, 1)),         # no window reaches the padding below
+    ((5, 6), (2, 2), (4, 4), (0, 0, 1, 1)),         # nor, here, that on the right
 ]
 
 CONVOLUTIONS = [
@@ -100,6 +101,8 @@ POOLS = [
     for op, make in (("maxpool", _normal), ("maxpool", _int8), ("maxpool", _uint8),
                      ("qmaxpool", _int8))
 ] + [
+    OperatorCase("qmaxpool", _window((1, 1), (1, 1, 1, 1), kernel=(2, 2)),
+                 (np.full((1, 1, 2, 2), -128, np.int8),)),
     OperatorCase("globalavgpool", {}, (_normal(2, 5, 3, 7),)),
     OperatorCase("qglobalavgpool", {"bias": 91, "mult": 40000, "shift": 20, **CLAMP},
                  (_int8(3, 5, 7, 3),)),
@@ -150,7 +153,7 @@ ELEMENTWISE = [
                  (_uint8(2, 40), _of("float32", 0.013), _of("uint8", 200))),
     OperatorCase("dequantizelinear", {"axis": 0},
                  (_of("int32", [2**31 - 1, -2**31, 2**24 + 1]), _of("float32", 0.5),
-                  _of("int32", -2**31))),
+                  _of("int32", 2**24))),
     OperatorCase("to_int8", {}, (np.arange(256).astype(np.uint8),)),
     OperatorCase("to_uint8", {}, (np.arange(-128, 128).astype(np.int8),)),
 ]
