@@ -1,0 +1,172 @@
+// The loop around a Verilated core: clock, memory, events, watchdog.
+//
+// Compiled together with the model. "ports.h" is generated from the core's signature: it maps
+// the plain names of the ports to the model's members and lists reporters and counters.
+
+#include <memory>
+
+#include "Vcore.h"
+#include "dram.h"
+#include "ports.h"
+#include "verilated.h"
+
+namespace {
+
+// Packed vectors of any width, as Verilator stores them.
+template <typename T> uint64_t bits(const T &value, unsigned low, unsigned count) {
+    uint64_t mask = count == 64 ? ~uint64_t(0) : (uint64_t(1) << count) - 1;
+    return uint64_t(value) >> low & mask;
+}
+template <std::size_t N> uint64_t bits(const VlWide<N> &value, unsigned low, unsigned count) {
+    uint64_t result = 0;
+    for (unsigned i = 0; i < count; i++)
+        result |= uint64_t(value[(low + i) / 32] >> (low + i) % 32 & 1) << i;
+    return result;
+}
+template <typename T> void get_bytes(const T &value, uint8_t *bytes, unsigned count) {
+    for (unsigned i = 0; i < count; i++) bytes[i] = uint8_t(uint64_t(value) >> 8 * i);
+}
+template <std::size_t N> void get_bytes(const VlWide<N> &value, uint8_t *bytes, unsigned count) {
+    for (unsigned i = 0; i < count; i++) bytes[i] = uint8_t(value[i / 4] >> 8 * (i % 4));
+}
+// Data of `count` bytes with one more bit above them.
+template <typename T>
+void set_bytes(T &value, const uint8_t *bytes, unsigned count, bool above) {
+    uint64_t result = uint64_t(above) << 8 * count;
+    for (unsigned i = 0; bytes && i < count; i++) result |= uint64_t(bytes[i]) << 8 * i;
+    value = T(result);
+}
+template <std::size_t N>
+void set_bytes(VlWide<N> &value, const uint8_t *bytes, unsigned count, bool above) {
+    for (unsigned i = 0; i < N; i++) value[i] = 0;
+    if (bytes) std::memcpy(&value[0], bytes, count);
+    if (above) value[count / 4] |= 1u << 8 * (count % 4);
+}
+
+// A context of its own for each run, so that runs in several threads do not meet. Verilator keeps
+// a pointer to the thread's latest context: it must not outlive that.
+class Context {
+public:
+    ~Context() { Verilated::threadContextp(before_); }
+    VerilatedContext *get() { return own_.get(); }
+
+private:
+    VerilatedContext *before_ = Verilated::threadContextp();
+    std::unique_ptr<VerilatedContext> own_ = std::make_unique<VerilatedContext>();
+};
+
+constexpr uint32_t ADDR_BITS = 32, LAST_BITS = 5;
+
+}  // namespace
+
+extern "C" {
+
+const char *lockstep_machine_hash = LOCKSTEP_MACHINE_HASH;
+
+struct LockstepConfig {
+    uint64_t memory_bytes, seed, max_cycles, idle_cycles;
+    uint32_t base[4];
+    uint32_t count, latency, outstanding;
+};
+
+struct LockstepResult {
+    uint64_t cycles;
+    uint32_t status, unit, index, protocol;
+    uint64_t waiting[LOCKSTEP_UNITS];       // index + 1; 0: does not wait
+    uint64_t counters[LOCKSTEP_COUNTERS];
+};
+
+// Run one program from reset until `done` or until a limit: then `status` is LOCKSTEP_WATCHDOG.
+// `start` and `retire` have one element for each instruction, set to -1 by the caller.
+void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start, int64_t *retire,
+                  LockstepResult *result) {
+    Context context;
+    auto top = std::make_unique<Vcore>(context.get(), "core");
+    lockstep::Dram dram(memory, config->memory_bytes,
+                        {LOCKSTEP_BUS_BYTES, config->latency, config->outstanding, config->seed});
+    constexpr unsigned bus = LOCKSTEP_BUS_BYTES;
+    uint8_t data[bus];
+
+    top->PORT_base_program = config->base[0];
+    top->PORT_base_weights = config->base[1];
+    top->PORT_base_activations = config->base[2];
+    top->PORT_base_io = config->base[3];
+    top->PORT_count = config->count;
+    top->rst = 1;
+    for (int i = 0; i < 4; i++) {
+        top->clk = i & 1;
+        top->eval();
+    }
+    top->rst = 0;
+
+    auto event = [&](bool happened, uint32_t index, int64_t *times, uint64_t now) {
+        if (happened && index < config->count) times[index] = int64_t(now);
+        return happened;
+    };
+    uint64_t now = 0, progress = 0, seen = 0, checked = 0;
+    for (;; now++) {
+        top->PORT_start = now == 0;
+        auto offer = dram.offer(now, top->PORT_mem__wdata__valid);
+        top->PORT_mem__request__ready = offer.request_ready;
+        top->PORT_mem__wdata__ready = offer.wdata_ready;
+        top->PORT_mem__rdata__valid = offer.read_valid;
+        if (offer.read_valid)
+            set_bytes(top->PORT_mem__rdata__payload, offer.read_data, bus, offer.read_error);
+        top->PORT_mem__ack__valid = offer.ack_valid;
+        top->PORT_mem__ack__payload = offer.ack_error;
+        top->clk = 0;
+        top->eval();
+
+        if (top->PORT_done && now) break;
+#define EVENTS(unit) \
+    progress += event(top->PORT_##unit##_started, top->PORT_##unit##_started_index, start, now); \
+    progress += event(top->PORT_##unit##_retired, top->PORT_##unit##_retired_index, retire, now);
+        LOCKSTEP_REPORTERS(EVENTS)
+
+        lockstep::DramTaken taken = {};
+        taken.request = top->PORT_mem__request__valid && offer.request_ready;
+        if (taken.request) {
+            const auto &payload = top->PORT_mem__request__payload;
+            taken.addr = uint32_t(bits(payload, 0, ADDR_BITS));
+            taken.beats = uint32_t(bits(payload, ADDR_BITS, LAST_BITS)) + 1;
+            taken.write = bits(payload, ADDR_BITS + LAST_BITS, 1);
+        }
+        taken.wdata = top->PORT_mem__wdata__valid && offer.wdata_ready;
+        if (taken.wdata) {
+            get_bytes(top->PORT_mem__wdata__payload, data, bus);
+            taken.data = data;
+            taken.mask = bits(top->PORT_mem__wdata__payload, 8 * bus, bus);
+        }
+        taken.read = offer.read_valid && top->PORT_mem__rdata__ready;
+        dram.edge(now, taken);
+        progress += taken.request + taken.wdata + taken.read;
+
+        if (now - checked >= config->idle_cycles) {
+            uint64_t working = progress;
+#define BUSY(unit) working += top->PORT_count_##unit##_busy;
+            LOCKSTEP_EXECUTION_UNITS(BUSY)
+            if (working == seen) break;
+            seen = working;
+            checked = now;
+        }
+        if (now >= config->max_cycles || dram.violated()) break;
+        top->clk = 1;
+        top->eval();
+    }
+
+    bool done = top->PORT_done && now;
+    result->cycles = now;
+    result->status = done ? uint32_t(top->PORT_status) : LOCKSTEP_WATCHDOG;
+    result->unit = uint32_t(top->PORT_status_unit);
+    result->index = uint32_t(top->PORT_status_index);
+    result->protocol = dram.violated();
+    uint64_t *waiting = result->waiting, *counter = result->counters;
+#define WAITING(unit) \
+    *waiting++ = top->PORT_##unit##_waiting ? uint64_t(top->PORT_##unit##_waiting_index) + 1 : 0;
+    LOCKSTEP_EXECUTION_UNITS(WAITING)
+#define COUNTER(name) *counter++ = top->PORT_##name;
+    LOCKSTEP_COUNTER_NAMES(COUNTER)
+    top->final();
+}
+
+}  // extern "C"

