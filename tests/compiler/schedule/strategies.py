@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from compiler import te
-from compiler.ir import Alloc, Program, loops, lower, program_text, walk_stmts
+from compiler.ir import (Alloc, For, If, Program, Stmt, loops, lower, program_text, walk_stmts)
 from compiler.schedule import (ScheduleError, cache_read, cache_write, compute_at, compute_inline,
                                fuse, reorder, set_scope, split, tile, unroll, virtual_thread)
 from compiler.te import Tensor
@@ -106,16 +106,24 @@ def _step(draw, program: Program):
     factors = st.integers(1, 4)
     scope = st.sampled_from(["near", "global"])
     arguments = {
-        split: (names, factors), fuse: (names, names), tile: (names, names, factors, factors),
+        split: (names, factors), tile: (names, names, factors, factors),
         unroll: (names,), virtual_thread: (names,), compute_at: (buffers, names),
         compute_inline: (buffers,), cache_read: (everything, scope),
         cache_write: (everything, scope), set_scope: (buffers, scope),
     }
-    primitive = draw(st.sampled_from([*arguments, compute_at, compute_at, compute_at, reorder]))
-    if primitive is reorder:
-        return reorder, tuple(draw(st.lists(names, min_size=2, max_size=4, unique=True)))
-    if primitive is fuse:
-        inner = draw(st.sampled_from(list(loops(program.body))))
-        child = inner.body.var.name if hasattr(inner.body, "var") else inner.var.name
-        return fuse, (inner.var.name, child)
+    nest = _nest(draw(st.sampled_from(list(loops(program.body)))))
+    if len(nest) > 1 and draw(st.booleans()):
+        if draw(st.booleans()):
+            return fuse, tuple(nest[:2])
+        return reorder, tuple(draw(st.permutations(nest))[:draw(st.integers(2, len(nest)))])
+    primitive = draw(st.sampled_from([*arguments, compute_at, compute_at, compute_at]))
     return primitive, tuple(draw(one) for one in arguments[primitive])
+
+
+def _nest(loop: Stmt) -> list[str]:
+    """Loops that are directly nested, with guards between them perhaps."""
+    names = []
+    while isinstance(loop, For | If):
+        names += [loop.var.name] if isinstance(loop, For) else []
+        loop = loop.body
+    return names
