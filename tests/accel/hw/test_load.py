@@ -5,6 +5,7 @@ import pytest
 
 from accel.config import BUFFERS, preset
 from accel.hw.load import LOADED, Load
+from accel.isa import DMA, encode
 from accel.status import ACTIVITIES, Status
 from tests.support.amaranth_sim import simulate, stalls
 from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
@@ -63,7 +64,7 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, ends=Non
     async def finished(ctx):
         while len(events.retired) + len(events.errors) < (len(programs) if ends is None else ends):
             await ctx.tick()
-        for _ in range(4):
+        while not ctx.get(bench.unit.idle):
             await ctx.tick()
 
     simulate(bench, finished, processes=[
@@ -85,3 +86,146 @@ def test_matches_its_meaning(config, memory_stall, token_stall):
     assert events.signalled == [p["signals"] for p in programs]
     assert not events.errors
     assert all(activity.bit_count() == 1 for activity in events.activity)
+
+
+def steps(config, fields: dict) -> int:
+    """Steps of an instruction, as the docstring of `Stepper` counts them."""
+    n, total = config.bus_bytes, 0
+    for dram, address, pad in iterations(fields):
+        end = fields["run"] - 1
+        chunks = (address % n + end) // n + 1
+        several = (dram % n + end) // n > 0
+        total += chunks + (not pad and several and address % n < dram % n)
+    return total
+
+
+@pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])
+def test_latency(config):
+    latency = 7
+    memory, buffers, events = run(config, [instruction(config, "inp", run=4)], latency)
+    taken = events.started[0][0] - 1
+    accepted = memory.log[0][0]
+    assert accepted == taken + 4                        # offered to the arbiter one before
+    assert memory.moved == [(accepted + 1 + latency, False)]
+    step = memory.moved[0][0]
+    assert [cycle for cycle, *_ in buffers.writes] == [step + 1]
+    assert events.retired == [(step + 2, 0)]
+
+
+SHORT = {"runs of 3": {"run": 3, "loops": [{"extent": 60, "dram": 3, "buffer": 4}]},
+         "runs of 21": {"run": 21, "dram": 5,
+                        "loops": [{"extent": 20, "dram": 96, "buffer": 21}]}}
+LONG = {"aligned": {"run": 512}, "up": {"run": 511, "address": 1},
+        "down": {"run": 511, "dram": 3, "address": 1}, "padding": {
+            "run": 100, "pad_value": 9, "loops": [{"extent": 5, "before": 9, "buffer": 101}]}}
+
+
+@pytest.mark.parametrize("name", [*LONG, *SHORT])
+@pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])
+def test_one_step_a_cycle(config, name):
+    fields = instruction(config, "inp", **(LONG | SHORT)[name])
+    _, buffers, events = run(config, [fields], 0)
+    busy = [cycle for cycle, activity in enumerate(events.activity)
+            if ACTIVITIES[activity.bit_length() - 1] == "busy"]
+    total = steps(config, fields)
+    ideal = sum(-(-(dram % config.bus_bytes + fields["run"]) // config.bus_bytes)
+                for dram, *_ in iterations(fields))
+    runs = len(list(iterations(fields)))
+    assert total <= ideal + runs
+    data = busy[2:]                                     # without the take and the start
+    assert len(data) == total
+    assert data[-1] - data[0] == total - 1
+
+
+def test_requests_run_ahead_of_data():
+    programs = [instruction(NARROW, "inp", run=4, loops=[{"extent": 20, "dram": 64}])] * 4
+    memory, _, _ = run(NARROW, programs, latency=120)
+    accepted, first_data = [cycle for cycle, *_ in memory.log], memory.moved[0][0]
+    assert memory.most_open == 64
+    assert accepted[63] < first_data                    # 60 of three instructions, 4 of another
+    assert accepted[:20] == list(range(accepted[0], accepted[0] + 20))
+    assert accepted[20] == accepted[19] + 3             # last run, take, start, first run
+
+
+@pytest.mark.parametrize("fields, index, status", [
+    ({"buffer": BUFFERS.index("out"), "run": 4}, 1, Status.ILLEGAL),
+    ({"buffer": 7, "run": 4}, 1, Status.ILLEGAL),
+    ({"buffer": 0, "address": 2045, "run": 4}, 1, Status.ADDRESS),
+    ({"buffer": 0, "address": 0xFFFFFF, "run": 2}, 1, Status.ADDRESS),
+    ({"buffer": 2, "run": 8, "loops": [{"extent": 300, "buffer": 8, "before": 300}]}, 1,
+     Status.ADDRESS),
+    ({"buffer": 0, "run": 4, "dram": SIZE}, 1, Status.BUS),
+])
+def test_errors_stop_after_what_has_started(fields, index, status):
+    good = instruction(NARROW, "inp", run=40)
+    bench_programs = [good, fields, good]
+    memory, _, events = run(NARROW, bench_programs, 20, ends=2)
+    assert [(i, s) for _, i, s in events.errors] == [(index, status)]
+    assert [i for _, i in events.retired][:1] == [0]
+    assert 1 not in [i for _, i in events.retired]
+
+
+def test_the_last_byte_of_a_buffer_is_inside():
+    fields = instruction(NARROW, "inp", run=3, address=2045)
+    memory, buffers, events = run(NARROW, [fields])
+    assert buffers.data == meaning(NARROW, memory.data, [fields])
+    assert not events.errors
+
+
+def test_dram_addresses_wrap():
+    fields = instruction(NARROW, "inp", base=2, run=8, dram=-(BASE["activations"] - 4) % (1 << 32))
+    memory, buffers, _ = run(NARROW, [fields])
+    assert buffers.data["inp"][:8] == memory.data[4:12]
+
+
+def test_nothing_starts_without_tokens():
+    bench = Bench(NARROW, Load(NARROW), "load")
+    unit = bench.unit
+
+    async def testbench(ctx):
+        ctx.set(unit.commands.payload, {"index": 7, "word": encode(DMA, {"waits": 0b1010})})
+        ctx.set(unit.commands.valid, 1)
+        for available in (0, 0b0010, 0b1000, 0b0101):
+            ctx.set(unit.available, available)
+            await ctx.tick()
+            assert ctx.get(unit.waits) == 0b1010
+            assert not ctx.get(unit.take)
+            assert ctx.get(unit.idle) and ctx.get(unit.blocked)
+            assert ctx.get(unit.blocked_index) == 7
+            missing = "gemm" if not available & 0b0010 else "store"
+            assert ctx.get(unit.activity) == 1 << ACTIVITIES.index(missing)
+        ctx.set(unit.available, 0b1010)
+        ctx.set(unit.halt, 1)
+        await ctx.tick()
+        assert not ctx.get(unit.take) and not ctx.get(unit.blocked)
+        ctx.set(unit.halt, 0)
+        assert ctx.get(unit.take)
+        await ctx.tick()
+        assert ctx.get(unit.started) and ctx.get(unit.started_index) == 7
+        assert not ctx.get(unit.idle)
+    simulate(bench, testbench)
+
+
+def test_blocked_by_a_signal():
+    bench = Bench(NARROW, Load(NARROW), "load")
+    unit, memory = bench.unit, Memory(contents(), 4)
+    word = encode(DMA, {"signals": 0b0110, "run": 4})
+
+    async def testbench(ctx):
+        ctx.set(unit.commands.payload, {"index": 3, "word": word})
+        ctx.set(unit.commands.valid, 1)
+        await ctx.tick()
+        ctx.set(unit.commands.valid, 0)
+        cycles = 0
+        while not ctx.get(unit.blocked):
+            assert not ctx.get(unit.idle) and cycles < 40
+            await ctx.tick()
+            cycles += 1
+        assert ctx.get(unit.signal) and ctx.get(unit.signals) == 0b0110
+        assert ctx.get(unit.blocked_index) == 3 and not ctx.get(unit.retired)
+        assert ctx.get(unit.activity) == 1 << ACTIVITIES.index("signal")
+        ctx.set(unit.signalled, 1)
+        assert ctx.get(unit.retired) and ctx.get(unit.retired_index) == 3
+        await ctx.tick()
+        assert ctx.get(unit.idle) and not ctx.get(unit.blocked)
+    simulate(bench, testbench, processes=[memory.serve(bench.arbiter.mem)])

@@ -3,11 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from accel.config import preset
+from accel.config import BUFFERS, preset
 from accel.hw.store import Store
+from accel.status import Status
 from tests.support.amaranth_sim import simulate, stalls
-from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
-                                     iterations, random_instruction, watch)
+from tests.support.dma_bench import (Bench, Events, feed_commands, grant, instruction, iterations,
+                                     random_instruction, watch)
 from tests.support.memory_model import Memory
 
 TINY = preset("tiny-1x4x4")
@@ -50,7 +51,7 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, ends=Non
     async def finished(ctx):
         while len(events.retired) + len(events.errors) < (len(programs) if ends is None else ends):
             await ctx.tick()
-        for _ in range(4):
+        while not ctx.get(bench.unit.idle):
             await ctx.tick()
 
     simulate(bench, finished, processes=[
@@ -72,3 +73,65 @@ def test_matches_its_meaning(config, memory_stall, token_stall):
     assert events.signalled == [p["signals"] for p in programs]
     assert not events.errors
     assert all(activity.bit_count() == 1 for activity in events.activity)
+
+
+@pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])
+def test_latency(config):
+    latency = 7
+    memory, events = run(config, [instruction(config, "out", run=4)], latency)
+    taken = events.started[0][0] - 1
+    accepted = memory.log[0][0]
+    assert accepted == taken + 8                        # offered to the arbiter one before
+    assert memory.moved == [(accepted + 1, True)]
+    assert events.retired == [(accepted + 1 + latency + 1 + 1, 0)]
+
+
+@pytest.mark.parametrize("fields", [
+    {"run": 512}, {"run": 511, "address": 1}, {"run": 511, "address": 3, "dram": 1},
+    {"run": 512, "dram": 5}])
+@pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])
+def test_one_beat_a_cycle(config, fields):
+    memory, events = run(config, [instruction(config, "out", **fields)], 30)
+    cycles = [cycle for cycle, _ in memory.moved]
+    beats = -(-(fields.get("dram", 0) % config.bus_bytes + fields["run"]) // config.bus_bytes)
+    first = memory.log[0][3]                # a shorter first burst leaves before the next is whole
+    assert len(cycles) == beats
+    assert cycles[first:] == list(range(cycles[first], cycles[first] + beats - first))
+    assert cycles[-1] <= events.started[0][0] + 8 + 64 // config.bus_bytes + beats
+    assert len(memory.log) == -(-(fields.get("dram", 0) + fields["run"]) // 64)
+
+
+@pytest.mark.parametrize("run_bytes", [3, 21])
+def test_short_runs_cost_at_most_a_step_more(run_bytes):
+    fields = instruction(NARROW, "out", run=run_bytes, address=2,
+                         loops=[{"extent": 30, "dram": run_bytes, "buffer": run_bytes + 1}])
+    memory, _ = run(NARROW, [fields], 2)
+    cycles = [cycle for cycle, _ in memory.moved]
+    assert cycles[-1] - cycles[0] < len(cycles) + 30
+
+
+def test_instructions_overlap():
+    programs = [instruction(NARROW, "out", run=64, address=64 * i, dram=64 * i) for i in range(6)]
+    memory, events = run(NARROW, programs, latency=100)
+    assert memory.log[5][0] < events.retired[0][0]
+    assert [index for _, index in events.retired] == list(range(6))
+
+
+@pytest.mark.parametrize("fields, status", [
+    ({"buffer": BUFFERS.index("inp"), "run": 4}, Status.ILLEGAL),
+    ({"buffer": BUFFERS.index("out"), "address": 1021, "run": 4}, Status.ADDRESS),
+    ({"buffer": BUFFERS.index("out"), "dram": SIZE, "run": 4}, Status.BUS),
+    ({"buffer": BUFFERS.index("out"), "dram": SIZE - 0x80, "run": 200, "base": 0}, Status.BUS),
+])
+def test_errors_stop_after_what_has_started(fields, status):
+    good = instruction(NARROW, "out", run=40)
+    _, events = run(NARROW, [good, fields, good], 20, ends=2)
+    assert [(i, s) for _, i, s in events.errors] == [(1, status)]
+    assert [i for _, i in events.retired][:1] == [0]
+    assert 1 not in [i for _, i in events.retired]
+
+
+def test_pads_are_ignored():
+    fields = instruction(NARROW, "out", run=8, loops=[{"extent": 2, "dram": 16, "before": 1}])
+    memory, _ = run(NARROW, [fields])
+    assert memory.data[:8] == memory.data[16:24] == contents(NARROW)[:8]
