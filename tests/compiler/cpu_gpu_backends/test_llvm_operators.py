@@ -26,7 +26,8 @@ def edges(dtype: str) -> np.ndarray:
         return np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -7.25, 1e-3, 1e6, finfo.max,
                          finfo.tiny, -finfo.smallest_subnormal, np.inf, -np.inf, np.nan], dtype)
     info = np.iinfo(dtype)
-    values = [0, 1, 2, 3, 5, 7, 100, info.max, info.max - 1, info.min, info.min + 1]
+    values = [0, 1, 2, 3, 5, info.bits - 1, info.bits, info.bits + 1, 100,
+              info.max, info.max - 1, info.min, info.min + 1]
     return np.array(values + ([-1, -2, -7, -100] if info.min else []), dtype)
 
 
@@ -108,7 +109,7 @@ def test_rounding_shift(dtype):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-@pytest.mark.parametrize("amount", [0, 1, 7, 31, 100])
+@pytest.mark.parametrize("amount", [0, 1, 7, 8, 16, 31, 32, 64, 100])
 @pytest.mark.parametrize("op", ["shl", "shr"])
 def test_constant_shifts(op, amount, dtype):
     a, _ = pairs(dtype)

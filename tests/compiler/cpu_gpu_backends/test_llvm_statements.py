@@ -136,10 +136,18 @@ def test_one_statement_in_two_places_begins_in_both():
 
 
 def test_an_update_that_reads_its_own_buffer():
-    """y[i] += y[i - 1]: the elements must not be prepared ahead of time."""
-    x, y = Buffer("x", (1,), "int32"), Buffer("y", (2,), "int32")
-    value = te.select(I < 1, x[0], y[I - 1])
-    body = For(I, 2, For(K, 3, Update(y, (I,), "sum", value, (K,))))
+    """y[0] begins with what y[1] holds, so y[1] must not be prepared ahead of its time."""
+    x, y = Buffer("x", (2,), "int32"), Buffer("y", (2,), "int32")
+    value = te.select(I < 1, y[1 - I], x[I])
+    body = Seq((For(J, 2, Store(y, (J,), x[J] + 5)),
+                For(K, 3, For(I, 2, Update(y, (I,), "sum", value, (K,))))))
+    assert_native_agrees(Program("p", (x,), (y,), body))
+
+
+def test_a_guarded_reduction_begins_under_its_guard():
+    x, y = Buffer("x", (4,), "int32"), Buffer("y", (4,), "int32")
+    update = If(I + K < 2, Update(y, (I,), "sum", x[K], (K,)))
+    body = Seq((For(J, 4, Store(y, (J,), x[J] + 5)), For(I, 4, For(K, 3, update))))
     assert_native_agrees(Program("p", (x,), (y,), body))
 
 
