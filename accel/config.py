@@ -4,6 +4,7 @@ Every number that varies between accelerators is a field of `AccelConfig`; every
 the geometry (entry sizes, depths, lanes) is derived here, once.
 """
 
+import json
 import tomllib
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
@@ -42,7 +43,9 @@ class BufferGeometry:
 
 @dataclass(frozen=True)
 class AccelConfig:
-    """A GEMM accelerator: ``acc[batch, block_out] += inp[batch, block_in] · wgt[block_out, block_in]``.
+    """A GEMM accelerator that computes one block product a cycle::
+
+        acc[batch, block_out] += inp[batch, block_in] · wgt[block_out, block_in]
 
     Parameters
     ----------
@@ -77,6 +80,8 @@ class AccelConfig:
     def __post_init__(self):
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.type is str and not isinstance(value, str):
+                raise ConfigError(f"{field.name} must be a string, not {value!r}")
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool)
                                       or value <= 0):
                 raise ConfigError(f"{field.name} must be a positive integer, not {value!r}")
@@ -146,9 +151,10 @@ class AccelConfig:
 
     def to_toml(self) -> str:
         """Text that `load` reads back."""
-        lines = [f"{key} = {value!r}" if isinstance(value, int) else f'{key} = "{value}"'
-                 for key, value in asdict(self).items()]
-        return "\n".join(lines) + "\n"
+        # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
+        values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+                  for key, value in asdict(self).items()}
+        return "".join(f"{key} = {value}\n" for key, value in values.items())
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -173,7 +179,7 @@ def load(path: str | Path) -> AccelConfig:
     if path.suffix != ".toml":
         return preset(str(path))
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"Configuration {path} does not exist") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
