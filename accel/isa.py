@@ -25,9 +25,9 @@ from amaranth.lib import data
 
 from accel.config import BUFFERS, UNITS
 
-__all__ = ["BASES", "BUFFERS", "DMA", "FORMATS", "GEMM", "HEADER", "SOURCES_A", "SOURCES_B", "DESTINATIONS",
-           "VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError", "decode", "encode",
-           "unit_mask", "units_of"]
+__all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "GEMM", "HEADER",
+           "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError",
+           "decode", "encode", "unit_mask", "units_of"]
 
 WORD_BITS = 512
 WORD_BYTES = WORD_BITS // 8

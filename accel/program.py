@@ -5,8 +5,7 @@ with, and the named tensors through which a host talks to it. It carries the has
 that it was compiled for.
 """
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from accel import isa
 from accel.machine import Machine
+from compiler.te import numpy_dtype
 
 __all__ = ["Instruction", "Program", "ProgramError", "TensorSlot", "disassemble", "finish"]
 
@@ -71,7 +71,7 @@ class TensorSlot:
     Parameters
     ----------
     base : base register (of `isa.BASES`) and `offset`: where its bytes start in that segment.
-    shape, dtype : of the stored array, in row-major order.
+    shape, dtype : of the stored array, little-endian in row-major order; records count as types.
     layout : what the dimensions mean, say ``NHWC`` or ``N/b H W b C`` (docs/machine.md, Layouts).
     logical : shape of the tensor that the network knows; ``()`` when it is `shape`.
     """
@@ -86,7 +86,11 @@ class TensorSlot:
 
     @property
     def size_bytes(self) -> int:
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+        return int(np.prod(self.shape)) * self.numpy_dtype.itemsize
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        return numpy_dtype(self.dtype).newbyteorder("<")
 
 
 @dataclass(frozen=True)
@@ -147,15 +151,19 @@ class Program:
         return self.bases[last] + -(-self.segment_sizes[last] // ALIGNMENT) * ALIGNMENT
 
     def image(self, inputs: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
-        """Memory before the start: program, weights, and the inputs that are given (uint8)."""
+        """Memory before the start: program, weights, and the inputs that are given (uint8).
+
+        Refuses an array that is not of the shape and type of its slot.
+        """
         memory = np.zeros(self.memory_bytes, np.uint8)
         for name, data in (("program", self.words.reshape(-1)), ("weights", self.weights)):
             memory[self.bases[name]:self.bases[name] + data.size] = data
         for name, array in (inputs or {}).items():
             slot = self.slot(name)
-            raw = np.ascontiguousarray(array, np.dtype(slot.dtype).newbyteorder("<"))
-            if raw.shape != slot.shape:
-                raise ProgramError(f"Input {name} must have shape {slot.shape}, not {raw.shape}")
+            if array.shape != slot.shape or array.dtype != numpy_dtype(slot.dtype):
+                raise ProgramError(f"Input {name} must be {slot.dtype} of shape {slot.shape}, not "
+                                   f"{array.dtype} of shape {array.shape}")
+            raw = np.ascontiguousarray(array, slot.numpy_dtype)
             start = self.bases[slot.base] + slot.offset
             memory[start:start + slot.size_bytes] = raw.reshape(-1).view(np.uint8)
         return memory
@@ -165,7 +173,7 @@ class Program:
         slot = self.slot(name)
         start = self.bases[slot.base] + slot.offset
         raw = memory[start:start + slot.size_bytes].copy()
-        return raw.view(np.dtype(slot.dtype).newbyteorder("<")).reshape(slot.shape)
+        return raw.view(slot.numpy_dtype).reshape(slot.shape)
 
     def slot(self, name: str) -> TensorSlot:
         for slot in (*self.inputs, *self.outputs):
@@ -189,27 +197,45 @@ class Program:
 
 
 def disassemble(instruction: Instruction) -> str:
-    """One line: name, tokens, and the fields that are not at their default."""
+    """One line: name, tokens, addresses, other fields that are not 0, and loops with their
+    strides. The same for an instruction as it was made and as it was decoded.
+    """
     fields = instruction.fields
     parts = [instruction.name]
-    if instruction.waits:
-        parts.append("wait=" + ",".join(instruction.waits))
-    if instruction.signals:
-        parts.append("signal=" + ",".join(instruction.signals))
-    for key, value in fields.items():
-        if key in ("opcode", "waits", "signals", "reserved", "rest", "loops"):
-            continue
-        if isinstance(value, dict):
-            value = "/".join(str(v) for v in value.values())
-        elif key == "buffer":
-            value = isa.BUFFERS[value] if value < len(isa.BUFFERS) else value
-        elif key == "base":
-            value = isa.BASES[value]
-        elif not value:
-            continue
-        parts.append(f"{key}={value}")
-    for loop in fields.get("loops", ()):
-        if loop.get("extent", 1) > 1 or loop.get("before") or loop.get("after"):
-            strides = json.dumps([v for k, v in loop.items() if k != "extent"])
-            parts.append(f"[{loop['extent']}x {strides}]".replace('"', ""))
-    return " ".join(parts)
+    if instruction.unit == "illegal":
+        parts.append(f"opcode={fields['opcode']}")
+    for text, units in (("wait", instruction.waits), ("signal", instruction.signals)):
+        if units:
+            parts.append(f"{text}={','.join(units)}")
+    parts += [_field_text(key, fields[key] if key in fields else _ABSENT.get(key, 0))
+              for key in _shown(instruction)]
+    parts += [_loop_text(loop) for loop in fields.get("loops", ())]
+    return " ".join(filter(None, parts))
+
+
+_ABSENT = {"run": 1, "base": {}}
+_NAMES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
+          "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS}
+
+
+def _shown(instruction: Instruction) -> Iterator[str]:
+    layout = isa.FORMATS.get(instruction.unit, isa.CONTROL)
+    return (key for key, _ in layout
+            if key not in ("opcode", "waits", "signals", "loops", "reserved"))
+
+
+def _field_text(key: str, value) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{operand}={value.get(operand, 0)}" for operand in ("dst", "a", "b"))
+    if key in _NAMES:
+        return f"{key}={_NAMES[key][value] if value < len(_NAMES[key]) else value}"
+    return f"{key}={value}" if value or key in ("dram", "address", "run") else ""
+
+
+def _loop_text(loop: Mapping[str, int]) -> str:
+    pads = loop.get("before", 0), loop.get("after", 0)
+    if loop.get("extent", 1) == 1 and not any(pads):
+        return ""
+    steps = [f"{key}{loop[key]:+d}" for key in ("dst", "a", "b", "dram", "buffer") if loop.get(key)]
+    pad = [f"pad={pads[0]},{pads[1]}"] if any(pads) else []
+    return f"[{' '.join([str(loop.get('extent', 1)) + 'x', *steps, *pad])}]"
