@@ -4,7 +4,7 @@ from accel.config import AccelConfig
 from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
 from compiler.tensorize import Immediate, Intrinsic, Operand
-from compiler.te import Axis, Reduce, Var
+from compiler.te import Axis, Var
 
 from .declare import Declaration, vector_op
 

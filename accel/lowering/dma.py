@@ -60,7 +60,8 @@ def runs(dram: Affine, buffer: Affine, extents: Mapping[Var, int],
          valid: Mapping[Var, Interval] | None, item: int) -> Iterator[Copy]:
     """The copies that move ``item`` bytes from `dram` to `buffer` for all loop values.
 
-    Addresses are in bytes. `valid` says where the source exists (None: nowhere); the rest is padding.
+    Addresses are in bytes. `valid` says where the source exists (None: nowhere); the rest
+    is padding.
     """
     filled = valid is None
     box = {var: (0, extent) for var, extent in extents.items()} if valid is None else valid

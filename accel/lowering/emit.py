@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from accel import isa
 from accel.lowering.dma import runs
 from accel.lowering.memory import Placement, Scratchpads
-from accel.lowering.nest import Affine, LoweringError, NotAffine, affine, solve
+from accel.lowering.nest import (Affine, Interval, LoweringError, NotABox, NotAffine, affine,
+                                 solve)
 from accel.machine import Machine
 from accel.program import Instruction
-from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Tensorized
+from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text
 from compiler.te import Buffer, Const, Expr, Field, Read, Var, numpy_dtype
 
 __all__ = ["lower"]
@@ -58,7 +59,7 @@ class _Emitter:
             case Alloc(_, body):
                 yield from self.walk(body, fixed, thread)
             case If(condition, body) if _nest(stmt) is None:
-                if solve(condition, fixed, {}) is not None:
+                if self._holds(condition, fixed):
                     yield from self.walk(body, fixed, thread)
             case For(var, extent, body, kind) if kind != "serial" or _nest(stmt) is None:
                 self._count(var, extent)
@@ -73,25 +74,45 @@ class _Emitter:
                 raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
                                     f"{type(stmt).__name__} to {_target(stmt)} is not")
 
+    def _holds(self, condition: Expr, fixed: Fixed) -> bool:
+        try:
+            return solve(condition, fixed, {}) is not None
+        except NotAffine as error:
+            raise self._refuse(error) from None
+
+    def _refuse(self, error: NotAffine) -> LoweringError:
+        reason = error.args[0]
+        text = expr_text(reason) if isinstance(reason, Expr) else reason
+        return LoweringError(f"{self.layer}: address or condition must be affine in the loops, "
+                             f"not {text}")
+
     def _count(self, var: Var, extent: int) -> None:
         if extent > 1:
             self.counted.add(var)
 
     def perform(self, nest: _Nest, fixed: Fixed, thread: int) -> Iterator[Instruction]:
-        """One instruction if the nest fits, else the outermost loop unrolled."""
+        """One instruction if the nest fits, else a loop unrolled."""
         try:
             instructions = list(_Tile(self, nest, fixed, thread).instructions())
         except NotAffine as error:
             if not nest.loops:
-                raise LoweringError(f"{self.layer}: address or condition must be affine in the "
-                                    f"loops, not {error}") from None
-            (var, extent), *rest = nest.loops
+                raise self._refuse(error) from None
+            at = _unrolled(nest, error)
+            var, extent = nest.loops[at]
+            rest = nest.loops[:at] + nest.loops[at + 1:]
             self._count(var, extent)
             for value in range(extent):
-                yield from self.perform(_Nest(tuple(rest), nest.guards, nest.tile),
+                yield from self.perform(_Nest(rest, nest.guards, nest.tile),
                                         fixed | {var: value}, thread)
         else:
             yield from instructions
+
+
+def _unrolled(nest: _Nest, error: NotAffine) -> int:
+    """Which loop to unroll: the outermost, or the first that a copy's padding is tied to."""
+    if not isinstance(error, NotABox):
+        return 0
+    return next(at for at, (var, _) in enumerate(nest.loops) if var in error.loops)
 
 
 def _nest(stmt: Stmt) -> _Nest | None:
@@ -133,7 +154,7 @@ class _Tile:
         """Extents after the guards have cut the loops; `low` is where each begins."""
         extents = {var: extent for var, extent in nest.loops if extent > 1}
         for guard in nest.guards:
-            box = solve(guard, self.fixed, extents)
+            box = self._box(guard, extents)
             if box is None:
                 self.empty = True
                 return extents
@@ -145,6 +166,12 @@ class _Tile:
         for var, low in self.low.items():
             extents[var] -= low
         return extents
+
+    def _box(self, guard: Expr, extents: dict[Var, int]) -> dict[Var, Interval] | None:
+        try:
+            return solve(guard, self.fixed, extents)
+        except NotABox as error:        # what is guarded may depend on the order of the loops
+            raise NotAffine(*error.args) from None
 
     def instructions(self) -> Iterator[Instruction]:
         if self.empty or any(extent <= 0 for extent in self.extents.values()):
@@ -192,15 +219,18 @@ class _Tile:
         src, dst = self.binding.tile("src"), self.binding.tile("dst")
         assert isinstance(src, Read) and isinstance(dst, Read)
         far, near = (dst, src) if self.intrinsic.unit == "store" else (src, dst)
+        item = numpy_dtype(far.dtype).itemsize
+        if not _spread(self._bytes(dst), self.extents, item):
+            raise NotAffine(f"a copy that writes {dst.buffer.name} twice")
         valid, pad = self._validity()
         place = self.emitter.placement[far.buffer.name]
         fields = {"buffer": isa.BUFFERS.index(near.buffer.scope),
                   "base": isa.BASES.index(place.base), "pad_value": pad & 0xFF}
-        for copy in runs(self._bytes(far), self._bytes(near), self.extents, valid,
-                         numpy_dtype(far.dtype).itemsize):
+        for copy in runs(self._bytes(far), self._bytes(near), self.extents, valid, item):
             yield self._instruction(fields | copy.fields())
 
-    def _validity(self):
+    def _validity(self) -> tuple[dict[Var, Interval] | None, int]:
+        """Where the source of a copy exists (None: nowhere), and the value of padding."""
         everywhere = {var: (0, extent) for var, extent in self.extents.items()}
         if not self.intrinsic.immediates:
             return everywhere, 0
@@ -245,8 +275,7 @@ class _Tile:
             raise NotAffine(f"{len(loops)} loops")
         self._check_range(addresses)
         banks = self._banks(bound, addresses)
-        words = [{"extent": extent} | {k: s for k, s in strides.items()}
-                 for extent, strides in loops]
+        words = [{"extent": extent, **strides} for extent, strides in loops]
         return self._instruction(fields | {
             "reset": int(begin), "banks": banks,
             "base": {field: form.offset for field, form in addresses.items()},
@@ -302,3 +331,13 @@ class _Tile:
                          if var in self.emitter.counted)
         return Instruction(self.intrinsic.name, self.intrinsic.unit, fields,
                            f"{self.emitter.layer} {where}".strip())
+
+
+def _spread(form: Affine, extents: Mapping[Var, int], size: int) -> bool:
+    """Whether elements of `size` bytes at these addresses are apart: any order writes the same."""
+    reach = size
+    for stride, extent in sorted((abs(form.over(var)), extent) for var, extent in extents.items()):
+        if extent > 1 and stride < reach:
+            return False
+        reach += stride * (extent - 1)
+    return True

@@ -30,7 +30,7 @@ class Scratchpads:
         self.config = config
         self._copies: dict[str, tuple[int, ...]] = {}
         self._bank_top = [0, 0]
-        self._top = {name: 0 for name in config.buffers}
+        self._top = dict.fromkeys(config.buffers, 0)
         self._place(body, 1)
 
     def address(self, buffer: Buffer, thread: int) -> int:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from compiler.te import Binary, Const, Expr, Var
+from compiler.te import COMPARISONS, Binary, Const, Expr, Var
 
-__all__ = ["Affine", "Interval", "LoweringError", "NotAffine", "affine", "conjuncts", "solve"]
+__all__ = ["Affine", "Interval", "LoweringError", "NotABox", "NotAffine", "affine", "conjuncts",
+           "solve"]
 
 
 class LoweringError(ValueError):
@@ -14,6 +15,14 @@ class LoweringError(ValueError):
 
 class NotAffine(Exception):
     """The expression depends on loops in a way that one instruction cannot follow."""
+
+
+class NotABox(NotAffine):
+    """A condition that ties `loops` together, so that it does not hold in a box of them."""
+
+    def __init__(self, condition: Expr, loops: frozenset[Var]):
+        super().__init__(condition)
+        self.loops = loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def solve(condition: Expr, fixed: Mapping[Var, int],
           extents: Mapping[Var, int]) -> dict[Var, Interval] | None:
     """Where `condition` holds, as an interval for each loop variable; None when nowhere.
 
-    Raises NotAffine when the set is not a box.
+    Raises NotAffine, or NotABox where it is the loops together that decide.
     """
     box = {var: (0, extent) for var, extent in extents.items()}
     for one in conjuncts(condition):
@@ -98,7 +107,12 @@ def solve(condition: Expr, fixed: Mapping[Var, int],
                     return None
                 continue
             if len(form.coefficients) > 1:
-                raise NotAffine(condition)
+                low, high = _range(form, box)
+                if high < 0:
+                    return None
+                if low < 0:
+                    raise NotABox(one, frozenset(form.coefficients))
+                continue
             (var, factor), = form.coefficients.items()
             low, high = box[var]
             if factor > 0:
@@ -111,11 +125,22 @@ def solve(condition: Expr, fixed: Mapping[Var, int],
     return box
 
 
+def _range(form: Affine, box: Mapping[Var, Interval]) -> Interval:
+    """Least and greatest value of `form` over a box."""
+    ends = [(factor * box[var][0], factor * (box[var][1] - 1))
+            for var, factor in form.coefficients.items()]
+    return form.offset + sum(map(min, ends)), form.offset + sum(map(max, ends))
+
+
 def _at_least_zero(condition: Expr, fixed: Mapping[Var, int]) -> list[Affine]:
     """Affine forms that are all >= 0 exactly where the comparison holds."""
-    if not isinstance(condition, Binary) or condition.op not in ("lt", "le", "gt", "ge", "eq"):
+    if not isinstance(condition, Binary) or condition.op not in COMPARISONS:
         raise NotAffine(condition)
     difference = affine(condition.a, fixed) + affine(condition.b, fixed).scaled(-1)
     up, down, one = difference, difference.scaled(-1), Affine(-1, {})
+    if condition.op == "ne":
+        if difference.coefficients:
+            raise NotAffine(condition)
+        return [Affine(abs(difference.offset) - 1, {})]
     return {"ge": [up], "gt": [up + one], "le": [down], "lt": [down + one],
             "eq": [up, down]}[condition.op]
