@@ -10,7 +10,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops import blocked
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
 
-__all__ = ["LAYERS", "Layer", "build_layer", "is_view", "refusal"]
+__all__ = ["LAYERS", "Layer", "activation_of", "build_layer", "is_view", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,17 @@ def refusal(graph: Graph, node: Node) -> str | None:
     if rank not in (2, 4):
         return f"its input has {rank} dimensions; the accelerator takes NCHW or NC"
     return None
+
+
+def activation_of(graph: Graph, value: str, plain: bool = False) -> Activation:
+    """What an int8 value of two or four dimensions looks like in the accelerator's memory; a view
+    that the accelerator takes looks like what it shows.
+    """
+    node = graph.producers().get(value)
+    if node and is_view(graph, node) and _view_refusal(graph, node) is None:
+        return activation_of(graph, node.inputs[0])
+    n, c, h, w = (*graph.values[value].shape, 1, 1)[:4]
+    return Activation(n, c, h, w, plain)
 
 
 def is_view(graph: Graph, node: Node) -> bool:

@@ -1,5 +1,7 @@
 """Layouts of tensors in memory; docs/machine.md, Layouts. NumPy only."""
 
+import math
+
 import numpy as np
 
 from accel.config import AccelConfig
@@ -22,10 +24,11 @@ def to_plain(tensor: np.ndarray) -> np.ndarray:
 
 
 def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
-    """``[N/batch][H][W][batch][Cpad]`` to `logical`, which is NCHW or NC."""
-    groups, height, width, batch, channels = stored.shape
-    nchw = stored.transpose(0, 3, 4, 1, 2).reshape(groups * batch, channels, height, width)
-    return np.ascontiguousarray(nchw[:logical[0], :logical[1]]).reshape(logical)
+    """``[N/batch][H][W][batch][Cpad]`` to `logical`: NCHW, or N and its flattened CHW."""
+    groups, height, width, batch, padded = stored.shape
+    nchw = stored.transpose(0, 3, 4, 1, 2).reshape(groups * batch, padded, height, width)
+    channels = math.prod(logical[1:]) // (height * width)
+    return np.ascontiguousarray(nchw[:logical[0], :channels]).reshape(logical)
 
 
 def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarray:

@@ -7,13 +7,14 @@ import numpy as np
 
 from accel.access import prove, with_tokens
 from accel.allocate import allocate
-from accel.layers import Layer, build_layer, is_view, refusal
+from accel.layers import Layer, activation_of, build_layer, is_view, refusal
 from accel.layout import blocks_of
-from accel.lowering import Placement, lower
+from accel.lowering import LoweringError, Placement, lower
 from accel.machine import Machine
 from accel.program import Instruction, Program, TensorSlot, finish
-from accel.schedules import schedule_layer
+from accel.schedules import schedule_layer, tiles_of
 from compiler.graph.graph import Graph, Node
+from compiler.ir import Program as LoopProgram
 from compiler.ops.blocked import Activation
 
 __all__ = ["AccelTarget", "CompiledSegment"]
@@ -39,7 +40,17 @@ class AccelTarget:
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the accelerator takes the node, else the reason why not."""
-        return refusal(graph, node)
+        reason = refusal(graph, node)
+        if reason is not None or is_view(graph, node):
+            return reason
+        known = {value: activation_of(graph, value) for value in node.inputs
+                 if value not in graph.constants}
+        layer = build_layer(node, graph, known, blocks_of(self.machine.config))
+        try:
+            tiles_of(self.machine, layer.operator, self.threads)
+        except LoweringError as error:
+            return str(error)
+        return None
 
     def compile(self, graph: Graph) -> CompiledSegment:
         """One stream for the whole graph, proved legal."""
@@ -48,7 +59,7 @@ class AccelTarget:
         stream: list[Instruction] = []
         ends: list[tuple[str, int]] = []
         for layer in layers:
-            scheduled = schedule_layer(self.machine, layer.operator, self.threads)
+            scheduled = self._scheduled(layer)
             stream += lower(self.machine, scheduled, memory.placement(layer), layer.node.name)
             ends.append((layer.node.name, len(stream)))
         stream = [*with_tokens(self.machine, stream), finish()]
@@ -58,8 +69,14 @@ class AccelTarget:
         prove(self.machine, program)
         return CompiledSegment(program, tuple(layers))
 
+    def _scheduled(self, layer: Layer) -> LoopProgram:
+        try:
+            return schedule_layer(self.machine, layer.operator, self.threads)
+        except LoweringError as error:
+            raise LoweringError(f"{layer.node.name}: {error}") from None
+
     def _layers(self, graph: Graph) -> tuple[list[Layer], dict[str, Activation]]:
-        known = {value: _plain(graph.values[value].shape) for value in graph.inputs}
+        known = {value: activation_of(graph, value, plain=True) for value in graph.inputs}
         layers: list[Layer] = []
         for node in graph.nodes:
             if is_view(graph, node):
@@ -68,11 +85,6 @@ class AccelTarget:
             layers.append(build_layer(node, graph, known, blocks_of(self.machine.config)))
             known[node.outputs[0]] = layers[-1].result
         return layers, known
-
-
-def _plain(shape: tuple[int, ...]) -> Activation:
-    n, c, h, w = (*shape, 1, 1)[:4]
-    return Activation(n, c, h, w, plain=True)
 
 
 class _Memory:

@@ -15,6 +15,7 @@ Schedule::
 Everything that is loaded is loaded by the tile that uses it.
 """
 
+from accel.lowering.nest import LoweringError
 from accel.machine import Machine
 from accel.schedules.tiles import Tiles, choose, shape_of
 from compiler.ir import Program, loops
@@ -26,13 +27,22 @@ __all__ = ["schedule", "schedule_layer", "tiles_of"]
 
 
 def schedule_layer(machine: Machine, operator: Operator, threads: int = 2) -> Program:
-    """The scheduled program of one layer, with the best tiles for `threads` virtual threads."""
-    return schedule(machine, operator, tiles_of(machine, operator, threads), threads).program
+    """The scheduled program of one layer, with the best tiles."""
+    return schedule(machine, operator, *tiles_of(machine, operator, threads)).program
 
 
-def tiles_of(machine: Machine, operator: Operator, threads: int) -> Tiles:
-    """The cheapest tiles that fit the machine."""
-    return choose(machine.config, shape_of(operator), threads)
+def tiles_of(machine: Machine, operator: Operator, threads: int) -> tuple[Tiles, int]:
+    """The cheapest tiles that fit the machine, and how many virtual threads share its buffers:
+    `threads`, or fewer where no tile fits so many times. Refuses a layer of which not even one
+    tile of one pixel fits.
+    """
+    shape = shape_of(operator)
+    for count in range(threads, 1, -1):
+        try:
+            return choose(machine.config, shape, count), count
+        except LoweringError:
+            continue
+    return choose(machine.config, shape, 1), 1
 
 
 def schedule(machine: Machine, operator: Operator, tiles: Tiles, threads: int = 2) -> Schedule:

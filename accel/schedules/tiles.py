@@ -18,7 +18,7 @@ from compiler.ops.blocked import Operator
 __all__ = ["Shape", "Tiles", "choose", "shape_of"]
 
 LATENCY = 200
-"""Cycles that a tile costs beside its work: a turn of tokens, a memory latency, pipelines filling."""
+"""Cycles that a tile costs beside its work: a turn of tokens, a memory latency, full pipelines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,9 @@ def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
         short = ", ".join(f"{name} needs {need} of {have} entries"
                           for name, need, have in _needs(config, shape, smallest, threads)
                           if need > have)
-        raise LoweringError(f"Tile of one pixel must fit the buffers of {config.name} in "
-                            f"{threads} copies: {short}")
+        times = f" {threads} times" if threads > 1 else ""
+        raise LoweringError(f"Tile of one pixel must fit the buffers of {config.name}{times}: "
+                            f"{short}")
     return best
 
 
