@@ -1,0 +1,129 @@
+"""Small integer networks for tests, and the accelerator's answer to them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from accel.layout import from_blocked, to_plain
+from accel.machine import Machine
+from accel.program import Program
+from accel.sim.functional import simulate
+from accel.target import AccelTarget
+from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
+
+Array = np.ndarray
+
+CLAMPS = ((3, -128, 127), (-5, -5, 127), (0, -100, 90))
+
+
+@dataclass
+class Net:
+    """Writes a graph node by node; every method returns the name of the value that it makes.
+
+    Weights and parameters are random: multipliers and shifts are such that results spread over
+    the whole int8 range, and differ from channel to channel.
+    """
+
+    seed: int = 1
+    inputs: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    values: dict[str, TensorType] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.rng = np.random.default_rng(self.seed)
+
+    def input(self, *shape: int, name: str = "x") -> str:
+        self.inputs.append(name)
+        self.values[name] = TensorType(shape, "int8")
+        return name
+
+    def constant(self, array: Array) -> str:
+        name = f"k{len(self.constants)}"
+        self.constants[name] = array
+        self.values[name] = TensorType.of(array)
+        return name
+
+    def add_node(self, op: str, *inputs: str, **attrs) -> str:
+        name = f"{op}_{len(self.nodes)}"
+        node = Node(op, name, inputs, (f"{name}.out",), attrs)
+        self.values[f"{name}.out"] = infer(node, [self.values[value] for value in inputs])
+        self.nodes.append(node)
+        return f"{name}.out"
+
+    def _clamp(self) -> dict[str, int]:
+        zp, lo, hi = CLAMPS[len(self.nodes) % len(CLAMPS)]
+        return {"zp": zp, "lo": lo, "hi": hi}
+
+    def _products(self, op: str, x: str, shape: tuple[int, ...], **attrs) -> str:
+        channels, taps = shape[0], int(np.prod(shape[1:]))
+        scale = 60 / (74 * 74 * np.sqrt(taps))              # 74: deviation of a random int8
+        mult = self.rng.integers(1 << 15, 1 << 16, channels).astype(np.int32)
+        shift = np.full(channels, round(np.log2(50000 / scale)), np.int32)
+        bias = self.rng.integers(-int(20 / scale), int(20 / scale) + 1, channels)
+        weights = self.rng.integers(-128, 128, shape).astype(np.int8)
+        parameters = [weights, bias.astype(np.int32), mult, shift]
+        return self.add_node(op, x, *map(self.constant, parameters), **attrs, **self._clamp())
+
+    def conv(self, x: str, channels: int, kernel=(3, 3), strides=(1, 1), pads=(0, 0, 0, 0),
+             pad_value: int = 0) -> str:
+        shape = (channels, self.values[x].shape[1], *kernel)
+        return self._products("qconv2d", x, shape, strides=strides, pads=pads,
+                              pad_value=pad_value)
+
+    def dense(self, x: str, channels: int) -> str:
+        return self._products("qdense", x, (channels, self.values[x].shape[1]))
+
+    def max_pool(self, x: str, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)) -> str:
+        return self.add_node("qmaxpool", x, kernel=kernel, strides=strides, pads=pads)
+
+    def average(self, x: str) -> str:
+        pixels = int(np.prod(self.values[x].shape[2:]))
+        shift = 15 + int(np.ceil(np.log2(pixels)))
+        return self.add_node("qglobalavgpool", x, bias=7 * pixels, shift=shift,
+                             mult=min(round((1 << shift) / pixels), 65535), **self._clamp())
+
+    def rescale(self, x: str) -> str:
+        return self.add_node("qrescale", x, bias=-9, mult=45678, shift=15, **self._clamp())
+
+    def add(self, x: str, y: str) -> str:
+        return self.add_node("qadd", x, y, ma=40000, mb=23456, c=12345, shift=16, **self._clamp())
+
+    def flatten(self, x: str) -> str:
+        shape = self.values[x].shape
+        return self.add_node("reshape", x, shape=(shape[0], int(np.prod(shape[1:]))))
+
+    def graph(self, *outputs: str) -> Graph:
+        return verify(Graph("net", tuple(self.inputs), outputs, tuple(self.nodes), self.values,
+                            self.constants))
+
+    def samples(self) -> dict[str, Array]:
+        """A random array for every input."""
+        return {name: self.rng.integers(-128, 128, self.values[name].shape).astype(np.int8)
+                for name in self.inputs}
+
+
+def run_program(machine: Machine, program: Program, inputs: Mapping[str, Array],
+                run=simulate) -> dict[str, Array]:
+    """Outputs in the network's shapes, of a program whose inputs are plain."""
+    result = run(machine, program,
+                 program.image({name: to_plain(array) for name, array in inputs.items()}))
+    assert result.ok, result.describe()
+    outputs = {}
+    for slot in program.outputs:
+        stored = program.extract(result.memory, slot.name)
+        outputs[slot.name] = (stored.transpose(0, 3, 1, 2).reshape(slot.logical)
+                              if slot.layout == "NHWC" else from_blocked(stored, slot.logical))
+    return outputs
+
+
+def assert_right(machine: Machine, graph: Graph, inputs: Mapping[str, Array],
+                 threads: int = 2) -> Program:
+    """The compiled graph gives what the reference says, to the bit."""
+    program = AccelTarget(machine, threads).compile(graph).program
+    found, wanted = run_program(machine, program, inputs), evaluate(graph, inputs)
+    assert set(found) == set(wanted)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, f"{name} of\n{graph}")
+    return program
