@@ -7,6 +7,13 @@ The names below are loaded when they are first used.
 """
 
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accel.config import AccelConfig, preset
+    from accel.intrinsics import vector_op
+    from accel.machine import Machine
+    from runtime import compile
 
 __all__ = ["AccelConfig", "Machine", "compile", "preset", "vector_op"]
 

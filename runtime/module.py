@@ -123,8 +123,8 @@ class Module:
             else:
                 made = step.execute(given)
             values.update(made)
-        self._outputs = {name: values.get(name, self.graph.constants.get(name))
-                         for name in self.graph.outputs}
+        known = {**self.graph.constants, **values}
+        self._outputs = {name: known[name] for name in self.graph.outputs}
         return tuple(runs)
 
     def get_output(self, name: str) -> np.ndarray:

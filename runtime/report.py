@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -97,8 +98,8 @@ def _dram_bytes(machine: Machine, program: Program) -> np.ndarray:
                      for i in program.instructions(machine)], np.int64)
 
 
-def _moved(fields: Mapping[str, object]) -> int:
-    count = fields["run"]
-    for loop in fields["loops"]:      # type: ignore[attr-defined]
+def _moved(fields: Mapping[str, Any]) -> int:
+    count: int = fields["run"]
+    for loop in fields["loops"]:
         count *= max(loop["extent"] - loop["before"] - loop["after"], 0)
-    return count                      # type: ignore[return-value]
+    return count

@@ -141,7 +141,7 @@ class _Layer:
     def _accumulate(self) -> None:
         if "w" not in self.stages:
             acc = self["acc"]
-            window = [var.name for var, _ in self.operator["acc"].body.axes]
+            window = [axis.name for axis in self.operator["acc"].reduce_axes]
             acc.reorder("n", "y", "x", "c", *window, "b", "o")
         self._lanes("acc", ("gemm", "reduce_add", "reduce_max"))
 

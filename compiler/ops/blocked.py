@@ -171,13 +171,10 @@ def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: in
     """
     first, one = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
     second, other = _windowed(f"{name}_y", y, Window((1, 1)), 0, blocks, blocks.block_out)
-    operands = (one, other)
 
-    scales = (ma, mb, c, s, q.zp, q.lo, q.hi)
-
-    def total(n, y, x, c, b, o):
-        terms = (operand[n, y, x, c, b, o].astype("int32") for operand in operands)
-        return add_scaled(*terms, *scales).astype("int8")
+    def total(n, y, x, c_, b, o):
+        first, second = (operand[n, y, x, c_, b, o].astype("int32") for operand in (one, other))
+        return add_scaled(first, second, ma, mb, c, s, q.zp, q.lo, q.hi).astype("int8")
 
     stages = {"x": first, "y": second, "input": one, "input_y": other}
     return _written(name, stages, Window((1, 1)), one.shape, total)
@@ -216,8 +213,8 @@ def _inside(indices: list[tuple[Expr, int, int]]) -> list[Expr]:
 
 
 def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
-    low = [index >= 0] if before else []
-    return low + ([index < size] if reach - before > size else [])
+    conditions: list[Expr] = [index >= 0] if before else []
+    return conditions + ([index < size] if reach - before > size else [])
 
 
 def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
