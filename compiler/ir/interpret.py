@@ -170,7 +170,7 @@ def _address(buffer: Buffer, indices: tuple[Expr, ...], env: Env, lanes: int,
         outside = (value < 0) | (value >= extent)
         if outside.any():
             raise IndexError(f"Index {dimension} of {buffer.name}, {expr_text(index)}, must be "
-                             f"below {extent}, not {value[outside][0]}")
+                             f"from 0 to {extent - 1}, not {value[outside][0]}")
         place = place * extent + value
     return place
 

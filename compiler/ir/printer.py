@@ -29,7 +29,6 @@ _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "m
 _WORDS = {"&": "and", "|": "or"}                            # of conditions
 _LEVELS = {"or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3, "|": 4, "^": 5,
            "&": 6, "<<": 7, ">>": 7, "+": 8, "-": 8, "*": 9, "/": 9, "//": 9, "%": 9}
-_UPDATES = {"sum": "+=", "max": "max=", "min": "min="}
 _MARK = "    <-- here"
 
 
@@ -97,7 +96,8 @@ Lines = Iterator[tuple[int, str]]
 
 def _lines(stmt: Stmt, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
     if isinstance(stmt, Seq):
-        yield from _seq(stmt, depth, mark, bodies)
+        for line, (level, text) in enumerate(_seq(stmt, depth, mark, bodies)):
+            yield level, text + (_MARK if stmt is mark and line == 0 else "")
         return
     yield depth, _head(stmt) + (_MARK if stmt is mark else "")
     match stmt:
@@ -130,8 +130,8 @@ def _head(stmt: Stmt) -> str:
         case Store(buffer, indices, value):
             return f"{_access(buffer, indices)} = {expr_text(value)}"
         case Update(buffer, indices, op, value, axes):
-            return (f"{_access(buffer, indices)} {_UPDATES[op]} {expr_text(value)}"
-                    f"{_begin(axes)}")
+            sign = "+=" if op == "sum" else f"{op}="
+            return f"{_access(buffer, indices)} {sign} {expr_text(value)}{_begin(axes)}"
         case Tensorized(intrinsic, binding, _):
             pairs = (*binding.tiles, *binding.immediates)
             args = ", ".join(f"{name}={expr_text(value)}" for name, value in pairs)

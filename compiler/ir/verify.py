@@ -133,7 +133,7 @@ def _nesting(program: Program) -> Iterator[Fact]:
         if isinstance(stmt, Tensorized):
             for inner in walk_stmts(stmt.body):
                 if isinstance(inner, Tensorized | Alloc):
-                    yield "Nest of an intrinsic must hold loops, guards and stores only", inner
+                    yield "Nest of an intrinsic must hold loops, guards and stores only", stmt
         if isinstance(stmt, Seq) and any(isinstance(s, Seq) for s in stmt.stmts):
             yield "Sequence must not stand directly in a sequence", stmt
 
