@@ -5,7 +5,7 @@ with, and the named tensors through which a host talks to it. It carries the has
 that it was compiled for.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -207,21 +207,17 @@ def disassemble(instruction: Instruction) -> str:
     for text, units in (("wait", instruction.waits), ("signal", instruction.signals)):
         if units:
             parts.append(f"{text}={','.join(units)}")
-    parts += [_field_text(key, fields[key] if key in fields else _ABSENT.get(key, 0))
-              for key in _shown(instruction)]
+    parts += [_field_text(key, fields.get(key, absent))
+              for key, absent in _ABSENT.get(instruction.unit, {}).items()]
     parts += [_loop_text(loop) for loop in fields.get("loops", ())]
     return " ".join(filter(None, parts))
 
 
-_ABSENT = {"run": 1, "base": {}}
+_ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
+                  if key not in ("opcode", "waits", "signals", "loops", "reserved")}
+           for unit, layout in isa.FORMATS.items()}
 _NAMES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
           "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS}
-
-
-def _shown(instruction: Instruction) -> Iterator[str]:
-    layout = isa.FORMATS.get(instruction.unit, isa.CONTROL)
-    return (key for key, _ in layout
-            if key not in ("opcode", "waits", "signals", "loops", "reserved"))
 
 
 def _field_text(key: str, value) -> str:
