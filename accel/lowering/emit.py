@@ -49,27 +49,36 @@ class _Emitter:
         self.scratchpads = scratchpads
         self.placement = placement
         self.layer = layer
+        self.addresses: dict[Buffer, int] = {}
+        self.turns: dict[Var, int] = {}     # iterations so far: copies of storage take turns
         self.counted: set[Var] = set()      # unrolled loops of several iterations: for labels
 
-    def walk(self, stmt: Stmt, fixed: Fixed, thread: int) -> Iterator[Instruction]:
+    def walk(self, stmt: Stmt, fixed: Fixed, turn: int) -> Iterator[Instruction]:
         match stmt:
             case Seq(stmts):
                 for one in stmts:
-                    yield from self.walk(one, fixed, thread)
-            case Alloc(_, body):
-                yield from self.walk(body, fixed, thread)
+                    yield from self.walk(one, fixed, turn)
+            case Alloc(buffer, body):
+                self.addresses[buffer] = self.scratchpads.address(buffer, turn)
+                yield from self.walk(body, fixed, turn)
             case If(condition, body) if _nest(stmt) is None:
                 if self._holds(condition, fixed):
-                    yield from self.walk(body, fixed, thread)
+                    yield from self.walk(body, fixed, turn)
+            case For(var, extent, body, "virtual_thread"):
+                self._count(var, extent)
+                for value in range(extent):
+                    mine = self.turns.get(var, 0)
+                    made = list(self.walk(body, fixed | {var: value}, mine))
+                    self.turns[var] = mine + bool(made)
+                    yield from made
             case For(var, extent, body, kind) if kind != "serial" or _nest(stmt) is None:
                 self._count(var, extent)
                 for value in range(extent):
-                    yield from self.walk(body, fixed | {var: value},
-                                         value if kind == "virtual_thread" else thread)
+                    yield from self.walk(body, fixed | {var: value}, turn)
             case For() | If() | Tensorized():
                 nest = _nest(stmt)
                 assert nest is not None
-                yield from self.perform(nest, fixed, thread)
+                yield from self.perform(nest, fixed)
             case _:
                 raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
                                     f"{type(stmt).__name__} to {_target(stmt)} is not")
@@ -90,10 +99,10 @@ class _Emitter:
         if extent > 1:
             self.counted.add(var)
 
-    def perform(self, nest: _Nest, fixed: Fixed, thread: int) -> Iterator[Instruction]:
+    def perform(self, nest: _Nest, fixed: Fixed) -> Iterator[Instruction]:
         """One instruction if the nest fits, else a loop unrolled."""
         try:
-            instructions = list(_Tile(self, nest, fixed, thread).instructions())
+            instructions = list(_Tile(self, nest, fixed).instructions())
         except NotAffine as error:
             if not nest.loops:
                 raise self._refuse(error) from None
@@ -103,7 +112,7 @@ class _Emitter:
             self._count(var, extent)
             for value in range(extent):
                 yield from self.perform(_Nest(rest, nest.guards, nest.tile),
-                                        fixed | {var: value}, thread)
+                                        fixed | {var: value})
         else:
             yield from instructions
 
@@ -139,11 +148,10 @@ def _target(stmt: Stmt) -> str:
 class _Tile:
     """One tensorized tile with the loops around it, in one environment."""
 
-    def __init__(self, emitter: _Emitter, nest: _Nest, fixed: Fixed, thread: int):
+    def __init__(self, emitter: _Emitter, nest: _Nest, fixed: Fixed):
         self.machine = emitter.machine
         self.emitter = emitter
         self.fixed = fixed | {var: 0 for var, extent in nest.loops if extent == 1}
-        self.thread = thread
         self.intrinsic = nest.tile.intrinsic
         self.binding = nest.tile.binding
         self.empty = False
@@ -202,7 +210,7 @@ class _Tile:
     def _origin(self, buffer: Buffer) -> int:
         if buffer.scope == "global":
             return self.emitter.placement[buffer.name].offset
-        return self.emitter.scratchpads.address(buffer, self.thread)
+        return self.emitter.addresses[buffer]
 
     def _entries(self, read: Expr) -> Affine:
         read = read.base if isinstance(read, Field) else read

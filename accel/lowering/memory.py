@@ -33,10 +33,10 @@ class Scratchpads:
         self._top = dict.fromkeys(config.buffers, 0)
         self._place(body, 1)
 
-    def address(self, buffer: Buffer, thread: int) -> int:
-        """Byte address of the copy that virtual thread `thread` uses."""
+    def address(self, buffer: Buffer, turn: int) -> int:
+        """Byte address of the copy whose turn it is."""
         copies = self._copies[buffer.name]
-        return copies[thread % len(copies)]
+        return copies[turn % len(copies)]
 
     def used(self) -> dict[str, int]:
         """Bytes taken in each buffer."""

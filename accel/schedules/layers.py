@@ -122,6 +122,10 @@ class _Layer:
         if self.tiles.depth < self.operator["input"].shape[3]:
             place, inner = acc.split(depth, self.tiles.depth)
             outer = (place,)
+            if self.threads > 1:
+                outer = acc.split(place, self.threads)
+                place = outer[1]
+                acc.virtual_thread(place)
         acc.reorder(*outer, "n", "y", "x", "c", inner, *kernel, "b", "o", f"{stage}_ri")
         return place
 

@@ -18,7 +18,10 @@ from compiler.ops.blocked import Operator
 __all__ = ["Shape", "Tiles", "choose", "shape_of"]
 
 LATENCY = 200
-"""Cycles that a tile costs beside its work: a turn of tokens, a memory latency, full pipelines."""
+"""Cycles that work which nothing hides costs besides: memory latency, tokens, full pipelines."""
+
+TURN = 12
+"""Cycles from one instruction of gemm to the next when tokens pass between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +127,18 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> int:
              * ceil(shape.channels / tiles.channels))
     taps = shape.kernel[0] * shape.kernel[1]
     outputs = tiles.rows * tiles.columns * tiles.channels
-    blocks = shape.depth if shape.weighted else tiles.channels * shape.inputs
-    loaded = _window(shape, tiles) * blocks * config.buffers["inp"].entry_bytes
-    work = outputs
+    entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
+    steps, work = 1, outputs
+    loaded = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"]
     if shape.weighted:
-        loaded += tiles.channels * taps * shape.depth * config.buffers["wgt"].entry_bytes
-        work = outputs * taps * shape.depth
+        steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth
+        loaded = shape.depth * (_window(shape, tiles) * entry["inp"]
+                                + tiles.channels * taps * entry["wgt"])
     if shape.parameters:
-        loaded += tiles.channels * config.buffers["par"].entry_bytes
-    traffic = ceil((loaded + outputs * config.buffers["out"].entry_bytes) / config.bus_bytes)
+        loaded += tiles.channels * entry["par"]
+    stored = outputs * entry["out"]
+    traffic = ceil((loaded + stored) / config.bus_bytes)
     if threads == 1:
         return count * (work + traffic + outputs + LATENCY)
-    steps = shape.depth // tiles.depth if shape.weighted else 1
-    return count * (max(work, traffic) + LATENCY // 4 * steps) + min(work, traffic)
+    ends = ceil((loaded / steps + stored) / config.bus_bytes) + outputs + LATENCY
+    return count * max(work + TURN * steps, traffic + traffic // 16 + 2 * TURN * steps) + ends
