@@ -218,6 +218,9 @@ def plan(machine: Machine, unit: str) -> Plan:
     bodies = machine.of_unit(unit)
     first = bodies[0]
     for body in bodies:
+        scopes = [operand.scopes for operand in body.operands]
+        if unit == "gemm" and scopes not in ([("inp",)], [("inp",), ("wgt",)]):
+            raise PlanError(f"Operands of {body.name} must be in inp, then in wgt")
         if (body.dst.shape, [extent for _, extent in body.reduce_axes]) != (
                 first.dst.shape, [extent for _, extent in first.reduce_axes]):
             raise PlanError(f"Bodies of {unit} must have one tile and one lane reduction, but "

@@ -172,7 +172,9 @@ def _logic(node: Node, *args: Value) -> Value:
         case "asr", (x,): return x.shift_right(node.attr[0])
         case "stick", (y, n): return _digit(lambda s: _stick(y, s), n, *node.attr)
         case "left", (x, n): return _digit(x.shift_left, n, *node.attr)
-        case "round", (y,): return (y >> 2) + (y[1] & (y[0] | y[2]))
+        case "round", (y,):
+            sticky, guard, odd = _low(y, max(len(y), 3), False)[:3]
+            return (y >> 2) + (guard & (sticky | odd))
         case _: raise AssertionError(node.kind)
 
 

@@ -14,8 +14,8 @@ from accel.hw.update import Update
 from accel.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
 from accel.machine import Machine
 from accel.plan import plan
-from compiler.te import record_fields
 from compiler.ops.arithmetic import PARAM
+from compiler.te import record_fields
 
 __all__ = ["Vector", "out_port"]
 
@@ -104,18 +104,23 @@ class Vector(wiring.Component):
         return m
 
     def _decode(self, m: Module, word, decoded):
-        """Sources that the body uses; those that it does not take make the instruction illegal."""
+        """Sources that the body uses, of which per-channel parameters are always in par. A selector
+        that the body does not take makes the instruction illegal."""
         select = [word.opcode == code for code in self.plan.opcodes]
-        rules = [_selectors(body) for body in self.plan.bodies]
-        uses_a, uses_b, legal = (
-            Cat(test for test, rule in zip(select, rules, strict=True) if want(rule)).any()
-            for want in (lambda rule: rule["a"], lambda rule: rule["b"], lambda rule: True))
-        wrong = [~legal]
+        rules = [{operand.name: operand.scopes for operand in (*body.operands, body.dst)}
+                 for body in self.plan.bodies]
+
+        def takes(*names):
+            return Cat(test for test, rule in zip(select, rules, strict=True)
+                       if any(name in rule for name in names)).any()
+
+        uses_a, uses_b, uses_record = takes("a"), takes("b"), takes(*PARAMETERS)
+        wrong = [~Cat(select).any()]
         for codes, field, key in ((SOURCES_A, word.a_source, "a"), (SOURCES_B, word.b_source, "b"),
-                                  (DESTINATIONS, word.destination, "to")):
+                                  (DESTINATIONS, word.destination, "dst")):
             for code, scope in enumerate(codes):
                 refuse = [test for test, rule in zip(select, rules, strict=True)
-                          if rule[key] and scope not in rule[key]]
+                          if key in rule and scope not in rule[key]]
                 wrong.append((field == code) & Cat(refuse).any())
         illegal = Cat(wrong).any()
         m.d.comb += [
@@ -124,7 +129,8 @@ class Vector(wiring.Component):
             decoded.twice.eq((decoded.a.acc & decoded.b.acc) | (decoded.a.res & decoded.b.res)),
             *(decoded.a[scope].eq(uses_a & ~illegal & (word.a_source == code))
               for code, scope in enumerate(SOURCES_A)),
-            *(decoded.b[scope].eq(uses_b & ~illegal & (word.b_source == code))
+            *(decoded.b[scope].eq(~illegal & ((uses_b & (word.b_source == code))
+                                              | (uses_record if scope == "par" else 0)))
               for code, scope in enumerate(SOURCES_B)),
             *(decoded.to[scope].eq(~illegal & (word.destination == code))
               for code, scope in enumerate(DESTINATIONS)),
@@ -273,13 +279,6 @@ class Vector(wiring.Component):
                                    for lane in range(self.machine.config.lanes))),
             issue.done.eq(written.last), issue.done_banks.eq(written.banks),
         ]
-
-
-def _selectors(body) -> dict[str, tuple[str, ...]]:
-    """Scopes that each selector may name; empty when the body does not use the operand."""
-    scopes = {operand.name: operand.scopes for operand in body.operands}
-    b = scopes.get("b", ("par",) if any(name in scopes for name in PARAMETERS) else ())
-    return {"a": scopes.get("a", ()), "b": b, "to": body.dst.scopes}
 
 
 def _record() -> data.StructLayout:

@@ -1,0 +1,95 @@
+"""Datapaths against the software meaning of their plans."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from accel.config import preset
+from accel.dataflow import Interval
+from accel.hw.datapath import Datapath
+from accel.intrinsics import SHIPPED, vector_op
+from accel.machine import Machine
+from accel.plan import plan
+from compiler import te
+from tests.support.amaranth_sim import simulate
+
+TINY = preset("tiny-1x4x4")
+SMALL = {"tiny": replace(TINY, block_out=2, block_in=4),
+         "batched": replace(TINY, batch=2, block_in=2, block_out=2, stage_depth=1)}
+
+OPERATIONS = (
+    vector_op("bits", lambda a, b: ((a & b) | (a ^ 0x55)) - (b & 0xFF0)),
+    vector_op("logic", lambda a, b: te.select(te.all_of(a <= b, a.not_equal(0), b > -5), a * 3,
+                                              te.select(a >= b, -b, te.select(a.equal(b), b, a)))),
+    vector_op("unsigned", lambda a, b: (a.astype("uint8") - b.astype("uint8")).astype("int32")),
+    vector_op("signs", lambda a, b: (a.astype("int8").astype("uint32") >> 3).astype("int32")),
+    vector_op("shifts", lambda a, b: (a << (b & 31)) ^ (b << 3) ^ (b >> 9) ^ (a >> (b & 31))),
+    vector_op("round", lambda a, b: te.rshift_rne(a, b & 31) - te.rshift_rne(b, 5)),
+    vector_op("round_much", lambda a, b: te.rshift_rne(a.astype("int64"), 33).astype("int32")
+              + te.rshift_rne(a.astype("uint8"), b.astype("uint8") & 7).astype("int32")),
+    vector_op("abs", lambda a, b: te.abs(a) + (a < b).astype("int32")),
+    vector_op("order", lambda a, b: (a >> (b & 15)) * b),
+)
+
+
+def random_operands(rng, made):
+    """A tile for every bus and a number for every immediate, all bits random or all small."""
+    operands = {}
+    for bus, shape in made.buses.items():
+        widest = max((one.node.interval for one in made.operations
+                      if one.node.kind == "read" and one.node.attr[0] == bus),
+                     key=lambda interval: interval.width)
+        limit = Interval(max(widest.low, -9), 9) if rng.random() < 0.3 else widest
+        operands[bus] = rng.integers(limit.low, limit.high, shape, np.int64, endpoint=True)
+    for name, interval in made.immediates.items():
+        operands[name] = int(rng.integers(interval.low, interval.high, endpoint=True))
+    return operands
+
+
+def narrowed(made, opcode, operands):
+    """Operands as the body may see them: a narrow operand never comes from a wide source."""
+    body = made.bodies[made.opcodes.index(opcode)]
+    for operand in body.operands:
+        if operand.name in operands and all(dtype == "int8" for _, dtype in operand.storage):
+            operands[operand.name] = operands[operand.name].astype(np.int8).astype(np.int64)
+    return operands
+
+
+def run(made, elements):
+    """Values, one row an element, of elements that follow each other without a gap."""
+    dut, values = Datapath(made), []
+
+    async def bench(ctx):
+        for cycle in range(len(elements) + made.latency):
+            if cycle < len(elements):
+                opcode, operands = elements[cycle]
+                for name, value in operands.items():
+                    if name in made.immediates:
+                        ctx.set(getattr(dut, name), value)
+                        continue
+                    width = dut.widths[name]
+                    ctx.set(getattr(dut, name), sum(
+                        (int(one) & (1 << width) - 1) << k * width
+                        for k, one in enumerate(np.ravel(value))))
+                ctx.set(dut.select, 1 << made.opcodes.index(opcode))
+            if cycle >= made.latency:
+                raw = ctx.get(dut.value).to_bytes(int(np.prod(made.shape)) * 4, "little")
+                values.append(np.frombuffer(raw, np.int32).reshape(made.shape))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    return values
+
+
+@pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
+@pytest.mark.parametrize("unit", ["gemm", "vector"])
+def test_matches_plan_one_a_cycle_at_the_plans_latency(rng, unit, config):
+    made = plan(Machine(config, SHIPPED + OPERATIONS), unit)
+    elements = []
+    for _ in range(150):
+        opcode = int(rng.choice(made.opcodes))
+        elements.append((opcode, narrowed(made, opcode, random_operands(rng, made))))
+    for (opcode, operands), value in zip(elements, run(made, elements), strict=True):
+        name = made.bodies[made.opcodes.index(opcode)].name
+        assert (value == made.evaluate(opcode, operands)).all(), name

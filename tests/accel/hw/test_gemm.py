@@ -1,0 +1,110 @@
+"""gemm against its meaning, and the contract of its docstring."""
+
+import random
+
+import pytest
+
+from accel.hw.gemm import Gemm
+from accel.plan import plan
+from accel.program import Instruction
+from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
+                                      random_gemm)
+
+TINY = MACHINES[0]
+
+
+def multiply(iterations=1, dst=0, dst_stride=0, **fields):
+    """`iterations` block products in one loop."""
+    loops = [{"extent": 1, "dst": 0, "a": 0, "b": 0}] * 5
+    loops = [*loops, {"extent": iterations, "dst": dst_stride, "a": 0, "b": 0}]
+    return Instruction("gemm", "gemm", {
+        "waits": 0, "signals": 0, "banks": 3, "reset": 0, "base": {"dst": dst, "a": 0, "b": 0},
+        "loops": loops, **fields})
+
+
+def run(instructions, machine=TINY, **stage):
+    return Bench(Gemm(machine), machine, random_buffers(machine.config, 0), instructions,
+                 **stage).run()
+
+
+@pytest.mark.parametrize("refuse", [0.0, 0.6])
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
+def test_matches_meaning(machine, refuse):
+    rng = random.Random(int(refuse * 10))
+    instructions = [random_gemm(machine, rng) for _ in range(30)]
+    assert_means_program(Gemm, machine, instructions, refuse=refuse, seed=1)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
+def test_latency(machine):
+    out = run([multiply(5)], machine)
+    made = plan(machine, "gemm")
+    assert [cycle - out.started[0] for cycle, *_ in out.writes] == [
+        made.write_cycles + k for k in range(5)]
+    assert out.retired[0] - out.started[0] == 4 + made.write_cycles + 1
+
+
+def test_throughput():
+    """One iteration a cycle, to one destination, and from one instruction to the next."""
+    out = run([multiply(10), multiply(1), multiply(1), multiply(7, dst_stride=1), multiply(3)])
+    assert list(out.started.values()) == [1, 11, 12, 13, 20]
+    assert [cycle for cycle, *_ in out.writes] == list(range(1 + 6, 1 + 6 + 22))
+    assert [out.retired[k] for k in range(5)] == [17, 18, 19, 26, 29]
+    assert out.activity[:23] == ["busy"] * 23 and set(out.activity[23:]) == {"command"}
+
+
+def test_tokens_are_waited_for():
+    out = run([multiply(2, waits=0b0101)], tokens=lambda cycle: 0b0100 if cycle < 5 else 0b0101)
+    assert out.started == {0: 6}
+    assert out.activity[:6] == ["load"] * 5 + ["busy"]
+    assert out.blocked[:6] == [0] * 5 + [None]
+    out = run([multiply(2, waits=0b1010)], tokens=lambda cycle: 0 if cycle < 2 else
+              0b0010 if cycle < 4 else 0b1010)
+    assert out.activity[:5] == ["gemm"] * 2 + ["store"] * 2 + ["busy"]
+
+
+def test_banks_are_waited_for():
+    out = run([multiply(2)], granted=lambda cycle: cycle >= 3)
+    assert out.started == {0: 4}
+    assert out.activity[:4] == ["bank"] * 3 + ["busy"] and not any(out.blocked)
+
+
+def test_signals_are_waited_for():
+    """Instructions behind a refused signal still run; it alone at last blocks the unit."""
+    out = run([multiply(2, signals=8), multiply(1), multiply(1)],
+              signalled=lambda cycle: cycle >= 20)
+    assert out.retired == {0: 20, 1: 21, 2: 22} and out.signals == [8, 0, 0]
+    assert [cycle for cycle, *_ in out.writes] == [7, 8, 9, 10]
+    assert [cycle for cycle, at in enumerate(out.blocked) if at == 0] == list(range(11, 20))
+    assert out.activity[9:20] == ["signal"] * 11
+
+
+def test_room_is_waited_for():
+    depth = plan(TINY, "gemm").retire_depth
+    out = run([multiply(1, signals=1) for _ in range(depth + 2)],
+              signalled=lambda cycle: cycle >= 60)
+    assert out.started[depth - 1] == depth and out.started[depth] == 62
+    assert out.activity[depth + 10:60] == ["signal"] * (50 - depth)
+    assert out.blocked[59] == 0
+
+
+def test_halt_starts_nothing_new():
+    out = run([multiply(4), multiply(4)], halt=lambda cycle: cycle >= 2, cycles=40)
+    assert list(out.started) == [0] and list(out.retired) == [0]
+    assert out.activity[10:] == ["command"] * 30
+
+
+@pytest.mark.parametrize("fields", [
+    {"base": {"dst": 0, "a": 1 << 15, "b": 0}}, {"base": {"dst": 0, "a": 0, "b": 1 << 4}},
+    {"base": {"dst": 64, "a": 0, "b": 0}}, {"banks": 2}, {"banks": 0},
+    {"base": {"dst": 32, "a": 0, "b": 0}, "banks": 1},
+])
+def test_address_errors(fields):
+    out = run([multiply(3), multiply(3, **fields), multiply(1)])
+    assert out.errors == [(1, "ADDRESS")]               # once, though three iterations have it
+    assert list(out.retired) == [0, 1, 2]
+
+
+def test_address_error_of_a_later_iteration():
+    out = run([multiply(3, dst=62, dst_stride=1), multiply(2, dst=31, dst_stride=1, banks=1)])
+    assert out.errors == [(0, "ADDRESS"), (1, "ADDRESS")]

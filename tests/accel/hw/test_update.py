@@ -1,0 +1,82 @@
+"""Updates against one after the other."""
+
+import random
+
+import pytest
+
+from accel.hw.interface import READ_LATENCY
+from accel.hw.update import Update
+from tests.support.amaranth_sim import simulate
+
+LANES, DEPTH = 2, 8
+KINDS = {"sum": lambda old, new: wrapped(old + new), "max": max, "min": min}
+
+
+def wrapped(value):
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def packed(values):
+    return sum((value & 0xFFFFFFFF) << 32 * lane for lane, value in enumerate(values))
+
+
+def unpacked(raw):
+    return [wrapped(raw >> 32 * lane & 0xFFFFFFFF) for lane in range(LANES)]
+
+
+def run(updates, elements):
+    """Memory afterwards; elements are (acc, addr, assign, kind, values), one a cycle, None: none."""
+    dut = Update(updates, LANES, DEPTH, 4)
+    memory = [[0] * LANES for _ in range(DEPTH)]
+
+    async def bench(ctx):
+        first, output = packed([-77] * LANES), packed([-78] * LANES)
+        for cycle in range(len(elements) + 8):
+            element = elements[cycle] if cycle < len(elements) else None
+            if element:
+                acc, addr, assign, kind, _ = element
+                ctx.set(dut.element, {"acc": acc, "addr": addr, "assign": assign, "tag": cycle % 16,
+                                      "update": 1 << updates.index(kind) if kind else 0})
+            else:
+                ctx.set(dut.element, {"addr": 3})
+            late = elements[cycle - READ_LATENCY] if 2 <= cycle < len(elements) + 2 else None
+            ctx.set(dut.value, packed(late[4] if late else [5] * LANES))
+            ctx.set(dut.r_data, output)
+            output = first
+            first = (packed(memory[ctx.get(dut.r_addr)]) if ctx.get(dut.r_en)
+                     else random.getrandbits(64))
+            if ctx.get(dut.w_en):
+                memory[ctx.get(dut.w_addr)] = unpacked(ctx.get(dut.w_data))
+                assert ctx.get(dut.tag) == (cycle - READ_LATENCY - 1) % 16
+            await ctx.tick()
+
+    simulate(dut, bench)
+    return memory
+
+
+def meaning(elements):
+    memory = [[0] * LANES for _ in range(DEPTH)]
+    for acc, addr, assign, kind, values in filter(None, elements):
+        if acc:
+            old = memory[addr]
+            memory[addr] = list(values) if assign or not kind else [
+                KINDS[kind](one, value) for one, value in zip(old, values)]
+    return memory
+
+
+@pytest.mark.parametrize("spread", [1, 2, 4, 8])
+@pytest.mark.parametrize("updates", [("sum",), ("sum", "max", "min"), ("min",)])
+def test_matches_one_after_the_other(updates, spread):
+    rng = random.Random(spread)
+    random.seed(3)
+    elements = [None if rng.random() < 0.15 else
+                (rng.random() < 0.9, rng.randrange(spread), rng.random() < 0.1,
+                 rng.choice(updates),
+                 [rng.choice((rng.randrange(-1 << 31, 1 << 31), rng.randrange(-9, 9)))
+                  for _ in range(LANES)]) for _ in range(300)]
+    assert run(updates, elements) == meaning(elements)
+
+
+def test_only_assignments():
+    elements = [(True, k % 3, True, "", [k, -k]) for k in range(20)]
+    assert run((), elements) == meaning(elements)

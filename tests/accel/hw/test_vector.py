@@ -1,0 +1,151 @@
+"""vector against its meaning, and the contract of its docstring."""
+
+import random
+
+import pytest
+
+from accel import isa
+from accel.hw.vector import Vector
+from accel.plan import plan
+from accel.program import Instruction
+from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
+                                      random_vector)
+
+TINY = MACHINES[0]
+WRITE = plan(TINY, "vector").write_cycles
+EVERY = [body.name for body in TINY.of_unit("vector")]
+
+
+def operation(name, iterations=1, *, a="res", b="imm", to="acc", base=(0, 0, 0),
+              strides=(0, 0, 0), **fields):
+    """One loop; `base` and `strides` are of dst, a and b."""
+    names = ("dst", "a", "b")
+    loops = [{"extent": 1, "dst": 0, "a": 0, "b": 0}] * 4
+    loops = [*loops, {"extent": iterations, **dict(zip(names, strides))}]
+    return Instruction(name, "vector", {
+        "waits": 0, "signals": 0, "banks": 3, "reset": 0, "base": dict(zip(names, base)),
+        "loops": loops, "a_source": isa.SOURCES_A.index(a), "b_source": isa.SOURCES_B.index(b),
+        "destination": isa.DESTINATIONS.index(to), **fields})
+
+
+def run(instructions, machine=TINY, **stage):
+    return Bench(Vector(machine), machine, random_buffers(machine.config, 0), instructions,
+                 **stage).run()
+
+
+def issued(out):
+    """Cycles of issue, counted from the start of the first instruction."""
+    return [cycle - WRITE - out.started[0] for cycle, *_ in out.writes]
+
+
+@pytest.mark.parametrize("refuse", [0.0, 0.5])
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
+def test_matches_meaning(machine, refuse):
+    rng = random.Random(int(refuse * 10))
+    instructions = [random_vector(machine, rng) for _ in range(45)]
+    assert_means_program(Vector, machine, instructions, refuse=refuse, seed=1)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_operation_matches_meaning(name):
+    rng = random.Random(EVERY.index(name))
+    instructions = [random_vector(TINY, rng, name) for _ in range(12)]
+    assert_means_program(Vector, TINY, instructions, refuse=0.1, seed=2)
+
+
+def test_latency():
+    out = run([operation("add", 5, strides=(1, 1, 0))])
+    assert issued(out) == [1, 2, 3, 4, 5]
+    assert out.retired[0] - out.started[0] == 5 + WRITE + 1
+
+
+def test_throughput():
+    """One iteration a cycle, to one destination, to acc or out, between instructions as well."""
+    out = run([operation("add", 4), operation("copy", 1, to="out"), operation("reduce_add", 3),
+               operation("requantize", 6, b="par", to="out"), operation("shr", 1)])
+    assert [out.started[k] for k in range(5)] == [1, 5, 6, 9, 15]
+    assert issued(out) == list(range(1, 16))
+    assert out.activity[:16] == ["busy"] * 16 and set(out.activity[16:]) == {"command"}
+
+
+@pytest.mark.parametrize("buffer", ["acc", "res"])
+def test_two_sources_in_one_buffer_take_two_cycles(buffer):
+    out = run([operation("add", 4, a=buffer, b=buffer, to="out", strides=(1, 1, 2))])
+    assert issued(out) == [2, 4, 6, 8]
+    assert out.activity.count("busy") == 5 and out.activity.count("hazard") == 3
+    assert issued(run([operation("add", 4, a="acc", b="res", to="out")])) == [1, 2, 3, 4]
+    # copy does not use a
+    assert issued(run([operation("copy", 4, a=buffer, b=buffer, to="out")])) == [1, 2, 3, 4]
+
+
+def test_pending_source_waits_for_its_write():
+    """Each iteration reads what the one before it wrote: in the cycle after the write."""
+    out = run([operation("add", 3, a="acc", b="imm", base=(1, 0, 0), strides=(1, 1, 0))])
+    assert issued(out) == [1, 1 + WRITE + 1, 1 + 2 * (WRITE + 1)]
+    assert out.activity.count("hazard") == WRITE
+    # three iterations later
+    out = run([operation("add", 6, a="acc", base=(3, 0, 0), strides=(1, 1, 0))])
+    assert issued(out) == [1, 2, 3, WRITE + 2, WRITE + 3, WRITE + 4]
+
+
+def test_pending_source_of_an_earlier_instruction():
+    out = run([operation("copy", 1, base=(9, 0, 0)),
+               operation("add", 1, a="acc", b="acc", to="out", base=(0, 8, 9))])
+    assert issued(out) == [1, 1 + WRITE + 2]        # both sources wait, then take two cycles
+    out = run([operation("copy", 1, to="out", base=(9, 0, 0)),
+               operation("clamp", 1, a="acc", to="out", base=(0, 9, 0))])
+    assert issued(out) == [1, 2]                    # 9 in out is not 9 in acc
+
+
+def test_accumulation_takes_the_read_port_of_acc():
+    latency = plan(TINY, "vector").latency
+    out = run([operation("reduce_max", 1), operation("reduce_max", 1, reset=1),
+               operation("clamp", latency + 4, a="acc", to="out", base=(0, 40, 0))])
+    # the first reads acc in 1 + latency + 1; the second assigns and does not
+    expected = [cycle for cycle in range(1, latency + 8) if cycle != latency + 2]
+    assert issued(out) == expected
+
+
+def test_tokens_and_signals_are_waited_for():
+    out = run([operation("add", 2, waits=2, signals=4), operation("add", 1)],
+              tokens=lambda cycle: 2 * (cycle >= 3), signalled=lambda cycle: cycle >= 40)
+    assert out.started == {0: 4, 1: 6} and out.retired == {0: 40, 1: 41}
+    assert out.activity[:4] == ["gemm"] * 3 + ["busy"]
+    assert out.blocked[:4] == [0, 0, 0, None] and out.blocked[39:] == [0, None, None]
+
+
+ILLEGAL = [
+    operation("add_scaled", 4, a="acc", b="acc"), operation("add_scaled", 4, b="imm"),
+    operation("reduce_add", 4, a="acc"), operation("reduce_min", 4, a="res", to="out"),
+]
+
+
+@pytest.mark.parametrize("wrong", ILLEGAL, ids=lambda one: one.name)
+def test_illegal_selectors(wrong):
+    """Reported once; the instruction does nothing and goes its way."""
+    wrong.fields["base"]["dst"] = 1 << 15           # would be an address error
+    out = run([operation("copy", 1), wrong, operation("copy", 1)])
+    assert out.errors == [(1, "ILLEGAL")]
+    assert len(out.writes) == 2 and list(out.retired) == [0, 1, 2]
+    assert out.started[2] == out.started[1] + 1
+
+
+def test_selectors_of_operands_that_are_not_used():
+    """requantize takes bias, mult and shift from par whatever `b_source` says; copy has no a."""
+    out = run([operation("requantize", 1, b="acc", to="out"), operation("copy", 1, a="acc"),
+               operation("clamp", 1, a="res", b="par", base=(0, 0, 1 << 15))])
+    assert out.errors == [] and len(out.writes) == 3
+
+
+@pytest.mark.parametrize("wrong", [
+    operation("add", 3, base=(64, 0, 0)), operation("add", 3, base=(16, 0, 0), to="out"),
+    operation("add", 3, base=(0, 16, 0)), operation("add", 3, b="res", base=(0, 0, 16)),
+    operation("add", 3, b="par", base=(0, 0, 8)), operation("requantize", 3, base=(0, 0, 8)),
+    operation("add", 3, a="acc", base=(40, 0, 0), banks=2),
+    operation("add", 3, b="acc", base=(0, 0, 40), banks=1),
+    operation("add", 3, base=(40, 0, 0), banks=1),
+    operation("add", 3, base=(0, 14, 0), strides=(0, 1, 0)),
+])
+def test_address_errors(wrong):
+    out = run([operation("copy", 1), wrong, operation("copy", 1)])
+    assert out.errors == [(1, "ADDRESS")] and list(out.retired) == [0, 1, 2]
