@@ -258,12 +258,8 @@ def hull(reads: list[Access], outer: frozenset[Var], shape: tuple[int, ...]) -> 
 def _side(indices: list[tuple[Expr, Domain]], outer: frozenset[Var],
           extent: int) -> tuple[Expr, int]:
     best = (from_linear(Linear()), extent)
-    seen = set()
-    for index, domain in indices:
-        base = _outer_part(index, outer, dict(domain.loops))
-        if base.terms in seen:
-            continue
-        seen.add(base.terms)
+    bases = [_outer_part(index, outer, dict(domain.loops)) for index, domain in indices]
+    for base in dict.fromkeys((Linear(), *bases)):      # a fixed corner where nothing is smaller
         spans = [_distance(other, base, around) for other, around in indices]
         if any(span is None for span in spans):
             continue

@@ -1,0 +1,71 @@
+"""Walking and rewriting statements."""
+
+import pytest
+
+from compiler.ir import (Alloc, Binding, For, If, Seq, Store, Tensorized, Update, block, loops,
+                         lower, map_buffers, path_to, reads, replace_axes, replace_stmt,
+                         rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
+from compiler.te import Buffer, Const, Var
+from tests.compiler.ir.samples import scaled
+
+I, J, K = Var("i"), Var("j"), Var("k")
+A, B, C = (Buffer(name, (4,), "int32") for name in "abc")
+FIRST = Store(B, (I,), A[I])
+LAST = Update(C, (I,), "sum", B[J], (J,))
+NEST = For(I, 4, Alloc(B, Seq((FIRST, If(I < 3, For(J, 4, LAST))))))
+
+
+def test_walk_is_in_the_order_of_the_program():
+    kinds = [type(stmt).__name__ for stmt in walk_stmts(NEST)]
+    assert kinds == ["For", "Alloc", "Seq", "Store", "If", "For", "Update"]
+    assert [loop.var for loop in loops(NEST)] == [I, J]
+    assert list(writes(NEST)) == [FIRST, LAST]
+    assert [read.buffer for read in reads(NEST)] == [A, B]
+
+
+def test_path():
+    path = path_to(NEST, lambda stmt: stmt is LAST)
+    assert [type(stmt).__name__ for stmt in path] == ["For", "Alloc", "Seq", "If", "For", "Update"]
+    assert path_to(NEST, lambda stmt: False) == ()
+
+
+def test_replaced_by_identity():
+    other = Store(B, (I,), Const(1, "int32"))
+    twins = Seq((Store(B, (I,), A[I]), FIRST))
+    assert replace_stmt(twins, FIRST, other) == Seq((twins.stmts[0], other))
+    assert replace_stmt(NEST, Store(B, (I,), A[I]), other) is NEST
+
+
+def test_rewrite_is_bottom_up():
+    seen = []
+    assert rewrite_stmts(NEST, lambda stmt: seen.append(type(stmt).__name__)) is NEST
+    assert seen == ["Store", "Update", "For", "If", "Seq", "Alloc", "For"]
+
+
+def test_binding_and_body_change_alike():
+    binding = Binding((("dst", C[0]), ("src", B[K])), (("valid", K < 3),), (K, J))
+    stmt = Tensorized(None, binding, LAST)
+    moved = substitute_stmt(stmt, {K: J + 1, J: K})
+    assert moved.binding.tile("src") == B[J + 1]
+    assert moved.binding.immediate("valid") == (J + 1 < 3)
+    assert moved.body == Update(C, (I,), "sum", B[K], (J,))
+    new = Buffer("b", (4,), "int32", "near")
+    scoped = map_buffers(stmt, {B: new})
+    assert scoped.binding.tile("src") == new[K]
+    assert list(reads(scoped)) == [new[J]]
+    split = replace_axes(stmt, {J: (K, Var("l"))})
+    assert (split.binding.begin, split.body.axes) == ((K, Var("l")), (K, Var("l")))
+
+
+def test_blocks():
+    whole = lower([scaled(4)], "main").body
+    buffers, stmts = unblock(whole)
+    assert ([b.name for b in buffers], len(stmts)) == (["b"], 2)
+    assert block(buffers, stmts) == whole
+    assert unblock(FIRST) == ((), (FIRST,))
+    assert block((A, B), (FIRST,)) == Alloc(A, Alloc(B, FIRST))
+
+
+def test_binding_without_the_name_wrong():
+    with pytest.raises(KeyError, match="'acc'"):
+        Binding(()).tile("acc")

@@ -1,0 +1,52 @@
+"""Element types and records."""
+
+import re
+
+import numpy as np
+import pytest
+
+from compiler import te
+
+
+@pytest.mark.parametrize("dtype, bits, signed, integer, floating", [
+    ("int8", 8, True, True, False), ("uint16", 16, False, True, False),
+    ("int64", 64, True, True, False), ("float32", 32, True, False, True),
+    ("float64", 64, True, False, True), ("bool", 1, False, False, False)])
+def test_number_types(dtype, bits, signed, integer, floating):
+    assert te.bits(dtype) == bits
+    assert te.numpy_dtype(dtype) == np.dtype(dtype)
+    assert (te.is_signed(dtype), te.is_integer(dtype), te.is_float(dtype)) == (
+        signed, integer, floating)
+
+
+def test_record_is_packed_and_padded_to_a_power_of_two():
+    name = te.record("sample", a="int32", b="uint16", c="int8")
+    layout = te.numpy_dtype(name)
+    assert layout.itemsize == 8
+    assert [layout.fields[field][1] for field in "abc"] == [0, 4, 6]
+    assert te.record_fields(name) == {"a": "int32", "b": "uint16", "c": "int8"}
+    assert te.is_record(name)
+    assert not te.is_integer(name)
+
+
+def test_record_may_be_declared_again():
+    assert te.record("again", a="int8") == te.record("again", a="int8")
+
+
+def test_record_that_changes_wrong():
+    te.record("fixed", a="int8")
+    with pytest.raises(ValueError, match="^Record 'fixed' must keep its fields .*, not .*$"):
+        te.record("fixed", a="int16")
+
+
+def test_record_named_like_a_number_wrong():
+    message = "Record name must not be the name of a number type, not 'int8'"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        te.record("int8", a="int8")
+
+
+@pytest.mark.parametrize("dtype", ["int7", "float16", "str", "int8 ", ""])
+def test_unknown_type_wrong(dtype):
+    message = f"Element type must be a number type or a declared record, not {dtype!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        te.numpy_dtype(dtype)
