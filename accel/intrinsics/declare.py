@@ -77,6 +77,11 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                              f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {one!r}")
     if "b" in names and any(one in names for one in _PARAMETERS):
         raise ValueError(f"Vector operation {name} must take either b or per-channel parameters")
+    for operand, given in (("a", a), ("b", b)):
+        known = tuple(scope for scope, _ in _ANYWHERE[operand])
+        if not set(given) <= set(known):
+            raise ValueError(f"Scopes of {operand} of {name} must be among {', '.join(known)}, "
+                             f"not {', '.join(given)}")
     if update != "assign":
         a, b = (tuple(s for s in scopes if s != "acc") for scopes in (a, b))
     scopes = {"a": a, "b": b}
@@ -98,7 +103,11 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                                         (("par", f"{PARAM}.{one}"),)))
                 arguments.append(te.placeholder(tile[1:], _PARAMETERS[one], one)[axes[1].var])
         storage = (("acc", "int32"),) + ((("out", "int8"),) if update == "assign" else ())
+        result = value(*arguments)
+        if result.dtype != "int32":
+            raise ValueError(f"Result of vector operation {name} must be int32, "
+                             f"not {result.dtype}")
         return (Intrinsic(name, "vector", Operand("dst", tile, "int32", storage), tuple(operands),
-                          axes, value(*arguments), update, tuple(immediates), loops=5),)
+                          axes, result, update, tuple(immediates), loops=5),)
 
     return Declaration(name, "vector", build)

@@ -1,0 +1,28 @@
+"""Machines of many shapes for tests of the compiler."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from accel.config import load, preset
+from accel.machine import Machine
+
+__all__ = ["GEOMETRIES", "MACHINES", "SHORT", "TINY", "machine"]
+
+GEOMETRIES = Path(__file__).parents[2] / "examples" / "geometries"
+
+TINY = Machine(preset("tiny-1x4x4"))
+SHORT = Machine(replace(TINY.config, name="short", inp_bytes=64, wgt_bytes=128, res_bytes=64,
+                        par_bytes=128, acc_bytes=256, out_bytes=32))
+"""Buffers of a few entries: nearly every layer is cut in every way."""
+
+
+def machine(name: str) -> Machine:
+    """One of ``examples/geometries``."""
+    return Machine(load(GEOMETRIES / f"{name}.toml"))
+
+
+MACHINES = {one.config.name: one for one in (
+    TINY, machine("2x8x8"), machine("1x32x16"), SHORT,
+    Machine(replace(TINY.config, name="short-batch", batch=2, inp_bytes=256, wgt_bytes=512,
+                    res_bytes=256, par_bytes=128, acc_bytes=512, out_bytes=64)))}
+"""By name."""
