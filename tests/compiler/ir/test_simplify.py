@@ -58,7 +58,7 @@ def test_normalize_leaves_values_as_they_are():
     value = te.select(I + 0 < 4, (X + 0) * 1 + (ONE + 2), 0)
     assert expr_text(normalize(value, EXTENTS)) == "select(i < 4, (a[i] + 0) * 1 + (1 + 2), 0)"
     assert expr_text(normalize(A[I * 2 + I].astype("int8"))) == "int8(a[i*3])"
-    record = Buffer("p", (9,), te.record("pair", low="int8", high="int8"))
+    record = Buffer("p", (9,), te.record("low_high", low="int8", high="int8"))
     assert normalize(record[I + I].high) == Field(Read(record, (I * 2,)), "high")
     assert expr_text(normalize(Call("abs", (A[I + I],)))) == "abs(a[i*2])"
 
