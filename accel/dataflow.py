@@ -19,8 +19,8 @@ Kinds, with arguments [and attributes]::
     mux a b ... [cases]        the argument of the case that holds the opcode's body
     fold x [op, count]         neighbours of `count` terms combined: half as many
 
-Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``. A node has
-a value for each destination element along `axes` and, below the last fold, for each of `terms`.
+Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``. A node
+has a value for each destination element along `axes` and, below the last fold, for each of `terms`.
 """
 
 from collections.abc import Iterator

@@ -35,8 +35,8 @@ from compiler.tensorize import Intrinsic
 __all__ = ["OPERAND_CYCLES", "Operation", "Plan", "PlanError", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
-"""Cycles from an element's issue until its operands stand at stage 0: the buffers' read latency, and
-in vector the register that sources are selected into."""
+"""Cycles from an element's issue until its operands stand at stage 0: the buffers' read latency,
+and in vector the register that sources are selected into."""
 
 WIDE = 36
 """Bits beyond which an adder counts as two levels."""
@@ -209,7 +209,7 @@ class _Evaluation:
     def fold(self, node: Node) -> np.ndarray:
         op, count = node.attr
         x = self.value(node.args[0])
-        pairs = meaning({"sum": "add"}.get(op, op), (), x[..., 0:count - 1:2], x[..., 1:count:2])
+        pairs = meaning("add" if op == "sum" else op, (), x[..., 0:count - 1:2], x[..., 1:count:2])
         return np.concatenate((pairs, x[..., count - 1:]), axis=-1) if count % 2 else pairs
 
 

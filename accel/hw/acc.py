@@ -42,7 +42,7 @@ class Acc(wiring.Component):
         return m
 
     def _bank(self, m: Module, index: int) -> Value:
-        """One bank, driven by the unit that holds it; returns the data before the output register."""
+        """One bank, driven by the unit that holds it; the data before the output register."""
         name = f"bank{index}"
         memory = Memory(shape=self.config.buffers["acc"].entry_bytes * 8,
                         depth=self.config.bank_depth, init=[])

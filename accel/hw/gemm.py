@@ -22,10 +22,10 @@ class Gemm(wiring.Component):
     """Matrix products: ``acc[dst] += inp[a] · wgt[b]``, from the plan of the unit's bodies.
 
     Throughput: one iteration a cycle, whatever the destinations, and no cycle lost between
-    instructions. Latency: an iteration reads inp and wgt in the cycle in which the loops show it (an
-    instruction's first: the one in which it is started) and is written to acc
-    ``plan.write_cycles`` later; an instruction retires in the next cycle, if its signals are
-    taken. Nothing in the pipeline ever waits.
+    instructions. Latency: an iteration reads inp and wgt in the cycle in which the loops show it
+    (an instruction's first: the one in which it is started) and is written to acc
+    ``plan.write_cycles`` later; an instruction retires in the cycle after its last write, if its
+    signals are taken. Nothing in the pipeline ever waits.
 
     ::
 

@@ -59,7 +59,7 @@ class LoopNest(wiring.Component):
         for level in levels:
             level.inner_ended = Cat(one.at_end for one in levels[level.number + 1:]).all()
             m.d.comb += level.counts.eq(level.inner_ended & ~level.at_end)
-        # Loading does not wait for `load`, which comes late: a nest that is ready has nothing to lose.
+        # Loading does not wait for `load`, which comes late: one that is ready has nothing to lose.
         with m.If(self.ready):
             m.d.sync += self.begin.eq(1)
             m.d.sync += [assignment for level in levels

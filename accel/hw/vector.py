@@ -9,7 +9,7 @@ from accel.hw.datapath import Datapath
 from accel.hw.gemm import delayed, updates_of
 from accel.hw.interface import acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
-from accel.hw.loops import ADDRESS_BITS, LoopNest
+from accel.hw.loops import ADDRESS_BITS, OPERANDS, LoopNest
 from accel.hw.update import Update
 from accel.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
 from accel.machine import Machine
@@ -34,9 +34,9 @@ def out_port(config: AccelConfig) -> Signature:
 class Vector(wiring.Component):
     """Element-wise work on acc, res and par, from the plan of the unit's bodies.
 
-    Throughput: one iteration a cycle, two cycles if its two sources are in the same buffer. Latency:
-    an iteration is issued, that is, presents its addresses, in the cycle after the loops show it
-    (an instruction's first: the one after it is started) at the earliest, and is written
+    Throughput: one iteration a cycle, two cycles if its two sources are in the same buffer.
+    Latency: an iteration is issued, that is, presents its addresses, in the cycle after the loops
+    show it (an instruction's first: the one after it is started) at the earliest, and is written
     ``plan.write_cycles`` later. An instruction retires in the cycle after its last write, if its
     signals are taken. No cycle is lost between instructions.
 
@@ -63,7 +63,7 @@ class Vector(wiring.Component):
         self.plan = plan(machine, "vector")
         config = machine.config
         self.slot = data.StructLayout({
-            **{name: ADDRESS_BITS for name in ("dst", "a", "b")}, "assign": 1, "last": 1,
+            **dict.fromkeys(OPERANDS, ADDRESS_BITS), "assign": 1, "last": 1,
             "operation": self.operation})
         super().__init__({**unit_signature(), "res": Out(entry_read(config, "res")),
                           "par": Out(entry_read(config, "par")), "acc": Out(acc_port(config)),
@@ -74,9 +74,9 @@ class Vector(wiring.Component):
         """An instruction, decoded: which body, which sources (one-hot), and what it carries."""
         return data.StructLayout({
             "select": len(self.plan.bodies),
-            "a": data.StructLayout({name: 1 for name in SOURCES_A}),
-            "b": data.StructLayout({name: 1 for name in SOURCES_B}),
-            "to": data.StructLayout({name: 1 for name in DESTINATIONS}),
+            "a": data.StructLayout(dict.fromkeys(SOURCES_A, 1)),
+            "b": data.StructLayout(dict.fromkeys(SOURCES_B, 1)),
+            "to": data.StructLayout(dict.fromkeys(DESTINATIONS, 1)),
             "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
             **{name: VECTOR[name].shape for name in IMMEDIATES}})
 
@@ -171,7 +171,7 @@ class Vector(wiring.Component):
                 full.eq(nest.valid), second.eq(0), slot.last.eq(nest.last),
                 slot.assign.eq((operation.reset & nest.first) | ~folds.any()),
                 slot.operation.eq(operation),
-                *(slot[name].eq(getattr(nest, name)) for name in ("dst", "a", "b")),
+                *(slot[name].eq(getattr(nest, name)) for name in OPERANDS),
             ]
         with m.Elif(go):
             m.d.sync += second.eq(1)

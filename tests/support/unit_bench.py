@@ -248,7 +248,8 @@ class Bench:
             out.retired[ctx.get(dut.retired_index) // 7] = cycle
             out.signals.append(ctx.get(dut.signals))
         if ctx.get(dut.error):
-            out.errors.append((ctx.get(dut.error_index) // 7, Status(ctx.get(dut.error_status)).name))
+            status = Status(ctx.get(dut.error_status))
+            out.errors.append((ctx.get(dut.error_index) // 7, status.name))
         activity = ctx.get(dut.activity)
         assert activity.bit_count() == 1
         out.activity.append(ACTIVITIES[activity.bit_length() - 1])

@@ -25,7 +25,7 @@ def unpacked(raw):
 
 
 def run(updates, elements):
-    """Memory afterwards; elements are (acc, addr, assign, kind, values), one a cycle, None: none."""
+    """Memory afterwards; an element, or none, a cycle: (acc, addr, assign, kind, values)."""
     dut = Update(updates, LANES, DEPTH, 4)
     memory = [[0] * LANES for _ in range(DEPTH)]
 
