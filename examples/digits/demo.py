@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from accel.config import load
+from accel.config import UNITS, load
 from accel.machine import Machine
-from accel.status import STALLS, Run
+from accel.status import ACTIVITIES, Run
 from accel.target import AccelTarget
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
@@ -93,28 +93,26 @@ def _progress(images: np.ndarray, name: str) -> Iterator[np.ndarray]:
 
 def _show_layers(console: Console, figures: dict, machine: Machine) -> None:
     table = Table(title=f"Where the time went: one image on {machine.config.name}, RTL")
-    table.add_column("layer")
-    table.add_column("operator")
-    for heading in ("cycles", "ideal", "MACs", "array busy", "DRAM bytes"):
-        table.add_column(heading, justify="right")
+    for heading, justify in (("layer", "left"), ("operator", "left"), ("cycles", "right"),
+                             ("ideal", "right"), ("array busy", "right"), ("DRAM", "right")):
+        table.add_column(heading, justify=justify)
     for layer in figures["layers"]:
+        busy = f"{layer['utilization']:.1%}" if layer["macs"] else "-"
         table.add_row(layer["name"], layer["op"], f"{layer['cycles']:,}",
-                      f"{layer['ideal_cycles']:,}", f"{layer['macs']:,}",
-                      f"{layer['utilization']:.1%}", f"{layer['dram_bytes']:,}")
+                      f"{layer['ideal_cycles']:,}", busy, f"{layer['dram_bytes']:,} B")
     console.print(table)
 
 
 def _show_units(console: Console, run: Run) -> None:
-    """Every unit is in exactly one activity in every cycle."""
-    table = Table(title="What each unit did (share of cycles)")
+    """Every unit is in exactly one activity in every cycle; activities that never are stay out."""
+    table = Table(title="What each unit did, in cycles")
     table.add_column("unit")
-    table.add_column("busy", justify="right")
-    for stall in STALLS:
-        table.add_column(f"no {stall}" if stall == "command" else stall, justify="right")
+    seen = [kind for kind in ACTIVITIES
+            if any(activity.get(kind) for activity in run.counters.activity.values())]
+    for kind in seen:
+        table.add_column(f"wait {kind}" if kind in UNITS else kind, justify="right")
     for unit, activity in run.counters.activity.items():
-        total = max(sum(activity.values()), 1)
-        table.add_row(unit, *(f"{activity.get(kind, 0) / total:.0%}"
-                              for kind in ("busy", *STALLS)))
+        table.add_row(unit, *(f"{activity.get(kind, 0):,}" for kind in seen))
     console.print(table)
 
 
