@@ -1,4 +1,7 @@
-"""The accelerator as a target of the compiler: a segment of an integer graph becomes a program."""
+"""The accelerator as a target of the compiler: a segment of an integer graph becomes a program.
+
+`assemble` does the same for one scheduled loop program, say to try an instruction of one's own.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +14,14 @@ from accel.layers import Layer, activation_of, build_layer, is_view, refusal
 from accel.layout import blocks_of
 from accel.lowering import LoweringError, Placement, lower
 from accel.machine import Machine
-from accel.program import Instruction, Program, TensorSlot, finish
+from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
 from accel.schedules import schedule_layer, tiles_of
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program as LoopProgram
 from compiler.ops.blocked import Activation
+from compiler.te import Buffer, numpy_dtype
 
-__all__ = ["AccelTarget", "CompiledSegment"]
+__all__ = ["AccelTarget", "CompiledSegment", "assemble"]
 
 ALIGNMENT = 64
 
@@ -62,11 +66,9 @@ class AccelTarget:
             scheduled = self._scheduled(layer)
             stream += lower(self.machine, scheduled, memory.placement(layer), layer.node.name)
             ends.append((layer.node.name, len(stream)))
-        stream = [*with_tokens(self.machine, stream), finish()]
-        program = Program.assemble(
+        program = _proved(
             self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
-        prove(self.machine, program)
         return CompiledSegment(program, tuple(layers))
 
     def _scheduled(self, layer: Layer) -> LoopProgram:
@@ -85,6 +87,69 @@ class AccelTarget:
             layers.append(build_layer(node, graph, known, blocks_of(self.machine.config)))
             known[node.outputs[0]] = layers[-1].result
         return layers, known
+
+
+def assemble(machine: Machine, loops: LoopProgram,
+             constants: Mapping[str, np.ndarray] | None = None) -> Program:
+    """A scheduled loop program as a program of the machine, proved legal.
+
+    Its inputs and outputs become tensors of the same names, shapes and types in the io segment,
+    but for the inputs in `constants`, whose bytes become the weights. ::
+
+        s = Schedule([out]) ...                             # to the last tensorize
+        program = assemble(machine, s.program)
+        run = simulate(machine, program, inputs={"a": a, "b": b})
+        result = program.extract(run.memory, "out")
+
+    Raises ScheduleError, LoweringError or IllegalProgram for what the machine cannot do.
+    """
+    constants = constants or {}
+    known = {buffer.name: buffer for buffer in loops.inputs}
+    for name, array in constants.items():
+        _require_constant(loops, known, name, array)
+    weights, io = _Segment("weights"), _Segment("io")
+    inputs = tuple(io.slot(b) for b in loops.inputs if b.name not in constants)
+    outputs = tuple(io.slot(b) for b in loops.outputs)
+    fixed = tuple(weights.slot(known[name]) for name in constants)
+    data = np.zeros(weights.top, np.uint8)
+    for slot in fixed:
+        raw = np.ascontiguousarray(constants[slot.name], slot.numpy_dtype)
+        data[slot.offset:slot.offset + slot.size_bytes] = raw.reshape(-1).view(np.uint8)
+    places = {slot.name: Placement(slot.base, slot.offset) for slot in (*inputs, *outputs, *fixed)}
+    stream = lower(machine, loops, places, loops.name)
+    return _proved(machine, stream, weights=data, io_bytes=io.top, inputs=inputs, outputs=outputs,
+                   layers=((loops.name, len(stream)),))
+
+
+def _require_constant(loops: LoopProgram, known: Mapping[str, Buffer], name: str,
+                      array: np.ndarray) -> None:
+    if name not in known:
+        raise ProgramError(f"Constant of {loops.name} must be one of {', '.join(known)}, "
+                           f"not {name!r}")
+    wanted = known[name]
+    if array.shape != wanted.shape or array.dtype != numpy_dtype(wanted.dtype):
+        raise ProgramError(f"Constant {name} must be {wanted.dtype} of shape {wanted.shape}, not "
+                           f"{array.dtype} of shape {array.shape}")
+
+
+@dataclass
+class _Segment:
+    """Tensors one after the other, aligned."""
+
+    base: str
+    top: int = 0
+
+    def slot(self, buffer: Buffer) -> TensorSlot:
+        slot = TensorSlot(buffer.name, self.base, self.top, buffer.shape, buffer.dtype)
+        self.top += -(-slot.size_bytes // ALIGNMENT) * ALIGNMENT
+        return slot
+
+
+def _proved(machine: Machine, stream: list[Instruction], **parts) -> Program:
+    """With tokens and FINISH."""
+    program = Program.assemble(machine, [*with_tokens(machine, stream), finish()], **parts)
+    prove(machine, program)
+    return program
 
 
 class _Memory:
