@@ -132,13 +132,11 @@ def _identity(node: Binary) -> Expr | None:
         case ("add" | "sub" | "or" | "xor" | "shl" | "shr" | "rshift_rne", 0) | (
                 "mul" | "floordiv", 1):
             return a
-        case ("and", True) if b.dtype == "bool":
-            return a
-        case "or", False:
+        case ("and", True) | ("or", False):
             return a
         case ("mul" | "and", 0):
             return b
-        case "or", True if b.dtype == "bool":
+        case "or", True:
             return b
         case "mod", 1 if is_integer(a.dtype):
             return Const(0, a.dtype)

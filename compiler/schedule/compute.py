@@ -7,8 +7,8 @@ from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt
                          loop_domain, map_exprs, replace_stmt, rewrite_stmts, unblock, walk_stmts)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute
 
-from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_of, naive_nest,
-                    refuse)
+from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_of, is_complete,
+                    naive_nest, refuse)
 
 __all__ = ["compute_at", "compute_inline"]
 
@@ -42,7 +42,7 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
     nest = naive_nest(program, found, "compute_at")
     path = _target(program, found, loop)
     target = path[-1]
-    domain = loop_domain(path)
+    domain = loop_domain(_with_guards(path))
     readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer == found.buffer]
     box = hull(readers, frozenset(domain.vars), found.buffer.shape)
     _require_whole_tiles(program, found, nest, box)
@@ -69,6 +69,15 @@ def _target(program: Program, found: Stage, loop: str) -> tuple[Stmt, ...]:
                 id(access.stmt) not in inside):
             refuse("compute_at", f"all readers of {name} must be inside {loop}",
                    program, access.stmt)
+    return path
+
+
+def _with_guards(path: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The path and the guards directly under its last loop."""
+    node = path[-1]
+    while isinstance(node, For | If) and isinstance(node.body, If):
+        node = node.body
+        path = (*path, node)
     return path
 
 
@@ -111,9 +120,11 @@ def _with_loops(stmt: Stmt, extents: dict[Var, int], guards: dict[Var, list[Expr
 
 
 def _is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
-    """Whether it reads nothing but inputs, inside their bounds, wherever it runs."""
+    """Whether all that it reads lies inside its buffer and holds a value, wherever it runs."""
+    local = {s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)}
     reads = [a for a in accesses(stmt, around) if a.kind == "read"]
-    return all(read.buffer in program.inputs and _is_inside(read) for read in reads)
+    return (all(read.buffer not in local and _is_inside(read) for read in reads)
+            and all(is_complete(program, buffer) for buffer in {read.buffer for read in reads}))
 
 
 def _is_inside(read: Access) -> bool:

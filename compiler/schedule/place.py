@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update,
-                         buffers_of, conjuncts, free_variables, loops, normalize_stmt, path_to,
-                         program_text, replace_stmt, rewrite_stmts, unblock, walk_stmts, writes)
+                         accesses, buffers_of, conjuncts, covers, free_variables, loop_domain,
+                         loops, normalize_stmt, path_to, program_text, replace_stmt,
+                         rewrite_stmts, unblock, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Var, all_of
 
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
-           "guarded", "hoist_guards", "inside_of", "naive_nest", "names_in_use", "refuse",
-           "require_free", "require_serial", "swap"]
+           "guarded", "hoist_guards", "inside_of", "is_complete", "naive_nest", "names_in_use",
+           "refuse", "require_free", "require_serial", "swap"]
 
 
 class ScheduleError(ValueError):
@@ -100,6 +101,15 @@ def naive_nest(program: Program, stage: Stage, primitive: str) -> Nest:
         refuse(primitive, f"axes of {stage.buffer.name} must be different loops",
                program, found[0])
     return Nest(found[0], tuple(own[var] for var in vars_))
+
+
+def is_complete(program: Program, buffer: Buffer) -> bool:
+    """Whether every element holds a value when the buffer is read, in every iteration around."""
+    if buffer in program.inputs:
+        return True
+    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == buffer)
+    written = [a for a in accesses(program.body) if a.is_write and a.buffer == buffer]
+    return covers(written, loop_domain(path), buffer.shape)
 
 
 def names_in_use(program: Program) -> set[str]:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compiler.ir import (Alloc, For, Program, Stmt, Store, Tensorized, Update, accesses, block,
-                         covers, free_variables, loop_domain, map_buffers, map_exprs, path_to,
+                         free_variables, loop_domain, map_buffers, map_exprs, path_to,
                          replace_stmt, rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Read, Var, rewrite, substitute
 
-from .place import (Stage, find_buffer, find_stage, finish, guarded, naive_nest, refuse,
-                    require_free)
+from .place import (Stage, find_buffer, find_stage, finish, guarded, is_complete, naive_nest,
+                    refuse, require_free)
 
 __all__ = ["cache_read", "cache_write", "set_scope"]
 
@@ -117,17 +117,13 @@ def _redirected(stmt: Stmt, old: Buffer, new: Buffer, reading: set[str]) -> Stmt
 def _holes(program: Program, buffer: Buffer, axes: tuple[Var, ...],
            primitive: str) -> list[Expr]:
     """Conditions under which the element at `axes` is written: none when all elements are."""
-    if buffer in program.inputs:
+    if is_complete(program, buffer):
         return []
     found = find_stage(program, buffer.name, primitive)
-    path = path_to(program.body, lambda s: s is found.stmt)
-    around = loop_domain(path[:-1])
-    written = [a for a in accesses(program.body) if a.is_write and a.buffer == buffer]
-    if covers(written, around, buffer.shape):
-        return []
     nest = naive_nest(program, found, primitive)
+    around = path_to(program.body, lambda s: s is found.stmt)
     inner = path_to(found.stmt, lambda s: s is nest.write)
-    known = {*around.vars, *nest.vars}
+    known = {*loop_domain(around[:-1]).vars, *nest.vars}
     return [substitute(condition, dict(zip(nest.vars, axes)))
             for condition in loop_domain(inner).conditions if free_variables(condition) <= known]
 

@@ -42,6 +42,8 @@ def test_canonical_form(expr, text):
     (K // 10, "0"),
     (K // 5, "k // 5"),
     ((J + 6) // 6, "1"),
+    (((-K - 1) // 10) % 4, "3"),
+    (((-K - 1) // 8) % 4, "(7 - k) // 8 + 3"),
     (Binary("min", I, K + 4), "i"),
     (Binary("max", J % 3, K + 2), "k + 2"),
 ])
@@ -85,7 +87,7 @@ def indices():
 
 def value(expr, at) -> int:
     match expr:
-        case Const(number): return number
+        case Const(number): return int(number)
         case Var(): return at[expr]
         case Binary(op, a, b):
             x, y = value(a, at), value(b, at)

@@ -98,6 +98,9 @@ def test_update_that_begins_again_in_between():
     """Each element begins twice: what came before the second time is forgotten."""
     body = For(I, 2, For(J, 4, Update(C, (J % 4,), "sum", A[J] + te.cast(I, "int32"), ())))
     assert run(body) == [4, 2, 5, 2]
+    zero = Const(0, "int64")
+    again = For(I, 2, For(J, 4, Update(C, (zero,), "sum", A[J] + te.cast(I, "int32"), (J,))))
+    assert run(Seq((For(Var("k"), 4, Store(C, (Var("k"),), ONE)), again))) == [13, 1, 1, 1]
     late = Seq((For(I, 4, Store(C, (I,), ONE)),
                 For(Var("k"), 2, For(J, 4, Update(C, (J,), "sum", A[J], (Var("k"),))))))
     assert run(late) == [6, 2, 8, 2]

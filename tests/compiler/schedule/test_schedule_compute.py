@@ -3,8 +3,9 @@
 import pytest
 
 from compiler import te
-from compiler.ir import lower, program_text
+from compiler.ir import Alloc, For, Program, Seq, Store, lower, program_text
 from compiler.schedule import compute_at, compute_inline, reorder, split
+from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import assert_same_meaning, scaled, shifted
 from tests.compiler.schedule.checks import expect, refused
 
@@ -130,6 +131,57 @@ def test_compute_at_in_a_reduction():
             for k_i in 0..2:
               c[c_i] += p[c_i + k_i] begin(k_o, k_i)
         """)
+
+
+def test_compute_at_under_a_guard():
+    """What the guard leaves out needs nothing, and where it holds the inner guard may go."""
+    expect(compute_at(split(split(SHIFTED, "c_i", 5), "c_i_o", 1), "b", "c_i_o_i"), """
+        program main(a: int32[12]) -> c: int32[10]
+        for c_i_o_o in 0..2:
+          for c_i_o_i in 0..1:
+            alloc b: int32[7]
+            for b_i in 0..7:
+              b[b_i] = a[c_i_o_o*5 + c_i_o_i*5 + b_i] * 2
+            for c_i_i in 0..5:
+              c[c_i_o_o*5 + c_i_o_i*5 + c_i_i] = b[c_i_i] + b[c_i_i + 2]
+        """)
+    long = lower([shifted(15)], "main")
+    expect(compute_at(split(split(long, "c_i", 5), "c_i_o", 2), "b", "c_i_o_i"), """
+        program main(a: int32[17]) -> c: int32[15]
+        for c_i_o_o in 0..2:
+          for c_i_o_i in 0..2:
+            if c_i_o_o*2 + c_i_o_i < 3:
+              alloc b: int32[7]
+              for b_i in 0..7:
+                b[b_i] = a[c_i_o_o*10 + c_i_o_i*5 + b_i] * 2
+              for c_i_i in 0..5:
+                c[c_i_o_o*10 + c_i_o_i*5 + c_i_i] = b[c_i_i] + b[c_i_i + 2]
+        """)
+
+
+def test_compute_at_of_padding_of_a_stage_needs_no_guard():
+    a = te.placeholder((6,), "int32", "a")
+    b = te.compute((6,), lambda i: a[i] * 2, "b")
+    inside = lambda i: te.all_of(i >= 1, i < 7)             # noqa: E731
+    p = te.compute((8,), lambda i: te.select(inside(i), b[i - 1], 7), "p")
+    c = te.compute((7,), lambda i: p[i] + p[i + 1], "c")
+    before = lower([c], "main")
+    after = compute_at(split(before, "c_i", 3), "p", "c_i_o")
+    expect(after, """
+        program main(a: int32[6]) -> c: int32[7]
+        alloc b: int32[6]
+        for b_i in 0..6:
+          b[b_i] = a[b_i] * 2
+        for c_i_o in 0..3:
+          alloc p: int32[4]
+          for p_i in 0..4:
+            p[p_i] = select(c_i_o*3 + p_i >= 1 and c_i_o*3 + p_i < 7, b[c_i_o*3 + p_i - 1], 7)
+          for c_i_i in 0..3:
+            if c_i_o*3 + c_i_i < 7:
+              c[c_i_o*3 + c_i_i] = p[c_i_i] + p[c_i_i + 1]
+        """)
+    assert_same_meaning(before, after)
+    assert_same_meaning(before, compute_at(after, "b", "c_i_o"))
 
 
 def test_compute_inline_puts_the_value():
@@ -275,4 +327,43 @@ def test_compute_inline_refuses_a_stage_with_another_inside():
           c[c_i] = b[0] + 1
         for d_i in 0..4:
           d[d_i] = c[d_i] + 5
+        """)
+
+
+def by_hand(extents: tuple[int, ...]) -> Program:
+    """``c = b`` where `b`, of four elements, is written by one loop after the other."""
+    b, c, k = Buffer("b", (4,), "int32"), Buffer("c", (3,), "int32"), Var("k")
+    nests, first = [], 0
+    for number, extent in enumerate(extents):
+        var = Var(f"b_{number}")
+        index = var + first if first else var
+        nests.append(For(var, extent, Store(b, (index,), Const(7, "int32"))))
+        first += extent
+    last = For(k, 3, Store(c, (k,), b[k]))
+    return Program("main", (), (c,), Alloc(b, Seq((*nests, last))))
+
+
+def test_compute_at_refuses_a_stage_in_two_parts():
+    refused(lambda: compute_at(by_hand((2, 2)), "b", "k"), """
+        compute_at: b must be computed by one statement of its block, not by 2
+        program main() -> c: int32[3]
+        alloc b: int32[4]    <-- here
+        for b_0 in 0..2:
+          b[b_0] = 7
+        for b_1 in 0..2:
+          b[b_1 + 2] = 7
+        for k in 0..3:
+          c[k] = b[k]
+        """)
+
+
+def test_compute_at_refuses_a_stage_that_is_not_whole():
+    refused(lambda: compute_at(by_hand((3,)), "b", "k"), """
+        compute_at: axes of b must not be split or fused yet, but dimension 0 is not one whole loop
+        program main() -> c: int32[3]
+        alloc b: int32[4]
+        for b_0 in 0..3:
+          b[b_0] = 7    <-- here
+        for k in 0..3:
+          c[k] = b[k]
         """)

@@ -210,3 +210,14 @@ def test_unroll_refuses_a_marked_loop():
             for k in 0..8 (unroll):    <-- here
               c[c_i, c_j] += x[c_i, k] * y[k, c_j] begin(k)
         """)
+
+
+def test_fuse_refuses_a_name_in_use():
+    refused(lambda: fuse(MATMUL, "c_i", "c_j", "k"), """
+        fuse: name 'k' must not be in use
+        program main(x: int32[4, 8], y: int32[8, 6]) -> c: int32[4, 6]
+        for c_i in 0..4:
+          for c_j in 0..6:
+            for k in 0..8:
+              c[c_i, c_j] += x[c_i, k] * y[k, c_j] begin(k)
+        """)

@@ -47,6 +47,38 @@ def test_cache_read_for_chosen_readers():
         """)
 
 
+def test_cache_read_leaves_the_other_readers():
+    expect(cache_read(lower(shared(), "main"), "b", "near", ["c"]), """
+        program main(a: int32[4]) -> c: int32[4], d: int32[4]
+        alloc b: int32[4]
+        alloc near.b_near: int32[4]
+        for b_i in 0..4:
+          b[b_i] = a[b_i] * 2
+        for b_near_0 in 0..4:
+          b_near[b_near_0] = b[b_near_0]
+        for c_i in 0..4:
+          c[c_i] = b_near[c_i] + 1
+        for d_i in 0..4:
+          d[d_i] = b[d_i] + 2
+        """)
+
+
+def test_cache_read_of_a_tiled_stage():
+    expect(cache_read(split(SCALED, "b_i", 4), "b", "near"), """
+        program main(a: int32[10]) -> c: int32[10]
+        alloc b: int32[10]
+        alloc near.b_near: int32[10]
+        for b_i_o in 0..3:
+          for b_i_i in 0..4:
+            if b_i_o*4 + b_i_i < 10:
+              b[b_i_o*4 + b_i_i] = a[b_i_o*4 + b_i_i] * 3
+        for b_near_0 in 0..10:
+          b_near[b_near_0] = b[b_near_0]
+        for c_i in 0..10:
+          c[c_i] = b_near[c_i] + 1
+        """)
+
+
 def test_cache_read_inside_a_loop():
     expect(compute_at(cache_read(split(MATMUL, "c_i", 2), "x", "near"), "x_near", "c_i_o"), """
         program main(x: int32[4, 8], y: int32[8, 6]) -> c: int32[4, 6]

@@ -89,7 +89,7 @@ def test_truth_value_wrong():
 
 def test_operands_of_two_types_wrong():
     with refuses(TypeError, "Operands of add must have one type, not int8 and float32"):
-        A[I, J] + F[I]
+        _ = A[I, J] + F[I]
 
 
 def test_unknown_operator_wrong():
