@@ -64,15 +64,8 @@ class Scratchpads:
             raise LoweringError(f"Scope of {buffer.name} must be an on-chip buffer, "
                                 f"not {buffer.scope!r}")
         size = -(-buffer.size_bytes // geometry.entry_bytes) * geometry.entry_bytes
-        if buffer.scope == "acc" and copies > 1:
-            bank = geometry.size_bytes // 2
-            start = (copy % 2) * bank + self._bank_top[copy % 2]
-            self._bank_top[copy % 2] += size
-            room = (copy % 2 + 1) * bank
-        elif buffer.scope == "acc":
-            start = sum(self._bank_top)
-            self._bank_top = self._fill_banks(start + size, geometry.size_bytes // 2)
-            room = geometry.size_bytes
+        if buffer.scope == "acc":
+            start, room = self._take_acc(size, copy if copies > 1 else None)
         else:
             start, room = self._top[buffer.scope], geometry.size_bytes
             self._top[buffer.scope] += size
@@ -81,6 +74,16 @@ class Scratchpads:
                                 f"copies of {size} bytes, but has only {geometry.size_bytes}")
         return start
 
-    @staticmethod
-    def _fill_banks(top: int, bank: int) -> list[int]:
-        return [min(top, bank), max(0, top - bank)]
+    def _take_acc(self, size: int, copy: int | None) -> tuple[int, int]:
+        """Start and limit. Copies have their banks; one alone may lie in both, where nothing is
+        between the end of the first and the start of the second.
+        """
+        bank, top = self.config.buffers["acc"].size_bytes // 2, self._bank_top
+        if copy is None and (top[1] == 0 or top[0] == bank):
+            start = sum(top)
+            self._bank_top = [min(start + size, bank), max(0, start + size - bank)]
+            return start, 2 * bank
+        at = top.index(min(top)) if copy is None else copy % 2
+        start = at * bank + top[at]
+        top[at] += size
+        return start, (at + 1) * bank
