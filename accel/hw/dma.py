@@ -45,7 +45,6 @@ class Front(wiring.Component):
     Parameters
     ----------
     buffers : names of those that instructions of the unit may name.
-    pads : whether loops pad; else every iteration moves bytes.
 
     Members
     -------
@@ -58,8 +57,8 @@ class Front(wiring.Component):
     drained : nothing of any run is left in the data path, or in the memory system.
     """
 
-    def __init__(self, config: AccelConfig, buffers: tuple[str, ...], pads: bool):
-        self._config, self._buffers, self._pads = config, buffers, pads
+    def __init__(self, config: AccelConfig, buffers: tuple[str, ...]):
+        self._config, self._buffers = config, buffers
         super().__init__(unit_signature() | {
             "bases": In(BASE_REGISTERS), "run": Out(stream.Signature(RUN)),
             "completed": In(1), "completed_error": In(1), "moving": In(1), "drained": In(1),
@@ -127,11 +126,9 @@ class Front(wiring.Component):
                 with m.Case(BUFFERS.index(name)):
                     m.d.comb += [legal.eq(1),
                                  inside.eq(past < self._config.buffers[name].size_bytes)]
-        if self._pads:
-            m.d.comb += [pads[i].eq((at[i] < loops[i].before)
-                                    | (at[i] + loops[i].after > loops[i].extent))
-                         for i in range(count)]
         m.d.comb += [
+            *(pads[i].eq((at[i] < loops[i].before) | (at[i] + loops[i].after > loops[i].extent))
+              for i in range(count)),
             fault.eq(setup & ~legal | walking & ~inside),
             self.run.valid.eq(walking & inside),
             self.run.p.dram.eq(dram[-1]), self.run.p.address.eq(address[-1]),

@@ -94,7 +94,7 @@ class Fetch(wiring.Component):
         with m.If(moved):
             m.d.sync += [word.eq(Cat(word, buffer.o.p.data)[width:]), full.eq(last),
                          beat.eq(Mux(last, 0, beat + 1)),
-                         bad.eq(buffer.o.p.error | (bad & (beat != 0)))]
+                         bad.eq(bad | buffer.o.p.error)]
         return last
 
     def _hand_on(self, m: Module, word: Signal, there: Value, bad: Signal, handed: Signal):

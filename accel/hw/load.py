@@ -99,7 +99,7 @@ class Load(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.front = front = Front(config, LOADED, pads=True)
+        m.submodules.front = front = Front(config, LOADED)
         m.submodules.bursts = bursts = Bursts(config)
         m.submodules.runs = runs = Queue(RUN, BURSTS)
         tag = data.StructLayout({"buffer": 3, "pad_value": 8, "last": 1})

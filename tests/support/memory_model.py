@@ -32,6 +32,11 @@ class Memory:
     _acks: deque = field(default_factory=deque)         # (first cycle, error)
     _open: int = 0
 
+    @property
+    def outstanding(self) -> int:
+        """Bursts that are accepted and not answered."""
+        return self._open
+
     def serve(self, port):
         async def testbench(ctx):
             cycle = 0

@@ -7,7 +7,7 @@ from accel.config import BUFFERS, preset
 from accel.hw.load import LOADED, Load
 from accel.isa import DMA, encode
 from accel.status import ACTIVITIES, Status
-from tests.support.amaranth_sim import simulate, stalls
+from tests.support.amaranth_sim import put, simulate, stalls
 from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
                                      iterations, random_instruction, watch)
 from tests.support.memory_model import Memory
@@ -66,6 +66,7 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, ends=Non
             await ctx.tick()
         while not ctx.get(bench.unit.idle):
             await ctx.tick()
+        assert not memory.outstanding
 
     simulate(bench, finished, processes=[
         memory.serve(bench.arbiter.mem), buffers.record, watch(bench.unit, events),
@@ -155,6 +156,7 @@ def test_requests_run_ahead_of_data():
     ({"buffer": 2, "run": 8, "loops": [{"extent": 300, "buffer": 8, "before": 300}]}, 1,
      Status.ADDRESS),
     ({"buffer": 0, "run": 4, "dram": SIZE}, 1, Status.BUS),
+    ({"buffer": 0, "run": 128, "dram": (1 << 32) - 64}, 1, Status.BUS),     # the first half
 ])
 def test_errors_stop_after_what_has_started(fields, index, status):
     good = instruction(NARROW, "inp", run=40)
@@ -212,10 +214,9 @@ def test_blocked_by_a_signal():
     word = encode(DMA, {"signals": 0b0110, "run": 4})
 
     async def testbench(ctx):
-        ctx.set(unit.commands.payload, {"index": 3, "word": word})
+        await put(ctx, unit.commands, {"index": 3, "word": word})
+        ctx.set(unit.commands.payload, {"index": 4, "word": encode(DMA, {"waits": 1})})
         ctx.set(unit.commands.valid, 1)
-        await ctx.tick()
-        ctx.set(unit.commands.valid, 0)
         cycles = 0
         while not ctx.get(unit.blocked):
             assert not ctx.get(unit.idle) and cycles < 40
@@ -226,6 +227,7 @@ def test_blocked_by_a_signal():
         assert ctx.get(unit.activity) == 1 << ACTIVITIES.index("signal")
         ctx.set(unit.signalled, 1)
         assert ctx.get(unit.retired) and ctx.get(unit.retired_index) == 3
+        assert not ctx.get(unit.blocked)
         await ctx.tick()
-        assert ctx.get(unit.idle) and not ctx.get(unit.blocked)
+        assert ctx.get(unit.idle) and ctx.get(unit.blocked) and ctx.get(unit.blocked_index) == 4
     simulate(bench, testbench, processes=[memory.serve(bench.arbiter.mem)])

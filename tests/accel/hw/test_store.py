@@ -53,6 +53,7 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, ends=Non
             await ctx.tick()
         while not ctx.get(bench.unit.idle):
             await ctx.tick()
+        assert not memory.outstanding
 
     simulate(bench, finished, processes=[
         memory.serve(bench.arbiter.mem), serve_out(config, bench.unit.out),
@@ -121,7 +122,8 @@ def test_instructions_overlap():
     ({"buffer": BUFFERS.index("inp"), "run": 4}, Status.ILLEGAL),
     ({"buffer": BUFFERS.index("out"), "address": 1021, "run": 4}, Status.ADDRESS),
     ({"buffer": BUFFERS.index("out"), "dram": SIZE, "run": 4}, Status.BUS),
-    ({"buffer": BUFFERS.index("out"), "dram": SIZE - 0x80, "run": 200, "base": 0}, Status.BUS),
+    ({"buffer": BUFFERS.index("out"), "dram": SIZE - 0x80, "run": 200}, Status.BUS),
+    ({"buffer": BUFFERS.index("out"), "dram": (1 << 32) - 64, "run": 128}, Status.BUS),
 ])
 def test_errors_stop_after_what_has_started(fields, status):
     good = instruction(NARROW, "out", run=40)
