@@ -99,9 +99,8 @@ def _division(op: str, a: Linear, b: Linear, extents: Extents) -> Linear:
     whole = Linear(tuple((t, f // c) for t, f in a.terms if f % c == 0), a.constant // c)
     rest = Linear(tuple((t, f) for t, f in a.terms if f % c), a.constant % c)
     span = interval(rest, extents)
-    if span and span[0] // c == span[1] // c:
-        quotient = Linear((), span[0] // c)
-        return whole + quotient if op == "floordiv" else rest - quotient.scaled(c)
+    if span and span[0] >= 0 and span[1] < c:
+        return whole if op == "floordiv" else rest
     atom = Linear(((Binary(op, from_linear(rest), Const(c, INDEX)), 1),))
     return whole + atom if op == "floordiv" else atom
 

@@ -208,19 +208,13 @@ def _simplify_if(condition: Expr, body: Stmt, extents: Extents) -> Stmt:
 
 def _simplify_for(loop: For, extents: Extents) -> Stmt:
     body = simplify_stmt(loop.body, {**extents, loop.var: loop.extent})
-    kept, extent = [], loop.extent
-    if isinstance(body, If):
-        for condition in conjuncts(body.condition):
-            limit = _upper_bound(condition, loop.var)
-            kept, extent = (kept, min(extent, limit)) if limit is not None else (
-                [*kept, condition], extent)
+    limits = [_upper_bound(condition, loop.var) for condition in conjuncts(body.condition)] if (
+        isinstance(body, If)) else []
+    extent = min([loop.extent, *(limit for limit in limits if limit is not None)])
     if body == Seq(()) or extent <= 0:
         return Seq(())
-    if extent == loop.extent:
-        return replace(loop, body=body)
-    assert isinstance(body, If)
-    inner = If(te.all_of(*kept), body.body) if kept else body.body
-    return simplify_stmt(replace(loop, extent=extent, body=inner), extents)
+    shorter = replace(loop, extent=extent, body=body)
+    return shorter if extent == loop.extent else simplify_stmt(shorter, extents)
 
 
 def _upper_bound(condition: Expr, var: Var) -> int | None:

@@ -121,9 +121,8 @@ def _with_loops(stmt: Stmt, extents: dict[Var, int], guards: dict[Var, list[Expr
 
 def _is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
     """Whether all that it reads lies inside its buffer and holds a value, wherever it runs."""
-    local = {s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)}
     reads = [a for a in accesses(stmt, around) if a.kind == "read"]
-    return (all(read.buffer not in local and _is_inside(read) for read in reads)
+    return (all(_is_inside(read) for read in reads)
             and all(is_complete(program, buffer) for buffer in {read.buffer for read in reads}))
 
 

@@ -81,10 +81,16 @@ for i in 0..8:
 
 @pytest.mark.parametrize("condition, extent", [
     (I < 5, 5), (I <= 5, 6), (I * 2 < 5, 3), (I * 2 <= 5, 3), (I * 2 <= 6, 4), (I < 0, 0),
-    (I + 2 < 4, 2)])
+    (I + 2 < 4, 2), (te.all_of(I < 6, I < 3), 3)])
 def test_upper_bounds(condition, extent):
     stmt = simplify_stmt(For(I, 8, If(condition, Store(A, (I,), ONE))))
     assert stmt == (For(I, extent, Store(A, (I,), ONE)) if extent else Seq(()))
+
+
+@pytest.mark.parametrize("condition", [Const(3, INDEX) < I, I * I < 5, I < J])
+def test_other_guards_stay(condition):
+    body = For(J, 9, For(I, 8, If(condition, Store(A, (I,), ONE))))
+    assert simplify_stmt(body) == body
 
 
 def test_what_never_runs_is_dropped():

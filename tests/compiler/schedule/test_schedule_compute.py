@@ -3,7 +3,7 @@
 import pytest
 
 from compiler import te
-from compiler.ir import Alloc, For, Program, Seq, Store, lower, program_text
+from compiler.ir import Alloc, For, Program, Seq, Store, lower, program_text, unblock
 from compiler.schedule import compute_at, compute_inline, reorder, split
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import assert_same_meaning, scaled, shifted
@@ -343,6 +343,19 @@ def by_hand(extents: tuple[int, ...]) -> Program:
     return Program("main", (), (c,), Alloc(b, Seq((*nests, last))))
 
 
+def test_compute_at_keeps_the_guard_where_a_producer_is_not_whole():
+    """`p` reads three elements of `b`; the fourth was never written."""
+    half = by_hand((3,))
+    b, p, c = Buffer("b", (4,), "int32"), Buffer("p", (3,), "int32"), half.outputs[0]
+    i, k = Var("p_i"), Var("k")
+    stmts = (unblock(half.body)[1][0], For(i, 3, Store(p, (i,), b[i])),
+             For(k, 3, Store(c, (k,), p[k])))
+    before = Program("main", (), (c,), Alloc(b, Alloc(p, Seq(stmts))))
+    after = compute_at(split(before, "k", 2), "p", "k_o")
+    assert_same_meaning(before, after)
+    assert "if k_o*2 + p_i < 3:" in program_text(after)
+
+
 def test_compute_at_refuses_a_stage_in_two_parts():
     refused(lambda: compute_at(by_hand((2, 2)), "b", "k"), """
         compute_at: b must be computed by one statement of its block, not by 2
@@ -366,4 +379,35 @@ def test_compute_at_refuses_a_stage_that_is_not_whole():
           b[b_0] = 7    <-- here
         for k in 0..3:
           c[k] = b[k]
+        """)
+
+
+def test_compute_at_refuses_a_stage_written_twice():
+    b, c, i, k = Buffer("b", (4,), "int32"), Buffer("c", (4,), "int32"), Var("i"), Var("k")
+    twice = For(i, 4, Seq(tuple(Store(b, (i,), Const(n, "int32")) for n in (1, 2))))
+    body = Alloc(b, Seq((twice, For(k, 4, Store(c, (k,), b[k])))))
+    refused(lambda: compute_at(Program("main", (), (c,), body), "b", "k"), """
+        compute_at: b must be written in one place, not in 2
+        program main() -> c: int32[4]
+        alloc b: int32[4]
+        for i in 0..4:    <-- here
+          b[i] = 1
+          b[i] = 2
+        for k in 0..4:
+          c[k] = b[k]
+        """)
+
+
+def test_compute_at_refuses_a_diagonal():
+    b, c, i, k = Buffer("b", (4, 4), "int32"), Buffer("c", (4,), "int32"), Var("i"), Var("k")
+    diagonal = For(i, 4, Store(b, (i, i), Const(1, "int32")))
+    body = Alloc(b, Seq((diagonal, For(k, 4, Store(c, (k,), b[k, k])))))
+    refused(lambda: compute_at(Program("main", (), (c,), body), "b", "k"), """
+        compute_at: axes of b must be different loops
+        program main() -> c: int32[4]
+        alloc b: int32[4, 4]
+        for i in 0..4:
+          b[i, i] = 1    <-- here
+        for k in 0..4:
+          c[k] = b[k, k]
         """)

@@ -221,3 +221,15 @@ def test_fuse_refuses_a_name_in_use():
             for k in 0..8:
               c[c_i, c_j] += x[c_i, k] * y[k, c_j] begin(k)
         """)
+
+
+def test_split_refuses_one_name_for_both():
+    refused(lambda: split(SCALED, "c_i", 2, "u", "u"), """
+        split: name 'u' must not be in use
+        program main(a: int32[10]) -> c: int32[10]
+        alloc b: int32[10]
+        for b_i in 0..10:
+          b[b_i] = a[b_i] * 3
+        for c_i in 0..10:
+          c[c_i] = b[c_i] + 1
+        """)
