@@ -138,7 +138,9 @@ def _default(shape, key: str):
 
 def decode(layout: data.Layout, word: int) -> dict[str, Any]:
     """The fields of a word: inverse of `encode`, with every field present."""
-    return _unpack(layout, word, "")
+    fields = _unpack(layout, word, "")
+    assert isinstance(fields, dict)
+    return fields
 
 
 def _unpack(layout, bits: int, key: str):

@@ -99,7 +99,8 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
     channels, (height, width) = len(weights), window.outputs(x)
     operator = blocked.convolution(_stage(node), x, channels, window, pad_value,
                                    _quantization(node), blocks)
-    params = pack_params(*(graph.constants[v] for v in node.inputs[2:5]), channels, blocks)
+    bias, mult, shift = (graph.constants[v] for v in node.inputs[2:5])
+    params = pack_params(bias, mult, shift, channels, blocks)
     return Layer(node, operator, {"x": node.inputs[0]},
                  {"w": pack_weights(weights, x, blocks), "params": params},
                  Activation(x.n, channels, height, width),
@@ -115,7 +116,8 @@ def _max_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> L
 
 
 def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:
-    return pack_params(*(node.attrs[k] for k in ("bias", "mult", "shift")), channels, blocks)
+    bias, mult, shift = (node.attrs[k] for k in ("bias", "mult", "shift"))
+    return pack_params(bias, mult, shift, channels, blocks)
 
 
 def _global_average_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
@@ -134,8 +136,8 @@ def _rescale(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> La
 
 def _add(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
     x, y = (known[value] for value in node.inputs)
-    operator = blocked.add(_stage(node), x, y, *(node.attrs[k] for k in ("ma", "mb", "c", "shift")),
-                           _quantization(node), blocks)
+    ma, mb, c, shift = (node.attrs[k] for k in ("ma", "mb", "c", "shift"))
+    operator = blocked.add(_stage(node), x, y, ma, mb, c, shift, _quantization(node), blocks)
     return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
                  Activation(x.n, x.c, x.h, x.w))
 

@@ -93,9 +93,10 @@ def _progress(images: np.ndarray, name: str) -> Iterator[np.ndarray]:
 
 def _show_layers(console: Console, figures: dict, machine: Machine) -> None:
     table = Table(title=f"Where the time went: one image on {machine.config.name}, RTL")
-    for heading, justify in (("layer", "left"), ("operator", "left"), ("cycles", "right"),
-                             ("ideal", "right"), ("array busy", "right"), ("DRAM", "right")):
-        table.add_column(heading, justify=justify)
+    for heading in ("layer", "operator"):
+        table.add_column(heading)
+    for heading in ("cycles", "ideal", "array busy", "DRAM"):
+        table.add_column(heading, justify="right")
     for layer in figures["layers"]:
         busy = f"{layer['utilization']:.1%}" if layer["macs"] else "-"
         table.add_row(layer["name"], layer["op"], f"{layer['cycles']:,}",
