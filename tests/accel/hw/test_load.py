@@ -80,10 +80,10 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, ends=Non
 def test_matches_its_meaning(config, memory_stall, token_stall):
     rng = random.Random(config.bus_bytes)
     programs = [random_instruction(rng, config, rng.choice(LOADED), SIZE, True) | {
-        "waits": rng.randrange(16), "signals": rng.randrange(16)} for _ in range(25)]
+        "waits": rng.randrange(16), "signals": rng.randrange(16)} for _ in range(16)]
     memory, buffers, events = run(config, programs, 6, memory_stall, token_stall)
     assert buffers.data == meaning(config, memory.data, programs)
-    assert [index for _, index in events.retired] == list(range(25))
+    assert [index for _, index in events.retired] == list(range(16))
     assert events.signalled == [p["signals"] for p in programs]
     assert not events.errors
     assert all(activity.bit_count() == 1 for activity in events.activity)
@@ -231,3 +231,20 @@ def test_blocked_by_a_signal():
         await ctx.tick()
         assert ctx.get(unit.idle) and ctx.get(unit.blocked) and ctx.get(unit.blocked_index) == 4
     simulate(bench, testbench, processes=[memory.serve(bench.arbiter.mem)])
+
+
+def test_a_request_that_waits_keeps_the_unit_from_being_idle():
+    bench = Bench(NARROW, Load(NARROW), "load")
+    unit = bench.unit
+    outside = encode(DMA, {"run": 4, "loops": [{"extent": 2, "buffer": 4096}]})
+
+    async def testbench(ctx):
+        ctx.set(bench.arbiter.fetch.request.valid, 1)           # goes first, and stays
+        await put(ctx, unit.commands, {"index": 0, "word": outside})
+        failed = False
+        for _ in range(12):
+            failed = failed or ctx.get(unit.error)
+            assert not ctx.get(unit.idle)
+            await ctx.tick()
+        assert failed
+    simulate(bench, testbench)

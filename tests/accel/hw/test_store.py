@@ -67,10 +67,10 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, ends=Non
 def test_matches_its_meaning(config, memory_stall, token_stall):
     rng = random.Random(config.bus_bytes)
     programs = [random_instruction(rng, config, "out", SIZE, False) | {
-        "waits": rng.randrange(16), "signals": rng.randrange(16)} for _ in range(25)]
+        "waits": rng.randrange(16), "signals": rng.randrange(16)} for _ in range(16)]
     memory, events = run(config, programs, 6, memory_stall, token_stall)
     assert memory.data == meaning(config, programs)
-    assert [index for _, index in events.retired] == list(range(25))
+    assert [index for _, index in events.retired] == list(range(16))
     assert events.signalled == [p["signals"] for p in programs]
     assert not events.errors
     assert all(activity.bit_count() == 1 for activity in events.activity)
