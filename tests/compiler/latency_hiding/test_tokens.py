@@ -8,7 +8,7 @@ import pytest
 
 from compiler.latency_hiding import Access, Event, Tokens, check, insert_tokens
 
-UNITS = ("load", "gemm", "vector", "store")
+UNITS: tuple[str, ...] = ("load", "gemm", "vector", "store")
 SIZES = {"a": 12, "b": 7, "dram": 20}
 INITIAL = {memory: ((0, size),) for memory, size in SIZES.items()}
 
