@@ -16,14 +16,14 @@ __all__ = ["block_products", "report"]
 
 
 def report(module: Module, runs: Sequence[Run], machine: Machine | None,
-           wall_seconds: float) -> dict[str, object]:
+           wall_seconds: float) -> dict[str, Any]:
     """Figures of one inference; JSON-serializable.
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
     `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `counters`,
     `outputs`. Without cycles (functional simulation, host alone) the figures in cycles are 0.
     """
-    layers: list[dict[str, object]] = []
+    layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
         assert machine is not None
         layers += _layers(machine, compiled.program, compiled.layers, run)
@@ -47,14 +47,14 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b else 0.0
 
 
-def _output(name: str, array: np.ndarray) -> dict[str, object]:
+def _output(name: str, array: np.ndarray) -> dict[str, Any]:
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return {"name": name, "shape": list(array.shape), "dtype": array.dtype.name,
             "sha256": hashlib.sha256(little.tobytes()).hexdigest()}
 
 
 def _layers(machine: Machine, program: Program, layers: Sequence[Layer],
-            run: Run) -> list[dict[str, object]]:
+            run: Run) -> list[dict[str, Any]]:
     rows, begin, before = [], 0, 0
     moved = _dram_bytes(machine, program)
     for layer, (name, end) in zip(layers, program.layers, strict=True):

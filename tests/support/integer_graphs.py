@@ -34,9 +34,9 @@ class Net:
     def __post_init__(self):
         self.rng = np.random.default_rng(self.seed)
 
-    def input(self, *shape: int, name: str = "x") -> str:
+    def input(self, *shape: int, name: str = "x", dtype: str = "int8") -> str:
         self.inputs.append(name)
-        self.values[name] = TensorType(shape, "int8")
+        self.values[name] = TensorType(shape, dtype)
         return name
 
     def constant(self, array: Array) -> str:
@@ -100,8 +100,8 @@ class Net:
 
     def samples(self) -> dict[str, Array]:
         """A random array for every input."""
-        return {name: self.rng.integers(-128, 128, self.values[name].shape).astype(np.int8)
-                for name in self.inputs}
+        return {name: self.rng.integers(-128, 128, self.values[name].shape).astype(
+                    self.values[name].dtype) for name in self.inputs}
 
 
 def run_program(machine: Machine, program: Program, inputs: Mapping[str, Array],

@@ -1,0 +1,204 @@
+"""Compiled networks: host and accelerator in turn, what is refused, what is the same twice."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lockstep
+from accel.config import ConfigError
+from accel.program import Program
+from accel.sim.functional import simulate
+from accel.status import Run, Status
+from accel.target import AccelTarget
+from compiler.frontend import ImportRefused
+from compiler.graph import Graph, evaluate
+from runtime import (DeviceError, InputError, Module, SimulatedDevice, TargetError, compile,
+                     compile_graph)
+from tests.support.integer_graphs import Net
+from tests.support.machines import SHORT, TINY
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+PIXELS = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
+
+
+def module_of(graph: Graph, machine=TINY) -> Module:
+    return compile_graph(graph, AccelTarget(machine), SimulatedDevice(machine, simulate))
+
+
+def assert_right(module: Module, inputs: dict[str, np.ndarray]) -> tuple[Run, ...]:
+    for name, array in inputs.items():
+        module.set_input(name, array)
+    runs = module.run()
+    for name, wanted in evaluate(module.graph, inputs).items():
+        np.testing.assert_array_equal(module.get_output(name), wanted)
+        assert module.get_output(name).dtype == wanted.dtype
+    return runs
+
+
+def alternating(net: Net) -> Graph:
+    """Float arithmetic of the host between two layers of the accelerator, twice."""
+    x = net.input(2, 3, 6, 6, dtype="float32")
+    for _ in range(2):
+        x = net.conv(net.add_node("quantize", x, scale=1.0, zp=3), 3, (3, 3), pads=(1, 1, 1, 1))
+        x = net.add_node("relu", net.add_node("dequantize", x, scale=0.5, zp=-4))
+    return net.graph(x)
+
+
+def test_host_and_accelerator_take_turns() -> None:
+    net = Net(1)
+    module = module_of(alternating(net))
+    assert [step.segment.target for step in module.steps] == ["host", "accel", "host", "accel",
+                                                             "host"]
+    assert len(module.accelerated) == 2
+    assert len(assert_right(module, net.samples())) == 2
+
+
+def test_a_module_runs_again_on_other_inputs() -> None:
+    net = Net(1)
+    module = module_of(alternating(net))
+    assert_right(module, net.samples())
+    assert_right(module, net.samples())
+
+
+def test_a_layer_that_does_not_fit_runs_on_the_host() -> None:
+    net = Net(2)
+    x = net.rescale(net.input(1, 4, 6, 6))
+    y = net.rescale(net.dense(net.flatten(x), 4))
+    module = module_of(net.graph(y), SHORT)
+    assert [step.segment.target for step in module.steps] == ["accel", "host", "accel"]
+    assert list(module.partition.reasons) == ["qdense_2"]
+    assert_right(module, net.samples())
+
+
+def test_inputs_that_are_outputs_and_inputs_in_any_order() -> None:
+    net = Net(3)
+    x, z = net.input(1, 4, 3, 3), net.input(1, 4, 3, 3, name="z")
+    module = module_of(net.graph(net.add(x, z), z))
+    given = net.samples()
+    given["x"] = np.asfortranarray(given["x"])
+    assert_right(module, given)
+
+
+def test_an_output_that_is_a_constant() -> None:
+    net = Net(4)
+    x, k = net.input(1, 4), net.constant(np.arange(3, dtype=np.int32))
+    assert_right(module_of(net.graph(net.rescale(x), k)), net.samples())
+
+
+def test_the_host_alone() -> None:
+    net = Net(5)
+    module = compile_graph(alternating(net), None)
+    assert [step.segment.target for step in module.steps] == ["host"]
+    assert module.accelerated == () and set(module.partition.reasons.values()) == {
+        "the target is the host"}
+    assert assert_right(module, net.samples()) == ()
+
+
+@pytest.mark.parametrize("target", ["accel:tiny-1x4x4", "cpu"])
+def test_digits(target: str) -> None:
+    module = lockstep.compile(DIGITS / "digits-int8.onnx", target)
+    assert_right(module, {"image": PIXELS})
+
+
+def test_a_float_model_runs_on_the_host() -> None:
+    module = compile(DIGITS / "digits-float.onnx", "accel:tiny-1x4x4")
+    assert [step.segment.target for step in module.steps] == ["host"]
+    module.set_input("image", PIXELS)
+    assert module.run() == ()
+    wanted = evaluate(module.graph, {"image": PIXELS})["logits"]
+    np.testing.assert_allclose(module.get_output("logits"), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_without_integerize_nothing_is_an_integer_layer() -> None:
+    module = compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4", integerize=False)
+    assert not any(node.op.startswith("qconv") for node in module.graph.nodes)
+    assert [step.segment.target for step in module.steps] == ["host"]
+
+
+def test_compiling_twice_gives_the_same_words() -> None:
+    one, other = (compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4").accelerated[0].program
+                  for _ in range(2))
+    np.testing.assert_array_equal(one.words, other.words)
+    np.testing.assert_array_equal(one.weights, other.weights)
+    assert one.labels == other.labels
+
+
+def test_every_pass_is_shown_to_after() -> None:
+    seen: list[str] = []
+    compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4",
+            after=lambda index, name, graph: seen.append(name))
+    assert seen[0] == "import" and "integerize" in seen
+
+
+def refused(act, error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as refusal:
+        act()
+    assert str(refusal.value) == message
+
+
+@pytest.fixture
+def module() -> Module:
+    net = Net(6)
+    x, z = net.input(1, 4), net.input(1, 4, name="z")
+    return module_of(net.graph(net.add(x, z)))
+
+
+def test_an_input_of_another_name_is_refused(module: Module) -> None:
+    refused(lambda: module.set_input("y", np.zeros((1, 4), np.int8)), InputError,
+            "Input must be one of x, z, not 'y'")
+
+
+def test_an_input_of_another_shape_or_type_is_refused(module: Module) -> None:
+    for array, found in ((np.zeros((4,), np.int8), "int8 of shape (4,)"),
+                         (np.zeros((1, 4), np.float32), "float32 of shape (1, 4)")):
+        refused(lambda array=array: module.set_input("x", array), InputError,
+                f"Input x must be int8 of shape (1, 4), not {found}")
+
+
+def test_an_input_that_is_not_set_is_refused(module: Module) -> None:
+    module.set_input("x", np.zeros((1, 4), np.int8))
+    refused(module.run, InputError, "Input z must be set before the network runs")
+
+
+def test_an_output_before_the_run_or_of_another_name_is_refused(module: Module) -> None:
+    (name,) = module.graph.outputs
+    for wanted in (name, "logits"):
+        refused(lambda wanted=wanted: module.get_output(wanted), InputError,
+                f"Output must be one of {name}, and the network must have run, not {wanted!r}")
+
+
+@pytest.mark.parametrize("target", ["accel", "accel:", "cpu:0", "gpu", ""])
+def test_an_unknown_target_is_refused(target: str) -> None:
+    refused(lambda: compile(DIGITS / "digits-int8.onnx", target), TargetError,
+            f"Target must be accel:PRESET, accel:FILE.toml or cpu, not {target!r}")
+
+
+def test_an_unknown_machine_is_refused() -> None:
+    refused(lambda: compile(DIGITS / "digits-int8.onnx", "accel:pynk"), ConfigError,
+            "Preset must be one of ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4, not 'pynk'")
+
+
+def test_an_unknown_simulator_is_refused() -> None:
+    refused(lambda: compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4", sim="fast"),
+            ValueError, "Simulator must be functional or verilator, not 'fast'")
+
+
+def test_a_model_that_is_not_there_is_refused(tmp_path) -> None:
+    path = tmp_path / "none.onnx"
+    refused(lambda: compile(path), ImportRefused,
+            f"{path}: no such file; give the path of an ONNX model")
+
+
+def test_a_run_that_fails_names_the_instruction() -> None:
+    def fail(machine, program: Program, memory) -> Run:
+        return Run(Status.DEADLOCK, "gemm", 1, memory, waiting={"gemm": 1})
+
+    net = Net(7)
+    graph = net.graph(net.conv(net.input(1, 4, 3, 3), 4, (1, 1)))
+    module = compile_graph(graph, AccelTarget(TINY), SimulatedDevice(TINY, fail))
+    module.set_input("x", np.zeros((1, 4, 3, 3), np.int8))
+    with pytest.raises(DeviceError) as failure:
+        module.run()
+    assert str(failure.value) == ("deadlock: gemm, instruction 1 (waiting: gemm at 1) qconv2d_0")
+    assert failure.value.run.status is Status.DEADLOCK

@@ -1,0 +1,105 @@
+"""Figures of a run, as docs/machine.md defines them."""
+
+import hashlib
+import json
+
+import numpy as np
+
+from accel.sim.functional import simulate
+from accel.status import Counters, Run, Status
+from accel.target import AccelTarget
+from runtime import Module, SimulatedDevice, compile_graph, report
+from runtime.report import block_products
+from tests.support.integer_graphs import Net
+from tests.support.machines import machine
+
+MACHINE = machine("2x8x8")          # 128 multiply-accumulates a cycle, 8 bytes a cycle
+
+
+def network() -> tuple[Net, Module]:
+    """Three images of 5 channels and 6x6; 9 channels of 4x4; 9 channels of 2x2."""
+    net = Net(1)
+    y = net.max_pool(net.conv(net.input(3, 5, 6, 6), 9, (3, 3)))
+    module = compile_graph(net.graph(y), AccelTarget(MACHINE), SimulatedDevice(MACHINE, simulate))
+    for name, array in net.samples().items():
+        module.set_input(name, array)
+    return net, module
+
+
+def figures() -> dict:
+    _, module = network()
+    made = report(module, module.run(), MACHINE, 1.5)
+    return json.loads(json.dumps(made))
+
+
+def test_a_run_without_cycles() -> None:
+    made = figures()
+    assert {key: made[key] for key in ("cycles", "utilization", "seconds", "wall_seconds",
+                                       "machine_hash", "host")} == {
+        "cycles": 0, "utilization": 0.0, "seconds": 0.0, "wall_seconds": 1.5,
+        "machine_hash": MACHINE.hash, "host": {}}
+    assert [(row["name"], row["op"], row["device"], row["cycles"], row["utilization"])
+            for row in made["layers"]] == [("qconv2d_0", "qconv2d", "accel", 0, 0.0),
+                                           ("qmaxpool_1", "qmaxpool", "accel", 0, 0.0)]
+
+
+def test_useful_work_and_ideal_cycles() -> None:
+    made = figures()
+    conv, pool = made["layers"]
+    assert conv["macs"] == 3 * 9 * 4 * 4 * 5 * 3 * 3 == made["macs"]
+    # Two groups of images, two blocks of channels out and one in; padding of both is computed.
+    products = 2 * 4 * 4 * 2 * 9 * 1
+    read = 3 * 6 * 6 * 5 + 16 * 8 * 9 + 16 * 8
+    written = 2 * 2 * 16 * 4 * 4
+    assert conv["ideal_cycles"] == max(products, -(-(read + written) // 8))
+    assert (pool["macs"], pool["ideal_cycles"]) == (0, (written + 2 * 2 * 16 * 2 * 2) // 8)
+
+
+def test_products_bound_a_layer_of_many_channels() -> None:
+    net = Net(2)
+    y = net.conv(net.input(2, 64, 8, 8), 64, (3, 3), pads=(1, 1, 1, 1))
+    (layer,) = AccelTarget(MACHINE).compile(net.graph(y)).layers
+    assert block_products(layer) == 8 * 8 * 9 * 8 * 8
+
+
+def test_bytes_are_those_that_instructions_move() -> None:
+    """Padding is not read: five channels of eight. One thread computes one tile."""
+    net = Net(3)
+    target = AccelTarget(MACHINE, threads=1)
+    module = compile_graph(net.graph(net.rescale(net.input(2, 5, 4, 4))), target,
+                           SimulatedDevice(MACHINE, simulate))
+    for name, array in net.samples().items():
+        module.set_input(name, array)
+    (row,) = report(module, module.run(), MACHINE, 0.0)["layers"]
+    assert row["dram_bytes"] == 2 * 4 * 4 * 5 + 8 * 8 + 2 * 4 * 4 * 8
+
+
+def test_cycles_of_layers_sum_to_those_of_the_run() -> None:
+    _, module = network()
+    (compiled,) = module.accelerated
+    program = compiled.program
+    (_, first), (_, last) = program.layers
+    retire = np.arange(program.count, dtype=np.int64) * 10 + 100
+    run = Run(Status.DONE, cycles=int(retire[-1]) + 7, retire=retire,
+              counters=Counters({"load": {"busy": 5}}, {"load": 64}))
+    module.run()
+    made = report(module, (run,), MACHINE, 0.0)
+    conv, pool, finish = made["layers"]
+    assert conv["cycles"] == 100 + (first - 1) * 10
+    assert pool["cycles"] == (last - first) * 10
+    assert (finish["name"], finish["op"], finish["dram_bytes"]) == (
+        "finish", "fetch", 64 * program.count)
+    assert conv["cycles"] + pool["cycles"] + finish["cycles"] == run.cycles == made["cycles"]
+    assert conv["utilization"] == conv["macs"] / (conv["cycles"] * 128)
+    assert made["utilization"] == conv["macs"] / (run.cycles * 128)
+    assert made["seconds"] == run.cycles / 100e6
+    assert made["counters"] == [{"activity": {"load": {"busy": 5}}, "bytes": {"load": 64}}]
+
+
+def test_outputs_are_hashed() -> None:
+    _, module = network()
+    made = report(module, module.run(), MACHINE, 0.0)
+    (output,) = made["outputs"]
+    array = module.get_output("qmaxpool_1.out")
+    assert output == {"name": "qmaxpool_1.out", "shape": [3, 9, 2, 2], "dtype": "int8",
+                      "sha256": hashlib.sha256(array.tobytes()).hexdigest()}
