@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +28,10 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help=f"accel:PRESET, accel:FILE.toml or cpu (default {DEFAULT_TARGET})")
     add("--sim", default="functional", choices=SIMULATORS,
         help="values only, or the RTL with cycles (default functional)")
-    add("--dram-latency", type=_natural, default=64, metavar="N", help="cycles (default 64)")
-    add("--dram-outstanding", type=_positive, default=64, metavar="N",
+    add("--dram-latency", type=_at_least(0), default=64, metavar="N", help="cycles (default 64)")
+    add("--dram-outstanding", type=_at_least(1), default=64, metavar="N",
         help="bursts in flight (default 64)")
-    add("--bus-bytes", type=_positive, metavar="N", help="override the machine's bus width")
+    add("--bus-bytes", type=_at_least(1), metavar="N", help="override the machine's bus width")
     add("--threads", type=int, choices=(1, 2), default=2,
         help="virtual threads of the schedules (default 2; 1 hides no latency)")
     add("--shape", action="append", type=_shape, default=[], metavar="NAME=N",
@@ -38,23 +39,17 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--input", type=input_file, metavar="X.npz", help="inputs, by name")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
-    add("--seed", type=int, default=0, help="of the random input (default 0)")
+    add("--seed", type=_at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     return parser
 
 
-def _natural(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0, not {value}")
-    return value
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
-    return value
+def _at_least(low: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, not {text!r}")
+        return int(text)
+    return parse
 
 
 def _shape(text: str) -> tuple[str, int]:
@@ -69,8 +64,9 @@ def run(args: argparse.Namespace) -> int:
     from lockstep.commands._layers import show
     from runtime import DeviceError, report
 
+    given = _arrays(args.input) if args.input else None
     module, machine = _compiled(args)
-    seed = _set_inputs(module, args)
+    seed = _set_inputs(module, given, args.seed)
     begin = time.perf_counter()
     runs: tuple[Run, ...]
     try:
@@ -114,15 +110,15 @@ def _compiled(args: argparse.Namespace):
     return compile_graph(graph, AccelTarget(machine, args.threads), device), machine
 
 
-def _set_inputs(module, args: argparse.Namespace) -> int | None:
+def _set_inputs(module, given: dict | None, seed: int) -> int | None:
     """The seed when the inputs are random, else None."""
     import numpy as np
 
-    if args.input:
-        for name, array in _arrays(args.input).items():
+    if given is not None:
+        for name, array in given.items():
             module.set_input(name, array)
         return None
-    rng = np.random.default_rng(args.seed)
+    rng = np.random.default_rng(seed)
     for name in module.graph.inputs:
         kind = module.graph.values[name]
         if kind.dtype == "float32":
@@ -131,28 +127,35 @@ def _set_inputs(module, args: argparse.Namespace) -> int | None:
             bounds = np.iinfo(kind.dtype)
             array = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype, endpoint=True)
         module.set_input(name, array)
-    return args.seed
+    return seed
 
 
 def _arrays(path: Path) -> dict:
     import zipfile
+    import zlib
 
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile):
-        raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays") from None
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.lib.npyio.NpzFile):
+                return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        pass
+    raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
 
 
 def _write_outputs(module, path: Path) -> None:
+    """As np.savez does, which cannot take every name."""
+    import zipfile
+
     import numpy as np
 
-    with path.open("wb") as file:
-        np.savez(file, **{name: module.get_output(name) for name in module.graph.outputs})
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in module.graph.outputs:
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, module.get_output(name), allow_pickle=False)
 
 
 def _watched(call, args: argparse.Namespace):

@@ -1,0 +1,263 @@
+"""`lockstep run`: what it writes, and one line with exit status 2 for every wrong request."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from accel.config import preset
+from accel.machine import Machine
+from accel.program import Program
+from accel.status import Run, Status
+from compiler.frontend import load
+from compiler.graph import evaluate, optimize
+from lockstep.cli import main
+from lockstep.errors import USER_ERRORS
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+TINY = ["--target", "accel:tiny-1x4x4"]
+KEYS = {"cycles", "macs", "utilization", "seconds", "wall_seconds", "machine_hash", "layers",
+        "outputs"}
+LAYER_KEYS = {"name", "op", "device", "cycles", "ideal_cycles", "macs", "utilization",
+              "dram_bytes", "stalls"}
+
+
+@pytest.fixture
+def digits_input(tmp_path) -> Path:
+    path = tmp_path / "x.npz"
+    np.savez(path, image=np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8))
+    return path
+
+
+def run(*args) -> int:
+    return main(["run", *map(str, args)])
+
+
+def expected(path: Path) -> np.ndarray:
+    with np.load(path) as archive:
+        given = dict(archive)
+    return evaluate(optimize(load(DIGITS)), given)["logits"]
+
+
+def test_outputs_and_report(digits_input, tmp_path, capsys) -> None:
+    report, outputs = tmp_path / "r.json", tmp_path / "y.npz"
+    assert run(DIGITS, *TINY, "--input", digits_input, "--json", report, "--output", outputs) == 0
+    with np.load(outputs) as archive:
+        assert archive.files == ["logits"]
+        np.testing.assert_array_equal(archive["logits"], expected(digits_input))
+    figures = json.loads(report.read_text())
+    assert figures.keys() >= KEYS
+    assert figures["seed"] is None and figures["cycles"] == 0
+    assert figures["machine_hash"] == Machine(preset("tiny-1x4x4")).hash
+    assert (figures["model"], figures["target"], figures["simulator"]) == (
+        str(DIGITS), TINY[1], "functional")
+    assert [row["name"] for row in figures["layers"]] == [
+        "conv1", "conv2", "conv3", "conv4", "add", "pool", "conv5", "average", "dense"]
+    assert all(row.keys() >= LAYER_KEYS for row in figures["layers"])
+    (output,) = figures["outputs"]
+    assert (output["name"], output["shape"], output["dtype"]) == ("logits", [1, 10], "float32")
+    assert set(figures["host"]) == {"image_QuantizeLinear", "logits_DequantizeLinear"}
+    out, err = capsys.readouterr()
+    assert err == "" and "seed" not in out
+    assert f"output logits float32[1, 10] sha256 {output['sha256'][:16]}" in out
+    assert all(row["name"] in out for row in figures["layers"])
+
+
+def digest(tmp_path, path: Path, *args) -> tuple[str, int | None]:
+    report = tmp_path / "r.json"
+    assert run(path, *args, "--json", report) == 0
+    figures = json.loads(report.read_text())
+    return figures["outputs"][0]["sha256"], figures["seed"]
+
+
+def test_a_seed_is_printed_and_repeats(tmp_path, capsys) -> None:
+    path = model(tmp_path / "m.onnx", "Relu", [2, 3])
+    first, seed = digest(tmp_path, path)
+    assert seed == 0 and "random input, seed 0\n" in capsys.readouterr().out
+    again, seed = digest(tmp_path, path, "--seed", 5)
+    assert seed == 5 and "random input, seed 5\n" in capsys.readouterr().out
+    assert again == digest(tmp_path, path, "--seed", 5)[0] != first
+
+
+def test_every_machine_and_the_host_agree(tmp_path) -> None:
+    geometry = tmp_path / "mine.toml"
+    geometry.write_text(preset("tiny-1x4x4").to_toml().replace("block_in = 4", "block_in = 8"))
+    first = digest(tmp_path, DIGITS, "--target", "cpu")
+    for args in ((*TINY, "--threads", 1), ("--target", f"accel:{geometry}"), ()):
+        assert digest(tmp_path, DIGITS, *args) == first
+
+
+def test_the_host_has_no_machine(tmp_path, capsys) -> None:
+    report = tmp_path / "r.json"
+    assert run(DIGITS, "--target", "cpu", "--json", report) == 0
+    figures = json.loads(report.read_text())
+    assert (figures["machine_hash"], figures["layers"]) == ("", [])
+    assert set(figures["host"].values()) == {"the target is the host"}
+    assert "on the host: conv1 (the target is the host)" in capsys.readouterr().out
+
+
+def test_the_bus_can_be_overridden(tmp_path) -> None:
+    report = tmp_path / "r.json"
+    assert run(DIGITS, *TINY, "--bus-bytes", 16, "--json", report) == 0
+    wide = Machine(replace(preset("tiny-1x4x4"), bus_bytes=16))
+    assert json.loads(report.read_text())["machine_hash"] == wide.hash
+
+
+def model(path: Path, op: str, shape: list, outputs: int = 1) -> Path:
+    names = [f"y{n}" for n in range(outputs)]
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x"], [name], f"{op.lower()}{n}")
+         for n, name in enumerate(names)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in names])
+    onnx.save(helper.make_model(graph, ir_version=10,
+                                opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def test_outputs_may_have_any_name(tmp_path) -> None:
+    path = model(tmp_path / "m.onnx", "Relu", [2, 3])
+    net = onnx.load(path)
+    net.graph.node[0].output[0] = net.graph.output[0].name = "file"
+    onnx.save(net, path)
+    assert run(path, "--target", "cpu", "--output", tmp_path / "y.npz") == 0
+    with np.load(tmp_path / "y.npz") as archive:
+        assert archive.files == ["file"] and archive["file"].shape == (2, 3)
+
+
+def test_symbolic_dimensions_are_bound(tmp_path) -> None:
+    path = model(tmp_path / "m.onnx", "Relu", ["N", 3])
+    outputs = tmp_path / "y.npz"
+    assert run(path, "--target", "cpu", "--shape", "N=4", "--output", outputs) == 0
+    with np.load(outputs) as archive:
+        assert archive["y0"].shape == (4, 3)
+
+
+def test_a_run_that_fails_is_status_1(monkeypatch, capsys, tmp_path) -> None:
+    def stuck(machine: Machine, program: Program, memory: np.ndarray) -> Run:
+        return Run(Status.DEADLOCK, "load", 0, memory, waiting={"load": 0})
+
+    monkeypatch.setattr("accel.sim.functional.simulate", stuck)
+    report = tmp_path / "r.json"
+    assert run(DIGITS, *TINY, "--json", report) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and not report.exists()
+    assert err.startswith("lockstep: deadlock: load, instruction 0 (waiting: load at 0) conv1")
+    assert len(err.splitlines()) == 1
+
+
+def refused(capsys, message: str, *args) -> None:
+    assert run(*args) == 2
+    assert capsys.readouterr() == ("", f"lockstep: error: {message}\n")
+
+
+def test_a_model_that_is_not_there(capsys, tmp_path) -> None:
+    path = tmp_path / "none.onnx"
+    refused(capsys, f"{path}: no such file; give the path of an ONNX model", path)
+
+
+def test_a_file_that_is_no_model(capsys, tmp_path) -> None:
+    path = tmp_path / "text.onnx"
+    path.write_text("this is no model")
+    refused(capsys, f"{path}: is not an ONNX file; give a model in .onnx format", path)
+
+
+def test_an_operator_that_is_not_supported(capsys, tmp_path) -> None:
+    path = model(tmp_path / "m.onnx", "Hardmax", [1, 3])
+    assert run(path) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1
+    assert err.startswith(f"lockstep: error: {path}: cannot import ") and "Hardmax" in err
+
+
+def test_a_dimension_without_a_value(capsys, tmp_path) -> None:
+    path = model(tmp_path / "m.onnx", "Relu", ["N", 3])
+    assert run(path) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1
+    assert err.startswith(f"lockstep: error: {path}: no value for dimension ") and "N" in err
+
+
+def test_an_impossible_geometry(capsys, tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(preset("tiny-1x4x4").to_toml().replace("batch = 1", "batch = 3"))
+    refused(capsys, f"Configuration {path}: batch must be a power of two, not 3", DIGITS,
+            "--target", f"accel:{path}")
+
+
+def test_a_geometry_that_is_not_toml(capsys, tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("batch: 1")
+    assert run(DIGITS, "--target", f"accel:{path}") == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1
+    assert err.startswith(f"lockstep: error: Configuration {path} cannot be read: ")
+
+
+@pytest.mark.parametrize("target", ["accel", "accel:", "cpu:1", "tpu"])
+def test_an_unknown_target(capsys, target: str) -> None:
+    refused(capsys, f"Target must be accel:PRESET, accel:FILE.toml or cpu, not {target!r}",
+            DIGITS, "--target", target)
+
+
+def test_an_unknown_preset(capsys) -> None:
+    refused(capsys, "Preset must be one of ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4, not 'pynk'",
+            DIGITS, "--target", "accel:pynk")
+
+
+@pytest.mark.parametrize(("arrays", "message"), [
+    ({"picture": np.zeros(3, np.float32)}, "Input must be one of image, not 'picture'"),
+    ({}, "Input image must be set before the network runs"),
+    ({"image": np.zeros((1, 8, 8), np.float32)},
+     "Input image must be float32 of shape (1, 1, 8, 8), not float32 of shape (1, 8, 8)"),
+    ({"image": np.zeros((1, 1, 8, 8))},
+     "Input image must be float32 of shape (1, 1, 8, 8), not float64 of shape (1, 1, 8, 8)"),
+])
+def test_inputs_that_do_not_fit(capsys, tmp_path, arrays, message: str) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, **arrays)
+    refused(capsys, message, DIGITS, *TINY, "--input", path)
+
+
+def contents(tmp_path: Path) -> dict[str, bytes]:
+    np.savez(tmp_path / "whole.npz", image=np.arange(64.0))
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    np.savez(tmp_path / "objects.npz", image=np.array([{}], object))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    return {"text": b"image = 1", "nothing": b"", "one array": (tmp_path / "one.npy").read_bytes(),
+            "objects": (tmp_path / "objects.npz").read_bytes(), "cut short": whole[:-60]}
+
+
+@pytest.mark.parametrize("kind", ["text", "nothing", "one array", "objects", "cut short"])
+def test_a_file_that_holds_no_arrays(capsys, tmp_path, kind: str) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(contents(tmp_path)[kind])
+    refused(capsys, f"{str(path)!r} must be an .npz archive of named arrays", DIGITS, *TINY,
+            "--input", path)
+
+
+@pytest.mark.parametrize(("option", "value", "message"), [
+    ("--input", "no.npz", "'no.npz' must be a file that exists"),
+    ("--output", "no/y.npz", "'no/y.npz' must name a file in a folder that exists"),
+    ("--json", "no/r.json", "'no/r.json' must name a file in a folder that exists"),
+    ("--bus-bytes", "3", "bus_bytes must be a power of two, not 3"),
+    ("--shape", "N=2", f"{DIGITS}: --shape N=2 names no dimension of the inputs; the symbolic "
+                       f"ones are: none"),
+    *((option, value, f"argument {option}: must be an integer of at least {low}, not {value!r} "
+                      f"(see lockstep run --help)")
+      for option, low in (("--seed", 0), ("--dram-latency", 0), ("--dram-outstanding", 1),
+                          ("--bus-bytes", 1)) for value in ("-1", "x", "1.5")),
+    *(("--shape", value, f"argument --shape: must be NAME=N with N at least 1, not {value!r} "
+                         f"(see lockstep run --help)") for value in ("N", "N=0", "=3", "N=x")),
+])
+def test_wrong_options(capsys, option: str, value: str, message: str) -> None:
+    refused(capsys, message, DIGITS, option, value)
+
+
+def test_a_program_of_another_machine_is_a_wrong_request() -> None:
+    """Nothing that `run` compiles can be; a saved program may."""
+    assert "accel.program.ProgramError" in USER_ERRORS
