@@ -108,6 +108,13 @@ def test_done_rises_two_cycles_after_finish(results):
         assert run.cycles == observed.retired[run.index] + 2
 
 
+def test_first_cycles():
+    """The request is offered in cycle 2; 16 beats follow; fetch decodes two cycles later."""
+    (run, observed, _), = run_program(TINY, [program([finish()])], latency=7)
+    assert observed.started == observed.retired == {0: 2 + 1 + 7 + 15 + 2}
+    assert run.cycles == observed.retired[0] + 2
+
+
 def test_bytes_are_counted(results):
     run, _, _ = results["ping pong"]
     assert run.counters.bytes == {"fetch": 5 * 64, "load": 128, "store": 80}
