@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from accel.config import AccelConfig, preset
     from accel.intrinsics import vector_op
     from accel.machine import Machine
+    from accel.target import assemble
     from runtime import compile
 
-__all__ = ["AccelConfig", "Machine", "compile", "preset", "vector_op"]
+__all__ = ["AccelConfig", "Machine", "assemble", "compile", "preset", "vector_op"]
 
-_HOMES = {"AccelConfig": "accel.config", "Machine": "accel.machine", "compile": "runtime",
-          "preset": "accel.config", "vector_op": "accel.intrinsics"}
+_HOMES = {"AccelConfig": "accel.config", "Machine": "accel.machine", "assemble": "accel.target",
+          "compile": "runtime", "preset": "accel.config", "vector_op": "accel.intrinsics"}
 
 
 def __getattr__(name: str):

@@ -11,7 +11,7 @@ def show(figures: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = Console(markup=False, emoji=False)        # names are printed as they are
     timed = figures["cycles"] > 0
     table = Table(title=f"{figures['model']} on {figures['target']} ({figures['simulator']})")
     for heading in ("layer", "operator"):

@@ -129,6 +129,15 @@ def test_outputs_may_have_any_name(tmp_path) -> None:
         assert archive.files == ["file"] and archive["file"].shape == (2, 3)
 
 
+def test_names_are_printed_as_they_are(tmp_path, capsys) -> None:
+    path = model(tmp_path / "m.onnx", "Relu", [2, 3])
+    net = onnx.load(path)
+    net.graph.node[0].name = "net[/red]:smile:"
+    onnx.save(net, path)
+    assert run(path) == 0
+    assert "on the host: net[/red]:smile: (" in capsys.readouterr().out
+
+
 def test_symbolic_dimensions_are_bound(tmp_path) -> None:
     path = model(tmp_path / "m.onnx", "Relu", ["N", 3])
     outputs = tmp_path / "y.npz"

@@ -1,0 +1,31 @@
+"""`import lockstep`: every name of the front door, loaded when it is first used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import lockstep
+from accel.config import AccelConfig, preset
+from accel.intrinsics import vector_op
+from accel.machine import Machine
+from accel.target import assemble
+from runtime import compile
+
+
+def test_names() -> None:
+    found = {name: getattr(lockstep, name) for name in lockstep.__all__}
+    assert found == {"AccelConfig": AccelConfig, "Machine": Machine, "assemble": assemble,
+                     "compile": compile, "preset": preset, "vector_op": vector_op}
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'lockstep' has no attribute 'compiled'$"):
+        getattr(lockstep, "compiled")                                           # noqa: B009
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    code = ("import sys, lockstep; "
+            "print(sorted({'amaranth', 'numpy', 'onnx', 'llvmlite', 'islpy'} & set(sys.modules)))")
+    done = subprocess.run([sys.executable, "-c", code], check=True, text=True, capture_output=True)
+    assert done.stdout == "[]\n"
