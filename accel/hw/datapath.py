@@ -51,10 +51,9 @@ class Datapath(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         emission = _Emission(m, self)
-        for lane, index in enumerate(np.ndindex(*self.plan.shape)):
-            value = emission.at(self.plan.value, index, 0, self.plan.latency)
-            wide = Signal(signed(VALUE_BITS), name=f"value{lane}")
-            m.d.comb += [wide.eq(value), self.value.word_select(lane, VALUE_BITS).eq(wide)]
+        values = [emission.at(self.plan.value, index, 0, self.plan.latency)
+                  for index in np.ndindex(*self.plan.shape)]
+        m.d.comb += self.value.eq(Cat(_widened(value, signed(VALUE_BITS)) for value in values))
         return m
 
 
@@ -77,7 +76,7 @@ class _Emission:
 
     def register(self, value: Value, shape: Shape, name: str) -> Signal:
         register = Signal(shape, name=name, reset_less=True)
-        self.m.d.sync += register.eq(value)
+        self.m.d.sync += register.eq(_widened(value, shape))
         return register
 
     def at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
@@ -95,7 +94,7 @@ class _Emission:
         if node.kind == "mul":
             return self.register(self.compute(one, index, term), shape, name)
         result = Signal(shape, name=name)
-        self.m.d.comb += result.eq(self.compute(one, index, term))
+        self.m.d.comb += result.eq(_widened(self.compute(one, index, term), shape))
         return result
 
     def compute(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
@@ -134,18 +133,36 @@ class _Emission:
         if 2 * term + 1 == count:
             return a
         b = self.argument(one, 0, index, 2 * term + 1)
-        return {"sum": a + b, "max": Mux(a > b, a, b), "min": Mux(a < b, a, b)}[op]
+        return {"sum": a + b, "max": _chosen(a > b, a, b), "min": _chosen(a < b, a, b)}[op]
 
     def mux(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
         """Any argument will do for bodies that no case names, so two cases need one test."""
         args = [self.argument(one, k, index, term) for k in range(len(one.node.args))]
         chosen = [self.selected(bodies, one.stage) for bodies in one.node.attr]
         if len(args) == 2:
-            return Mux(chosen[1], args[1], args[0])
+            return _chosen(chosen[1], args[1], args[0])
         result: Value = Const(0)
         for test, arg in zip(chosen, args, strict=True):
-            result = result | Mux(test, arg, 0)
+            result = result | Mux(test, _widened(arg, _shape(one.node.interval)), 0)
         return result
+
+
+def _widened(value: Value, shape: Shape) -> Value:
+    """The value, sign-extended to `shape`.
+
+    Written as an addition, which every tool removes: a concatenation of copies of the sign bit,
+    which it would otherwise become in Verilog, is slow in simulation.
+    """
+    own = value.shape()
+    if not own.signed or own.width >= shape.width:
+        return value
+    return (value + Const(0, signed(shape.width)))[:shape.width].as_signed()
+
+
+def _chosen(test: Value, a: Value, b: Value) -> Value:
+    """Multiplexer between values of different widths."""
+    shape = Mux(test, a, b).shape()
+    return Mux(test, _widened(a, shape), _widened(b, shape))
 
 
 def _logic(node: Node, *args: Value) -> Value:
@@ -154,8 +171,8 @@ def _logic(node: Node, *args: Value) -> Value:
         case "add", (a, b): return a + b
         case "sub", (a, b): return a - b
         case "mul", (a, b): return a * b
-        case "min", (a, b): return Mux(a < b, a, b)
-        case "max", (a, b): return Mux(a > b, a, b)
+        case "min", (a, b): return _chosen(a < b, a, b)
+        case "max", (a, b): return _chosen(a > b, a, b)
         case "and", (a, b): return a & b
         case "or", (a, b): return a | b
         case "xor", (a, b): return a ^ b
@@ -166,7 +183,7 @@ def _logic(node: Node, *args: Value) -> Value:
         case "ge", (a, b): return a >= b
         case "eq", (a, b): return a == b
         case "ne", (a, b): return a != b
-        case "select", (c, a, b): return Mux(c, a, b)
+        case "select", (c, a, b): return _chosen(c, a, b)
         case "wrap", (x,): return _low(x, *node.attr)
         case "lsl", (x,): return x.shift_left(node.attr[0])
         case "asr", (x,): return x.shift_right(node.attr[0])
@@ -180,8 +197,7 @@ def _logic(node: Node, *args: Value) -> Value:
 
 def _low(x: Value, bits: int, signed_: bool) -> Value:
     if len(x) < bits:
-        top = x[-1] if x.shape().signed else Const(0, 1)
-        x = Cat(x, top.replicate(bits - len(x)))
+        x = _widened(x, signed(bits)) if x.shape().signed else Cat(x, Const(0, bits - len(x)))
     return x[:bits].as_signed() if signed_ else x[:bits]
 
 
@@ -203,5 +219,5 @@ def _digit(shifted, n: Value, low: int, bits: int) -> Value:
     choices = [shifted(digit << low) for digit in range(1 << bits)]
     for position in range(bits):
         test = n[low + position]
-        choices = [Mux(test, b, a) for a, b in zip(choices[::2], choices[1::2], strict=True)]
+        choices = [_chosen(test, b, a) for a, b in zip(choices[::2], choices[1::2], strict=True)]
     return choices[0]

@@ -82,7 +82,8 @@ class Gemm(wiring.Component):
         element = Signal(update.element_layout)
         tag = data.View(TAG, element.tag)
         m.d.comb += [
-            element.acc.eq(nest.valid), element.addr.eq(nest.dst), element.update.eq(folds),
+            element.valid.eq(nest.valid), element.acc.eq(nest.valid),
+            element.addr.eq(nest.dst), element.update.eq(folds),
             element.assign.eq((reset & nest.first) | ~folds.any()),
             tag.last.eq(nest.valid & nest.last), tag.banks.eq(banks),
             update.element.eq(delayed(m, element, self.plan.latency, "element")),

@@ -34,8 +34,8 @@ class Update(wiring.Component):
 
     Members
     -------
-    element : in cycle t: `acc` (it is written to acc), `addr`, `assign` (it does not read), one-hot
-        `update`, and `tag`.
+    element : in cycle t: `valid` (there is one), `acc` (it is written to acc), `addr`, `assign`
+        (it does not read), one-hot `update`, and `tag`.
     value : in cycle t + 2.
     r_addr, r_en, r_data, w_addr, w_en, w_data : to acc; w_data is the result of every element.
     tag : of the element that is written now.
@@ -45,7 +45,7 @@ class Update(wiring.Component):
         assert READ_LATENCY == 2
         self.updates, self.lanes = updates, lanes
         self.element_layout = data.StructLayout({
-            "acc": 1, "addr": range(depth), "assign": 1, "update": max(len(updates), 1),
+            "valid": 1, "acc": 1, "addr": range(depth), "assign": 1, "update": max(len(updates), 1),
             "tag": tag})
         width = lanes * LANE_BITS
         super().__init__({
@@ -76,15 +76,18 @@ class Update(wiring.Component):
         previous = Signal(width, reset_less=True)
         m.d.sync += [
             last.eq(same[0]), earlier.eq(same[1] | same[2]),
-            previous.eq(self.w_data),
-            earlier_data.eq(Mux(same[1], self.w_data, previous)),
         ]
+        with m.If(line[2].acc):
+            m.d.sync += previous.eq(self.w_data)
+        with m.If(same[1] | same[2]):
+            m.d.sync += earlier_data.eq(Mux(same[1], self.w_data, previous))
 
         old, result = Signal(width), Signal(width, reset_less=True)
         m.d.comb += old.eq(Mux(last, self.w_data, Mux(earlier, earlier_data, self.r_data)))
-        for lane in range(self.lanes):
-            bits = slice(lane * LANE_BITS, (lane + 1) * LANE_BITS)
-            m.d.sync += result[bits].eq(self._combine(line[1], old[bits], self.value[bits]))
+        lanes = [slice(lane * LANE_BITS, (lane + 1) * LANE_BITS) for lane in range(self.lanes)]
+        with m.If(line[1].valid):
+            m.d.sync += result.eq(Cat(self._combine(line[1], old[bits], self.value[bits])
+                                      for bits in lanes))
         m.d.comb += self.w_data.eq(result)
         return m
 
@@ -94,9 +97,9 @@ class Update(wiring.Component):
             chosen = element.update[bit] & ~element.assign
             match kind:
                 case "sum" if len(self.updates) == 1:
-                    return Mux(element.assign, 0, old) + value
+                    return (Mux(element.assign, 0, old) + value)[:LANE_BITS]
                 case "sum":
-                    result = Mux(chosen, old + value, result)
+                    result = Mux(chosen, (old + value)[:LANE_BITS], result)
                 case "max":
                     keep = chosen & (old.as_signed() > value.as_signed())
                     result = Mux(keep, old, result)

@@ -265,6 +265,7 @@ class Vector(wiring.Component):
         element = Signal(update.element_layout)
         tag, written = data.View(TAG, element.tag), data.View(TAG, update.tag)
         m.d.comb += [
+            element.valid.eq(issued & ~slot.operation.illegal),
             element.acc.eq(issued & slot.operation.to.acc), element.addr.eq(slot.dst),
             element.assign.eq(slot.assign),
             element.update.eq(updates_of(self.plan, slot.operation.select)[1]),
