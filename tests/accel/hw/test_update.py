@@ -36,7 +36,8 @@ def run(updates, elements):
             if element:
                 acc, addr, assign, kind, _ = element
                 ctx.set(dut.element, {"valid": 1, "acc": acc, "addr": addr, "assign": assign,
-                                      "tag": cycle % 16, "update": 1 << updates.index(kind) if kind else 0})
+                                      "tag": cycle % 16,
+                                      "update": 1 << updates.index(kind) if kind else 0})
             else:
                 ctx.set(dut.element, {"addr": 3})
             late = elements[cycle - READ_LATENCY] if 2 <= cycle < len(elements) + 2 else None
