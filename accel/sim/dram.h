@@ -7,8 +7,8 @@
 //                               whether write data is there (which must not depend on the offer)
 //     edge(now, taken)          which handshakes took place
 //
-// The bus carries one beat a cycle, read or written. A read beat that was offered holds the bus
-// until it is taken; else write data goes before read data.
+// The bus carries one beat a cycle, read or written. Where both wait for it they take turns, beat
+// by beat. A read beat that was offered holds the bus until it is taken.
 //
 // With a seed, random gaps (a function of the seed and of the running number of the request, beat
 // or acknowledgement) hold back requests, beats and acknowledgements.
@@ -52,7 +52,7 @@ public:
         bool bus = now >= bus_free_;
         bool due = !reads_.empty() && now >= reads_.front().due;
         bool room = !writes_.empty() && now >= writes_.front().due;
-        held_ = bus && due && (held_ || !(wdata_valid && room));
+        held_ = bus && due && (held_ || written_ || !(wdata_valid && room));
         result.wdata_ready = bus && room && !held_;
         if (held_) {
             const Burst &burst = reads_.front();
@@ -71,10 +71,11 @@ public:
     void edge(uint64_t now, const DramTaken &taken) {
         if (acking_) acks_.pop_front();
         if (taken.read) {
-            held_ = false;
+            held_ = written_ = false;
             advance(reads_, now);
         }
         if (taken.wdata) {
+            written_ = true;
             Burst &burst = writes_.front();
             if (!burst.error) write(burst.addr, taken.data, taken.mask);
             bool last = burst.beats == 1, error = burst.error;
@@ -149,7 +150,7 @@ private:
     std::deque<Ack> acks_;
     uint64_t request_free_ = 0, bus_free_ = 0;
     uint64_t requests_ = 0, beats_ = 0, answers_ = 0;
-    bool held_ = false, acking_ = false, violated_ = false;
+    bool held_ = false, written_ = false, acking_ = false, violated_ = false;
 };
 
 }  // namespace lockstep

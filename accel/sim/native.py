@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-__all__ = ["BuildError", "build_once", "cache_folder", "compile_shared", "compiler", "digest"]
+__all__ = ["BuildError", "build_once", "cache_folder", "call", "compile_shared", "compiler",
+           "digest", "processor", "replace_text"]
 
 
 class BuildError(Exception):
@@ -85,6 +86,13 @@ def build_once(kind: str, key: str, what: str, build: Callable[[Path], None]) ->
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     return folder
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file at once: a reader sees all of it, or what was there before."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as scratch:
+        scratch.write(text)
+    os.replace(scratch.name, path)
 
 
 @contextmanager

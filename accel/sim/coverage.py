@@ -1,0 +1,202 @@
+"""What programs have exercised: bins that a check must fill."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from accel import isa
+from accel.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touches, valid_box
+from accel.config import UNITS
+from accel.machine import Machine
+from accel.program import Instruction, Program
+from accel.status import Run
+from accel.words import decode_words
+
+__all__ = ["Coverage"]
+
+DISTANCES = (1, 2, 3)
+"""Iterations between two updates of one entry that the bypass is checked for."""
+
+
+class Coverage:
+    """Counts by group and bin. The bins that a machine must fill exist from the start.
+
+    Groups: ``loop`` (opcode and loop level of extent > 1), ``form`` (where the operands of a
+    vector operation live), ``update`` (with and without reset), ``bypass`` (unit and distance),
+    ``alias`` (a source that meets its own destination), ``token`` (ordered pair), ``stall`` (unit and
+    cause), ``pad`` (edge and loop), ``align`` (bytes at odd places), ``bank``, ``segment``.
+    """
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self.counts: dict[str, Counter[str]] = {}
+        for group, name in self._required():
+            self.counts.setdefault(group, Counter())[name] = 0
+
+    def add(self, program: Program, run: Run) -> None:
+        """Count a legal program and its run on the RTL."""
+        stream = decode_words(self.machine, program.words)[:-1]
+        for instruction in stream:
+            for group, name in self._of(instruction):
+                self._count(group, name)
+        for unit, causes in run.counters.activity.items():
+            for cause, cycles in causes.items():
+                if cause != "busy" and cycles:
+                    self._count("stall", f"{unit} for {cause}")
+
+    def _count(self, group: str, name: str) -> None:
+        if name in self.counts[group]:
+            self.counts[group][name] += 1
+
+    @property
+    def empty(self) -> list[str]:
+        """Bins that nothing has filled, as ``group: bin``."""
+        return [f"{group}: {name}" for group, bins in self.counts.items()
+                for name, count in bins.items() if not count]
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Group to the number of bins that are filled, and of all."""
+        return {group: (sum(count > 0 for count in bins.values()), len(bins))
+                for group, bins in self.counts.items()}
+
+    # ---- which bins there are ----------------------------------------------------------------
+
+    def _required(self) -> Iterator[tuple[str, str]]:
+        for name, forms in self.machine.forms.items():
+            for level in range(forms[0].loops):
+                yield "loop", f"{name} loop {level}"
+            if forms[0].reads_destination:
+                yield "update", f"{name} onto what is there"
+                yield "update", f"{name} with reset"
+            if forms[0].unit == "vector":
+                yield from (("form", form) for form in self._forms(name))
+        for unit in ("gemm", "vector"):
+            yield from (("bypass", f"{unit} at distance {d}") for d in DISTANCES)
+            yield from (("bank", f"{unit} in {which}") for which in ("bank 0", "bank 1", "both"))
+        yield "alias", "vector reads what it wrote"
+        yield from (("token", f"{a} to {b}") for a in UNITS for b in UNITS)
+        yield from self._stalls()
+        for loop in range(4):
+            yield from (("pad", f"{edge} in loop {loop}") for edge in ("before", "after"))
+        for unit in DMA_BUFFERS:
+            yield from (("align", f"{unit} {what}") for what in _ALIGNMENTS)
+        yield from (("segment", f"load {name}") for name in isa.BASES[1:])
+        yield from (("segment", f"store {name}") for name in WRITABLE)
+
+    def _forms(self, name: str) -> Iterator[str]:
+        intrinsic = self.machine.intrinsic(name)
+        scopes = [operand.scopes for operand in intrinsic.operands if operand.name in "ab"]
+        combinations = [()]
+        for choices in scopes:
+            combinations = [(*head, one) for head in combinations for one in choices]
+        for sources in combinations:
+            for target in intrinsic.dst.scopes:
+                yield f"{name} {','.join(sources)} to {target}"
+
+    def _stalls(self) -> Iterator[tuple[str, str]]:
+        """A DMA unit that waits for a token of its own waits for its memory."""
+        for unit in UNITS:
+            dma = unit in DMA_BUFFERS
+            causes = ["command", "signal", "memory" if dma else "bank"]
+            causes += [other for other in UNITS if not (dma and other == unit)]
+            causes += ["hazard"] if unit == "vector" else []
+            yield from (("stall", f"{unit} for {cause}") for cause in causes)
+
+    # ---- which bins an instruction fills -----------------------------------------------------
+
+    def _of(self, instruction: Instruction) -> Iterator[tuple[str, str]]:
+        found = touches(self.machine, instruction)
+        for level, loop in enumerate(instruction.fields["loops"]):
+            if loop["extent"] > 1:
+                yield "loop", f"{instruction.name} loop {level}"
+        for source in instruction.waits:
+            yield "token", f"{source} to {instruction.unit}"
+        if instruction.unit in DMA_BUFFERS:
+            yield from self._of_dma(instruction, found)
+        else:
+            yield from self._of_compute(instruction, found)
+
+    def _of_dma(self, instruction: Instruction,
+                found: Sequence[Touch]) -> Iterator[tuple[str, str]]:
+        fields, unit = instruction.fields, instruction.unit
+        segment = isa.BASES[fields["base"]]
+        yield "segment", f"{unit} {segment}"
+        if unit == "load":
+            for loop, (low, high) in enumerate(valid_box(fields["loops"])):
+                if 0 < low < fields["loops"][loop]["extent"]:
+                    yield "pad", f"before in loop {loop}"
+                if 0 < high < fields["loops"][loop]["extent"]:
+                    yield "pad", f"after in loop {loop}"
+        remote = next(touch for touch in found if touch.memory == segment)
+        local = next(touch for touch in found if touch.memory != segment)
+        if remote.walk.count and not remote.walk.wraps:
+            yield from ((f"align", f"{unit} {what}") for what in self._alignments(remote, local))
+
+    def _alignments(self, remote: Touch, local: Touch) -> Iterator[str]:
+        bus = self.machine.config.bus_bytes
+        far, near = remote.walk.base % bus, local.walk.base % bus
+        if far:
+            yield "from an odd place in memory"
+        if near:
+            yield "from an odd place in the buffer"
+        if remote.width % bus:
+            yield "of an odd number of bytes"
+        yield ("lower in the buffer" if near < far else
+               "higher in the buffer" if near > far else "aligned alike")
+        if remote.walk.base % 64 + remote.width > 64:
+            yield "across 64 bytes"
+
+    def _of_compute(self, instruction: Instruction,
+                    found: Sequence[Touch]) -> Iterator[tuple[str, str]]:
+        intrinsic, dst = self.machine.intrinsic(instruction.name), found[-1]
+        unit, fields = instruction.unit, instruction.fields
+        if intrinsic.reads_destination:
+            how = "with reset" if fields["reset"] else "onto what is there"
+            yield "update", f"{instruction.name} {how}"
+            yield from (("bypass", f"{unit} at distance {d}")
+                        for d in _distances(dst.walk.addresses().reshape(-1)))
+        if unit == "vector":
+            sources = [_source(fields, o.name) for o in intrinsic.operands if o.name in "ab"]
+            yield "form", f"{instruction.name} {','.join(sources)} to {dst.memory}"
+        in_acc = [touch for touch in found if touch.memory == "acc"]
+        if len(in_acc) > 1 and dst.memory == "acc" and not accumulates(self.machine, instruction):
+            if any(_meets(dst, touch) for touch in in_acc if not touch.write):
+                yield "alias", "vector reads what it wrote"
+        banks = {bound // self.machine.config.bank_depth
+                 for touch in in_acc for bound in touch.walk.bounds}
+        if banks:
+            yield "bank", f"{unit} in " + ("both" if len(banks) > 1 else f"bank {min(banks)}")
+
+
+_ALIGNMENTS = ("from an odd place in memory", "from an odd place in the buffer",
+               "of an odd number of bytes", "lower in the buffer", "higher in the buffer",
+               "aligned alike", "across 64 bytes")
+
+
+def _source(fields, operand: str) -> str:
+    return (isa.SOURCES_A[fields["a_source"]] if operand == "a"
+            else isa.SOURCES_B[fields["b_source"]])
+
+
+def _distances(places: np.ndarray) -> Iterator[int]:
+    """Distances at which an entry comes again, and not closer."""
+    closer = np.zeros(places.size, bool)
+    for distance in DISTANCES:
+        again = np.zeros(places.size, bool)
+        again[distance:] = places[distance:] == places[:-distance]
+        if (again & ~closer).any():
+            yield distance
+        closer |= again
+
+
+def _meets(dst: Touch, source: Touch) -> bool:
+    """Whether an iteration reads what an earlier one wrote."""
+    written: set[int] = set()
+    pairs = zip(dst.walk.addresses().reshape(-1).tolist(),
+                source.walk.addresses().reshape(-1).tolist())
+    for place, read in pairs:
+        if read in written:
+            return True
+        written.add(place)
+    return False
