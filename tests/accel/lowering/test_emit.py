@@ -15,7 +15,7 @@ from accel.program import Instruction, ProgramError
 from accel.sim.functional import simulate
 from accel.target import assemble
 from compiler import te
-from compiler.ir import Alloc, For, Seq, Stmt, Store, interpret
+from compiler.ir import Alloc, For, If, Seq, Stmt, Store, interpret
 from compiler.ir import Program as LoopProgram
 from compiler.schedule import Schedule, tensorize
 from compiler.te import Buffer, Read, Tensor, Var
@@ -253,19 +253,39 @@ def test_two_threads_have_two_copies_in_two_banks() -> None:
 
 def test_a_copy_that_writes_an_element_twice_keeps_its_order() -> None:
     """The last of the writes remains, whatever the run and the loops could be merged to."""
-    x, y = Buffer("x", (4, 8), "int8"), Buffer("y", (2, 2, *LANES), "int8")
+    x, y = Buffer("x", (3, 2, 4), "int8"), Buffer("y", (5, *LANES), "int8")
     near, out = Buffer("near", y.shape, "int8", "res"), Buffer("out", y.shape, "int8", "out")
-    i, k, c, zero = Var("i"), Var("k"), Var("c"), te.const(0, "int64")
-    load = _nest([(i, 4), (k, 2), (c, 8)],
-                 Store(near, (k, c // 4, zero, c % 4), Read(x, (i, c))))
+    k, i, c = Var("k"), Var("i"), Var("c")
+    load = _nest([(k, 3), (i, 2), (c, 4)],
+                 Store(near, (i * 2 + k, te.const(0, "int64"), c), Read(x, (k, i, c))))
     body = Seq((load, _copied(near, out, "m"), _copied(out, y, "n")))
     loops = LoopProgram("main", (x,), (y,), Alloc(near, Alloc(out, body)))
     loops = tensorize(loops, "near", TINY.forms["load"][0])
-    loops = tensorize(loops, "m2", TINY.intrinsic("copy"))
+    loops = tensorize(loops, "m1", TINY.intrinsic("copy"))
     loops = tensorize(loops, "y", TINY.intrinsic("store"))
-    loads = [one for one in assert_right(TINY, loops) if one.unit == "load"]
-    assert all(loop["extent"] == 1 or loop["buffer"] for one in loads
-               for loop in one.fields["loops"])
+    assert [one.unit for one in assert_right(TINY, loops)] == ["load"] * 3 + ["vector", "store"]
+
+
+def test_guards_cut_loops_at_both_ends() -> None:
+    """Rows 2 to 4 of seven are clamped closer than the others."""
+    x, y = Buffer("x", (7, *LANES), "int8"), Buffer("y", (7, *LANES), "int8")
+    near, out = Buffer("near", y.shape, "int8", "res"), Buffer("out", y.shape, "int8", "out")
+    stmts = [_copied(x, near, "m")]
+    for name, conditions, limit in (("a", [lambda i: i < 2], 90), ("b", [lambda i: i >= 5], 80),
+                                    ("c", [lambda i: i > 1, lambda i: i <= 4], 9)):
+        i, b, o = (Var(f"{name}{d}") for d in range(3))
+        lane = te.clamp(Read(near, (i, b, o)).astype("int32"), -limit, limit).astype("int8")
+        tile = _nest([(b, 1), (o, 4)], Store(out, (i, b, o), lane))
+        stmts.append(For(i, 7, If(te.all_of(*(one(i) for one in conditions)), tile)))
+    stmts.append(_copied(out, y, "n"))
+    loops = LoopProgram("main", (x,), (y,), Alloc(near, Alloc(out, Seq(tuple(stmts)))))
+    loops = tensorize(loops, "near", TINY.forms["load"][0])
+    for place in ("a1", "b1", "c1"):
+        loops = tensorize(loops, place, TINY.intrinsic("clamp"))
+    clamps = [one for one in assert_right(TINY, tensorize(loops, "y", TINY.intrinsic("store")))
+              if one.unit == "vector"]
+    assert [(one.fields["base"]["dst"], one.fields["loops"][-1]["extent"]) for one in clamps] == [
+        (0, 2), (5, 2), (2, 3)]
 
 
 def _nest(ranges: list[tuple[Var, int]], stmt: Stmt) -> Stmt:
