@@ -147,6 +147,9 @@ def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator], 
 def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> Difference | None:
     """Simulators that have time agree on every event."""
     timed = [(name, run) for name, run in zip(names, runs) if run.cycles]
+    for name, run in timed:
+        if wrong := _inconsistent(case, run):
+            return Difference(case.name, (name, "its own counters"), wrong)
     for name, run in timed[:-1]:
         other, reference = timed[-1]
         for what in ("start", "retire"):
@@ -160,3 +163,18 @@ def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> 
             return Difference(case.name, (name, other),
                               f"{run.cycles} cycles; {reference.cycles}")
     return None
+
+
+def _inconsistent(case: Case, run: Run) -> str:
+    """What a run that is done must say of itself, whatever its timing; empty if it does."""
+    if not run.ok:
+        return ""
+    for unit, activity in run.counters.activity.items():
+        if sum(activity.values()) != run.cycles:
+            return f"{unit} counts {sum(activity.values())} cycles of {run.cycles}"
+    if run.counters.bytes["fetch"] != case.program.words.size:
+        return (f"fetch counts {run.counters.bytes['fetch']} bytes of "
+                f"{case.program.words.size}")
+    if np.any(run.start < 0) or np.any(run.retire < run.start) or np.any(run.retire > run.cycles):
+        return "an instruction retires before it starts, or after the end"
+    return ""
