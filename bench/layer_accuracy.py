@@ -60,7 +60,8 @@ def compare(machine: Machine, model: onnx.ModelProto,
     differences: dict[str, Difference] = {}
     for feed in feeds:
         arrays = session.run(list(names.values()), feed)
-        theirs = {name: _stored(np.asarray(array)) for name, array in zip(names, arrays, strict=True)}
+        theirs = {name: _stored(np.asarray(array))
+                  for name, array in zip(names, arrays, strict=True)}
         _one(graph, modules, feed, theirs, differences)
     return differences
 

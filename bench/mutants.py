@@ -3,7 +3,7 @@
 Yosys changes one cell of the emitted core at a time (an input inverted, tied or swapped); each
 mutant becomes a simulator of its own and runs the random programs of ``lockstep check`` against
 the functional simulator. A mutant is killed when they differ. The unchanged netlist, through the
-same tools, must pass. Prints the survivors and the lines ``mutants`` and ``mutants_killed_percent``.
+same tools, must pass. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
 
 Needs the extra ``bench`` (Yosys with `mutate`): ``pip install -e '.[bench]' -c constraints.txt``.
 """
@@ -70,12 +70,12 @@ def _yosys(folder: Path, script: str) -> None:
         os.chdir(here)
 
 
-def examine(job: tuple[Path, int, str, int]) -> Mutant:
+def examine(job: tuple[Path, int, str, int, list]) -> Mutant:
     """Build one mutant and check it."""
-    path, number, change, programs = job
+    path, number, change, programs, ports = job
     machine = Machine(preset(CONFIG))
     try:
-        report = _checked(machine, path.read_text(), programs)
+        report = _checked(machine, path.read_text(), ports, programs)
     except BuildError as error:
         return Mutant(number, change, f"does not build: {str(error).splitlines()[0]}")
     if report.difference is not None:
@@ -83,8 +83,8 @@ def examine(job: tuple[Path, int, str, int]) -> Mutant:
     return Mutant(number, change)
 
 
-def _checked(machine: Machine, text: str, programs: int) -> Report:
-    path = verilated.build_object(machine, text, verilated._ports(Core(machine)), FAST_BUILD)
+def _checked(machine: Machine, text: str, ports: list, programs: int) -> Report:
+    path = verilated.build_object(machine, text, ports, FAST_BUILD)
     core = verilated.VerilatedCore(machine, path)
     return check(machine, programs, 0, {
         "functional": lambda machine, case: functional.simulate(machine, case.program, case.memory),
@@ -100,14 +100,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
-    text = verilog.convert(Core(Machine(preset(CONFIG))), name="core", emit_src=False,
-                           strip_internal_attrs=True)
+    core = Core(Machine(preset(CONFIG)))
+    text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor(args.jobs) as pool:
         folder = Path(name)
         changes = netlists(text, args.mutants, args.seed, folder)
-        jobs = [(folder / f"{number}.v", number, change, args.programs)
+        ports = verilated.ports_of(core)
+        jobs = [(folder / f"{number}.v", number, change, args.programs, ports)
                 for number, change in enumerate(["unchanged", *changes])]
         whole, *mutants = track(pool.map(examine, jobs), "mutants", len(jobs), console=console,
                                 disable=not console.is_terminal)

@@ -20,8 +20,8 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     """Figures of one inference; JSON-serializable.
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
-    `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `counters`,
-    `outputs`. Without cycles (functional simulation, host alone) the figures in cycles are 0.
+    `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `notes` (what
+    could not become integers, and why), `counters`, `outputs`. Without cycles (functional simulation, host alone) the figures in cycles are 0.
     """
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
@@ -37,6 +37,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "machine_hash": machine.hash if machine else "",
         "layers": layers,
         "host": dict(module.partition.reasons),
+        "notes": list(module.graph.notes),
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
                      for run in runs],
         "outputs": [_output(name, module.get_output(name)) for name in module.graph.outputs],

@@ -22,7 +22,7 @@ Address in cycle t, data in cycle t + 2, every cycle a new one."""
 def unit_signature() -> dict:
     """Members that every execution unit has, for its Component signature.
 
-    commands    queue output; the unit raises ready in the cycle before `started` (it leaves the queue)
+    commands    queue output; ready rises in the cycle before `started` (it leaves the queue)
     halt        nothing new may start (an error elsewhere)
     waits       mask of the instruction at the head of the queue (0 when none)
     available   all tokens in `waits` are there (combinational from waits)
@@ -32,8 +32,8 @@ def unit_signature() -> dict:
     started, started_index, retired, retired_index     event ports
     error, error_index, error_status      pulse: this instruction failed
     idle        nothing is held, in flight or unretired (the queue is not counted)
-    blocked, blocked_index     the head of the queue waits for tokens, or a retiring instruction waits to
-                signal, and nothing else of the unit moves; index of that instruction
+    blocked, blocked_index     the head of the queue waits for tokens, or a retiring instruction
+                waits to signal, and nothing else of the unit moves; index of that instruction
     activity    one-hot in the order of `ACTIVITIES`
     """
     return {
@@ -67,12 +67,14 @@ def acc_port(config: AccelConfig) -> Signature:
     """acc as gemm or vector sees it: a read and a write port over both banks.
 
     A unit may use only banks that it holds: it asks with `request` (the head of the queue's banks),
-    sees in `granted` that they can all be had, and keeps each bank as long as its bit in `hold` is set.
+    sees in `granted` that they can all be had, and keeps each bank as long as its bit in `hold` is
+    set.
     """
     geometry = config.buffers["acc"]
+    address, width = range(geometry.depth), geometry.entry_bytes * 8
     return Signature({
-        "r_addr": Out(range(geometry.depth)), "r_en": Out(1), "r_data": In(geometry.entry_bytes * 8),
-        "w_addr": Out(range(geometry.depth)), "w_en": Out(1), "w_data": Out(geometry.entry_bytes * 8),
+        "r_addr": Out(address), "r_en": Out(1), "r_data": In(width),
+        "w_addr": Out(address), "w_en": Out(1), "w_data": Out(width),
         "request": Out(2), "granted": In(1), "hold": Out(2),
     })
 

@@ -31,7 +31,8 @@ from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
 from .native import (BuildError, build_once, cache_folder, call, compile_shared, compiler, digest,
                      processor, replace_text)
 
-__all__ = ["SimulatorError", "VerilatedCore", "build", "simulate", "view"]
+__all__ = ["SimulatorError", "VerilatedCore", "build", "build_object", "ports_of", "simulate",
+           "view"]
 
 MAX_CYCLES = 1 << 40
 IDLE_CYCLES = 1 << 16           # without any event, transfer or work
@@ -98,7 +99,7 @@ def build(machine: Machine) -> "VerilatedCore":
     core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
-    path = build_object(machine, text, _ports(core))
+    path = build_object(machine, text, ports_of(core))
     replace_text(known, path.parent.name)
     return VerilatedCore(machine, path)
 
@@ -121,7 +122,7 @@ def _environment(optimization: tuple[str, ...]) -> list[str]:
             processor()]
 
 
-def _ports(core: Core) -> list[_Port]:
+def ports_of(core: Core) -> list[_Port]:
     """All ports of the emitted module but clock and reset, from the component's metadata."""
     members = json.loads(json.dumps(core.metadata.as_json()))["interface"]["members"]
     return list(_flatten(members))

@@ -30,6 +30,8 @@ def show(figures: Mapping[str, Any]) -> None:
                       f"machine's clock, array busy {figures['utilization']:.1%}")
     for name, reason in figures["host"].items():
         console.print(f"on the host: {name} ({reason})", highlight=False)
+    for note in figures["notes"]:
+        console.print(note, highlight=False, markup=False)
     for output in figures["outputs"]:
         console.print(f"output {output['name']} {output['dtype']}{output['shape']} "
                       f"sha256 {output['sha256'][:16]}", highlight=False)
