@@ -20,8 +20,9 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     """Figures of one inference; JSON-serializable.
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
-    `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `notes` (what
-    could not become integers, and why), `counters`, `outputs`. Without cycles (functional simulation, host alone) the figures in cycles are 0.
+    `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `notes` (what could
+    not become integers, and why), `counters`, `outputs`. Without cycles (functional simulation,
+    host alone) the figures in cycles are 0.
     """
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
