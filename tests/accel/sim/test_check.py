@@ -1,0 +1,155 @@
+"""The check finds what is wrong, and where; the RTL agrees with the functional simulator."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from accel.access import IllegalProgram
+from accel.config import preset
+from accel.machine import Machine
+from accel.program import Program
+from accel.sim import check as checking
+from accel.sim import functional, verilated
+from accel.sim.check import COUNT, check, default_simulators
+from accel.sim.coverage import Coverage
+from accel.sim.generate import Case, directed, generate
+from accel.sim.locate import cut, differ
+from accel.status import Counters, Run, Status
+
+MACHINE = Machine(preset("tiny-1x4x4"))
+
+
+def plain(machine: Machine, case: Case) -> Run:
+    return functional.simulate(machine, case.program, case.memory)
+
+
+def wrong(change):
+    """A functional simulator that takes the instructions that `change` makes for those it gets."""
+    def simulate(machine: Machine, case: Case) -> Run:
+        stream = [change(one) for one in case.program.instructions(machine)]
+        words = Program.assemble(machine, stream).words
+        return functional.simulate(machine, replace(case.program, words=words), case.memory)
+    return simulate
+
+
+def with_field(name, **fields):
+    return lambda one: (replace(one, fields={**one.fields, **fields}) if one.name == name else one)
+
+
+def test_the_rtl_agrees_and_every_bin_is_filled():
+    seen = []
+    report = check(MACHINE, COUNT, 0, progress=lambda done, total: seen.append((done, total)))
+    assert report.difference is None, report.difference.describe()
+    assert report.empty == [] and report.ok
+    assert report.programs == COUNT + 4 and seen[0] == (0, COUNT + 4) and seen[-1] == (204, 204)
+    assert all(filled == total for filled, total in report.coverage.totals().values())
+    assert report.cycles > 100_000
+
+
+def test_another_seed_has_other_programs():
+    a, b = (check(MACHINE, 2, seed, {"functional": plain}) for seed in (1, 2))
+    assert a.instructions != b.instructions
+    assert a.ok                     # with so few programs empty bins are no failure
+
+
+def test_empty_bins_fail():
+    report = check(MACHINE, COUNT, 0, {"functional": plain})
+    assert report.difference is None and not report.ok
+    assert "stall: vector for bank" in report.empty
+    assert report.as_json()["empty"] == report.empty
+
+
+@pytest.mark.parametrize("name", ["sub", "requantize", "reduce_max"])
+def test_the_first_wrong_instruction_is_named(name):
+    other = {"sub": "add", "requantize": "copy", "reduce_max": "reduce_min"}[name]
+    report = check(MACHINE, 60, 0, {
+        "right": plain, "wrong": wrong(lambda one: replace(one, name=other)
+                                       if one.name == name else one)})
+    found = report.difference
+    assert found is not None and not report.ok
+    assert found.simulators == ("right", "wrong")
+    assert found.text.startswith(name)
+    assert re.fullmatch(
+        rf"(seed \d+|full counter, .*): right and wrong differ: instruction \d+ `{name} .*`: byte "
+        r"\d+ of .* is [0-9a-f]{2}; [0-9a-f]{2} \(\d+ bytes of memory differ, from \d+: "
+        r"[0-9a-f ]{23}; [0-9a-f ]{23}\)", found.describe())
+
+
+def test_a_wrong_load_shows_where_its_bytes_are_used():
+    report = check(MACHINE, 60, 0, {"right": plain, "wrong": wrong(with_field("load",
+                                                                               pad_value=77))})
+    assert report.difference is not None and report.difference.instruction >= 0
+    assert not report.difference.text.startswith("load")
+
+
+def test_a_simulator_that_stops_is_a_difference():
+    def stops(machine, case):
+        return Run(Status.WATCHDOG)
+
+    report = check(MACHINE, 1, 0, {"right": plain, "stuck": stops})
+    assert report.difference is not None
+    assert report.difference.detail.startswith("done; watchdog: fetch, instruction 0")
+
+
+def test_a_proof_that_refuses_is_a_difference(monkeypatch):
+    def refuse(machine, program):
+        raise IllegalProgram("no good")
+
+    monkeypatch.setattr(checking, "prove", refuse)
+    report = check(MACHINE, 1, 0, {"functional": plain})
+    assert report.difference is not None
+    assert report.difference.describe() == (
+        "full counter, load to gemm: generator and proof differ: no good")
+
+
+def test_events_of_simulators_that_have_time_are_compared():
+    rtl = default_simulators()["verilated"]
+
+    def late(machine, case):
+        run = rtl(machine, case)
+        return replace(run, start=run.start + (np.arange(run.start.size) == 3),
+                       retire=run.retire)
+
+    report = check(MACHINE, 1, 0, {"functional": plain, "late": late, "verilated": rtl})
+    assert report.difference is not None and report.difference.instruction == 3
+    assert report.difference.simulators == ("late", "verilated")
+    assert re.fullmatch(r"start in cycle \d+; \d+", report.difference.detail)
+
+
+def test_counters_that_do_not_add_up_are_a_difference():
+    def dozing(machine, case):
+        run = verilated.simulate(machine, case.program, case.memory, **case.timing)
+        idle = {unit: {**causes, "command": causes["command"] - 1}
+                for unit, causes in run.counters.activity.items()}
+        return replace(run, counters=Counters(idle, run.counters.bytes))
+
+    report = check(MACHINE, 1, 0, {"functional": plain, "dozing": dozing})
+    assert report.difference is not None
+    assert re.fullmatch(r"load counts \d+ cycles of \d+", report.difference.detail)
+
+
+def test_a_cut_shows_accumulators_and_results():
+    case = generate(MACHINE, 0)
+    for length in (5, case.program.count - 1):
+        shown = cut(MACHINE, case, length)
+        run = plain(MACHINE, shown.case)
+        assert run.ok
+        rtl = verilated.simulate(MACHINE, shown.case.program, shown.case.memory, **case.timing)
+        assert differ(run, rtl) == ""
+        config = MACHINE.config
+        assert len(shown.places) >= config.out_bytes + config.acc_bytes
+        assert shown.places[-1] == "byte 3 of lane 3 of acc entry 255"
+
+
+def test_coverage_counts_what_an_instruction_exercises():
+    coverage = Coverage(MACHINE)
+    assert "loop: gemm loop 5" in coverage.empty and "token: store to load" in coverage.empty
+    case = directed(MACHINE)[0]
+    coverage.add(case.program, plain(MACHINE, case))
+    assert coverage.counts["loop"]["gemm loop 0"] == 1
+    assert coverage.counts["bypass"]["gemm at distance 1"] == 1
+    assert coverage.counts["bypass"]["gemm at distance 2"] == 0
+    assert coverage.counts["token"]["load to gemm"] == 257
+    assert coverage.counts["stall"]["load for signal"] == 0     # that takes a run with time

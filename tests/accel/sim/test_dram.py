@@ -1,0 +1,209 @@
+"""The memory model by itself, driven cycle by cycle through a small C++ wrapper."""
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import accel.sim
+from accel.sim.native import compile_shared
+
+WRAPPER = """
+#include "dram.h"
+using namespace lockstep;
+extern "C" {
+Dram *make(uint8_t *memory, uint64_t size, uint32_t bus, uint32_t latency, uint32_t outstanding,
+           uint64_t seed) { return new Dram(memory, size, {bus, latency, outstanding, seed}); }
+void offer(Dram *dram, uint64_t now, int wdata, int *flags, uint8_t *data, int bus) {
+    DramOffer o = dram->offer(now, wdata);
+    int all[] = {o.request_ready, o.wdata_ready, o.read_valid, o.read_error, o.ack_valid,
+                 o.ack_error};
+    for (int i = 0; i < 6; i++) flags[i] = all[i];
+    if (o.read_data) std::memcpy(data, o.read_data, bus);
+}
+void edge(Dram *dram, uint64_t now, int request, int wdata, int read, uint32_t addr,
+          uint32_t beats, int write, const uint8_t *data, uint64_t mask) {
+    dram->edge(now, {!!request, !!wdata, !!read, addr, beats, !!write, data, mask});
+}
+uint32_t in_flight(Dram *dram) { return dram->in_flight(); }
+int violated(Dram *dram) { return dram->violated(); }
+void drop(Dram *dram) { delete dram; }
+}
+"""
+
+BUS, SIZE = 4, 256
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("dram")
+    (folder / "wrapper.cpp").write_text(WRAPPER)
+    compile_shared({folder / "wrapper.cpp": ["-O0"]}, folder / "dram.so",
+                   [f"-I{Path(accel.sim.__path__[0])}"])
+    loaded = ctypes.CDLL(str(folder / "dram.so"))
+    loaded.make.restype = ctypes.c_void_p
+    loaded.make.argtypes = [ctypes.c_void_p, ctypes.c_uint64, *[ctypes.c_uint32] * 3,
+                            ctypes.c_uint64]
+    loaded.offer.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, *[ctypes.c_void_p] * 2,
+                             ctypes.c_int]
+    loaded.edge.argtypes = [ctypes.c_void_p, ctypes.c_uint64, *[ctypes.c_int] * 3,
+                            *[ctypes.c_uint32] * 2, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint64]
+    for name in ("in_flight", "violated", "drop"):
+        getattr(loaded, name).argtypes = [ctypes.c_void_p]
+    return loaded
+
+
+class Bench:
+    """A master that offers everything it has as early as it can, and notes when it went."""
+
+    def __init__(self, library, latency=10, outstanding=64, seed=0):
+        self.library = library
+        self.memory = np.arange(SIZE, dtype=np.uint8)
+        self.dram = library.make(self.memory.ctypes.data, SIZE, BUS, latency, outstanding, seed)
+        self.log: list[tuple] = []
+        self.now = 0
+
+    def run(self, requests, wdata=(), cycles=100, read_ready=lambda now: True):
+        """`requests`: (addr, beats, write); `wdata`: (bytes, mask)."""
+        requests, wdata = list(requests), list(wdata)
+        flags, data = np.zeros(6, np.int32), np.zeros(BUS, np.uint8)
+        for now in range(self.now, self.now + cycles):
+            self.library.offer(self.dram, now, bool(wdata), flags.ctypes.data, data.ctypes.data,
+                               BUS)
+            ready, wready, rvalid, rerror, avalid, aerror = map(bool, flags)
+            request = requests.pop(0) if ready and requests else None
+            word = wdata.pop(0) if wready and wdata else None
+            taken = rvalid and read_ready(now)
+            if request:
+                self.log.append((now, "request", request[0]))
+            if word:
+                self.log.append((now, "write", word[0]))
+            if taken:
+                self.log.append((now, "read", "error" if rerror else bytes(data)))
+            elif rvalid:
+                self.log.append((now, "held"))
+            if avalid:
+                self.log.append((now, "ack", aerror))
+            addr, beats, write = request or (0, 0, False)
+            body, mask = word or (b"", 0)
+            self.library.edge(self.dram, now, bool(request), bool(word), taken, addr, beats, write,
+                              body, mask)
+        self.now += cycles
+        return self.log
+
+    @property
+    def in_flight(self) -> int:
+        return self.library.in_flight(self.dram)
+
+    @property
+    def violated(self) -> bool:
+        return bool(self.library.violated(self.dram))
+
+
+@pytest.fixture
+def bench(library):
+    """A function that makes a `Bench`."""
+    made: list[Bench] = []
+
+    def make(**timing):
+        made.append(Bench(library, **timing))
+        return made[-1]
+
+    yield make
+    for one in made:
+        library.drop(one.dram)
+
+
+def read(addr, beats=1):
+    return addr, beats, False
+
+
+def write(addr, beats=1):
+    return addr, beats, True
+
+
+def test_first_beat_comes_after_the_latency(bench):
+    log = bench().run([read(8, 3)])
+    assert log == [(0, "request", 8), (11, "read", bytes([8, 9, 10, 11])),
+                   (12, "read", bytes([12, 13, 14, 15])), (13, "read", bytes([16, 17, 18, 19]))]
+
+
+def test_bursts_follow_without_a_gap(bench):
+    log = bench().run([read(0, 4), read(64, 2), read(128)])
+    assert [entry[0] for entry in log if entry[1] == "request"] == [0, 1, 2]
+    assert [entry[0] for entry in log if entry[1] == "read"] == list(range(11, 18))
+
+
+def test_no_latency(bench):
+    assert [e[0] for e in bench(latency=0).run([read(0), read(4)])] == [0, 1, 1, 2]
+
+
+def test_write_is_acknowledged_after_its_last_beat(bench):
+    one = bench()
+    log = one.run([write(16, 2)], [(b"abcd", 0b1111), (b"efgh", 0b0101)])
+    assert log == [(0, "request", 16), (1, "write", b"abcd"), (2, "write", b"efgh"),
+                   (13, "ack", False)]
+    assert bytes(one.memory[16:24]) == b"abcde" + bytes([21]) + b"g" + bytes([23])
+
+
+def test_a_write_is_seen_by_a_read_accepted_later(bench):
+    one = bench(latency=0)
+    one.run([write(16)], [(b"abcd", 15)], cycles=3)
+    assert one.run([read(16)])[-1][2] == b"abcd"
+
+
+def test_only_so_many_bursts_are_in_flight(bench):
+    log = bench(outstanding=2).run([read(0), read(4), read(8), read(12)])
+    assert [e[0] for e in log if e[1] == "request"] == [0, 1, 12, 13]
+
+
+def test_reads_and_writes_take_turns_on_the_bus(bench):
+    one = bench(latency=0)
+    log = one.run([read(0, 4), write(64, 4)], [(b"abcd", 15)] * 4, cycles=20)
+    beats = [(e[0], e[1]) for e in log if e[1] in ("read", "write")]
+    assert [cycle for cycle, _ in beats] == list(range(1, 9))
+    assert [kind for _, kind in beats] == ["read", "write"] * 4
+
+
+def test_an_offered_beat_stays_until_it_is_taken(bench):
+    log = bench(latency=0).run([read(0), write(64)], [(b"abcd", 15)],
+                               read_ready=lambda now: now >= 5)
+    assert log == [(0, "request", 0), (1, "request", 64), *[(now, "held") for now in range(1, 5)],
+                   (5, "read", bytes([0, 1, 2, 3])), (6, "write", b"abcd"), (7, "ack", False)]
+
+
+@pytest.mark.parametrize("addr", [SIZE - 4, SIZE, 1 << 31])
+def test_outside_the_memory_is_an_error_in_every_beat(bench, addr):
+    one = bench()
+    before = one.memory.copy()
+    log = one.run([read(addr, 2), write(addr, 2)], [(b"abcd", 15)] * 2)
+    assert [e[2] for e in log if e[1] == "read"] == ["error", "error"]
+    assert [e[2] for e in log if e[1] == "ack"] == [True]
+    np.testing.assert_array_equal(one.memory, before)
+
+
+def test_stalls_are_a_function_of_the_seed(bench):
+    requests = [read(4 * k) for k in range(30)]
+    plain, first, again, other = (bench(seed=seed).run(requests, cycles=600)
+                              for seed in (0, 1, 1, 2))
+    assert first == again and first != other
+    assert first[-1][0] > plain[-1][0]
+    assert [e[2] for e in first if e[1] == "read"] == [e[2] for e in plain if e[1] == "read"]
+
+
+@pytest.mark.parametrize(("request_", "wrong"), [
+    (read(60, 1), False), (read(60, 2), True), (read(2), True), (read(0, 16), False),
+    (read(0, 17), True)], ids=["end of block", "across", "unaligned", "whole block", "too long"])
+def test_requests_that_break_the_rules_are_noticed(bench, request_, wrong):
+    one = bench()
+    one.run([request_], cycles=5)
+    assert one.violated == wrong
+
+
+def test_nothing_is_in_flight_at_the_end(bench):
+    one = bench(seed=9)
+    one.run([read(0), write(4), read(8)], [(b"abcd", 15)], cycles=5)
+    assert one.in_flight > 0
+    one.run([], cycles=300)
+    assert one.in_flight == 0

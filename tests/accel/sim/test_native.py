@@ -1,0 +1,95 @@
+"""The cache of native code: built once, whole or not at all, by however many processes."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from accel.sim import native
+from accel.sim.native import BuildError, build_once, cache_folder, compile_shared, digest
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path):
+    assert cache_folder() == tmp_path / "cache"
+    monkeypatch.delenv("LOCKSTEP_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert str(cache_folder()) == "/somewhere/lockstep"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert str(cache_folder()) == "/home/me/.cache/lockstep"
+
+
+def test_an_object_is_built_once():
+    built = []
+
+    def build(folder):
+        built.append(folder)
+        (folder / "object").write_text("made")
+
+    first, second = (build_once("kind", "key", "a thing", build) for _ in range(2))
+    assert first == second == cache_folder() / "kind" / "key"
+    assert (first / "object").read_text() == "made" and len(built) == 1
+    assert not built[0].exists()                # it was built elsewhere, and moved
+
+
+def test_a_build_that_fails_leaves_nothing():
+    def fail(folder):
+        (folder / "half").write_text("")
+        raise BuildError("no")
+
+    with pytest.raises(BuildError, match="^no$"):
+        build_once("kind", "key", "a thing", fail)
+    assert [path.suffix for path in (cache_folder() / "kind").iterdir()] == [".lock"]
+
+
+def test_two_at_once_build_one():
+    started, go, built, found = threading.Event(), threading.Event(), [], []
+
+    def slow(folder):
+        built.append(folder)
+        started.set()
+        assert go.wait(10)
+
+    def ask():
+        found.append(build_once("kind", "key", "a thing", slow))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    threads[0].start()
+    assert started.wait(10)
+    threads[1].start()
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(built) == 1 and len(found) == 2 and found[0] == found[1]
+
+
+def test_another_process_finds_what_this_one_built():
+    build_once("kind", "key", "a thing", lambda folder: None)
+    code = ("from accel.sim.native import build_once\n"
+            "print(build_once('kind', 'key', 'a thing', None))")
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == str(cache_folder() / "kind" / "key")
+
+
+def test_digests_tell_parts_apart():
+    assert digest(["ab", "c"]) != digest(["a", "bc"]) != digest(["abc"])
+    assert digest(["ab", "c"]) == digest(["ab", "c"])
+
+
+def test_what_the_compiler_says_is_told(tmp_path):
+    (tmp_path / "wrong.cpp").write_text("int f( { return 1; }\n")
+    with pytest.raises(BuildError, match=r"^\S+ failed with status 1: .*wrong.cpp:1.*error"):
+        compile_shared({tmp_path / "wrong.cpp": []}, tmp_path / "wrong.so")
+
+
+def test_no_compiler(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(BuildError, match="^A C[+][+] compiler must be installed to build "
+                       "simulators; none of no-such-compiler was found [(]CXX may name one[)]$"):
+        native.compiler.__wrapped__()
