@@ -11,7 +11,8 @@ from accel import isa
 from accel.access import IllegalProgram, Walk, event, prove, touches, with_tokens
 from accel.config import preset
 from accel.machine import Machine
-from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.program import (Instruction, Program, ProgramError, TensorSlot, disassemble,
+                           finish)
 from accel.words import decode_words
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -129,6 +130,12 @@ def refusal(stream, **parts):
     return str(caught.value)
 
 
+def name(stream, index, **parts):
+    """How a message calls an instruction."""
+    one = program(stream, **parts).instructions(MACHINE)[index]
+    return f"Instruction {index}{f' ({one.label})' if one.label else ''} `{disassemble(one)}`"
+
+
 def test_tokens_order_the_chain():
     stream = with_tokens(MACHINE, chain())
     assert [(one.waits, one.signals) for one in stream] == [
@@ -137,102 +144,95 @@ def test_tokens_order_the_chain():
     prove(MACHINE, program(stream))
 
 
+def test_a_name_is_index_label_and_disassembly():
+    assert re.fullmatch(r"Instruction 1 \(layer 1, w\) `load .*buffer=wgt.*`", name(chain(), 1))
+
+
 def test_missing_token_names_both_instructions():
     stream = changed(changed(with_tokens(MACHINE, chain()), 1, signals=0), 2, waits=0)
-    assert refusal(stream) == (
-        "Instruction 0 (layer 1, x) `load buffer=inp base=io run=16` and Instruction 2 (layer 1, "
-        "product) `gemm signal=vector banks=1 reset=1 base=0/0/0 [4x [1, 1, 0]]` touch inp[0:16] "
-        "in no fixed order")
+    assert refusal(stream) == (f"{name(stream, 0)} and {name(stream, 2)} touch inp[0:16] in no "
+                               f"fixed order")
 
 
 def test_wait_without_signal():
-    assert re.fullmatch(r"Instruction 2 \(layer 1, product\) `gemm .*` waits for a token load to "
-                        "gemm, of which there is none",
-                        refusal(changed(with_tokens(MACHINE, chain()), 1, signals=0)))
+    stream = changed(with_tokens(MACHINE, chain()), 1, signals=0)
+    assert refusal(stream) == (f"{name(stream, 2)} waits for a token load to gemm, of which there "
+                               f"is none")
 
 
 def test_signal_without_wait():
     stream = changed(with_tokens(MACHINE, chain()), 4, signals=isa.unit_mask(["load"]))
-    assert refusal(stream) == (
-        "Instruction 4 (layer 1, y) `store wait=vector signal=load buffer=out base=io dram=64 "
-        "run=16` signals store to load, for which nothing waits")
+    assert refusal(stream) == f"{name(stream, 4)} signals store to load, for which nothing waits"
 
 
 def test_counter_that_overflows():
     stream = [Instruction("load", "load", {"buffer": 0, "base": 3, "signals": 2})] * 256
-    assert refusal([*stream, finish()]) == (
-        "Instruction 255 `load signal=gemm buffer=inp base=io run=1` signals load to gemm, whose "
-        "counter is full")
+    stream = [*stream, finish()]
+    assert refusal(stream) == f"{name(stream, 255)} signals load to gemm, whose counter is full"
 
 
 def test_reading_what_nothing_wrote():
     stream = with_tokens(MACHINE, chain()[1:])
-    assert refusal(stream) == (
-        "Instruction 1 (layer 1, product) `gemm wait=load signal=vector banks=1 reset=1 "
-        "base=0/0/0 [4x [1, 1, 0]]` reads inp[0:16], which nothing wrote")
-    inputless = refusal(with_tokens(MACHINE, chain()), inputs=())
-    assert inputless.endswith("reads io[0:16], which nothing wrote")
+    assert refusal(stream) == f"{name(stream, 1)} reads inp[0:16], which nothing wrote"
+    stream = with_tokens(MACHINE, chain())
+    assert refusal(stream, inputs=()) == f"{name(stream, 0)} reads io[0:16], which nothing wrote"
 
 
 def test_address_outside_its_buffer():
     stream = changed(chain(), 2, loops=[{"extent": 600, "a": 1}])
-    assert refusal(stream) == (
-        "Instruction 2 (layer 1, product) `gemm banks=1 reset=1 base=0/0/0 [600x [0, 1, 0]]`: "
-        "inp reaches entry 599 of inp, which has 512")
+    assert refusal(stream) == f"{name(stream, 2)}: inp reaches entry 599 of inp, which has 512"
     with pytest.raises(IllegalProgram, match="inp reaches entry 599 of inp, which has 512$"):
         with_tokens(MACHINE, stream)
 
 
 def test_byte_outside_its_buffer():
-    assert refusal(changed(chain(), 0, address=2040)) == (
-        "Instruction 0 (layer 1, x) `load buffer=inp base=io address=2040 run=16`: dst reaches "
-        "byte 2055 of inp, which has 2048")
+    stream = changed(chain(), 0, address=2040)
+    assert refusal(stream) == f"{name(stream, 0)}: dst reaches byte 2055 of inp, which has 2048"
 
 
 def test_bank_that_is_not_named():
-    assert refusal(changed(chain(), 2, banks=2)) == (
-        "Instruction 2 (layer 1, product) `gemm banks=2 reset=1 base=0/0/0 [4x [1, 1, 0]]`: dst "
-        "touches bank 0 of acc, which banks does not name")
+    stream = changed(chain(), 2, banks=2)
+    assert refusal(stream) == (f"{name(stream, 2)}: dst touches bank 0 of acc, which banks does "
+                               f"not name")
 
 
 def test_buffer_that_load_cannot_reach():
-    assert refusal(changed(chain(), 0, buffer=5)) == (
-        "Instruction 0 (layer 1, x) `load buffer=out base=io run=16`: buffer of load must be one "
-        "of inp, wgt, res, par, not out")
+    stream = changed(chain(), 0, buffer=5)
+    assert refusal(stream) == (f"{name(stream, 0)}: buffer of load must be one of inp, wgt, res, "
+                               f"par, not out")
 
 
 def test_selector_that_the_operation_does_not_take():
     stream = [Instruction("reduce_add", "vector", {"banks": 1, "a_source": 0}), finish()]
-    assert refusal(stream) == ("Instruction 0 `reduce_add banks=1 base=0/0/0`: a of reduce_add "
-                               "must be in res, not acc")
+    assert refusal(stream) == f"{name(stream, 0)}: a of reduce_add must be in res, not acc"
 
 
 def test_unknown_opcode():
     words = np.zeros((2, 64), np.uint8)
     words[0, 0], words[1, 0] = 200, 1
-    with pytest.raises(IllegalProgram, match="^Instruction 0 `illegal`: opcode 200 is not an "
-                                             "instruction of the machine$"):
+    with pytest.raises(IllegalProgram, match="^Instruction 0 `illegal.*`: opcode 200 is not an "
+                                             "an instruction of the machine$"):
         prove(MACHINE, Program(MACHINE.hash, words))
 
 
 def test_segment_that_is_too_small():
-    assert refusal(chain(), io_bytes=70) == (
-        "Instruction 4 (layer 1, y) `store buffer=out base=io dram=64 run=16`: dst reaches byte "
-        "79 of io, which has 70")
+    assert refusal(chain(), io_bytes=70) == (f"{name(chain(), 4)}: dst reaches byte 79 of io, "
+                                             f"which has 70")
 
 
 def test_store_to_constants():
-    assert refusal(changed(chain(), 4, base=1), weights=np.zeros(100, np.uint8)) == (
-        "Instruction 4 (layer 1, y) `store buffer=out base=weights dram=64 run=16`: dst must be "
-        "in activations or io, not weights")
+    stream = changed(chain(), 4, base=1)
+    assert refusal(stream, weights=np.zeros(100, np.uint8)) == (
+        f"{name(stream, 4)}: dst must be in activations or io, not weights")
 
 
 def test_finish_must_be_last():
     assert refusal(chain()[:-1]) == "Program must have one finish, at its end 4, not at []"
     assert refusal([finish(), *chain()]) == ("Program must have one finish, at its end 6, "
                                              "not at [0, 6]")
-    assert refusal([finish(waits=1)]) == ("Instruction 0 `finish wait=load` must have no tokens: "
-                                          "finish waits until all units are idle")
+    waiting = [finish(waits=1)]
+    assert refusal(waiting) == (f"{name(waiting, 0)} must have no tokens: finish waits until all "
+                                f"units are idle")
 
 
 def test_program_of_another_machine():
