@@ -19,7 +19,8 @@ from accel.status import Run
 
 from . import functional
 from .coverage import Coverage
-from .generate import Case, directed, generate
+from .directed import directed
+from .generate import Case, generate
 from .locate import Simulator, differ, first_difference
 
 __all__ = ["COUNT", "Difference", "Report", "check", "default_simulators"]

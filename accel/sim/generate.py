@@ -7,6 +7,7 @@ of tokens or the proof that compiled programs rely on, so that they cannot share
 """
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -21,7 +22,7 @@ from accel.program import Instruction, Program, TensorSlot, finish
 from compiler.te import numpy_dtype
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Case", "directed", "generate"]
+__all__ = ["Case", "generate"]
 
 OUTPUT_BYTES = 400
 """Room for results in io."""
@@ -29,7 +30,7 @@ OUTPUT_BYTES = 400
 SEGMENTS = {"weights": 160, "activations": 320}
 """Bytes of the other segments."""
 
-ITERATIONS, RUN = 48, 40        # at most, of one instruction
+ITERATIONS, RUN, SHOWN = 48, 40, 40     # at most, of one instruction; entries or bytes shown
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,8 @@ class _NoPlace(Exception):
 
 
 def generate(machine: Machine, seed: int) -> Case:
-    """The program of a seed, of 8 to 36 instructions."""
+    """The program of a seed: 8 to 36 random instructions, then some that show what they did."""
     return _Generator(machine, seed).case()
-
-
-def directed(machine: Machine) -> list[Case]:
-    """Programs that fill a token counter, for each unit as the one that signals."""
-    return [_full_counter(machine, source, target)
-            for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))]
 
 
 class _Generator:
@@ -98,6 +93,7 @@ class _Generator:
                  *[lambda: self._vector(random.choice(vector))] * 2]
         for _ in range(random.randrange(3, 32)):
             self._try(random.choice(kinds))
+        self._show()
         self._order()
         return self._assembled()
 
@@ -133,9 +129,7 @@ class _Generator:
                 placed = kind()
             except _NoPlace:
                 continue
-            self.stream.append(placed)
-            for memory, addresses in placed.writes.items():
-                self.written[memory] |= addresses
+            self._append(placed)
             return
 
     # ---- instructions ------------------------------------------------------------------------
@@ -205,6 +199,13 @@ class _Generator:
         return self.random.choice([name for name in ("io", "io", *SEGMENTS)
                                    if self.written[name]])
 
+    def _dma_at(self, unit: str, buffer: str, run: int, address: int, dram: int) -> _Placed:
+        """One run to a place in io that nothing else touches."""
+        fields = {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("io"),
+                  "dram": dram, "address": address, "run": run, "loops": []}
+        return _Placed(unit, unit, fields, {buffer: (1 << run) - 1 << address},
+                       {"io": (1 << run) - 1 << dram})
+
     def _room(self, segment: str, offsets: list[int]) -> int:
         """Where to store to: over the inputs only now and then."""
         if segment != "io":
@@ -216,19 +217,23 @@ class _Generator:
         random = self.random
         reset = random.randrange(2) if reset is None else reset
         loops = self._loops(6, ("dst", "a", "b"), 3, ITERATIONS)
-        offsets = {key: [_offset(index, loops, key) for index in _indices(loops)]
-                   for key in ("dst", "a", "b")}
+        offsets = _offsets(loops)
         a = self._entry("inp", offsets["a"])
         b = self._entry("wgt", offsets["b"])
         dst = (self._anywhere(offsets["dst"], self.config.buffers["acc"].depth) if reset
                else self._readable("acc", offsets["dst"]))
+        return self._gemm_at(loops, {"dst": dst, "a": a, "b": b}, reset)
+
+    def _gemm_at(self, loops: list[dict[str, int]], base: dict[str, int], reset: int) -> _Placed:
+        offsets = _offsets(loops)
+        dst, a, b = base["dst"], base["a"], base["b"]
         places = _bits(dst + o for o in offsets["dst"])
         reads = {"inp": self._bytes("inp", a, offsets["a"]),
                  "wgt": self._bytes("wgt", b, offsets["b"])}
         if not reset:
             reads["acc"] = places
         fields = {"banks": self._banks(places), "reset": reset,
-                  "base": {"dst": dst, "a": a, "b": b}, "loops": _modular(loops, 1 << 16)}
+                  "base": base, "loops": _modular(loops, 1 << 16)}
         return _Placed("gemm", "gemm", fields, reads, {"acc": places})
 
     def _vector(self, name: str) -> _Placed:
@@ -237,23 +242,30 @@ class _Generator:
         scopes = {o.name: random.choice(o.scopes) for o in intrinsic.operands}
         target = random.choice(intrinsic.dst.scopes)
         loops = self._loops(5, ("dst", "a", "b"), 3, ITERATIONS)
-        offsets = {key: [_offset(index, loops, key) for index in _indices(loops)]
-                   for key in ("dst", "a", "b")}
+        offsets = _offsets(loops)
         base = {"dst": 0, "a": random.randrange(1 << 16), "b": random.randrange(1 << 16)}
-        reads: dict[str, int] = {}
-        for key, scope in {k if k in "ab" else "b": s for k, s in scopes.items()}.items():
+        for key, scope in _keys(scopes).items():
             if scope != "imm":
                 base[key] = self._source(scope, offsets[key])
+        reset = random.randrange(2)
+        read = intrinsic.update != "assign" and not reset
+        base["dst"] = self._destination(target, offsets, base, scopes, read)
+        return self._vector_at(name, scopes, target, loops, base, reset)
+
+    def _vector_at(self, name: str, scopes: dict[str, str], target: str,
+                   loops: list[dict[str, int]], base: dict[str, int], reset: int = 0) -> _Placed:
+        intrinsic, offsets = self.machine.intrinsic(name), _offsets(loops)
+        reads: dict[str, int] = {}
+        for key, scope in _keys(scopes).items():
+            if scope != "imm":
                 reads[scope] = reads.get(scope, 0) | self._bytes(scope, base[key], offsets[key])
-        reset, accumulates = random.randrange(2), intrinsic.update != "assign"
-        base["dst"] = self._destination(target, offsets, base, scopes, accumulates and not reset)
         places = self._bytes(target, base["dst"], offsets["dst"])
-        if accumulates and not reset:
+        if intrinsic.update != "assign" and not reset:
             reads["acc"] = reads.get("acc", 0) | places
         touched = (places if target == "acc" else 0) | reads.get("acc", 0)
         fields = self._immediates(intrinsic) | {
             "banks": self._banks(touched), "reset": reset, "base": base,
-            "a_source": isa.SOURCES_A.index(scopes.get("a", random.choice(isa.SOURCES_A))),
+            "a_source": isa.SOURCES_A.index(scopes.get("a", self.random.choice(isa.SOURCES_A))),
             "b_source": isa.SOURCES_B.index(scopes.get("b", "par")),
             "destination": isa.DESTINATIONS.index(target), "loops": _modular(loops, 1 << 16)}
         return _Placed(name, "vector", fields, reads, {target: places})
@@ -285,6 +297,74 @@ class _Generator:
         needed = int(entries & (1 << depth) - 1 != 0) | 2 * (entries >> depth != 0)
         return 3 if self.random.random() < 0.1 else needed
 
+    # ---- what happened, made visible ---------------------------------------------------------
+
+    def _show(self) -> None:
+        """Store what stands in out and acc; products and results that depend on the rest.
+
+        Of long stretches a part, of accumulators two of the four bytes: other programs show
+        other parts.
+        """
+        for start, count in self._stretches("out", 3):
+            self._append(self._dma_at("store", "out", count, start, self._fresh(count)))
+        for start, count in self._stretches("acc", 3):
+            self._show_acc(start, count)
+        for buffer, a, b in (("inp", 1, 0), ("wgt", 0, 1)):
+            other = [start for start, _ in self._stretches("wgt" if a else "inp", 1)]
+            for start, count in self._stretches(buffer, 1) if other else ():
+                loops = [{"extent": count, "dst": 1, "a": a, "b": b}]
+                base = {"dst": 0, "a": start if a else other[0], "b": start if b else other[0]}
+                self._append(self._gemm_at(loops, base, 1))
+                self._show_acc(0, count)
+        for start, count in self._stretches("res", 1):
+            self._show_result("copy", {"b": "res"}, start, count)
+        for start, count in self._stretches("par", 1):
+            scopes = {"a": "acc", "bias": "par", "mult": "par", "shift": "par"}
+            self._show_result("requantize", scopes, start, count)
+
+    def _show_acc(self, start: int, count: int) -> None:
+        for byte in (0, self.random.randrange(1, 4)):
+            self._show_result("shr", {"a": "acc", "b": "imm"}, start, count, 8 * byte)
+
+    def _show_result(self, name: str, scopes: dict[str, str], start: int, count: int,
+                     imm: int = 0) -> None:
+        """The operation over entries from `start` on, into out; then a store."""
+        keys = _keys(scopes)
+        if name not in self.machine.opcodes or "acc" in scopes.values() and not self.written["acc"]:
+            return
+        base = {"dst": 0, "a": start, "b": start}
+        loops = [{"extent": count, "dst": 1, "a": 1, "b": 1}]
+        if name == "requantize":        # one accumulator for all records
+            base["a"], loops[0]["a"] = self._source("acc", [0]), 0
+        placed = self._vector_at(name, scopes, "out", loops, base)
+        placed.fields["imm"] = imm if "b" in keys else 0
+        self._append(placed)
+        run = count * self.config.buffers["out"].entry_bytes
+        self._append(self._dma_at("store", "out", run, 0, self._fresh(run)))
+
+    def _stretches(self, buffer: str, most: int) -> list[tuple[int, int]]:
+        """Start and length of parts that have been written: entries; of out, bytes."""
+        written = self.written[buffer] if buffer in ("acc", "out") else self._whole(buffer)
+        found = [(match.start(), len(match.group())) for match
+                 in re.finditer("1+", format(written, "b")[::-1])]
+        limit = min(SHOWN, self.config.buffers["out"].depth)
+        result = []
+        for start, count in self.random.sample(found, min(most, len(found))):
+            skip = self.random.randrange(max(0, count - limit) + 1)
+            result.append((start + skip, min(count - skip, limit)))
+        return result
+
+    def _fresh(self, size: int) -> int:
+        """A new place at the end of io, at any alignment."""
+        place = self.io_bytes + self.random.randrange(4)
+        self.io_bytes = place + size
+        return place
+
+    def _append(self, placed: _Placed) -> None:
+        self.stream.append(placed)
+        for memory, addresses in placed.writes.items():
+            self.written[memory] |= addresses
+
     # ---- shapes and places -------------------------------------------------------------------
 
     def _loops(self, levels: int, keys: tuple[str, ...], reach: int,
@@ -307,12 +387,16 @@ class _Generator:
 
     def _entry(self, buffer: str, offsets: list[int]) -> int:
         """The same, for entries of a buffer that counts bytes."""
+        return self._pick(_fitting(self._whole(buffer), set(offsets)))
+
+    def _whole(self, buffer: str) -> int:
+        """The entries of which every byte has been written."""
         size = self.config.buffers[buffer].entry_bytes
         whole = self.written[buffer]
         for shift in range((size - 1).bit_length()):
             whole &= whole >> (1 << shift)          # bit k: bytes k to k + size - 1 are written
         bits = format(whole, "b")[::-1][::size]
-        return self._pick(_fitting(int(bits[::-1] or "0", 2), set(offsets)))
+        return int(bits[::-1] or "0", 2)
 
     def _pick(self, candidates: int) -> int:
         places = [index for index, bit in enumerate(format(candidates, "b")[::-1]) if bit == "1"]
@@ -399,6 +483,17 @@ def _offset(index: tuple[int, ...], loops: list[dict[str, int]], key: str) -> in
     return sum(i * loop.get(key, 0) for i, loop in zip(index, loops))
 
 
+def _offsets(loops: list[dict[str, int]]) -> dict[str, list[int]]:
+    """For each operand of a computation, the entries of its iterations, from the base."""
+    return {key: [_offset(index, loops, key) for index in _indices(loops)]
+            for key in ("dst", "a", "b")}
+
+
+def _keys(scopes: dict[str, str]) -> dict[str, str]:
+    """Field of the word to where its operand lives; per-channel parameters are at `b`."""
+    return {name if name in ("a", "b") else "b": scope for name, scope in scopes.items()}
+
+
 def _padding(index: tuple[int, ...], loops: list[dict[str, int]]) -> bool:
     return any(i < loop.get("before", 0) or i >= loop["extent"] - loop.get("after", 0)
                for i, loop in zip(index, loops))
@@ -429,55 +524,3 @@ def _modular(loops: list[dict[str, int]], modulus: int) -> list[dict[str, int]]:
     """Strides as the word stores them; those into DRAM are signed."""
     return [{key: value % modulus if key in ("dst", "a", "b", "buffer") else value
              for key, value in loop.items()} for loop in loops]
-
-
-# ---- directed programs ---------------------------------------------------------------------------
-
-def _full_counter(machine: Machine, source: str, target: str) -> Case:
-    """The target is busy for long while the source gives it 256 tokens: the last has to wait."""
-    give = {"signals": 1 << UNITS.index(target)}
-    take = {"waits": 1 << UNITS.index(source)}
-    short, taking = _nothing(machine, source, 1), _with(_nothing(machine, target, 1), take)
-    body = [_nothing(machine, target, 12000), *[_with(short, give)] * 255, taking,
-            _with(short, give), *[taking] * 255]
-    stream = _prepared(machine, body)
-    program = Program.assemble(machine, [*stream, finish()], io_bytes=64)
-    timing = {"latency": 2, "outstanding": 64, "stall_seed": 0}
-    return Case(f"full counter, {source} to {target}", program, program.image(), timing)
-
-
-def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
-    """Before the stream, what writes the entries that gemm and store read."""
-    before: list[Instruction] = []
-    for unit, maker in (("gemm", "load"), ("store", "vector")):
-        first = next((k for k, one in enumerate(body) if one.unit == unit), None)
-        if first is None:
-            continue
-        made = ([_with(_nothing(machine, maker, 1), {"buffer": k}) for k in range(2)]
-                if maker == "load" else [_with(_nothing(machine, maker, 1), {"base": {}})])
-        made[-1] = _with(made[-1], {"signals": 1 << UNITS.index(unit)})
-        waits = body[first].fields.get("waits", 0) | 1 << UNITS.index(maker)
-        body[first] = _with(body[first], {"waits": waits})
-        before += made
-    return before + body
-
-
-def _with(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
-    return Instruction(instruction.name, instruction.unit, {**instruction.fields, **fields})
-
-
-def _nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
-    """An instruction of about so many cycles that needs nothing but itself."""
-    loops = [{"extent": 100 if cycles > 100 else 1}, {"extent": max(1, cycles // 100)}]
-    if unit == "load":          # nothing but padding, of a whole entry
-        loops = [{"before": 1, "after": 1 << 11, **loop} for loop in loops]
-        run = max(b.entry_bytes for b in (machine.config.buffers["inp"],
-                                          machine.config.buffers["wgt"]))
-        return Instruction("load", unit, {"buffer": 2, "base": 3, "run": run, "loops": loops})
-    if unit == "store":
-        return Instruction("store", unit, {"buffer": 5, "base": 3, "loops": loops})
-    if unit == "vector":
-        copy = {"b_source": isa.SOURCES_B.index("imm"), "destination": 1, "loops": loops,
-                "base": {"dst": 1}}
-        return Instruction("copy", unit, copy)
-    return Instruction("gemm", unit, {"banks": 1, "reset": 1, "loops": loops})

@@ -14,7 +14,8 @@ from accel.sim import check as checking
 from accel.sim import functional, verilated
 from accel.sim.check import COUNT, check, default_simulators
 from accel.sim.coverage import Coverage
-from accel.sim.generate import Case, directed, generate
+from accel.sim.directed import directed
+from accel.sim.generate import Case, generate
 from accel.sim.locate import cut, differ
 from accel.status import Counters, Run, Status
 

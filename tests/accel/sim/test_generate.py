@@ -11,7 +11,8 @@ from accel.config import UNITS, preset
 from accel.machine import Machine
 from accel.program import Program
 from accel.sim import functional
-from accel.sim.generate import directed, generate
+from accel.sim.directed import directed
+from accel.sim.generate import generate
 from accel.status import Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -50,7 +51,7 @@ def without(case, source, target, number):
 def test_the_proof_refuses_programs_that_lack_a_token():
     """Most tokens are needed; those that are not were added at random."""
     refused = kept = 0
-    for seed in range(15):
+    for seed in range(4):
         case = generate(MACHINE, seed)
         pairs = [(s, one.unit) for one in case.program.instructions(MACHINE) for s in one.waits]
         for pair in sorted(set(pairs)):
@@ -63,7 +64,7 @@ def test_the_proof_refuses_programs_that_lack_a_token():
                 except IllegalProgram as error:
                     assert "in no fixed order" in str(error)
                     refused += 1
-    assert refused > 30 and kept > 10
+    assert refused > 40 and kept > 10
 
 
 def test_directed_programs_fill_a_counter():

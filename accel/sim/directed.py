@@ -1,0 +1,69 @@
+"""Programs for what random ones do not reach: a token counter that is full."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from accel import isa
+from accel.config import UNITS
+from accel.machine import Machine
+from accel.program import Instruction, Program, finish
+
+from .generate import Case
+
+__all__ = ["directed"]
+
+
+def directed(machine: Machine) -> list[Case]:
+    """Programs that fill a token counter, for each unit as the one that signals."""
+    return [_full_counter(machine, source, target)
+            for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))]
+
+
+def _full_counter(machine: Machine, source: str, target: str) -> Case:
+    """The target is busy for long while the source gives it 256 tokens: the last has to wait."""
+    give = {"signals": 1 << UNITS.index(target)}
+    take = {"waits": 1 << UNITS.index(source)}
+    short, taking = _nothing(machine, source, 1), _with(_nothing(machine, target, 1), take)
+    body = [_nothing(machine, target, 12000), *[_with(short, give)] * 255, taking,
+            _with(short, give), *[taking] * 255]
+    stream = _prepared(machine, body)
+    program = Program.assemble(machine, [*stream, finish()], io_bytes=64)
+    timing = {"latency": 2, "outstanding": 64, "stall_seed": 0}
+    return Case(f"full counter, {source} to {target}", program, program.image(), timing)
+
+
+def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
+    """Before the stream, what writes the entries that gemm and store read."""
+    before: list[Instruction] = []
+    for unit, maker in (("gemm", "load"), ("store", "vector")):
+        first = next((k for k, one in enumerate(body) if one.unit == unit), None)
+        if first is None:
+            continue
+        made = ([_with(_nothing(machine, maker, 1), {"buffer": k}) for k in range(2)]
+                if maker == "load" else [_with(_nothing(machine, maker, 1), {"base": {}})])
+        made[-1] = _with(made[-1], {"signals": 1 << UNITS.index(unit)})
+        waits = body[first].fields.get("waits", 0) | 1 << UNITS.index(maker)
+        body[first] = _with(body[first], {"waits": waits})
+        before += made
+    return before + body
+
+
+def _with(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
+    return Instruction(instruction.name, instruction.unit, {**instruction.fields, **fields})
+
+
+def _nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
+    """An instruction of about so many cycles that needs nothing but itself."""
+    loops = [{"extent": 100 if cycles > 100 else 1}, {"extent": max(1, cycles // 100)}]
+    if unit == "load":          # nothing but padding, of a whole entry
+        loops = [{"before": 1, "after": 1 << 11, **loop} for loop in loops]
+        run = max(b.entry_bytes for b in (machine.config.buffers["inp"],
+                                          machine.config.buffers["wgt"]))
+        return Instruction("load", unit, {"buffer": 2, "base": 3, "run": run, "loops": loops})
+    if unit == "store":
+        return Instruction("store", unit, {"buffer": 5, "base": 3, "loops": loops})
+    if unit == "vector":
+        copy = {"b_source": isa.SOURCES_B.index("imm"), "destination": 1, "loops": loops,
+                "base": {"dst": 1}}
+        return Instruction("copy", unit, copy)
+    return Instruction("gemm", unit, {"banks": 1, "reset": 1, "loops": loops})
