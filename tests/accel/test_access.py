@@ -211,7 +211,7 @@ def test_unknown_opcode():
     words = np.zeros((2, 64), np.uint8)
     words[0, 0], words[1, 0] = 200, 1
     with pytest.raises(IllegalProgram, match="^Instruction 0 `illegal.*`: opcode 200 is not an "
-                                             "an instruction of the machine$"):
+                                             "instruction of the machine$"):
         prove(MACHINE, Program(MACHINE.hash, words))
 
 
