@@ -62,8 +62,9 @@ def _show(report) -> None:
     from rich.table import Table
 
     console = Console()
-    table = Table(title=f"{report.machine.config.name} ({report.machine.hash[:12]}), "
-                  f"seed {report.seed}")
+    console.print(f"{report.machine.config.name} ({report.machine.hash[:12]}), seed {report.seed}",
+                  highlight=False, markup=False)
+    table = Table()
     table.add_column("covered")
     table.add_column("bins", justify="right")
     for group, (filled, total) in report.coverage.totals().items():

@@ -1,0 +1,73 @@
+"""``lockstep check``: what it prints, writes and returns."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from accel.config import preset
+from accel.machine import Machine
+from accel.sim import check, functional
+from accel.status import Run, Status
+from lockstep.cli import main
+
+MACHINE = Machine(preset("tiny-1x4x4"))
+
+
+@pytest.fixture
+def only_functional(monkeypatch):
+    """Without the RTL: what `check` finds is not the matter here."""
+    monkeypatch.setattr(check, "default_simulators", lambda: {
+        "functional": lambda machine, case: functional.simulate(machine, case.program,
+                                                                case.memory)})
+
+
+def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
+    path = tmp_path / "report.json"
+    assert main(["check", "--count", "3", "--seed", "7", "--json", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"tiny-1x4x4 ({MACHINE.hash[:12]}), seed 7"
+    assert any(line.split() == ["│", "token", "│", "16", "of", "16", "│"] for line in lines)
+    assert lines[-1] == "the simulators agree"
+    report = json.loads(path.read_text())
+    assert report["ok"] and report["difference"] is None and report["seed"] == 7
+    assert report["machine_hash"] == MACHINE.hash and report["programs"] == 7
+    assert report["cycles"] > 10_000 and report["coverage"]["pad"].keys() >= {"before in loop 0"}
+
+
+def test_a_configuration_of_ones_own(capsys, tmp_path, only_functional):
+    own = replace(preset("tiny-1x4x4"), name="own", block_in=8)
+    (tmp_path / "own.toml").write_text(own.to_toml())
+    assert main(["check", "--config", str(tmp_path / "own.toml"), "--count", "2"]) == 0
+    assert capsys.readouterr().out.startswith(f"own ({Machine(own).hash[:12]}), seed 0\n")
+
+
+def test_a_difference_is_printed_and_is_status_1(capsys, monkeypatch):
+    monkeypatch.setattr(check, "default_simulators", lambda: {
+        "functional": lambda machine, case: functional.simulate(machine, case.program,
+                                                                case.memory),
+        "broken": lambda machine, case: Run(Status.DEADLOCK, "gemm", 3)})
+    assert main(["check", "--count", "2"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "NOT OK"
+    told = " ".join(lines[-6:])
+    assert "functional and broken differ: instruction 0 `load" in told
+    assert "deadlock: gemm, instruction 3" in told
+
+
+def test_empty_bins_are_printed_and_are_status_1(capsys, monkeypatch, only_functional):
+    monkeypatch.setattr(check, "COUNT", 1)
+    assert main(["check", "--count", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "never covered: stall: vector for bank\n" in out and out.endswith("NOT OK\n")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--config", "nope"], "Preset must be one of ecp5-1x8x8, "),
+    (["--count", "0"], "argument --count: must be at least 1, not 0 (see lockstep check --help)"),
+    (["--json", "/no/such/folder/r.json"], "'/no/such/folder/r.json' must name a file in a folder "
+     "that exists")])
+def test_wrong_requests_are_one_line(capsys, arguments, message):
+    assert main(["check", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"lockstep: error: {message}") and said.count("\n") == 1

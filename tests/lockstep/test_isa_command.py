@@ -1,0 +1,49 @@
+"""``lockstep isa``: every instruction, its meaning and the words, from the declarations."""
+
+from accel import isa
+from accel.config import preset
+from accel.machine import Machine
+from accel.status import STALLS, Status
+from lockstep.cli import main
+
+MACHINE = Machine(preset("pynq-1x16x16"))
+
+
+def shown(capsys, *arguments: str) -> list[str]:
+    assert main(["isa", *arguments]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_every_instruction_has_its_opcode_and_unit(capsys):
+    lines = shown(capsys)
+    assert lines[0] == f"machine {MACHINE.hash[:12]} (pynq-1x16x16), words of 512 bits"
+    listed = [line.split()[:3] for line in lines[1:lines.index("")]]
+    expected = [[str(MACHINE.opcodes[name]), name, forms[0].unit]
+                for name, forms in MACHINE.forms.items() for _ in forms]
+    assert listed == [["1", "finish", "fetch"], *expected]
+
+
+def test_meanings_are_the_declared_bodies(capsys):
+    text = "\n".join(shown(capsys, "--config", "tiny-1x4x4"))
+    assert "dst += int32(inp[lane_b, lane_i]) * int32(wgt[lane_o, lane_i]) summed over " \
+           "lane_i < 4; dst in acc, inp in inp, wgt in wgt" in text
+    assert "dst max= a[lane_b, lane_o]; dst in acc, a in res" in text
+
+
+def test_fields_stand_where_the_layouts_put_them(capsys):
+    lines = shown(capsys)
+    words = lines[lines.index("gemm word:"):lines.index("vector word:")]
+    assert words[1].split() == ["0", "+8", "opcode"]
+    loops = isa.GEMM["loops"]
+    assert any(line.split()[:2] == [str(loops.offset), "+64*6"] for line in words)
+
+
+def test_status_codes(capsys):
+    lines = shown(capsys, "--status")
+    assert lines[:len(Status)] == [f"{status.value}  {status.text}" for status in Status]
+    assert lines[-1].endswith(", ".join(STALLS))
+
+
+def test_an_unknown_preset_is_one_line(capsys):
+    assert main(["isa", "--config", "nope"]) == 2
+    assert capsys.readouterr().err.startswith("lockstep: error: Preset must be one of ")
