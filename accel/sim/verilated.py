@@ -10,6 +10,7 @@ import ctypes
 import importlib.metadata
 import json
 import os
+import shutil
 import sys
 import types
 from collections.abc import Mapping
@@ -170,6 +171,7 @@ def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
                **{include / name: ("-O1",) for name in _LIBRARY}}
     compile_shared(sources, folder / "core.so", [*COMPILER_FLAGS, *(
         f"-I{path}" for path in (generated, include, include / "vltstd", folder))])
+    shutil.rmtree(generated)        # ten times the size of the object
 
 
 def _verilator_root() -> Path:
