@@ -325,7 +325,7 @@ class _Lowering:
 
     def read(self, read: Read) -> Node:
         indices = tuple(self.index(index) for index in read.indices)
-        axes = {k for what, k in indices if what == "axis"}
+        axes = frozenset(k for what, k in indices if what == "axis")
         terms = self.count if any(what == "reduce" for what, _ in indices) else 1
         operand = self.body.operand(read.buffer.name)
         return self.graph.leaf("read", (bus_of(operand), indices), _stored(operand), axes, terms)
@@ -333,7 +333,7 @@ class _Lowering:
     def index(self, index: Expr) -> tuple[str, int]:
         if isinstance(index, Const):
             return ("at", int(index.value))
-        if index not in self.indices:
+        if not isinstance(index, Var) or index not in self.indices:
             self.refuse("Index of an operand must be an axis or a number")
         return self.indices[index]
 
@@ -363,8 +363,9 @@ class _Lowering:
             exact = self.graph.make("stick", (wide, amount), (0, 6))
             return self.graph.make("round", (exact,))
         exact = self.graph.make("rshift", (x, amount))
-        return self.graph.make(*(("round", (exact,)) if op == "rshift_rne"
-                                 else ("asr", (exact,), (2,))))
+        if op == "rshift_rne":
+            return self.graph.make("round", (exact,))
+        return self.graph.make("asr", (exact,), (2,))
 
 
 def lower(graph: Graph, body: Intrinsic) -> Node:
