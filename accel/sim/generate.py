@@ -27,6 +27,9 @@ __all__ = ["Case", "generate"]
 OUTPUT_BYTES = 400
 """Room for results in io."""
 
+ASSIGNED = 4
+"""Vector instructions of a program whose form follows from its seed, so that all get their turn."""
+
 SEGMENTS = {"weights": 160, "activations": 320}
 """Bytes of the other segments."""
 
@@ -55,6 +58,25 @@ class _Placed:
     before: int = 0             # the instructions known to have finished when it starts
     waits: int = 0
     signals: int = 0
+
+
+_Form = tuple[str, dict[str, str], str]
+"""A vector operation, where its operands live, and its destination."""
+
+
+def _forms(machine: Machine) -> list[_Form]:
+    """All that the declarations allow."""
+    result = []
+    for intrinsic in machine.of_unit("vector"):
+        names = [operand.name for operand in intrinsic.operands]
+        for scopes in itertools.product(*(operand.scopes for operand in intrinsic.operands)):
+            result += [(intrinsic.name, dict(zip(names, scopes)), target)
+                       for target in intrinsic.dst.scopes]
+    return result
+
+
+def _of_name(forms: list[_Form], name: str) -> list[_Form]:
+    return [form for form in forms if form[0] == name]
 
 
 class _NoPlace(Exception):
@@ -88,11 +110,16 @@ class _Generator:
         for buffer in ("inp", "wgt", "res", "par"):
             self._try(lambda buffer=buffer: self._load(buffer, wide=True))
         self._try(lambda: self._gemm(reset=1))
-        vector = [i.name for i in self.machine.of_unit("vector")]
-        kinds = [self._load, self._gemm, self._store,
-                 *[lambda: self._vector(random.choice(vector))] * 2]
-        for _ in range(random.randrange(3, 32)):
-            self._try(random.choice(kinds))
+        forms = _forms(self.machine)
+        names = sorted({name for name, _, _ in forms})
+        kinds = [self._load, self._gemm, self._store] + 2 * [lambda: self._vector(
+            random.choice(_of_name(forms, random.choice(names))))]
+        chosen = [random.choice(kinds) for _ in range(random.randrange(3, 29))]
+        for turn in range(self.seed * ASSIGNED, (self.seed + 1) * ASSIGNED):
+            chosen.insert(random.randrange(len(chosen) + 1), lambda turn=turn: self._vector(
+                forms[turn % len(forms)], (turn // len(forms) + turn) % 5))
+        for kind in chosen:
+            self._try(kind)
         self._show()
         self._order()
         return self._assembled()
@@ -217,6 +244,7 @@ class _Generator:
         random = self.random
         reset = random.randrange(2) if reset is None else reset
         loops = self._loops(6, ("dst", "a", "b"), 3, ITERATIONS)
+        self._meet(loops)
         offsets = _offsets(loops)
         a = self._entry("inp", offsets["a"])
         b = self._entry("wgt", offsets["b"])
@@ -236,12 +264,13 @@ class _Generator:
                   "base": base, "loops": _modular(loops, 1 << 16)}
         return _Placed("gemm", "gemm", fields, reads, {"acc": places})
 
-    def _vector(self, name: str) -> _Placed:
+    def _vector(self, form: _Form, level: int | None = None) -> _Placed:
         random = self.random
+        name, scopes, target = form
         intrinsic = self.machine.intrinsic(name)
-        scopes = {o.name: random.choice(o.scopes) for o in intrinsic.operands}
-        target = random.choice(intrinsic.dst.scopes)
-        loops = self._loops(5, ("dst", "a", "b"), 3, ITERATIONS)
+        loops = self._loops(5, ("dst", "a", "b"), 3, ITERATIONS, level)
+        if intrinsic.update != "assign":
+            self._meet(loops)
         offsets = _offsets(loops)
         base = {"dst": 0, "a": random.randrange(1 << 16), "b": random.randrange(1 << 16)}
         for key, scope in _keys(scopes).items():
@@ -367,12 +396,16 @@ class _Generator:
 
     # ---- shapes and places -------------------------------------------------------------------
 
-    def _loops(self, levels: int, keys: tuple[str, ...], reach: int,
-               limit: int) -> list[dict[str, int]]:
-        """Random extents, at most `limit` iterations in all, and strides up to `reach` or so."""
+    def _loops(self, levels: int, keys: tuple[str, ...], reach: int, limit: int,
+               first: int | None = None) -> list[dict[str, int]]:
+        """Random extents, at most `limit` iterations in all, and strides up to `reach` or so.
+
+        `first` is a level that must have more than one iteration.
+        """
         random = self.random
         loops = [{"extent": 1} for _ in range(levels)]
-        for level in random.sample(range(levels), random.randrange(0, min(4, levels) + 1)):
+        chosen = random.sample(range(levels), random.randrange(0, min(4, levels) + 1))
+        for level in chosen if first is None else [first, *(k for k in chosen if k != first)]:
             extent = random.randrange(2, 5)
             if limit // extent:
                 limit //= extent
@@ -380,6 +413,15 @@ class _Generator:
                     key: random.choice([0, 0, 1, 1, 2, random.randrange(-reach, 2 * reach)])
                     for key in keys}
         return loops
+
+    def _meet(self, loops: list[dict[str, int]]) -> None:
+        """Now and then, let updates of one entry follow each other by one to three iterations."""
+        if self.random.random() < 0.3:
+            outer, inner = sorted(self.random.sample(range(len(loops)), 2))
+            for loop in loops:
+                loop["extent"] = 1
+            loops[outer] |= {"extent": self.random.randrange(2, 5), "dst": 0}
+            loops[inner] |= {"extent": self.random.randrange(1, 4), "dst": 1}
 
     def _readable(self, memory: str, offsets: list[int]) -> int:
         """A base at which every address has been written."""

@@ -41,7 +41,7 @@ IDLE_CYCLES = 1 << 16           # without any event, transfer or work
 VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "--trace",
                    "--trace-depth", "1", "--x-assign", "fast", "--x-initial", "fast",
                    "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
-COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1", "-w")
+COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1", "-w")
 OPTIMIZATION = ("-O3", "-march=native")
 """Of what runs in every cycle."""
 

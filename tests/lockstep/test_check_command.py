@@ -27,7 +27,7 @@ def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
     assert main(["check", "--count", "3", "--seed", "7", "--json", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"tiny-1x4x4 ({MACHINE.hash[:12]}), seed 7"
-    assert any(line.split() == ["│", "token", "│", "16", "of", "16", "│"] for line in lines)
+    assert any(line.split()[1:2] + line.split()[4:6] == ["token", "of", "16"] for line in lines)
     assert lines[-1] == "the simulators agree"
     report = json.loads(path.read_text())
     assert report["ok"] and report["difference"] is None and report["seed"] == 7

@@ -179,3 +179,4 @@ def test_pyverilator_reads_ports_and_ticks(tmp_path):
     core.stop_vcd_trace()
     text = (tmp_path / "core.vcd").read_text()
     assert "mem__request__valid" in text and "$enddefinitions" in text
+    assert both(program(chain()))[1].ok         # the view's clock is not that of runs
