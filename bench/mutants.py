@@ -90,7 +90,7 @@ def _checked(machine: Machine, text: str, ports: list, programs: int) -> Report:
         "functional": lambda machine, case: functional.simulate(machine, case.program, case.memory),
         "mutant": lambda machine, case: core.run(case.program, case.memory.copy(),
                                                  max_cycles=MAX_CYCLES, **case.timing),
-    })
+    }, locate=False)
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ made by other means. What the programs covered is counted; a bin that stays empt
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -91,11 +91,13 @@ def default_simulators() -> dict[str, Simulator]:
 
 def check(machine: Machine, count: int = COUNT, seed: int = 0,
           simulators: Mapping[str, Simulator] | None = None,
-          progress: Callable[[int, int], None] = lambda done, total: None) -> Report:
+          progress: Callable[[int, int], None] = lambda done, total: None,
+          locate: bool = True) -> Report:
     """Run `count` random programs, those of the seeds from ``seed * 1000000`` on, and the
     directed ones; stop at the first difference.
 
-    `progress` is told how many programs are done, and of how many.
+    `progress` is told how many programs are done, and of how many. Without `locate` the first
+    instruction that differs is not looked for.
     """
     chosen = dict(simulators or default_simulators())
     coverage, cycles, instructions = Coverage(machine), 0, 0
@@ -103,7 +105,7 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
     for number, case in enumerate(_cases(machine, count, seed)):
         progress(number, total)
         instructions += case.program.count
-        runs, difference = _run(machine, case, chosen)
+        runs, difference = _run(machine, case, chosen, locate)
         cycles += sum(run.cycles for run in runs)
         if difference is not None:
             return Report(machine, seed, number + 1, instructions, cycles, coverage, difference)
@@ -120,8 +122,8 @@ def _cases(machine: Machine, count: int, seed: int):
         yield generate(machine, seed * 1_000_000 + number)
 
 
-def _run(machine: Machine, case: Case,
-         simulators: Mapping[str, Simulator]) -> tuple[list[Run], Difference | None]:
+def _run(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
+         locate: bool) -> tuple[list[Run], Difference | None]:
     try:
         prove(machine, case.program)
     except IllegalProgram as error:
@@ -129,20 +131,22 @@ def _run(machine: Machine, case: Case,
     names = list(simulators)
     runs = [simulators[name](machine, case) for name in names]
     for name, run in zip(names[1:], runs[1:]):
-        if differ(runs[0], run):
-            return runs, _located(machine, case, simulators, names[0], name,
-                                  differ(runs[0], run))
+        if detail := differ(runs[0], run):
+            known = Difference(case.name, (names[0], name), detail)
+            return runs, _located(machine, case, simulators, known) if locate else known
     return runs, _timing(machine, case, names, runs)
 
 
-def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator], a: str, b: str,
-             detail: str) -> Difference:
+def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
+             known: Difference) -> Difference:
+    """The same difference, with the first instruction that shows it."""
+    a, b = known.simulators
     found = first_difference(machine, case, simulators[a], simulators[b])
     if found is None:
-        return Difference(case.name, (a, b), detail)
+        return known
     index, place = found
     text = disassemble(case.program.instructions(machine)[index])
-    return Difference(case.name, (a, b), f"{place} ({detail})", index, text)
+    return replace(known, detail=f"{place} ({known.detail})", instruction=index, text=text)
 
 
 def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> Difference | None:

@@ -94,6 +94,16 @@ def test_a_simulator_that_stops_is_a_difference():
     assert report.difference.detail.startswith("done; watchdog: fetch, instruction 0")
 
 
+def test_where_is_not_looked_for_if_nobody_asks():
+    def stops(machine, case):
+        return Run(Status.WATCHDOG)
+
+    report = check(MACHINE, 1, 0, {"right": plain, "stuck": stops}, locate=False)
+    assert report.difference is not None
+    assert report.difference.describe() == ("full counter, load to gemm: right and stuck differ: "
+                                            "done; watchdog: fetch, instruction 0")
+
+
 def test_a_proof_that_refuses_is_a_difference(monkeypatch):
     def refuse(machine, program):
         raise IllegalProgram("no good")
