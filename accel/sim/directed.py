@@ -13,6 +13,9 @@ from .generate import Case
 __all__ = ["directed"]
 
 
+LATENCY = 40            # cycles from one short instruction to the next, at most
+
+
 def directed(machine: Machine) -> list[Case]:
     """Programs that fill a token counter, for each unit as the one that signals."""
     return [_full_counter(machine, source, target)
@@ -24,7 +27,8 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
     give = {"signals": 1 << UNITS.index(target)}
     take = {"waits": 1 << UNITS.index(source)}
     short, taking = _nothing(machine, source, 1), _with(_nothing(machine, target, 1), take)
-    body = [_nothing(machine, target, 12000), *[_with(short, give)] * 255, taking,
+    busy = 256 * (LATENCY + _load_cycles(machine))
+    body = [_nothing(machine, target, busy), *[_with(short, give)] * 255, taking,
             _with(short, give), *[taking] * 255]
     stream = _prepared(machine, body)
     program = Program.assemble(machine, [*stream, finish()], io_bytes=64)
@@ -52,14 +56,25 @@ def _with(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
     return Instruction(instruction.name, instruction.unit, {**instruction.fields, **fields})
 
 
+def _entry_bytes(machine: Machine) -> int:
+    """Of the larger one of the entries that load writes for gemm."""
+    return max(machine.config.buffers[name].entry_bytes for name in ("inp", "wgt"))
+
+
+def _load_cycles(machine: Machine) -> int:
+    """Of a run of `_entry_bytes`."""
+    return max(1, _entry_bytes(machine) // machine.config.bus_bytes)
+
+
 def _nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     """An instruction of about so many cycles that needs nothing but itself."""
+    if unit == "load":
+        cycles = max(1, cycles // _load_cycles(machine))
     loops = [{"extent": 100 if cycles > 100 else 1}, {"extent": max(1, cycles // 100)}]
     if unit == "load":          # nothing but padding, of a whole entry
         loops = [{"before": 1, "after": 1 << 11, **loop} for loop in loops]
-        run = max(b.entry_bytes for b in (machine.config.buffers["inp"],
-                                          machine.config.buffers["wgt"]))
-        return Instruction("load", unit, {"buffer": 2, "base": 3, "run": run, "loops": loops})
+        return Instruction("load", unit, {"buffer": 2, "base": 3, "run": _entry_bytes(machine),
+                                          "loops": loops})
     if unit == "store":
         return Instruction("store", unit, {"buffer": 5, "base": 3, "loops": loops})
     if unit == "vector":
