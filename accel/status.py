@@ -8,7 +8,7 @@ import numpy as np
 
 from accel.config import UNITS
 
-__all__ = ["ACTIVITIES", "Counters", "REPORTERS", "Run", "STALLS", "Status"]
+__all__ = ["ACTIVITIES", "Counters", "REPORTERS", "Run", "STALLS", "Status", "Timeline"]
 
 REPORTERS = (*UNITS, "fetch")
 """Who an error can be blamed on, in the order of their code in the status register."""
@@ -53,6 +53,19 @@ class Counters:
 
 
 @dataclass(frozen=True)
+class Timeline:
+    """What every unit did when.
+
+    `spans` maps a unit to rows of int64, (n, 3): the first cycle, the activity (its position in
+    `ACTIVITIES`), and the position in the stream of the instruction that the unit executes or
+    waits with (−1: none is there). A row lasts until the next one begins, the last until the
+    run ends, so the rows of a unit add up to `Counters.activity`.
+    """
+
+    spans: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Run:
     """One execution of a program.
 
@@ -60,7 +73,7 @@ class Run:
     DONE they are ``fetch`` and the position of FINISH. `start` and `retire` hold one cycle for
     each instruction (int64, −1: never), counted from the cycle in which `start` was raised;
     functional simulation leaves them, `cycles` and the counters empty. `waiting` names, after a
-    deadlock, the instruction that each unit waits with.
+    deadlock, the instruction that each unit waits with. `timeline` is there if it was asked for.
     """
 
     status: Status
@@ -72,6 +85,7 @@ class Run:
     start: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     retire: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     waiting: Mapping[str, int] = field(default_factory=dict)
+    timeline: Timeline | None = None
 
     @property
     def ok(self) -> bool:
