@@ -26,8 +26,8 @@ from amaranth.lib import data
 from accel.config import BUFFERS, UNITS
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "GEMM", "HEADER",
-           "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError",
-           "decode", "encode", "unit_mask", "units_of"]
+           "MINUS_ONE", "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES",
+           "InstructionError", "decode", "encode", "unit_mask", "units_of"]
 
 WORD_BITS = 512
 WORD_BYTES = WORD_BITS // 8
@@ -80,7 +80,8 @@ CONTROL = _word(_HEADER)
 FORMATS = {"fetch": CONTROL, "load": DMA, "gemm": GEMM, "vector": VECTOR, "store": DMA}
 """Format of the instructions of each unit; `fetch` performs FINISH itself."""
 
-_MINUS_ONE = ("extent", "run")
+MINUS_ONE = ("extent", "run")
+"""Fields that are stored minus one."""
 
 
 class InstructionError(ValueError):
@@ -121,7 +122,7 @@ def _pack(layout: ShapeCastable | Shape | Any, value: Any, path: str) -> int:
         return sum(_pack(layout.elem_shape, item, f"{path}[{index}]") << field.offset
                    for index, (item, (_, field)) in enumerate(zip(filled, layout, strict=True)))
     shape = Shape.cast(layout)
-    stored = int(value) - (path.rpartition(".")[2] in _MINUS_ONE)
+    stored = int(value) - (path.rpartition(".")[2] in MINUS_ONE)
     low = -(1 << (shape.width - 1)) if shape.signed else 0
     if not low <= stored < low + (1 << shape.width):
         raise InstructionError(f"{path[1:]} must fit {shape.width} bits, not be {int(value)}")
@@ -133,7 +134,7 @@ def _default(shape, key: str):
         return {}
     if isinstance(shape, data.ArrayLayout):
         return []
-    return 1 if key in _MINUS_ONE else 0
+    return 1 if key in MINUS_ONE else 0
 
 
 def decode(layout: data.Layout, word: int) -> dict[str, Any]:
@@ -151,7 +152,7 @@ def _unpack(layout, bits: int, key: str):
     shape = Shape.cast(layout)
     if shape.signed and bits >> (shape.width - 1):
         bits -= 1 << shape.width
-    return bits + (key in _MINUS_ONE)
+    return bits + (key in MINUS_ONE)
 
 
 def _slice(bits: int, field: data.Field) -> int:

@@ -1,6 +1,6 @@
 """Decoding of whole streams: what `isa.decode` says of one word, for thousands at once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -12,19 +12,18 @@ from amaranth.lib import data
 from accel import isa
 from accel.machine import Machine
 from accel.program import Instruction
+from accel.provenance import UNKNOWN, Provenance
 
 __all__ = ["decode_words"]
 
-_MINUS_ONE = ("extent", "run")
-
 
 def decode_words(machine: Machine, words: np.ndarray,
-                 labels: Sequence[str] = ()) -> list[Instruction]:
+                 provenance: Provenance | None = None) -> list[Instruction]:
     """`Instruction.decode` of every row of `words` (uint8, 64 bytes a row), in order.
 
     The fields that carry nothing (``reserved``, ``rest``) are left out.
     """
-    labels = labels or ("",) * len(words)
+    origins = list(provenance) if provenance else [UNKNOWN] * len(words)
     unit_of = np.array(["illegal"] * 256, object)
     for opcode, unit in machine.units.items():
         unit_of[opcode] = unit
@@ -35,7 +34,7 @@ def decode_words(machine: Machine, words: np.ndarray,
         layout = isa.FORMATS.get(unit, isa.HEADER)
         for row, fields in zip(rows.tolist(), _decode_rows(layout, words[rows]), strict=True):
             name = machine.names.get(fields["opcode"], "illegal")
-            result[row] = Instruction(name, unit, fields, labels[row])
+            result[row] = Instruction(name, unit, fields, origins[row])
     return result
 
 
@@ -68,7 +67,7 @@ def _walk(layout, path: str, base: int) -> Iterator[tuple[str, int, int, bool, i
             yield from _walk(field.shape, f"{path}.{key}", offset)
         else:
             shape = Shape.cast(field.shape)
-            yield f"{path}.{key}", offset, shape.width, shape.signed, int(key in _MINUS_ONE)
+            yield f"{path}.{key}", offset, shape.width, shape.signed, int(key in isa.MINUS_ONE)
 
 
 @cache
