@@ -14,6 +14,7 @@ import numpy as np
 
 from accel import isa
 from accel.machine import Machine
+from accel.provenance import UNKNOWN, Origin, Provenance
 from compiler.te import numpy_dtype
 
 __all__ = ["Instruction", "Program", "ProgramError", "TensorSlot", "disassemble", "finish"]
@@ -30,26 +31,31 @@ class ProgramError(ValueError):
 class Instruction:
     """A decoded instruction: its name, its unit and the fields of its word, by name.
 
-    `label` says where it comes from (layer and loops); it is not part of the word.
+    `origin` says where it comes from; it is not part of the word.
     """
 
     name: str
     unit: str
     fields: Mapping[str, Any]
-    label: str = ""
+    origin: Origin = UNKNOWN
 
     def encode(self, machine: Machine) -> int:
         return isa.encode(isa.FORMATS[self.unit],
                           {**self.fields, "opcode": machine.opcodes[self.name]})
 
     @classmethod
-    def decode(cls, machine: Machine, word: int, label: str = "") -> "Instruction":
+    def decode(cls, machine: Machine, word: int, origin: Origin = UNKNOWN) -> "Instruction":
         """An unknown opcode gives name and unit ``illegal``."""
         opcode = word & 0xFF
         if opcode not in machine.names:
-            return cls("illegal", "illegal", isa.decode(isa.HEADER, word), label)
+            return cls("illegal", "illegal", isa.decode(isa.HEADER, word), origin)
         unit = machine.units[opcode]
-        return cls(machine.names[opcode], unit, isa.decode(isa.FORMATS[unit], word), label)
+        return cls(machine.names[opcode], unit, isa.decode(isa.FORMATS[unit], word), origin)
+
+    @property
+    def label(self) -> str:
+        """Layer and loops, for reports and messages."""
+        return str(self.origin)
 
     @property
     def waits(self) -> tuple[str, ...]:
@@ -103,7 +109,7 @@ class Program:
     weights : initial bytes of the weights segment (weights and parameters).
     activations_bytes, io_bytes : sizes of the two segments that the program writes.
     inputs, outputs : tensors of the io segment.
-    labels : one for each instruction, for reports and messages.
+    provenance : where each instruction comes from; empty where nobody knows.
     layers : pairs (name, index one past its last instruction).
     """
 
@@ -114,7 +120,7 @@ class Program:
     io_bytes: int = 0
     inputs: tuple[TensorSlot, ...] = ()
     outputs: tuple[TensorSlot, ...] = ()
-    labels: tuple[str, ...] = ()
+    provenance: Provenance = field(default_factory=Provenance)
     layers: tuple[tuple[str, int], ...] = ()
 
     @classmethod
@@ -123,12 +129,21 @@ class Program:
         stream = list(instructions)
         raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in stream)
         words = np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES)
-        parts.setdefault("labels", tuple(i.label for i in stream))
+        parts.setdefault("provenance", Provenance.of(i.origin for i in stream))
         return cls(machine.hash, words, **parts)
 
     @property
     def count(self) -> int:
         return len(self.words)
+
+    def origin(self, index: int) -> Origin:
+        """Where an instruction comes from."""
+        return self.provenance[index] if index < len(self.provenance) else UNKNOWN
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Layer and loops of each instruction, for reports and messages."""
+        return tuple(str(self.origin(index)) for index in range(self.count))
 
     @cached_property
     def segment_sizes(self) -> dict[str, int]:
@@ -191,9 +206,9 @@ class Program:
 
     def instructions(self, machine: Machine) -> list[Instruction]:
         """The decoded stream."""
-        labels = self.labels or ("",) * self.count
-        return [Instruction.decode(machine, int.from_bytes(word.tobytes(), "little"), label)
-                for word, label in zip(self.words, labels, strict=True)]
+        return [Instruction.decode(machine, int.from_bytes(word.tobytes(), "little"),
+                                   self.origin(index))
+                for index, word in enumerate(self.words)]
 
 
 def disassemble(instruction: Instruction) -> str:

@@ -194,7 +194,7 @@ class _Memory:
         for value in (*self.graph.inputs, *self.graph.outputs):
             stored = self.storage[value]
             if stored not in self._places:
-                self._places[stored] = Placement("io", top)
+                self._places[stored] = Placement("io", top, stored)
                 top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
             activation = self.known[value]
             slots.append(TensorSlot(
@@ -214,7 +214,7 @@ class _Memory:
                     sizes[stored] = self._size(value)
                     lives[stored] = (lives.get(stored, (step, step))[0], step)
         offsets, total = allocate(sizes, lives)
-        self._places |= {value: Placement("activations", offset)
+        self._places |= {value: Placement("activations", offset, value)
                          for value, offset in offsets.items()}
         return total
 

@@ -15,6 +15,7 @@ from accel.lowering.nest import (Affine, Interval, LoweringError, NotABox, NotAf
                                  solve)
 from accel.machine import Machine
 from accel.program import Instruction
+from accel.provenance import Loop, Origin, Site
 from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text
 from compiler.te import Buffer, Const, Expr, Field, Read, Var, numpy_dtype
 
@@ -51,7 +52,7 @@ class _Emitter:
         self.layer = layer
         self.addresses: dict[Buffer, int] = {}
         self.turns: dict[Var, int] = {}     # iterations so far: copies of storage take turns
-        self.counted: set[Var] = set()      # unrolled loops of several iterations: for labels
+        self.loops: dict[Var, Loop] = {}    # unrolled ones of several iterations
 
     def walk(self, stmt: Stmt, fixed: Fixed, turn: int) -> Iterator[Instruction]:
         match stmt:
@@ -65,14 +66,14 @@ class _Emitter:
                 if self._holds(condition, fixed):
                     yield from self.walk(body, fixed, turn)
             case For(var, extent, body, "virtual_thread"):
-                self._count(var, extent)
+                self._count(var, extent, "virtual_thread")
                 for value in range(extent):
                     mine = self.turns.get(var, 0)
                     made = list(self.walk(body, fixed | {var: value}, mine))
                     self.turns[var] = mine + bool(made)
                     yield from made
             case For(var, extent, body, kind) if kind != "serial" or _nest(stmt) is None:
-                self._count(var, extent)
+                self._count(var, extent, kind)
                 for value in range(extent):
                     yield from self.walk(body, fixed | {var: value}, turn)
             case For() | If() | Tensorized():
@@ -95,9 +96,9 @@ class _Emitter:
         return LoweringError(f"{self.layer}: address or condition must be affine in the loops, "
                              f"not {text}")
 
-    def _count(self, var: Var, extent: int) -> None:
+    def _count(self, var: Var, extent: int, kind: str = "serial") -> None:
         if extent > 1:
-            self.counted.add(var)
+            self.loops[var] = Loop(var.name, extent, kind)
 
     def perform(self, nest: _Nest, fixed: Fixed) -> Iterator[Instruction]:
         """One instruction if the nest fits, else a loop unrolled."""
@@ -157,6 +158,7 @@ class _Tile:
         self.empty = False
         self.low: dict[Var, int] = {}
         self.extents = self._guarded(nest)
+        self.origin = self._origin_of(nest)
 
     def _guarded(self, nest: _Nest) -> dict[Var, int]:
         """Extents after the guards have cut the loops; `low` is where each begins."""
@@ -335,10 +337,22 @@ class _Tile:
         return mask
 
     def _instruction(self, fields: dict[str, object]) -> Instruction:
-        where = " ".join(f"{var.name}={value}" for var, value in self.fixed.items()
-                         if var in self.emitter.counted)
-        return Instruction(self.intrinsic.name, self.intrinsic.unit, fields,
-                           f"{self.emitter.layer} {where}".strip())
+        return Instruction(self.intrinsic.name, self.intrinsic.unit, fields, self.origin)
+
+    def _origin_of(self, nest: _Nest) -> Origin:
+        loops = self.emitter.loops
+        unrolled = [var for var in self.fixed if var in loops]
+        site = Site(self.emitter.layer, tuple(loops[var] for var in unrolled),
+                    tuple(var.name for var, extent in nest.loops if extent > 1),
+                    tuple((operand, self._tensor(read)) for operand, read in self.binding.tiles
+                          if not isinstance(read, Const)))
+        return Origin(site, tuple(self.fixed[var] for var in unrolled))
+
+    def _tensor(self, read: Expr) -> str:
+        read = read.base if isinstance(read, Field) else read
+        assert isinstance(read, Read)
+        place = self.emitter.placement.get(read.buffer.name)
+        return place.tensor if place and place.tensor else read.buffer.name
 
 
 def _spread(form: Affine, extents: Mapping[Var, int], size: int) -> bool:

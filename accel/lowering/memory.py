@@ -12,10 +12,13 @@ __all__ = ["Placement", "Scratchpads"]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A tensor in DRAM: byte `offset` from base register `base`."""
+    """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
+    has one.
+    """
 
     base: str
     offset: int
+    tensor: str = ""
 
 
 class Scratchpads:

@@ -13,6 +13,7 @@ from accel.config import preset
 from accel.machine import Machine
 from accel.program import (Instruction, Program, ProgramError, TensorSlot, disassemble,
                            finish)
+from accel.provenance import Origin
 from accel.words import decode_words
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -103,14 +104,16 @@ def test_requantize_reads_its_record():
 
 def chain():
     return [
-        Instruction("load", "load", {"buffer": 0, "base": 3, "run": 16}, "layer 1, x"),
-        Instruction("load", "load", {"buffer": 1, "base": 3, "run": 16, "dram": 16}, "layer 1, w"),
+        Instruction("load", "load", {"buffer": 0, "base": 3, "run": 16},
+                    Origin.named("layer 1, x")),
+        Instruction("load", "load", {"buffer": 1, "base": 3, "run": 16, "dram": 16},
+                    Origin.named("layer 1, w")),
         Instruction("gemm", "gemm", {"banks": 1, "reset": 1, "loops": [
-            {"extent": 4, "dst": 1, "a": 1}]}, "layer 1, product"),
+            {"extent": 4, "dst": 1, "a": 1}]}, Origin.named("layer 1, product")),
         Instruction("copy", "vector", {"banks": 1, "b_source": 0, "destination": 1, "loops": [
-            {"extent": 4, "dst": 1, "b": 1}]}, "layer 1, out"),
+            {"extent": 4, "dst": 1, "b": 1}]}, Origin.named("layer 1, out")),
         Instruction("store", "store", {"buffer": 5, "base": 3, "dram": 64, "run": 16},
-                    "layer 1, y"),
+                    Origin.named("layer 1, y")),
         finish()]
 
 

@@ -11,6 +11,7 @@ from accel import isa
 from accel.config import preset
 from accel.machine import Machine
 from accel.program import Instruction, Program, ProgramError, TensorSlot, disassemble, finish
+from accel.provenance import Loop, Origin, Provenance, Site
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
 from tests.support.strategies import word_fields
@@ -92,14 +93,16 @@ def test_another_machine_is_refused() -> None:
 
 
 def test_instructions_are_decoded_with_their_labels() -> None:
-    load = Instruction("load", "load", {"run": 8, "waits": 2, "signals": 9}, "layer y=1")
+    load = Instruction("load", "load", {"run": 8, "waits": 2, "signals": 9},
+                       Origin(Site("layer", (Loop("y", 2),)), (1,)))
     first, last = program(load).instructions(MACHINE)
     assert (first.name, first.unit, first.label) == ("load", "load", "layer y=1")
     assert (first.waits, first.signals) == (("gemm",), ("load", "store"))
     assert first.fields["run"] == 8 and first.fields["opcode"] == MACHINE.opcodes["load"]
     assert (last.name, last.unit, last.label, last.waits) == ("finish", "fetch", "", ())
-    unlabelled = replace(program(load), labels=())
-    assert unlabelled.instructions(MACHINE)[0].label == ""
+    assert program(load).labels == ("layer y=1", "")
+    unknown = replace(program(load), provenance=Provenance())
+    assert unknown.instructions(MACHINE)[0].label == "" and unknown.labels == ("", "")
 
 
 @pytest.mark.parametrize("opcode", [0, 18, 255])

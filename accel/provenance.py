@@ -1,0 +1,120 @@
+"""Where instructions come from: the statement of a layer's schedule, and the position of the loops
+that were unrolled around it.
+
+A schedule has few statements and a program many instructions: what the instructions of a statement
+have in common is a `Site`, kept once; an instruction is a row of small numbers.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+__all__ = ["UNKNOWN", "Loop", "Origin", "Provenance", "Site"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a schedule; `kind` is one of ``compiler.ir.LOOP_KINDS``."""
+
+    name: str
+    extent: int
+    kind: str = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A statement of a scheduled layer, performed by one kind of instruction.
+
+    Parameters
+    ----------
+    layer : its name in the network.
+    loops : those of several iterations that are unrolled around it, outermost first.
+    folded : names of the loops that its instructions run themselves, outermost first.
+    tensors : pairs (operand, tensor that it is a part of). A tensor in DRAM has the name that the
+        network gives it, if it gives it one; others have the names of the schedule.
+    """
+
+    layer: str = ""
+    loops: tuple[Loop, ...] = ()
+    folded: tuple[str, ...] = ()
+    tensors: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where one instruction comes from: its site, and the value of each of the site's loops.
+
+    As text it is the layer and the loops, ``conv1 y_o=3 x_o=1``.
+    """
+
+    site: Site = Site()
+    position: tuple[int, ...] = ()
+
+    @classmethod
+    def named(cls, layer: str) -> "Origin":
+        """Of an instruction that no schedule made."""
+        return cls(Site(layer))
+
+    def tensor(self, operand: str) -> str:
+        """The tensor that an operand belongs to; empty if that is not known."""
+        return dict(self.site.tensors).get(operand, "")
+
+    def __str__(self) -> str:
+        loops = (f"{loop.name}={value}" for loop, value in zip(self.site.loops, self.position))
+        return " ".join((self.site.layer, *loops)).strip()
+
+
+UNKNOWN = Origin()
+
+
+@dataclass(frozen=True, eq=False)
+class Provenance:
+    """The origin of every instruction of a program, by index.
+
+    Parameters
+    ----------
+    sites : each once, in the order of the instructions that come first.
+    rows : int32 of shape (instructions, 1 + most loops of a site): the site's number, then the
+        values of its loops, then zeros.
+    """
+
+    sites: tuple[Site, ...] = ()
+    rows: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), np.int32))
+
+    @classmethod
+    def of(cls, origins: Iterable[Origin]) -> "Provenance":
+        known: dict[Site, int] = {}
+        made = [(known.setdefault(origin.site, len(known)), *origin.position)
+                for origin in origins]
+        rows = np.zeros((len(made), max(map(len, made), default=1)), np.int32)
+        for row, values in zip(rows, made, strict=True):
+            row[:len(values)] = values
+        return cls(tuple(known), rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Origin:
+        number, *values = self.rows[index].tolist()
+        site = self.sites[number]
+        return Origin(site, tuple(values[:len(site.loops)]))
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Provenance) and self.sites == other.sites
+                and np.array_equal(self.rows, other.rows))
+
+    def sites_text(self) -> str:
+        """The sites as JSON; with `rows` they are all there is. The same program gives the same
+        text.
+        """
+        return json.dumps([asdict(site) for site in self.sites], separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, sites_text: str, rows: np.ndarray) -> "Provenance":
+        """The inverse of `sites_text`."""
+        sites = tuple(Site(one["layer"], tuple(Loop(**loop) for loop in one["loops"]),
+                           tuple(one["folded"]), tuple(tuple(pair) for pair in one["tensors"]))
+                      for one in json.loads(sites_text))
+        return cls(sites, np.asarray(rows, np.int32))
