@@ -21,7 +21,7 @@ def rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
     one = value.dtype.type(1)
     floor = value >> amount
     rest = value - (floor << amount)
-    half = (one << amount) >> one
+    half = one << (np.maximum(amount, one) - one)
     up = (rest > half) | ((rest == half) & ((floor & one) == one))
     return floor + (up & (amount > 0))
 

@@ -20,7 +20,7 @@ from compiler.tensorize import Intrinsic
 
 from .evaluate import evaluate
 
-__all__ = ["Buffers", "perform"]
+__all__ = ["Buffers", "block_product", "entry_tiles", "perform"]
 
 _CHUNK = 1 << 15                # iterations evaluated at once: temporary arrays stay in the cache
 _PRODUCTS = 1 << 18             # the same for block products, of which the addresses repeat
@@ -37,16 +37,21 @@ class Buffers:
     entries: dict[str, np.ndarray] = field(init=False)
 
     def __post_init__(self):
-        c = self.config
-        tiles = {"inp": ((c.batch, c.block_in), "int8"),
-                 "wgt": ((c.block_out, c.block_in), "int8"),
-                 "res": ((c.batch, c.block_out), "int8"),
-                 "par": ((c.block_out,), PARAM),
-                 "acc": ((c.batch, c.block_out), "int32"),
-                 "out": ((c.batch, c.block_out), "int8")}
-        self.raw = {name: np.zeros(b.size_bytes, np.uint8) for name, b in c.buffers.items()}
+        self.raw = {name: np.zeros(geometry.size_bytes, np.uint8)
+                    for name, geometry in self.config.buffers.items()}
         self.entries = {name: self.raw[name].view(numpy_dtype(dtype)).reshape(-1, *shape)
-                        for name, (shape, dtype) in tiles.items()}
+                        for name, (shape, dtype) in entry_tiles(self.config).items()}
+
+
+def entry_tiles(config: AccelConfig) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and element type of an entry of each buffer."""
+    c = config
+    return {"inp": ((c.batch, c.block_in), "int8"),
+            "wgt": ((c.block_out, c.block_in), "int8"),
+            "res": ((c.batch, c.block_out), "int8"),
+            "par": ((c.block_out,), PARAM),
+            "acc": ((c.batch, c.block_out), "int32"),
+            "out": ((c.batch, c.block_out), "int8")}
 
 
 def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[str, int],
@@ -217,7 +222,7 @@ class _Compute:
 
     def _fold(self) -> None:
         """An accumulation into distinct entries: fold the values of each, then update once."""
-        product = _product(self.intrinsic)
+        product = block_product(self.intrinsic)
         chunks = self._blocks(_PRODUCTS if product else _CHUNK)
         for addresses, spread, fold in chunks:
             folded = (self._product(addresses, spread, fold, *product) if product
@@ -351,7 +356,7 @@ def _matrix(tiles: np.ndarray, depth: int) -> np.ndarray:
     return tiles.swapaxes(2, 3).reshape(groups, own * rows, depth * lanes)
 
 
-def _product(intrinsic: Intrinsic) -> tuple[str, str] | None:
+def block_product(intrinsic: Intrinsic) -> tuple[str, str] | None:
     """Operands (x, w) of ``sum over i of x[b, i] * w[o, i]`` if that is what the body says."""
     if intrinsic.update != "sum" or len(intrinsic.axes) != 2:
         return None
