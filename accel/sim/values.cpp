@@ -125,9 +125,8 @@ public:
     // Every loop that does not move the destination stands at 0.
     bool begins() const { return folded_ == 0; }
 
-    // Leave out the innermost loop, which the caller runs itself.
-    bool next(int skipped = 0) {
-        for (int k = nest_.depth - 1 - skipped; k >= 0; k--) {
+    bool next() {
+        for (int k = nest_.depth - 1; k >= 0; k--) {
             const Loop &loop = nest_.loops[k];
             bool folds = loop.stride[DST] == 0;
             if (++index_[k] < loop.extent) {

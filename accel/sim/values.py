@@ -176,7 +176,8 @@ def _member(dtype: str, stored: str) -> tuple[np.dtype, int]:
     element = numpy_dtype(dtype)
     if element.fields is None:
         return element, 0
-    member, offset = dict(element.fields)[stored.rpartition(".")[2]][:2]
+    members: Mapping[str, tuple] = {**element.fields}
+    member, offset = members[stored.rpartition(".")[2]][:2]
     return member, offset
 
 
