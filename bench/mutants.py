@@ -25,6 +25,7 @@ from accel.hw.core import Core
 from accel.machine import Machine
 from accel.sim import functional, verilated
 from accel.sim.check import COUNT, MAX_CYCLES, Report, check
+from accel.sim.dram import Dram
 from accel.sim.native import BuildError
 
 CONFIG = "tiny-1x4x4"
@@ -88,7 +89,7 @@ def _checked(machine: Machine, text: str, ports: list, programs: int) -> Report:
     return check(machine, programs, 0, {
         "functional": lambda machine, case: functional.simulate(machine, case.program, case.memory),
         "mutant": lambda machine, case: core.run(case.program, case.memory.copy(),
-                                                 max_cycles=MAX_CYCLES, **case.timing),
+                                                 MAX_CYCLES, Dram(**case.timing)),
     }, locate=False)
 
 

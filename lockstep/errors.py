@@ -15,6 +15,7 @@ USER_ERRORS: tuple[str, ...] = (
     "accel.config.ConfigError",
     "accel.lowering.nest.LoweringError",
     "accel.program.ProgramError",
+    "accel.sim.dram.DramError",
     "accel.sim.native.BuildError",
     "compiler.frontend.onnx_import.ImportRefused",
     "runtime.module.InputError",

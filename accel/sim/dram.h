@@ -8,25 +8,38 @@
 //     edge(now, taken)          which handshakes took place
 //
 // The bus carries one beat a cycle, read or written. Where both wait for it they take turns, beat
-// by beat. A read beat that was offered holds the bus until it is taken.
+// by beat. A read beat that was offered holds the bus until it is taken. A rate below a beat a cycle
+// spreads the beats; what a whole number of cycles is too much of counts for the next beat.
+//
+// With rows, each bank has one row open. A request of another row first keeps its bank busy for
+// `row_miss` cycles; requests of one bank follow each other.
 //
 // With a seed, random gaps (a function of the seed and of the running number of the request, beat
 // or acknowledgement) hold back requests, beats and acknowledgements.
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <deque>
+#include <vector>
 
 namespace lockstep {
 
+// Fields as in accel/sim/dram.py.
 struct DramTiming {
     uint32_t bus_bytes;
     uint32_t latency;       // cycles
     uint32_t outstanding;   // bursts in flight
     uint64_t seed;          // of random stalls; 0: none
+    uint64_t rate;          // of the bus: bytes a cycle, times RATE_ONE; 0: bus_bytes
+    uint32_t row_bytes;     // 0: no rows
+    uint32_t row_miss;      // cycles
+    uint32_t banks;
 };
+
+constexpr uint64_t RATE_ONE = 1 << 16;
+constexpr uint64_t NEVER = ~uint64_t(0);
 
 struct DramOffer {
     bool request_ready, wdata_ready, read_valid, read_error, ack_valid, ack_error;
@@ -41,10 +54,39 @@ struct DramTaken {
     uint64_t mask;                  // bit i: byte i is written
 };
 
+// A first-in first-out queue that grows.
+template <typename T> class Fifo {
+public:
+    bool empty() const { return head_ == tail_; }
+    uint32_t size() const { return tail_ - head_; }
+    T &front() { return items_[head_ & mask_]; }
+    const T &front() const { return items_[head_ & mask_]; }
+    const T &back() const { return items_[tail_ - 1 & mask_]; }
+    void pop() { head_++; }
+    void push(const T &item) {
+        if (size() > mask_) grow();
+        items_[tail_++ & mask_] = item;
+    }
+
+private:
+    void grow() {
+        std::vector<T> larger(2 * items_.size());
+        for (uint32_t i = 0; i < size(); i++) larger[i] = items_[head_ + i & mask_];
+        tail_ = size();
+        head_ = 0;
+        items_.swap(larger);
+        mask_ = uint32_t(items_.size()) - 1;
+    }
+
+    std::vector<T> items_ = std::vector<T>(16);
+    uint32_t mask_ = 15, head_ = 0, tail_ = 0;
+};
+
 class Dram {
 public:
     Dram(uint8_t *memory, uint64_t size, const DramTiming &timing)
-        : memory_(memory), size_(size), timing_(timing) {}
+        : memory_(memory), size_(size), timing_(timing), rows_(timing.row_bytes ? timing.banks : 0),
+          credit_(beat_cost()) {}
 
     DramOffer offer(uint64_t now, bool wdata_valid) {
         DramOffer result = {};
@@ -69,7 +111,7 @@ public:
     }
 
     void edge(uint64_t now, const DramTaken &taken) {
-        if (acking_) acks_.pop_front();
+        if (acking_) acks_.pop();
         if (taken.read) {
             held_ = written_ = false;
             advance(reads_, now);
@@ -86,8 +128,20 @@ public:
     }
 
     // Bursts that were accepted and not completed.
-    uint32_t in_flight() const {
-        return uint32_t(reads_.size() + writes_.size() + acks_.size());
+    uint32_t in_flight() const { return reads_.size() + writes_.size() + acks_.size(); }
+
+    // The first cycle after `now` that may offer what is not offered in `now`, if nothing is taken
+    // and write data neither comes nor goes meanwhile.
+    uint64_t next_offer(uint64_t now) const {
+        uint64_t next = NEVER;
+        auto later = [&](uint64_t cycle) {
+            if (cycle > now && cycle < next) next = cycle;
+        };
+        later(request_free_);
+        if (!acks_.empty()) later(acks_.front().due);
+        if (!reads_.empty()) later(std::max(bus_free_, reads_.front().due));
+        if (!writes_.empty()) later(std::max(bus_free_, writes_.front().due));
+        return next;
     }
 
     // Whether a request broke the rules of the port: alignment, length, the 64-byte boundary.
@@ -104,31 +158,58 @@ private:
         uint64_t due;
         bool error;
     };
+    struct Row {
+        uint64_t number = NEVER;    // that is open
+        uint64_t free = 0;          // when the bank is
+    };
 
     void accept(uint64_t now, const DramTaken &taken) {
         uint64_t bytes = uint64_t(taken.beats) * timing_.bus_bytes;
         violated_ |= taken.addr % timing_.bus_bytes || taken.addr % 64 + bytes > 64;
         bool error = taken.addr + bytes > size_;
-        uint64_t due = now + 1 + (taken.write ? 0 : timing_.latency);
-        (taken.write ? writes_ : reads_).push_back({due, taken.addr, taken.beats, error});
+        uint64_t due = open_row(now + 1, taken.addr) + (taken.write ? 0 : timing_.latency);
+        (taken.write ? writes_ : reads_).push({due, taken.addr, taken.beats, error});
         request_free_ = now + 1 + gap(1, requests_++);
     }
 
-    void advance(std::deque<Burst> &bursts, uint64_t now) {
+    void advance(Fifo<Burst> &bursts, uint64_t now) {
         Burst &burst = bursts.front();
         burst.addr += timing_.bus_bytes;
-        if (!--burst.beats) bursts.pop_front();
-        bus_free_ = now + 1 + gap(2, beats_++);
+        if (!--burst.beats) bursts.pop();
+        bus_free_ = now + spacing(now) + gap(2, beats_++);
+    }
+
+    // When a request that comes at `now` finds its row open.
+    uint64_t open_row(uint64_t now, uint64_t addr) {
+        if (rows_.empty()) return now;
+        uint64_t number = addr / timing_.row_bytes;
+        Row &row = rows_[number % timing_.banks];
+        uint64_t start = std::max(now, row.free);
+        if (row.number != number) start += timing_.row_miss;
+        row = {number, start};
+        return start;
+    }
+
+    uint64_t beat_cost() const { return timing_.bus_bytes * RATE_ONE; }
+
+    // Cycles from a beat at `now` to the next one. Credit grows with the rate, a beat spends it;
+    // less than a cycle's worth is kept.
+    uint64_t spacing(uint64_t now) {
+        uint64_t rate = timing_.rate, cost = beat_cost();
+        if (!rate) return 1;
+        credit_ = std::min(credit_ + (now - last_beat_) * rate, cost + rate - 1) - cost;
+        last_beat_ = now;
+        return (cost - credit_ + rate - 1) / rate;
     }
 
     void acknowledge(uint64_t now, bool error) {
         uint64_t due = now + timing_.latency + 1 + gap(3, answers_++);
         if (!acks_.empty() && due <= acks_.back().due) due = acks_.back().due + 1;
-        acks_.push_back({due, error});
+        acks_.push({due, error});
     }
 
     void write(uint64_t addr, const uint8_t *data, uint64_t mask) {
-        for (uint32_t i = 0; i < timing_.bus_bytes; i++)
+        for (uint32_t i = 0; mask && i < timing_.bus_bytes; i++)
             if (mask >> i & 1) memory_[addr + i] = data[i];
     }
 
@@ -146,8 +227,10 @@ private:
     uint8_t *memory_;
     uint64_t size_;
     DramTiming timing_;
-    std::deque<Burst> reads_, writes_;
-    std::deque<Ack> acks_;
+    Fifo<Burst> reads_, writes_;
+    Fifo<Ack> acks_;
+    std::vector<Row> rows_;
+    uint64_t credit_, last_beat_ = 0;
     uint64_t request_free_ = 0, bus_free_ = 0;
     uint64_t requests_ = 0, beats_ = 0, answers_ = 0;
     bool held_ = false, written_ = false, acking_ = false, violated_ = false;

@@ -64,9 +64,10 @@ extern "C" {
 const char *lockstep_machine_hash = LOCKSTEP_MACHINE_HASH;
 
 struct LockstepConfig {
-    uint64_t memory_bytes, seed, max_cycles, idle_cycles;
+    uint64_t memory_bytes, max_cycles, idle_cycles;
+    lockstep::DramTiming dram;
     uint32_t base[4];
-    uint32_t count, latency, outstanding;
+    uint32_t count;
 };
 
 struct LockstepResult {
@@ -82,8 +83,7 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
                   LockstepResult *result) {
     Context context;
     auto top = std::make_unique<Vcore>(context.get(), "core");
-    lockstep::Dram dram(memory, config->memory_bytes,
-                        {LOCKSTEP_BUS_BYTES, config->latency, config->outstanding, config->seed});
+    lockstep::Dram dram(memory, config->memory_bytes, config->dram);
     constexpr unsigned bus = LOCKSTEP_BUS_BYTES;
     uint8_t data[bus];
 

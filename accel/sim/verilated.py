@@ -14,7 +14,7 @@ import shutil
 import sys
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
 
+from .dram import DRAM, Dram, DramTiming
 from .native import (BuildError, build_once, cache_folder, call, compile_shared, compiler, digest,
                      processor, replace_text)
 
@@ -70,21 +71,20 @@ class _Port:
 
 
 def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
-             inputs: Mapping[str, np.ndarray] | None = None, latency: int = 64,
-             outstanding: int = 64, stall_seed: int = 0, max_cycles: int = MAX_CYCLES) -> Run:
+             inputs: Mapping[str, np.ndarray] | None = None, max_cycles: int = MAX_CYCLES,
+             dram: Dram = DRAM, **options: Any) -> Run:
     """Execute a program that was compiled for `machine` on the RTL.
 
     Parameters
     ----------
     memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
         without it, the program's own with `inputs`.
-    latency, outstanding : cycles and bursts in flight of the memory (docs/machine.md).
-    stall_seed : of random stalls of the memory; 0: none.
     max_cycles : after these the run ends with status WATCHDOG, as it does when nothing moves.
+    dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
     """
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
-    return build(machine).run(program, image, latency, outstanding, stall_seed, max_cycles)
+    return build(machine).run(program, image, max_cycles, replace(dram, **options))
 
 
 @cache
@@ -232,10 +232,9 @@ def view(machine: Machine) -> Any:
 
 
 class _Config(ctypes.Structure):
-    _fields_ = [("memory_bytes", ctypes.c_uint64), ("seed", ctypes.c_uint64),
-                ("max_cycles", ctypes.c_uint64), ("idle_cycles", ctypes.c_uint64),
-                ("base", ctypes.c_uint32 * len(isa.BASES)), ("count", ctypes.c_uint32),
-                ("latency", ctypes.c_uint32), ("outstanding", ctypes.c_uint32)]
+    _fields_ = [("memory_bytes", ctypes.c_uint64), ("max_cycles", ctypes.c_uint64),
+                ("idle_cycles", ctypes.c_uint64), ("dram", DramTiming),
+                ("base", ctypes.c_uint32 * len(isa.BASES)), ("count", ctypes.c_uint32)]
 
 
 class _Result(ctypes.Structure):
@@ -261,14 +260,15 @@ class VerilatedCore:
         self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
                               ctypes.POINTER(_Result)]
 
-    def run(self, program: Program, memory: np.ndarray, latency: int = 64, outstanding: int = 64,
-            stall_seed: int = 0, max_cycles: int = MAX_CYCLES) -> Run:
+    def run(self, program: Program, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
+            dram: Dram = DRAM) -> Run:
         """One program from reset; `memory` is written to."""
+        geometry = self.machine.config
         bases = program.bases
-        config = _Config(memory_bytes=memory.size, seed=stall_seed, max_cycles=max_cycles,
-                         idle_cycles=IDLE_CYCLES + 4 * latency,
-                         base=tuple(bases[name] for name in isa.BASES), count=program.count,
-                         latency=latency, outstanding=outstanding)
+        config = _Config(memory_bytes=memory.size, max_cycles=max_cycles,
+                         idle_cycles=IDLE_CYCLES + dram.patience(geometry),
+                         dram=dram.timing(geometry),
+                         base=tuple(bases[name] for name in isa.BASES), count=program.count)
         times = np.full((2, program.count), -1, np.int64)
         result = _Result()
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
