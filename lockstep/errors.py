@@ -17,6 +17,7 @@ USER_ERRORS: tuple[str, ...] = (
     "accel.program.ProgramError",
     "accel.sim.dram.DramError",
     "accel.sim.native.BuildError",
+    "accel.sim.trace.TraceError",
     "compiler.frontend.onnx_import.ImportRefused",
     "runtime.module.InputError",
     "runtime.module.TargetError",

@@ -1,0 +1,365 @@
+"""Runs as files to look at: a trace for Perfetto (https://ui.perfetto.dev), or a VCD.
+
+The suffix chooses. ``.json`` and ``.json.gz`` are Chrome's Trace Event Format, which Perfetto
+reads. **One cycle is shown as one microsecond**, so that every time is a whole number whatever the
+clock. A group of tracks for each unit holds
+
+- ``activity``: what the unit did in every cycle, ``busy`` or the cause of a stall
+  (`accel.status.ACTIVITIES`);
+- ``instructions``: a slice from start to retire, named by layer and loops. A unit may hold several
+  at once; then there are more tracks of them.
+
+Arrows are tokens: from the retirement of the instruction that gave the k-th one of a pair of
+units to the start of the one that took it. A first group has the layers, from retirement to
+retirement as in reports, and the bytes moved so far.
+
+``.vcd`` is for short runs: the activity and instruction of each unit, and all counters of tokens;
+one cycle is one nanosecond.
+"""
+
+import errno
+import gzip
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from accel.config import UNITS
+from accel.machine import Machine
+from accel.program import Instruction, Program, disassemble
+from accel.status import ACTIVITIES, REPORTERS, Run
+from accel.traffic import dram_bytes
+from accel.words import decode_words
+
+__all__ = ["MAX_VCD_CYCLES", "SUFFIXES", "TraceError", "TraceFile", "layer_ends", "tokens"]
+
+SUFFIXES = {".json": 150, ".json.gz": 8, ".vcd": 16}
+"""Formats, and bytes that every instruction takes at least."""
+
+MAX_VCD_CYCLES = 1_000_000
+
+Recording = tuple[Program, Run]
+
+
+class TraceError(Exception):
+    """A trace that cannot be written; the message says where and why."""
+
+
+class TraceFile:
+    """A trace to be written to `path`.
+
+    It is opened before there is anything to write, so that an impossible request is refused
+    early, grows under another name in the same folder, and takes its place when it is whole.
+    Leaving the context without that leaves nothing behind. Raises TraceError for a suffix that is
+    no format, a folder that cannot be written, and a full disk.
+    """
+
+    def __init__(self, path: Path, programs: Iterable[Program] = ()):
+        self.path = Path(path)
+        suffix = "".join(self.path.suffixes[-2:])
+        self.suffix = suffix if suffix in SUFFIXES else self.path.suffix
+        if self.suffix not in SUFFIXES:
+            raise TraceError(f"Trace {str(path)!r} must end in one of {', '.join(SUFFIXES)}")
+        if self.path.is_dir():
+            raise TraceError(f"Trace {str(path)!r} must name a file, not a folder")
+        self._require_space(sum(program.count for program in programs))
+        try:
+            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+        except OSError as error:
+            raise self._refusal(error) from None
+        self._scratch = Path(name)
+        self._file: IO[bytes] = os.fdopen(handle, "wb")
+
+    def _require_space(self, instructions: int) -> None:
+        try:
+            free = shutil.disk_usage(self.path.parent).free
+        except OSError as error:
+            raise self._refusal(error) from None
+        least = instructions * SUFFIXES[self.suffix]
+        if least > free:
+            raise TraceError(f"Trace {str(self.path)!r} needs more than {least:,} bytes, of which "
+                             f"its disk has {free:,}; write it to another disk, or as .json.gz")
+
+    def _refusal(self, error: OSError) -> TraceError:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        advice = "; write it to another disk, or as .json.gz" if full else ""
+        return TraceError(f"Trace {str(self.path)!r} cannot be written: "
+                          f"{error.strerror or error}{advice}")
+
+    def __enter__(self) -> "TraceFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._file.close()
+        except OSError:
+            pass                # the disk is full, which has been said
+        self._scratch.unlink(missing_ok=True)
+
+    def write(self, machine: Machine, recordings: Sequence[Recording]) -> None:
+        """Write runs of programs, one after the other, and put the file in its place.
+
+        Runs without a timeline (those of RTL) give no activities. Raises TraceError, also for
+        runs that are too long for a VCD.
+        """
+        if self.suffix == ".vcd":
+            cycles = sum(run.cycles for _, run in recordings)
+            if cycles > MAX_VCD_CYCLES:
+                raise TraceError(f"Trace {str(self.path)!r} must be of at most {MAX_VCD_CYCLES:,} "
+                                 f"cycles, not {cycles:,}; write a .json")
+        chunks = (_vcd if self.suffix == ".vcd" else _chrome)(machine, recordings)
+        try:
+            self._stream(chunks)
+            os.chmod(self._scratch, 0o666 & ~_umask())
+            os.replace(self._scratch, self.path)
+        except OSError as error:
+            raise self._refusal(error) from None
+
+    def _stream(self, chunks: Iterable[str]) -> None:
+        packed = (gzip.GzipFile("", "wb", 6, self._file, mtime=0) if self.suffix == ".json.gz"
+                  else self._file)
+        with io.TextIOWrapper(packed, "utf-8", newline="\n") as text:
+            text.writelines(chunks)
+        self._file.close()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# ---- what a run says ---------------------------------------------------------------------------
+
+def layer_ends(program: Program, run: Run) -> list[int]:
+    """For each layer, the cycles until its last instruction retired, and those before it."""
+    ends, begin, latest = [], 0, 0
+    for _, end in program.layers:
+        latest = max(latest, int(run.retire[begin:end].max(initial=0)))
+        ends.append(latest)
+        begin = end
+    return ends
+
+
+def tokens(stream: Sequence[Instruction]) -> Iterator[tuple[str, str, int, int]]:
+    """Giver, taker, and the positions in the stream of the instructions that gave and took a
+    token: the k-th signal of a pair of units goes with its k-th wait.
+    """
+    given: dict[tuple[str, str], list[int]] = defaultdict(list)
+    taken: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, one in enumerate(stream):
+        for unit in one.waits:
+            taken[unit, one.unit].append(index)
+        for unit in one.signals:
+            given[one.unit, unit].append(index)
+    for (giver, taker), sources in given.items():
+        for source, target in zip(sources, taken[giver, taker]):
+            yield giver, taker, source, target
+
+
+# ---- Chrome's Trace Event Format ---------------------------------------------------------------
+
+_LAYERS, _ACTIVITY, _INSTRUCTIONS = 0, 0, 1
+"""Process of the layers; threads of a unit's process, which is one more than the unit's place."""
+
+
+def _chrome(machine: Machine, recordings: Sequence[Recording]) -> Iterator[str]:
+    about = {"machine": machine.config.name, "machine_hash": machine.hash,
+             "time": "1 us is 1 cycle", "clock_mhz": machine.config.clock_mhz,
+             "cycles": sum(run.cycles for _, run in recordings)}
+    yield f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
+    yield json.dumps(_named("process_name", _LAYERS, "layers"))
+    for event in _events(machine, recordings):
+        yield f",\n{event if isinstance(event, str) else json.dumps(event)}"
+    yield "\n]}\n"
+
+
+def _events(machine: Machine, recordings: Sequence[Recording]) -> Iterator[dict[str, Any] | str]:
+    lanes: dict[str, int] = {}
+    begin = flow = 0
+    for program, run in recordings:
+        stream = decode_words(machine, program.words, program.provenance)
+        yield from _layer_slices(program, run, begin)
+        yield from _activity_slices(run, begin)
+        placed = _placed(stream, run)
+        for index, lane in placed.items():
+            lanes[stream[index].unit] = max(lanes.get(stream[index].unit, 0), lane)
+            yield _instruction_slice(stream[index], index, lane, run, begin)
+        for giver, taker, source, target in tokens(stream):
+            if run.retire[source] >= 0 <= run.start[target]:
+                ends = ((giver, placed[source], run.retire[source], {"ph": "s"}),
+                        (taker, placed[target], run.start[target], {"ph": "f", "bp": "e"}))
+                yield from (_token(flow, f"{giver} to {taker}", *end, begin) for end in ends)
+                flow += 1
+        yield from _traffic(machine, program, run, begin)
+        begin += run.cycles
+    yield from _names(lanes)
+
+
+def _named(what: str, process: int, name: str, thread: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _names(lanes: dict[str, int]) -> Iterator[dict[str, Any]]:
+    yield _named("thread_name", _LAYERS, "layers")
+    for place, unit in enumerate(REPORTERS, 1):
+        yield _named("process_name", place, unit)
+        yield {"ph": "M", "name": "process_sort_index", "pid": place,
+               "args": {"sort_index": place}}
+        yield _named("thread_name", place, "activity", _ACTIVITY)
+        for lane in range(lanes.get(unit, -1) + 1):
+            yield _named("thread_name", place, "instructions", _INSTRUCTIONS + lane)
+
+
+def _layer_slices(program: Program, run: Run, begin: int) -> Iterator[dict[str, Any]]:
+    ends = layer_ends(program, run)
+    for (name, _), first, last in zip(program.layers, [0, *ends], ends):
+        if last > first:
+            yield {"ph": "X", "name": name, "cat": "layer", "pid": _LAYERS, "tid": 0,
+                   "ts": begin + first, "dur": last - first}
+
+
+def _activity_slices(run: Run, begin: int) -> Iterator[str]:
+    """As text: there are many, all alike."""
+    for unit, spans in (run.timeline.spans if run.timeline else {}).items():
+        place = UNITS.index(unit) + 1
+        lengths = np.diff(spans[:, 0], append=run.cycles).tolist()
+        for (first, activity, index), length in zip(spans.tolist(), lengths):
+            about = f',"args":{{"instruction":{index}}}' if index >= 0 else ""
+            yield (f'{{"ph":"X","name":"{_activity(activity)}","cat":"activity","pid":{place},'
+                   f'"tid":{_ACTIVITY},"ts":{begin + first},"dur":{length}{about}}}')
+
+
+def _activity(number: int) -> str:
+    name = ACTIVITIES[number]
+    return f"wait for {name}" if name in UNITS else name
+
+
+def _placed(stream: Sequence[Instruction], run: Run) -> dict[int, int]:
+    """A lane for every instruction that started, so that those of a lane do not overlap."""
+    free: dict[str, list[int]] = defaultdict(list)      # when each lane of a unit is free again
+    lanes = {}
+    for index, one in enumerate(stream):
+        if run.start[index] < 0:
+            continue
+        busy = free[one.unit]
+        lane = next((n for n, end in enumerate(busy) if end <= run.start[index]), len(busy))
+        busy[lane:lane + 1] = [_end(run, index)]
+        lanes[index] = lane
+    return lanes
+
+
+def _end(run: Run, index: int) -> int:
+    """One past the cycle in which an instruction retired, or the end of the run."""
+    return int(run.retire[index]) + 1 if run.retire[index] >= 0 else run.cycles
+
+
+def _instruction_slice(one: Instruction, index: int, lane: int, run: Run,
+                       begin: int) -> dict[str, Any]:
+    start = int(run.start[index])
+    return {"ph": "X", "name": f"{one.label} {one.name}".strip(), "cat": one.name,
+            "pid": REPORTERS.index(one.unit) + 1, "tid": _INSTRUCTIONS + lane,
+            "ts": begin + start, "dur": _end(run, index) - start,
+            "args": {"instruction": index, "text": disassemble(one)}}
+
+
+def _token(number: int, name: str, unit: str, lane: int, cycle: int, kind: dict[str, str],
+           begin: int) -> dict[str, Any]:
+    return {**kind, "id": number, "name": name, "cat": "token",
+            "pid": REPORTERS.index(unit) + 1, "tid": _INSTRUCTIONS + lane,
+            "ts": begin + int(cycle)}
+
+
+def _traffic(machine: Machine, program: Program, run: Run, begin: int) -> Iterator[dict[str, Any]]:
+    """Bytes of DRAM that retired instructions have moved, in order of time."""
+    moved = dram_bytes(machine, program)
+    done = np.flatnonzero((moved > 0) & (run.retire >= 0))
+    done = done[np.argsort(run.retire[done], kind="stable")]
+    for cycle, total in zip(run.retire[done].tolist(), np.cumsum(moved[done]).tolist()):
+        yield {"ph": "C", "name": "DRAM bytes", "pid": _LAYERS, "ts": begin + cycle,
+               "args": {"moved": total}}
+
+
+# ---- VCD ---------------------------------------------------------------------------------------
+
+_BITS = {"activity": 4, "instruction": 32}
+
+
+def _vcd(machine: Machine, recordings: Sequence[Recording]) -> Iterator[str]:
+    signals = [(unit, name, bits) for unit in UNITS for name, bits in _BITS.items()]
+    signals += [("tokens", f"{giver}_to_{taker}", 8) for giver in UNITS for taker in UNITS]
+    codes = {(scope, name): f"{number:x}" for number, (scope, name, _) in enumerate(signals)}
+    yield from _vcd_head(machine, signals, codes)
+    changes: list[tuple[int, str, int]] = [(0, code, 0) for code in codes.values()]
+    begin = 0
+    for program, run in recordings:
+        stream = decode_words(machine, program.words)
+        changes += [(begin + cycle, codes[signal], value)
+                    for cycle, signal, value in (*_unit_changes(run), *_token_changes(stream, run))]
+        begin += run.cycles
+    changes.sort(key=lambda change: change[0])
+    yield from _vcd_body(changes, begin)
+
+
+def _vcd_head(machine: Machine, signals: list[tuple[str, str, int]],
+              codes: dict[tuple[str, str], str]) -> Iterator[str]:
+    meaning = ", ".join(f"{number} {_activity(number)}" for number in range(len(ACTIVITIES)))
+    yield (f"$comment machine {machine.config.name} {machine.hash} $end\n"
+           f"$comment 1 ns is 1 cycle; activity: {meaning}; instruction: all ones for none $end\n"
+           f"$timescale 1 ns $end\n$scope module {_identifier(machine.config.name)} $end\n")
+    for scope in (*UNITS, "tokens"):
+        yield f"$scope module {scope} $end\n"
+        yield from (f"$var wire {bits} {codes[owner, name]} {name} $end\n"
+                    for owner, name, bits in signals if owner == scope)
+        yield "$upscope $end\n"
+    yield "$upscope $end\n$enddefinitions $end\n"
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+def _vcd_body(changes: Iterable[tuple[int, str, int]], cycles: int) -> Iterator[str]:
+    """Of several values in a cycle the last counts; those that change nothing are left out."""
+    known: dict[str, int] = {}
+    pending: dict[str, int] = {}
+    now = 0
+    for cycle, code, value in (*changes, (cycles, "", 0)):
+        if cycle > now:
+            fresh = {code: value for code, value in pending.items() if known.get(code) != value}
+            if fresh:
+                yield f"#{now}\n"
+                yield from (f"b{value:b} {code}\n" for code, value in fresh.items())
+            known |= fresh
+            pending, now = {}, cycle
+        pending[code] = value
+    yield f"#{cycles}\n"
+
+
+def _unit_changes(run: Run) -> Iterator[tuple[int, tuple[str, str], int]]:
+    for unit, spans in (run.timeline.spans if run.timeline else {}).items():
+        for cycle, activity, index in spans.tolist():
+            yield cycle, (unit, "activity"), activity
+            yield cycle, (unit, "instruction"), index % (1 << _BITS["instruction"])
+
+
+def _token_changes(stream: Sequence[Instruction],
+                   run: Run) -> Iterator[tuple[int, tuple[str, str], int]]:
+    """The counter of every pair of units, from the cycle in which it changes."""
+    steps = []
+    for index, one in enumerate(stream):
+        if run.retire[index] >= 0:
+            steps += [(int(run.retire[index]), 1, (one.unit, unit)) for unit in one.signals]
+        if run.start[index] >= 0:
+            steps += [(int(run.start[index]), -1, (unit, one.unit)) for unit in one.waits]
+    counters: dict[tuple[str, str], int] = defaultdict(int)
+    for cycle, step, (giver, taker) in sorted(steps, key=lambda step: (step[0], -step[1])):
+        counters[giver, taker] += step
+        yield cycle, ("tokens", f"{giver}_to_{taker}"), counters[giver, taker]

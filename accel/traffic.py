@@ -1,0 +1,25 @@
+"""Bytes that a program moves between DRAM and the buffers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from accel.machine import Machine
+from accel.program import Program
+from accel.words import decode_words
+
+__all__ = ["dram_bytes"]
+
+
+def dram_bytes(machine: Machine, program: Program) -> np.ndarray:
+    """What each instruction moves: int64, one for each. Padding and fetching do not count."""
+    return np.array([_moved(one.fields) if one.unit in ("load", "store") else 0
+                     for one in decode_words(machine, program.words)], np.int64)
+
+
+def _moved(fields: Mapping[str, Any]) -> int:
+    count: int = fields["run"]
+    for loop in fields["loops"]:
+        count *= max(loop["extent"] - loop["before"] - loop["after"], 0)
+    return count
