@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from accel.attribution import activities, layer_ends
 from accel.layers import Layer
 from accel.machine import Machine
 from accel.program import Program
-from accel.status import Run
+from accel.status import STALLS, Run
+from accel.traffic import dram_bytes
 from runtime.module import Module
 
 __all__ = ["block_products", "report"]
+
+Activities = Mapping[str, Mapping[str, int]]
+"""Unit to activity to cycles."""
 
 
 def report(module: Module, runs: Sequence[Run], machine: Machine | None,
@@ -22,7 +27,8 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
     `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `notes` (what could
     not become integers, and why), `counters`, `outputs`. Without cycles (functional simulation,
-    host alone) the figures in cycles are 0.
+    host alone) the figures in cycles are 0; without a timeline, `busy` and `stalls` of the layers
+    are empty. Else for each unit they add up to the layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
@@ -57,24 +63,44 @@ def _output(name: str, array: np.ndarray) -> dict[str, Any]:
 
 def _layers(machine: Machine, program: Program, layers: Sequence[Layer],
             run: Run) -> list[dict[str, Any]]:
-    rows, begin, before = [], 0, 0
-    moved = _dram_bytes(machine, program)
-    for layer, (name, end) in zip(layers, program.layers, strict=True):
-        done = int(run.retire[begin:end].max()) if run.cycles else 0
-        cycles = max(done - before, 0)
-        products = block_products(layer)
-        ideal = max(products, -(-_compulsory(layer) // machine.config.bus_bytes))
-        rows.append({
-            "name": name, "op": layer.node.op, "device": "accel", "cycles": cycles,
-            "ideal_cycles": ideal, "macs": layer.macs,
-            "utilization": _ratio(layer.macs, cycles * machine.config.macs_per_cycle),
-            "dram_bytes": int(moved[begin:end].sum()), "stalls": {}})
-        begin, before = end, max(before, done)
+    moved = dram_bytes(machine, program)
+    *intervals, rest = _intervals(program, run)
+    rows, begin = [], 0
+    for layer, (name, end), interval in zip(layers, program.layers, intervals, strict=True):
+        ideal = max(block_products(layer), -(-_compulsory(layer) // machine.config.bus_bytes))
+        rows.append(_row(machine, name, layer.node.op, *interval, ideal_cycles=ideal,
+                         macs=layer.macs, dram_bytes=int(moved[begin:end].sum()),
+                         carrier=_carrier(machine, program.words[begin:end])))
+        begin = end
     if run.cycles:
-        rows.append({"name": "finish", "op": "fetch", "device": "accel",
-                     "cycles": run.cycles - before, "ideal_cycles": 0, "macs": 0,
-                     "utilization": 0.0, "dram_bytes": program.words.size, "stalls": {}})
+        rows.append(_row(machine, "finish", "fetch", *rest, dram_bytes=program.words.size))
     return rows
+
+
+def _intervals(program: Program, run: Run) -> list[tuple[int, Activities]]:
+    """Length of each layer's interval and of what follows, and what the units did there."""
+    if not run.cycles:
+        return [(0, {})] * (len(program.layers) + 1)
+    ends = [*layer_ends(program, run), run.cycles]
+    did = activities(run.timeline, ends) if run.timeline else [{}] * len(ends)
+    return list(zip(np.diff(ends, prepend=0).tolist(), did, strict=True))
+
+
+def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
+         ideal_cycles: int = 0, macs: int = 0, dram_bytes: int = 0,
+         carrier: str = "") -> dict[str, Any]:
+    return {
+        "name": name, "op": op, "device": "accel", "cycles": cycles, "ideal_cycles": ideal_cycles,
+        "macs": macs, "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle),
+        "dram_bytes": dram_bytes, "carrier": carrier,
+        "busy": {unit: what["busy"] for unit, what in did.items()},
+        "stalls": {unit: {cause: what[cause] for cause in STALLS} for unit, what in did.items()}}
+
+
+def _carrier(machine: Machine, words: np.ndarray) -> str:
+    """The unit that the time of a layer is explained by: the first of these that it needs."""
+    needed = {machine.units[opcode] for opcode in set(words[:, 0].tolist())}
+    return next((unit for unit in ("gemm", "vector", "load", "store") if unit in needed), "")
 
 
 def block_products(layer: Layer) -> int:
@@ -92,16 +118,3 @@ def _compulsory(layer: Layer) -> int:
     stages = layer.operator.stages
     roles = (*layer.inputs, *layer.constants, "output")
     return sum(stages[role].buffer.size_bytes for role in roles)
-
-
-def _dram_bytes(machine: Machine, program: Program) -> np.ndarray:
-    """Bytes that each instruction moves between DRAM and the buffers, padding not counted."""
-    return np.array([_moved(i.fields) if i.unit in ("load", "store") else 0
-                     for i in program.instructions(machine)], np.int64)
-
-
-def _moved(fields: Mapping[str, Any]) -> int:
-    count: int = fields["run"]
-    for loop in fields["loops"]:
-        count *= max(loop["extent"] - loop["before"] - loop["after"], 0)
-    return count

@@ -31,6 +31,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from accel.attribution import layer_ends
 from accel.config import UNITS
 from accel.machine import Machine
 from accel.program import Instruction, Program, disassemble
@@ -38,7 +39,7 @@ from accel.status import ACTIVITIES, REPORTERS, Run
 from accel.traffic import dram_bytes
 from accel.words import decode_words
 
-__all__ = ["MAX_VCD_CYCLES", "SUFFIXES", "TraceError", "TraceFile", "layer_ends", "tokens"]
+__all__ = ["MAX_VCD_CYCLES", "SUFFIXES", "TraceError", "TraceFile", "tokens"]
 
 SUFFIXES = {".json": 150, ".json.gz": 8, ".vcd": 16}
 """Formats, and bytes that every instruction takes at least."""
@@ -137,16 +138,6 @@ def _umask() -> int:
 
 
 # ---- what a run says ---------------------------------------------------------------------------
-
-def layer_ends(program: Program, run: Run) -> list[int]:
-    """For each layer, the cycles until its last instruction retired, and those before it."""
-    ends, begin, latest = [], 0, 0
-    for _, end in program.layers:
-        latest = max(latest, int(run.retire[begin:end].max(initial=0)))
-        ends.append(latest)
-        begin = end
-    return ends
-
 
 def tokens(stream: Sequence[Instruction]) -> Iterator[tuple[str, str, int, int]]:
     """Giver, taker, and the positions in the stream of the instructions that gave and took a

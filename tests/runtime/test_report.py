@@ -5,8 +5,9 @@ import json
 
 import numpy as np
 
+from accel.config import UNITS
 from accel.sim.functional import simulate
-from accel.status import Counters, Run, Status
+from accel.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
 from accel.target import AccelTarget
 from runtime import Module, SimulatedDevice, compile_graph, report
 from runtime.report import block_products
@@ -94,6 +95,27 @@ def test_cycles_of_layers_sum_to_those_of_the_run() -> None:
     assert made["utilization"] == conv["macs"] / (run.cycles * 128)
     assert made["seconds"] == run.cycles / 100e6
     assert made["counters"] == [{"activity": {"load": {"busy": 5}}, "bytes": {"load": 64}}]
+
+
+def test_busy_and_stalls_of_a_layer_sum_to_its_cycles() -> None:
+    _, module = network()
+    (compiled,) = module.accelerated
+    program = compiled.program
+    retire = np.arange(program.count, dtype=np.int64) * 10 + 100
+    first, cycles = int(retire[program.layers[0][1] - 1]), int(retire[-1]) + 7
+    kinds = [ACTIVITIES.index(name) for name in ("command", "busy", "memory")]
+    spans = np.array([[0, kinds[0], -1], [50, kinds[1], 0], [first - 3, kinds[2], 1]], np.int64)
+    run = Run(Status.DONE, cycles=cycles, retire=retire,
+              timeline=Timeline(dict.fromkeys(UNITS, spans)))
+    module.run()
+    conv, pool, finish = report(module, (run,), MACHINE, 0.0)["layers"]
+    assert (conv["carrier"], pool["carrier"], finish["carrier"]) == ("gemm", "vector", "")
+    for row in (conv, pool, finish):
+        for unit in UNITS:
+            assert list(row["stalls"][unit]) == list(STALLS)
+            assert row["busy"][unit] + sum(row["stalls"][unit].values()) == row["cycles"]
+    assert (conv["busy"]["gemm"], conv["stalls"]["gemm"]["memory"]) == (first - 53, 3)
+    assert pool["stalls"]["load"]["memory"] == pool["cycles"]
 
 
 def test_outputs_are_hashed() -> None:
