@@ -15,6 +15,7 @@ import numpy as np
 
 from accel import isa
 from accel.config import UNITS
+from accel.findings import LIMIT, Findings
 from accel.machine import Machine
 from accel.program import Instruction, Program, disassemble
 from accel.status import Status
@@ -35,7 +36,15 @@ _FEW, _LONG = 4, 512    # intervals that are worth an Access of their own: so fe
 
 
 class IllegalProgram(ValueError):
-    """A program that could fail, hang or depend on timing; names the instructions."""
+    """A program that could fail, hang or depend on timing; names the instructions.
+
+    `violations` are the broken rules of the order of instructions, the first `LIMIT` of them; the
+    message explains the first few.
+    """
+
+    def __init__(self, message: object, violations: Sequence[Violation] = ()):
+        super().__init__(str(message))
+        self.violations = tuple(violations)
 
 
 class Fault(Exception):
@@ -295,9 +304,15 @@ def _require_banks(machine: Machine, instruction: Instruction, touch: Touch, low
                                         f"banks does not name")
 
 
-def event(machine: Machine, instruction: Instruction) -> Event:
-    """The instruction for `compiler.latency_hiding`. Its operands must be in range."""
-    found = [touch for touch in touches(machine, instruction) if touch.walk.count]
+def event(machine: Machine, instruction: Instruction,
+          found: Iterable[Touch] | None = None) -> Event:
+    """The instruction for `compiler.latency_hiding`. Its operands must be in range.
+
+    `found` are its `touches`, from a caller who knows them.
+    """
+    known = touches(machine, instruction) if found is None else found
+    found = list({(touch.memory, touch.walk, touch.write): touch
+                  for touch in known if touch.walk.count}.values())
     accesses = [a for touch in found if not touch.write for a in touch.accesses()]
     dst = found[-1] if found and found[-1].write else None
     if dst is not None:
@@ -308,7 +323,7 @@ def event(machine: Machine, instruction: Instruction) -> Event:
         accesses += dst.accesses()
         if accumulates(machine, instruction):
             accesses += [replace(a, write=False) for a in dst.accesses()]
-    return Event(instruction.unit, tuple(accesses), instruction.label)
+    return Event(instruction.unit, tuple(accesses))
 
 
 def accumulates(machine: Machine, instruction: Instruction) -> bool:
@@ -342,9 +357,7 @@ def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[I
     """
     stream = list(instructions)
     working = [index for index, one in enumerate(stream) if one.unit != "fetch"]
-    for index in working:
-        _require_static(machine, index, stream[index], {})
-    tokens = insert_tokens([event(machine, stream[index]) for index in working], UNITS)
+    tokens = insert_tokens([_event(machine, index, stream[index], {}) for index in working], UNITS)
     for index, token in zip(working, tokens, strict=True):
         masks = {"waits": isa.unit_mask(token.waits), "signals": isa.unit_mask(token.signals)}
         stream[index] = replace(stream[index], fields={**stream[index].fields, **masks})
@@ -360,19 +373,19 @@ def prove(machine: Machine, program: Program) -> None:
     was compiled for another machine.
     """
     program.require(machine)
-    stream = decode_words(machine, program.words, program.labels)
-    for index, instruction in enumerate(stream):
-        _require_static(machine, index, instruction, program.segment_sizes)
+    stream = decode_words(machine, program.words, program.provenance)
+    events = [_event(machine, index, instruction, program.segment_sizes)
+              for index, instruction in enumerate(stream)]
     _require_finish(stream)
-    working = stream[:-1]
+    events.pop()
+    tokens = [Tokens(one.waits, one.signals) for one in stream[:-1]]
     initial = {"program": [(0, program.segment_sizes["program"])],
                "weights": [(0, program.segment_sizes["weights"])]}
     for slot in program.inputs:
         initial.setdefault(slot.base, []).append((slot.offset, slot.offset + slot.size_bytes))
-    violations = check([event(machine, one) for one in working],
-                       [Tokens(one.waits, one.signals) for one in working], initial)
-    if violations:
-        raise IllegalProgram(_explain(violations[0], stream))
+    if violations := check(events, tokens, initial, LIMIT):
+        raise IllegalProgram(Findings(machine, program, stream, events, tokens, violations),
+                             violations)
 
 
 def _require_finish(stream: Sequence[Instruction]) -> None:
@@ -385,8 +398,9 @@ def _require_finish(stream: Sequence[Instruction]) -> None:
                              f"waits until all units are idle")
 
 
-def _require_static(machine: Machine, index: int, instruction: Instruction,
-                    segments: Mapping[str, int]) -> None:
+def _event(machine: Machine, index: int, instruction: Instruction,
+           segments: Mapping[str, int]) -> Event:
+    """The event of an instruction; raises `IllegalProgram` if it fails whenever it is executed."""
     try:
         found = touches(machine, instruction)
         require_ranges(machine, instruction, found)
@@ -395,6 +409,7 @@ def _require_static(machine: Machine, index: int, instruction: Instruction,
     for touch in found:
         if touch.memory in isa.BASES and touch.walk.count:
             _require_segment(index, instruction, touch, segments.get(touch.memory))
+    return event(machine, instruction, found)
 
 
 def _require_segment(index: int, instruction: Instruction, touch: Touch,
@@ -412,21 +427,3 @@ def _require_segment(index: int, instruction: Instruction, touch: Touch,
 def _name(index: int, instruction: Instruction) -> str:
     label = f" ({instruction.label})" if instruction.label else ""
     return f"Instruction {index}{label} `{disassemble(instruction)}`"
-
-
-def _explain(violation: Violation, stream: Sequence[Instruction]) -> str:
-    later = _name(violation.later.index, stream[violation.later.index])
-    where = f"{violation.memory}[{violation.start}:{violation.stop}]"
-    pair = " to ".join(violation.counter or ())
-    match violation.kind:
-        case "empty counter":
-            return f"{later} waits for a token {pair}, of which there is none"
-        case "full counter":
-            return f"{later} signals {pair}, whose counter is full"
-        case "tokens left":
-            return f"{later} signals {pair}, for which nothing waits"
-        case "unwritten":
-            return f"{later} reads {where}, which nothing wrote"
-    assert violation.earlier is not None
-    earlier = _name(violation.earlier.index, stream[violation.earlier.index])
-    return f"{earlier} and {later} touch {where} in no fixed order"

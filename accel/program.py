@@ -138,7 +138,7 @@ class Program:
 
     def origin(self, index: int) -> Origin:
         """Where an instruction comes from."""
-        return self.provenance[index] if index < len(self.provenance) else UNKNOWN
+        return self.provenance.origin(index)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

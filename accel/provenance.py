@@ -32,14 +32,14 @@ class Site:
     layer : its name in the network.
     loops : those of several iterations that are unrolled around it, outermost first.
     folded : names of the loops that its instructions run themselves, outermost first.
-    tensors : pairs (operand, tensor that it is a part of). A tensor in DRAM has the name that the
-        network gives it, if it gives it one; others have the names of the schedule.
+    tensors : triples (operand, memory that it lies in, tensor that it is a part of). A tensor in
+        DRAM has the name that the network gives it, if any; others have those of the schedule.
     """
 
     layer: str = ""
     loops: tuple[Loop, ...] = ()
     folded: tuple[str, ...] = ()
-    tensors: tuple[tuple[str, str], ...] = ()
+    tensors: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Origin:
         """Of an instruction that no schedule made."""
         return cls(Site(layer))
 
-    def tensor(self, operand: str) -> str:
-        """The tensor that an operand belongs to; empty if that is not known."""
-        return dict(self.site.tensors).get(operand, "")
+    def tensors(self, memory: str) -> tuple[str, ...]:
+        """The tensors of a memory that the instruction touches, as far as they are known."""
+        return tuple(sorted({tensor for _, where, tensor in self.site.tensors if where == memory}))
 
     def __str__(self) -> str:
         loops = (f"{loop.name}={value}" for loop, value in zip(self.site.loops, self.position))
@@ -96,7 +96,10 @@ class Provenance:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: int) -> Origin:
+    def origin(self, index: int) -> Origin:
+        """Of one instruction; `UNKNOWN` for one that the table does not have."""
+        if index >= len(self.rows):
+            return UNKNOWN
         number, *values = self.rows[index].tolist()
         site = self.sites[number]
         return Origin(site, tuple(values[:len(site.loops)]))
@@ -115,6 +118,6 @@ class Provenance:
     def parse(cls, sites_text: str, rows: np.ndarray) -> "Provenance":
         """The inverse of `sites_text`."""
         sites = tuple(Site(one["layer"], tuple(Loop(**loop) for loop in one["loops"]),
-                           tuple(one["folded"]), tuple(tuple(pair) for pair in one["tensors"]))
+                           tuple(one["folded"]), tuple(tuple(row) for row in one["tensors"]))
                       for one in json.loads(sites_text))
         return cls(sites, np.asarray(rows, np.int32))

@@ -23,7 +23,7 @@ def decode_words(machine: Machine, words: np.ndarray,
 
     The fields that carry nothing (``reserved``, ``rest``) are left out.
     """
-    origins = ([provenance[index] for index in range(len(words))] if provenance
+    origins = ([provenance.origin(index) for index in range(len(words))] if provenance
                else [UNKNOWN] * len(words))
     unit_of = np.array(["illegal"] * 256, object)
     for opcode, unit in machine.units.items():

@@ -344,15 +344,18 @@ class _Tile:
         unrolled = [var for var in self.fixed if var in loops]
         site = Site(self.emitter.layer, tuple(loops[var] for var in unrolled),
                     tuple(var.name for var, extent in nest.loops if extent > 1),
-                    tuple((operand, self._tensor(read)) for operand, read in self.binding.tiles
+                    tuple((operand, *self._tensor(read)) for operand, read in self.binding.tiles
                           if not isinstance(read, Const)))
         return Origin(site, tuple(self.fixed[var] for var in unrolled))
 
-    def _tensor(self, read: Expr) -> str:
+    def _tensor(self, read: Expr) -> tuple[str, str]:
+        """Memory and tensor."""
         read = read.base if isinstance(read, Field) else read
         assert isinstance(read, Read)
-        place = self.emitter.placement.get(read.buffer.name)
-        return place.tensor if place and place.tensor else read.buffer.name
+        if read.buffer.scope != "global":
+            return read.buffer.scope, read.buffer.name
+        place = self.emitter.placement[read.buffer.name]
+        return place.base, place.tensor or read.buffer.name
 
 
 def _spread(form: Affine, extents: Mapping[Var, int], size: int) -> bool:

@@ -15,4 +15,5 @@ Nothing here knows an accelerator: units and memories are names, addresses are n
 
 from .events import Access, Event, Tokens
 from .legality import Violation, check
+from .pairing import Pair, pair_tokens
 from .tokens import CAPACITY, insert_tokens

@@ -16,6 +16,7 @@ known to have finished. It shares no reasoning with the insertion of tokens.
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -25,6 +26,9 @@ __all__ = ["Place", "Violation", "check"]
 
 _NEVER, _INITIAL, _FIRST = 0, 1, 2      # marks of an address; event i marks with _FIRST + i
 _FULL = 255
+
+Ranges = tuple[tuple[int, int], ...]
+"""Half-open ranges of addresses, ascending, with gaps between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,10 @@ class Violation:
     kind : ``empty counter``, ``full counter``, ``tokens left``, ``unordered`` or ``unwritten``.
     earlier, later : the events, in stream order; None where there is but one.
     counter : the ordered pair of units, for the first three kinds.
-    memory, start, stop : the least half-open range that holds all offending addresses, for the
-        other two.
+    memory, ranges : the offending addresses, for the other two: what both events touch, or what
+        nothing wrote.
+    hazard : of an unordered pair, ``write, read`` or the like: what each does there first.
+    count : tokens that are left.
     """
 
     kind: str
@@ -57,12 +63,13 @@ class Violation:
     earlier: Place | None = None
     counter: tuple[str, str] | None = None
     memory: str = ""
-    start: int = 0
-    stop: int = 0
+    ranges: Ranges = ()
+    hazard: tuple[str, str] = ("", "")
+    count: int = 0
 
     def __str__(self) -> str:
         pair = " to ".join(self.counter or ())
-        addresses = f"{self.memory}[{self.start}:{self.stop}]"
+        addresses = self.memory + ",".join(f"[{start}:{stop}]" for start, stop in self.ranges)
         match self.kind:
             case "empty counter":
                 return f"{self.later} waits for a token {pair}, of which there is none"
@@ -95,13 +102,31 @@ class _Memory:
             table[access.index] = mark
 
 
+class _Conflicts:
+    """What one event touches out of order, gathered by the earlier event and the memory.
+
+    An event may touch an address twice, and so may the earlier one: that is one conflict.
+    """
+
+    def __init__(self):
+        self.found: dict[tuple[int, str], tuple[list[np.ndarray], str, str]] = {}
+
+    def add(self, earlier: int, access: Access, addresses: np.ndarray, wrote: bool) -> None:
+        parts, before, now = self.found.setdefault((earlier, access.memory), ([], "", ""))
+        parts.append(addresses)
+        self.found[earlier, access.memory] = (
+            parts, "write" if wrote else before or "read",
+            now if now == "read" else "write" if access.write else "read")
+
+
 class _Scan:
     def __init__(self, events: Sequence[Event], initial: Mapping[str, Sequence[tuple[int, int]]]):
         self.events = events
         self.units = sorted({event.unit for event in events})
-        sizes = extents(events)
+        self.written = {access.memory for event in events for access in event.writes()}
+        self.initial = {name: sorted(ranges) for name, ranges in initial.items()}
         self.memories = {name: _Memory(size, initial.get(name, ()), len(self.units))
-                         for name, size in sizes.items()}
+                         for name, size in extents(events).items() if name in self.written}
         unit_of = [self.units.index(event.unit) for event in events]
         # The column of the clock that speaks for a mark: marks of no event get the last one.
         self.column = np.array([len(self.units)] * _FIRST + unit_of, np.intp)
@@ -114,14 +139,12 @@ class _Scan:
             unit = int(self.column[_FIRST + position])
             yield from self._take(position, event, token)
             self.clock[unit, unit] = _FIRST + position      # its own order holds anyway
-            for access in event.accesses:
-                yield from self._accesses(position, unit, access)
-            for access in (*event.reads(), *event.writes()):
-                self.memories[access.memory].touch(access, unit, _FIRST + position)
+            yield from self._touch(position, unit, event)
             yield from self._give(position, event, token)
         for pair, left in self.counters.items():
             if left:
-                yield Violation("tokens left", self._place(left[0][0]), counter=pair)
+                yield Violation("tokens left", self._place(left[0][0]), counter=pair,
+                                count=len(left))
 
     def _take(self, position: int, event: Event, token: Tokens) -> Iterator[Violation]:
         for source in token.waits:
@@ -141,49 +164,98 @@ class _Scan:
                                 counter=(event.unit, target))
             counter.append((position, self.clock[self.units.index(event.unit)].copy()))
 
-    def _accesses(self, position: int, unit: int, access: Access) -> Iterator[Violation]:
+    def _touch(self, position: int, unit: int, event: Event) -> Iterator[Violation]:
+        conflicts = _Conflicts()
+        for access in event.accesses:
+            if access.memory in self.written:
+                yield from self._accesses(position, unit, access, conflicts)
+            else:
+                yield from self._constant(position, access)
+        for (earlier, memory), (parts, before, now) in conflicts.found.items():
+            yield Violation("unordered", self._place(position), self._place(earlier),
+                            memory=memory, ranges=_ranges(np.concatenate(parts)),
+                            hazard=(before, now))
+        for access in (*event.reads(), *event.writes()):
+            if access.memory in self.written:
+                self.memories[access.memory].touch(access, unit, _FIRST + position)
+
+    def _constant(self, position: int, access: Access) -> Iterator[Violation]:
+        """Of a memory that nothing writes, only what it held at the start can be read."""
+        ranges = self.initial.get(access.memory, ())
+        if isinstance(access.addresses, tuple):
+            start, stop = access.addresses
+            if any(low <= start and stop <= high for low, high in ranges):
+                return
+        addresses = _addresses(access)
+        for low, high in ranges:
+            addresses = addresses[(addresses < low) | (addresses >= high)]
+        if addresses.size:
+            yield self._unwritten(position, access, addresses)
+
+    def _accesses(self, position: int, unit: int, access: Access,
+                  conflicts: _Conflicts) -> Iterator[Violation]:
         memory = self.memories[access.memory]
         marks = memory.written[access.index]
-        if not access.write and marks.size and marks.min() == _NEVER:
-            start, stop = _span(access, marks == _NEVER)
-            yield Violation("unwritten", self._place(position), memory=access.memory,
-                            start=start, stop=stop)
-        yield from self._unordered(position, access, marks, self.clock[unit][self.column[marks]])
-        if access.write:
-            for reader, table in enumerate(memory.read):
-                if table is not None and reader != unit:
-                    yield from self._unordered(position, access, table[access.index],
-                                               self.clock[unit, reader])
+        if not marks.size:
+            return
+        low, high = int(marks.min()), int(marks.max())
+        if not access.write and low == _NEVER:
+            yield self._unwritten(position, access, _addresses(access)[marks == _NEVER])
+        clock = self.clock[unit]
+        if low != high or high > clock[self.column[high]]:
+            self._late(access, marks, marks > clock[self.column[marks]], True, conflicts)
+        for reader, table in enumerate(memory.read) if access.write else ():
+            if table is not None and reader != unit:
+                marks = table[access.index]
+                if marks.max() > clock[reader]:
+                    self._late(access, marks, marks > clock[reader], False, conflicts)
 
-    def _unordered(self, position: int, access: Access, marks: np.ndarray,
-                   known: np.ndarray | np.int64) -> Iterator[Violation]:
-        """`known` is up to where each mark's unit is known to have finished."""
-        late = (marks > known) & (marks >= _FIRST)
-        if late.any():
-            start, stop = _span(access, late)
-            first = int(marks[late].min()) - _FIRST
-            yield Violation("unordered", self._place(position), self._place(first),
-                            memory=access.memory, start=start, stop=stop)
+    def _late(self, access: Access, marks: np.ndarray, late: np.ndarray, wrote: bool,
+              conflicts: _Conflicts) -> None:
+        """Of each other unit the latest event that is not known to have finished.
+
+        What orders that one orders the unit's earlier ones.
+        """
+        late &= marks >= _FIRST
+        if not late.any():
+            return
+        columns = self.column[marks]
+        for column in np.unique(columns[late]):
+            latest = marks[late & (columns == column)].max()
+            conflicts.add(int(latest) - _FIRST, access, _addresses(access)[marks == latest], wrote)
+
+    def _unwritten(self, position: int, access: Access, addresses: np.ndarray) -> Violation:
+        return Violation("unwritten", self._place(position), memory=access.memory,
+                         ranges=_ranges(addresses))
 
     def _place(self, position: int) -> Place:
         event = self.events[position]
         return Place(position, event.unit, event.label)
 
 
-def _span(access: Access, chosen: np.ndarray) -> tuple[int, int]:
+def _addresses(access: Access) -> np.ndarray:
     if isinstance(access.addresses, tuple):
-        addresses = access.addresses[0] + np.flatnonzero(chosen)
-    else:
-        addresses = access.addresses[chosen]
-    return int(addresses.min()), int(addresses.max()) + 1
+        return np.arange(*access.addresses)
+    return access.addresses
+
+
+def _ranges(addresses: np.ndarray) -> Ranges:
+    addresses = np.unique(addresses)
+    gaps = np.flatnonzero(np.diff(addresses) > 1)
+    starts = addresses[[0, *(gaps + 1)]]
+    stops = addresses[[*gaps, -1]] + 1
+    return tuple(zip(starts.tolist(), stops.tolist()))
 
 
 def check(events: Sequence[Event], tokens: Sequence[Tokens],
-          initial: Mapping[str, Sequence[tuple[int, int]]]) -> list[Violation]:
+          initial: Mapping[str, Sequence[tuple[int, int]]],
+          limit: int | None = None) -> list[Violation]:
     """Every rule that the stream breaks, in stream order; an empty list is the proof.
+
+    With `limit`, the scan ends when so many are found.
 
     `initial` gives, for each memory that holds something at the start, its half-open ranges.
     After a violation the scan goes on as if the access had been ordered, so one mistake is
     reported where it shows first, not at every later access.
     """
-    return list(_Scan(events, initial).run(tokens))
+    return list(islice(_Scan(events, initial).run(tokens), limit))

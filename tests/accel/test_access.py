@@ -133,6 +133,11 @@ def refusal(stream, **parts):
     return str(caught.value)
 
 
+def titles(stream, **parts):
+    """The first line of every finding; tests/accel/test_findings.py looks at the others."""
+    return [line for line in refusal(stream, **parts).splitlines() if line[0].isdigit()]
+
+
 def name(stream, index, **parts):
     """How a message calls an instruction."""
     one = program(stream, **parts).instructions(MACHINE)[index]
@@ -153,32 +158,36 @@ def test_a_name_is_index_label_and_disassembly():
 
 def test_missing_token_names_both_instructions():
     stream = changed(changed(with_tokens(MACHINE, chain()), 1, signals=0), 2, waits=0)
-    assert refusal(stream) == (f"{name(stream, 0)} and {name(stream, 2)} touch inp[0:16] in no "
-                               f"fixed order")
+    assert titles(stream) == ["1. load 0 writes and gemm 2 reads inp in no fixed order",
+                              "2. load 1 writes and gemm 2 reads wgt in no fixed order"]
 
 
 def test_wait_without_signal():
     stream = changed(with_tokens(MACHINE, chain()), 1, signals=0)
-    assert refusal(stream) == (f"{name(stream, 2)} waits for a token load to gemm, of which there "
-                               f"is none")
+    assert titles(stream) == [
+        "1. gemm 2 waits for a token load to gemm, of which there is none",
+        "2. load 0 writes and gemm 2 reads inp in no fixed order",
+        "3. load 1 writes and gemm 2 reads wgt in no fixed order"]
 
 
 def test_signal_without_wait():
     stream = changed(with_tokens(MACHINE, chain()), 4, signals=isa.unit_mask(["load"]))
-    assert refusal(stream) == f"{name(stream, 4)} signals store to load, for which nothing waits"
+    assert titles(stream) == ["1. store 4 signals store to load, for which nothing waits"]
 
 
 def test_counter_that_overflows():
     stream = [Instruction("load", "load", {"buffer": 0, "base": 3, "signals": 2})] * 256
     stream = [*stream, finish()]
-    assert refusal(stream) == f"{name(stream, 255)} signals load to gemm, whose counter is full"
+    assert titles(stream) == ["1. load 255 signals load to gemm, whose counter is full",
+                              "2. load 0 signals load to gemm, for which nothing waits"]
 
 
 def test_reading_what_nothing_wrote():
     stream = with_tokens(MACHINE, chain()[1:])
-    assert refusal(stream) == f"{name(stream, 1)} reads inp[0:16], which nothing wrote"
+    assert titles(stream) == ["1. gemm 1 reads inp, which nothing wrote"]
     stream = with_tokens(MACHINE, chain())
-    assert refusal(stream, inputs=()) == f"{name(stream, 0)} reads io[0:16], which nothing wrote"
+    assert titles(stream, inputs=()) == ["1. load 0 reads io, which nothing wrote",
+                                         "2. load 1 reads io, which nothing wrote"]
 
 
 def test_address_outside_its_buffer():

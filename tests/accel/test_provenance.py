@@ -9,7 +9,7 @@ from accel.target import AccelTarget
 from bench.networks import convolution_graph
 
 CONV = Site("conv", (Loop("y_o", 3), Loop("x_o", 2, "virtual_thread")), ("y_i", "x_i"),
-            (("a", "conv_input"), ("dst", "conv_acc")))
+            (("a", "inp", "conv_input"), ("dst", "acc", "conv_acc")))
 POOL = Site("pool", (Loop("c", 4),))
 ORIGINS = (Origin(POOL, (3,)), Origin(CONV, (2, 1)), Origin(POOL, (1,)), UNKNOWN)
 
@@ -19,16 +19,17 @@ def test_text_is_layer_and_loops():
     assert str(Origin.named("mine")) == "mine"
 
 
-def test_tensors_are_known_by_operand():
-    assert ORIGINS[1].tensor("a") == "conv_input"
-    assert ORIGINS[1].tensor("b") == ""
+def test_tensors_are_known_by_memory():
+    assert ORIGINS[1].tensors("inp") == ("conv_input",)
+    assert ORIGINS[1].tensors("out") == ()
 
 
 def test_every_site_is_kept_once_in_order():
     table = Provenance.of(ORIGINS)
     assert table.sites == (POOL, CONV, Site())
     assert table.rows.tolist() == [[0, 3, 0], [1, 2, 1], [0, 1, 0], [2, 0, 0]]
-    assert tuple(table) == ORIGINS and len(table) == 4
+    assert len(table) == 4
+    assert tuple(map(table.origin, range(5))) == (*ORIGINS, UNKNOWN)
 
 
 def test_text_and_rows_are_all_there_is():
@@ -50,12 +51,14 @@ def test_compilation_records_layer_loops_and_tensors():
     assert {one.origin.site.layer for one in stream[:-1]} == {"conv"}
     assert stream[-1].origin == UNKNOWN
     store = next(one.origin for one in stream if one.unit == "store")
-    assert store.site.tensors == (("dst", "y"), ("src", "conv_quantized"))
+    assert store.site.tensors == (("dst", "io", "y"), ("src", "out", "conv_quantized"))
     assert any(loop.kind == "virtual_thread" for loop in store.site.loops)
-    assert {one.origin.tensor("src") for one in stream if one.unit == "load"} == {
-        "x", "conv_w", "conv_params"}
+    loads = [one.origin for one in stream if one.unit == "load"]
+    assert {origin.tensors("io") for origin in loads} == {(), ("x",)}
+    assert {origin.tensors("weights") for origin in loads} == {
+        (), ("conv_w",), ("conv_params",)}
     gemm = next(one.origin for one in stream if one.unit == "gemm")
-    assert [operand for operand, _ in gemm.site.tensors] == ["dst", "inp", "wgt"]
+    assert [operand for operand, _, _ in gemm.site.tensors] == ["dst", "inp", "wgt"]
     assert len(gemm.site.folded) >= 2
     for one in stream[:-1]:
         assert all(0 <= value < loop.extent

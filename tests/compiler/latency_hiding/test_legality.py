@@ -39,12 +39,14 @@ def test_signal_to_a_full_counter(count):
 
 def test_read_after_write_in_no_order():
     assert messages([LOAD, GEMM], [Tokens(), Tokens()]) == [
-        "event 0 (load x tile 0) and event 1 (gemm conv tile 0) touch inp[2:7] in no fixed order"]
+        "event 0 (load x tile 0) and event 1 (gemm conv tile 0) touch inp[2:3],[4:5],[6:7] in no "
+        "fixed order"]
 
 
 def test_write_after_read_in_no_order():
     assert messages([GEMM, LOAD], [Tokens(), Tokens()]) == [
-        "event 0 (gemm conv tile 0) and event 1 (load x tile 0) touch inp[2:7] in no fixed order"]
+        "event 0 (gemm conv tile 0) and event 1 (load x tile 0) touch inp[2:3],[4:5],[6:7] in no "
+        "fixed order"]
 
 
 def test_write_after_write_in_no_order():
@@ -82,7 +84,39 @@ def test_read_of_what_was_never_written():
     events = [Event("load", (Access("inp", (0, 3), True),)),
               Event("load", (Access("inp", (1, 8)),), "x")]
     assert messages(events, [Tokens()] * 2, {"inp": ((6, 7),)}) == [
-        "event 1 (load x) reads inp[3:8], which nothing wrote"]
+        "event 1 (load x) reads inp[3:6],[7:8], which nothing wrote"]
+
+
+def test_a_memory_that_nothing_writes_holds_what_it_held_at_the_start():
+    events = [Event("load", (Access("rom", (4, 8)),)), Event("gemm", (Access("rom", (6, 12)),)),
+              Event("gemm", (Access("rom", np.array([9, 2, 5])),))]
+    assert messages(events, [Tokens()] * 3, {"rom": ((4, 10), (10, 11))}) == [
+        "event 1 (gemm) reads rom[11:12], which nothing wrote",
+        "event 2 (gemm) reads rom[2:3], which nothing wrote"]
+
+
+def test_one_finding_for_two_events_and_a_memory():
+    """The later one reads and writes what the earlier one wrote and read."""
+    events = [Event("gemm", (Access("acc", (0, 4)), Access("acc", (0, 4), True))),
+              Event("vector", (Access("acc", (2, 4)), Access("acc", (3, 6), True)))]
+    found, = check(events, [Tokens()] * 2, {"acc": ((0, 8),)})
+    assert (found.ranges, found.hazard) == (((2, 4),), ("write", "read"))
+
+
+def test_the_latest_event_of_each_unit_is_found():
+    """What orders that one orders those before it."""
+    events = [Event("load", (Access("x", (0, 8)),)), Event("load", (Access("x", (0, 4)),)),
+              Event("store", (Access("x", (4, 8)),)), Event("gemm", (Access("x", (0, 8), True),))]
+    found = check(events, [Tokens()] * 4, {"x": ((0, 8),)})
+    assert [(v.earlier.index, v.ranges) for v in found if v.earlier] == [
+        (1, ((0, 4),)), (2, ((4, 8),))]
+
+
+def test_a_limit_ends_the_scan():
+    events = [Event("load"), Event("gemm"), Event("gemm")]
+    tokens = [Tokens(), *[Tokens(("load",))] * 2]
+    assert len(check(events, tokens, {})) == 2
+    assert [v.later.index for v in check(events, tokens, {}, limit=1)] == [1]
 
 
 def test_an_event_reads_before_it_writes():
