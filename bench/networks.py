@@ -3,8 +3,11 @@
 import numpy as np
 
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
+from compiler.graph.rewrite import Builder
 
-__all__ = ["convolution_graph"]
+__all__ = ["convolution_graph", "resnet50_graph"]
+
+_CLAMP = {"zp": -5, "lo": -128, "hi": 127}
 
 
 def convolution_graph(inputs: int, outputs: int, size: int, *, kernel: int = 3, stride: int = 1,
@@ -25,5 +28,54 @@ def convolution_graph(inputs: int, outputs: int, size: int, *, kernel: int = 3, 
                "y": TensorType((1, outputs, made, made), "int8")}
     node = Node("qconv2d", "conv", ("x", *constants), ("y",),
                 Attrs({"strides": (stride, stride), "pads": (pad,) * 4, "pad_value": 3,
-                       "zp": -5, "lo": -128, "hi": 127}))
+                       **_CLAMP}))
     return Graph("convolution", ("x",), ("y",), (node,), values, constants)
+
+
+def resnet50_graph(size: int = 224, seed: int = 0) -> Graph:
+    """ResNet-50 for `size` x `size` pixels, batch 1, 1,000 classes."""
+    net = _Network("resnet50", seed)
+    x = net.conv(net.input(3, size), 64, kernel=7, stride=2)
+    x = net.add("qmaxpool", x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    for stage, blocks in enumerate((3, 4, 6, 3)):
+        for block in range(blocks):
+            x = net.bottleneck(x, 64 << stage, stride=2 if stage and not block else 1)
+    pixels = int(np.prod(net.builder.values[x].shape[2:]))
+    x = net.add("qglobalavgpool", x, bias=0, mult=round((1 << 21) / pixels), shift=21, **_CLAMP)
+    return net.builder.finish((net.conv(x, 1000),))
+
+
+class _Network:
+    """An integer graph node by node; methods return the name of the value that they make."""
+
+    def __init__(self, name: str, seed: int):
+        self.builder = Builder(name)
+        self.rng = np.random.default_rng(seed)
+
+    def input(self, channels: int, size: int) -> str:
+        return self.builder.add_input("x", TensorType((1, channels, size, size), "int8"))
+
+    def add(self, op: str, *inputs: str, **attrs) -> str:
+        name = self.builder.fresh_node(op.removeprefix("q"))
+        result = self.builder.fresh(f"{name}.out")
+        return self.builder.add(Node(op, name, inputs, (result,), Attrs(attrs)))
+
+    def conv(self, x: str, channels: int, kernel: int = 1, stride: int = 1) -> str:
+        shape = (channels, self.builder.values[x].shape[1], kernel, kernel)
+        constants = {
+            "w": self.rng.integers(-128, 128, shape).astype(np.int8),
+            "bias": self.rng.integers(-1000, 1000, channels).astype(np.int32),
+            "mult": self.rng.integers(1 << 15, 1 << 16, channels).astype(np.int32),
+            "shift": np.full(channels, 26, np.int32)}
+        names = [self.builder.add_constant(self.builder.fresh(stem), array)
+                 for stem, array in constants.items()]
+        return self.add("qconv2d", x, *names, strides=(stride, stride), pads=(kernel // 2,) * 4,
+                        pad_value=3, **_CLAMP)
+
+    def bottleneck(self, x: str, channels: int, stride: int) -> str:
+        """1x1, 3x3, 1x1 beside the input, which a 1x1 brings to shape where it has another."""
+        y = self.conv(self.conv(x, channels), channels, kernel=3, stride=stride)
+        y = self.conv(y, 4 * channels)
+        if self.builder.values[x].shape != self.builder.values[y].shape:
+            x = self.conv(x, 4 * channels, stride=stride)
+        return self.add("qadd", y, x, ma=40000, mb=23456, c=12345, shift=16, **_CLAMP)
