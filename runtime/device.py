@@ -5,7 +5,8 @@ this module knows which device it has; simulators and boards differ in nothing b
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.status import Run
 
-__all__ = ["Device", "DeviceError", "SimulatedDevice", "simulator"]
+__all__ = ["SIMULATORS", "Device", "DeviceError", "SimulatedDevice", "simulator"]
 
 ALIGNMENT = 64
 
@@ -95,13 +96,18 @@ class SimulatedDevice:
         return run
 
 
-def simulator(name: str, **options) -> Simulate:
-    """The simulator `name`: ``functional`` or ``verilator`` with `latency`, `outstanding`."""
-    if name == "functional":
-        from accel.sim.functional import simulate
-        return lambda machine, program, memory: simulate(machine, program, memory)
-    if name == "verilator":
-        from accel.sim import verilated
-        return lambda machine, program, memory: verilated.simulate(machine, program, memory,
-                                                                   **options)
-    raise ValueError(f"Simulator must be functional or verilator, not {name!r}")
+SIMULATORS = ("functional", "cycle", "verilator")
+"""Names of simulators: values only; cycles, fast; the RTL."""
+
+
+def simulator(name: str, **options: Any) -> Simulate:
+    """The simulator `name` of `SIMULATORS`.
+
+    `options` are those of its ``simulate``: cycle and verilator take `dram`, or single options of
+    it, cycle also `values` and `timeline`; functional takes none.
+    """
+    if name not in SIMULATORS:
+        raise ValueError(f"Simulator must be one of {', '.join(SIMULATORS)}, not {name!r}")
+    module = "verilated" if name == "verilator" else name
+    simulate = import_module(f"accel.sim.{module}").simulate
+    return lambda machine, program, memory: simulate(machine, program, memory, **options)

@@ -62,7 +62,7 @@ class TraceFile:
     no format, a folder that cannot be written, and a full disk.
     """
 
-    def __init__(self, path: Path, programs: Iterable[Program] = ()):
+    def __init__(self, path: Path):
         self.path = Path(path)
         suffix = "".join(self.path.suffixes[-2:])
         self.suffix = suffix if suffix in SUFFIXES else self.path.suffix
@@ -70,7 +70,6 @@ class TraceFile:
             raise TraceError(f"Trace {str(path)!r} must end in one of {', '.join(SUFFIXES)}")
         if self.path.is_dir():
             raise TraceError(f"Trace {str(path)!r} must name a file, not a folder")
-        self._require_space(sum(program.count for program in programs))
         try:
             handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         except OSError as error:
@@ -78,12 +77,10 @@ class TraceFile:
         self._scratch = Path(name)
         self._file: IO[bytes] = os.fdopen(handle, "wb")
 
-    def _require_space(self, instructions: int) -> None:
-        try:
-            free = shutil.disk_usage(self.path.parent).free
-        except OSError as error:
-            raise self._refusal(error) from None
-        least = instructions * SUFFIXES[self.suffix]
+    def require_space(self, programs: Iterable[Program]) -> None:
+        """Refuse programs whose traces are larger than what the disk has free."""
+        free = shutil.disk_usage(self.path.parent).free
+        least = sum(program.count for program in programs) * SUFFIXES[self.suffix]
         if least > free:
             raise TraceError(f"Trace {str(self.path)!r} needs more than {least:,} bytes, of which "
                              f"its disk has {free:,}; write it to another disk, or as .json.gz")

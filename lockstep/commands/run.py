@@ -5,15 +5,19 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
+from typing import Any
 
 from lockstep.errors import RequestError, input_file, output_file
 
 __all__ = ["add_parser", "run"]
 
 DEFAULT_TARGET = "accel:pynq-1x16x16"
-SIMULATORS = ("functional", "verilator")
+DEFAULT_SIMULATOR = "functional"
+PATIENCE_SECONDS = 2.0      # what takes longer shows how far it is
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -26,12 +30,21 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("model", metavar="MODEL.onnx", type=Path)
     add("--target", default=DEFAULT_TARGET, metavar="T",
         help=f"accel:PRESET, accel:FILE.toml or cpu (default {DEFAULT_TARGET})")
-    add("--sim", default="functional", choices=SIMULATORS,
-        help="values only, or the RTL with cycles (default functional)")
-    add("--dram-latency", type=_at_least(0), default=64, metavar="N", help="cycles (default 64)")
-    add("--dram-outstanding", type=_at_least(1), default=64, metavar="N",
-        help="bursts in flight (default 64)")
+    add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
+        help="values only; cycles, fast; the RTL, which takes long "
+             f"(default {DEFAULT_SIMULATOR})")
+    add("--latency", "--dram-latency", type=_at_least(0), default=64, metavar="N",
+        dest="latency", help="of the memory, in cycles (default 64)")
+    add("--outstanding", "--dram-outstanding", type=_at_least(1), default=64, metavar="N",
+        dest="outstanding", help="bursts of the memory in flight (default 64)")
+    add("--bytes-per-cycle", type=_rate, metavar="X",
+        help="average rate of the memory (default: the width of the machine's bus)")
+    add("--row-buffer", type=_row_buffer, default={}, metavar="BYTES[,MISS[,BANKS]]",
+        help="rows of the memory: their size, cycles of a miss (default 20), banks (default 8)")
+    add("--stall-seed", type=_at_least(0), default=0, metavar="N",
+        help="of random stalls of the memory (default 0: none)")
     add("--bus-bytes", type=_at_least(1), metavar="N", help="override the machine's bus width")
+    add("--no-values", action="store_true", help="cycles only: outputs are not computed")
     add("--threads", type=int, choices=(1, 2), default=2,
         help="virtual threads of the schedules (default 2; 1 hides no latency)")
     add("--shape", action="append", type=_shape, default=[], metavar="NAME=N",
@@ -39,6 +52,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--input", type=input_file, metavar="X.npz", help="inputs, by name")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
+    add("--trace", type=Path, metavar="T.json",
+        help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
     add("--seed", type=_at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     return parser
@@ -59,16 +74,63 @@ def _shape(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
+def _rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of bytes above 0, not {text!r}")
+    return value
+
+
+def _row_buffer(text: str) -> dict[str, int]:
+    numbers = text.split(",")
+    if len(numbers) > 3 or not all(number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"must be BYTES[,MISS[,BANKS]], not {text!r}")
+    return dict(zip(("row_bytes", "row_miss", "banks"), map(int, numbers)))
+
+
 def run(args: argparse.Namespace) -> int:
-    from accel.status import Run
+    _require_sense(args)
+    with _opened(args.trace) as trace:
+        return _run(args, trace)
+
+
+def _require_sense(args: argparse.Namespace) -> None:
+    """Refuse options that have nothing to work on."""
+    for option, given in (("--trace", args.trace), ("--no-values", args.no_values)):
+        if given and args.target == "cpu":
+            raise RequestError(f"{option} must be left out with --target cpu: the host has no "
+                               f"cycles")
+    if args.trace and args.sim == "functional":
+        raise RequestError("--trace must come with --sim cycle or verilator: functional has no "
+                           "cycles")
+    if args.no_values and args.sim != "cycle":
+        raise RequestError(f"--no-values must come with --sim cycle, not {args.sim}")
+    if args.no_values and args.output:
+        raise RequestError("--output must be left out with --no-values: there are none")
+
+
+def _opened(path: Path | None):
+    if path is None:
+        return nullcontext()
+    from accel.sim.trace import TraceFile
+
+    return TraceFile(path)
+
+
+def _run(args: argparse.Namespace, trace) -> int:
     from lockstep.commands._layers import show
     from runtime import DeviceError, report
 
     given = _arrays(args.input) if args.input else None
     module, machine = _compiled(args)
+    programs = [compiled.program for compiled in module.accelerated]
+    if trace:
+        trace.require_space(programs)
     seed = _set_inputs(module, given, args.seed)
     begin = time.perf_counter()
-    runs: tuple[Run, ...]
     try:
         runs = _watched(module.run, args)
     except DeviceError as error:
@@ -77,6 +139,10 @@ def run(args: argparse.Namespace) -> int:
     figures = report(module, runs, machine, time.perf_counter() - begin)
     figures |= {"model": str(args.model), "target": args.target, "simulator": args.sim,
                 "seed": seed}
+    if args.no_values:
+        figures["outputs"] = []
+    if trace:
+        trace.write(machine, list(zip(programs, runs, strict=True)))
     if args.output:
         _write_outputs(module, args.output)
     if args.json:
@@ -100,14 +166,26 @@ def _compiled(args: argparse.Namespace):
     config = None if kind == "cpu" else load(where)
     if config and args.bus_bytes:
         config = replace(config, bus_bytes=args.bus_bytes)
+    options = _simulator_options(args, config) if config else {}
     graph = load_model(args.model, dict(args.shape) or None)
     graph = optimize(graph, standard_passes(integerize=not args.no_integerize))
     if config is None:
         return compile_graph(graph, None), None
     machine = Machine(config)
-    options = {"latency": args.dram_latency, "outstanding": args.dram_outstanding}
     device = SimulatedDevice(machine, simulator(args.sim, **options))
     return compile_graph(graph, AccelTarget(machine, args.threads), device), machine
+
+
+def _simulator_options(args: argparse.Namespace, config) -> dict[str, Any]:
+    from accel.sim.dram import Dram
+
+    dram = Dram(args.latency, args.outstanding, args.stall_seed, args.bytes_per_cycle,
+                **args.row_buffer)
+    dram.timing(config)         # refuses what does not fit the machine
+    match args.sim:
+        case "cycle": return {"dram": dram, "values": not args.no_values, "timeline": True}
+        case "verilator": return {"dram": dram}
+    return {}
 
 
 def _set_inputs(module, given: dict | None, seed: int) -> int | None:
@@ -159,12 +237,19 @@ def _write_outputs(module, path: Path) -> None:
 
 
 def _watched(call, args: argparse.Namespace):
-    """A spinner with the elapsed time on a terminal, for what may take more than two seconds."""
+    """A bar with the elapsed time on a terminal, for what takes longer than `PATIENCE_SECONDS`."""
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
-                  console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(f"{args.model.name} on {args.target} ({args.sim})", total=None)
+    progress = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
+                        console=console, transient=True, disable=not console.is_terminal)
+    progress.add_task(f"{args.model.name} on {args.target} ({args.sim})", total=None)
+    timer = Timer(PATIENCE_SECONDS, progress.start)
+    timer.start()
+    try:
         return call()
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.stop()

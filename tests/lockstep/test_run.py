@@ -1,6 +1,7 @@
 """`lockstep run`: what it writes, and one line with exit status 2 for every wrong request."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,13 +259,62 @@ def test_a_file_that_holds_no_arrays(capsys, tmp_path, kind: str) -> None:
                        f"ones are: none"),
     *((option, value, f"argument {option}: must be an integer of at least {low}, not {value!r} "
                       f"(see lockstep run --help)")
-      for option, low in (("--seed", 0), ("--dram-latency", 0), ("--dram-outstanding", 1),
-                          ("--bus-bytes", 1)) for value in ("-1", "x", "1.5")),
+      for option, low in (("--seed", 0), ("--stall-seed", 0), ("--bus-bytes", 1))
+      for value in ("-1", "x", "1.5")),
+    *((option, value, f"argument --{name}/--dram-{name}: must be an integer of at least {low}, "
+                      f"not {value!r} (see lockstep run --help)")
+      for name, low in (("latency", 0), ("outstanding", 1))
+      for option in (f"--{name}", f"--dram-{name}") for value in ("-1", "x", "1.5")),
+    ("--latency", "1048577", "latency of the memory must be an integer from 0 to 1048576, "
+                             "not 1048577"),
+    *(("--bytes-per-cycle", value, f"argument --bytes-per-cycle: must be a number of bytes above "
+                                   f"0, not {value!r} (see lockstep run --help)")
+      for value in ("0", "-1", "x", "inf", "nan")),
+    ("--bytes-per-cycle", "9", "bytes_per_cycle of the memory must be at most the 8 bytes of the "
+                               "bus of pynq-1x16x16, not 9.0"),
+    *(("--row-buffer", value, f"argument --row-buffer: must be BYTES[,MISS[,BANKS]], not {value!r} "
+                              f"(see lockstep run --help)")
+      for value in ("", "x", "1024,", "1024,1,1,1", "-1")),
+    ("--row-buffer", "100", "row_bytes of the memory must be a power of two, not 100"),
+    ("--row-buffer", "1024,5,0", "banks of the memory must be an integer from 1 to 65536, not 0"),
     *(("--shape", value, f"argument --shape: must be NAME=N with N at least 1, not {value!r} "
                          f"(see lockstep run --help)") for value in ("N", "N=0", "=3", "N=x")),
 ])
 def test_wrong_options(capsys, option: str, value: str, message: str) -> None:
     refused(capsys, message, DIGITS, option, value)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--trace", "no/t.json", "--sim", "verilator"],
+     "Trace 'no/t.json' cannot be written: No such file or directory"),
+    (["--trace", "t.txt", "--sim", "verilator"],
+     "Trace 't.txt' must end in one of .json, .json.gz, .vcd"),
+    (["--trace", "t.json", "--sim", "functional"],
+     "--trace must come with --sim cycle or verilator: functional has no cycles"),
+    (["--trace", "t.json", "--target", "cpu"],
+     "--trace must be left out with --target cpu: the host has no cycles"),
+    (["--no-values", "--target", "cpu"],
+     "--no-values must be left out with --target cpu: the host has no cycles"),
+    (["--no-values", "--sim", "verilator"],
+     "--no-values must come with --sim cycle, not verilator"),
+    (["--no-values", "--sim", "cycle", "--output", "y.npz"],
+     "--output must be left out with --no-values: there are none"),
+])
+def test_options_that_do_not_go_together(capsys, options, message: str) -> None:
+    refused(capsys, message, DIGITS, *options)
+    assert not Path("t.json").exists() and not Path("y.npz").exists()
+
+
+def test_a_trace_larger_than_the_disk(capsys, tmp_path, monkeypatch) -> None:
+    """Refused before anything runs."""
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage._replace(free=100))
+    monkeypatch.setattr("runtime.Module.run", lambda module: pytest.fail("it ran"))
+    path = tmp_path / "t.json"
+    assert run(DIGITS, *TINY, "--sim", "verilator", "--trace", path) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"lockstep: error: Trace {str(path)!r} needs more than ")
+    assert len(err.splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
 def test_a_program_of_another_machine_is_a_wrong_request() -> None:

@@ -61,7 +61,8 @@ RUN = Run(Status.DONE, "fetch", 8, np.zeros(0, np.uint8), CYCLES,
 
 
 def written(path: Path, *runs: Run) -> Path:
-    with TraceFile(path, [PROGRAM]) as file:
+    with TraceFile(path) as file:
+        file.require_space([PROGRAM])
         file.write(MACHINE, [(PROGRAM, run) for run in runs or (RUN,)])
     return path
 
@@ -238,7 +239,7 @@ def test_a_disk_that_is_too_small(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(trace.shutil, "disk_usage", lambda path: usage._replace(free=least - 1))
     with pytest.raises(TraceError, match=f"needs more than {least:,} bytes, of which its disk has "
                                          f"{least - 1:,}; write it to another disk, or as"):
-        TraceFile(tmp_path / "t.json", [PROGRAM])
+        written(tmp_path / "t.json")
     assert not list(tmp_path.iterdir())
 
 
