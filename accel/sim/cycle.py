@@ -1,0 +1,248 @@
+"""The cycle simulator: every event of a program in the cycle in which the hardware has it.
+
+A native model (`cycle.cpp`) of the units, queues, tokens, banks and the memory port that mirrors
+`accel.hw` part by part and equals it on every cycle: status, counters, the start and the
+retirement of every instruction. How long instructions take does not depend on values, so none are
+computed in it: memory is what the functional simulator makes of the program. It skips the cycles
+in which nothing can change.
+
+What the hardware is built with (depths of queues, latencies of pipelines) is taken from where the
+hardware has it; the object is the same for all machines.
+"""
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accel import isa
+from accel.config import BUFFERS, UNITS
+from accel.hw.arbiter import BURSTS
+from accel.hw.control import PATIENCE
+from accel.hw.dma import IN_FLIGHT
+from accel.hw.fetch import PREFETCH
+from accel.hw.interface import READ_LATENCY
+from accel.hw.load import BLOCK_BITS, LOADED
+from accel.hw.store import BurstWriter
+from accel.hw.tokens import TOKEN_BITS
+from accel.hw.vector import PARAMETERS
+from accel.machine import Machine
+from accel.plan import plan
+from accel.program import Program
+from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status, Timeline
+
+from . import functional
+from .dram import DRAM, Dram, DramTiming
+from .layouts import layouts_header
+from .native import build_once, compile_shared, compiler, digest, processor
+
+__all__ = ["simulate"]
+
+MAX_CYCLES = 1 << 40
+
+CLIENTS = ("fetch", "load", "store")
+NO_UNIT = (1 << 32) - 1
+
+_HERE = Path(__file__).parent
+_SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", "cycle_dma.h",
+            "dram.h")
+_FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra", "-Wno-parentheses", "-Wno-sign-compare")
+
+_SCALARS = ("bus_bytes", "queue_depth", "token_max", "patience", "prefetch", "bursts",
+            "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
+            "store_stages", "gemm_depth", "gemm_write", "vector_depth", "vector_write",
+            "vector_fold", "bank_depth")
+"""Parameters of a machine that are one number."""
+
+
+class _Parameters(ctypes.Structure):
+    _fields_ = [*((name, ctypes.c_uint32) for name in _SCALARS),
+                ("size", ctypes.c_uint32 * 8), ("depth", ctypes.c_uint32 * 8)]
+
+
+class _Opcode(ctypes.Structure):
+    """The unit, and of a vector operation which selectors its operands take (masks; 0: it does not
+    have the operand), whether it reads parameters, whether its update accumulates."""
+
+    _fields_ = [(name, ctypes.c_uint32)
+                for name in ("unit", "a", "b", "destinations", "record", "folds")]
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [("parameters", ctypes.POINTER(_Parameters)),
+                ("opcodes", ctypes.POINTER(_Opcode)), ("words", ctypes.c_void_p),
+                ("memory_bytes", ctypes.c_uint64), ("max_cycles", ctypes.c_uint64),
+                ("dram", DramTiming), ("base", ctypes.c_uint32 * len(isa.BASES)),
+                ("count", ctypes.c_uint32), ("timeline", ctypes.c_uint32)]
+
+
+class _Result(ctypes.Structure):
+    _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
+                ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
+                ("waiting", ctypes.c_uint64 * len(UNITS)),
+                ("activity", ctypes.c_uint64 * len(ACTIVITIES) * len(UNITS)),
+                ("bytes", ctypes.c_uint64 * len(CLIENTS)),
+                ("rows", ctypes.c_uint64 * len(UNITS))]
+
+
+def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+             inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
+             timeline: bool = False, max_cycles: int = MAX_CYCLES, dram: Dram = DRAM,
+             **options: Any) -> Run:
+    """Execute a program that was compiled for `machine`, with the time that the hardware takes.
+
+    Parameters
+    ----------
+    memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
+        without it, the program's own with `inputs`.
+    values : compute what the program does to memory; without, the run has the image as it was.
+    timeline : record what every unit does when.
+    max_cycles : after these the run ends with status WATCHDOG.
+    dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
+    """
+    program.require(machine)
+    image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
+    timed = _timed(machine, program, image, replace(dram, **options), timeline, max_cycles)
+    if not values:
+        return timed
+    return replace(timed, memory=functional.simulate(machine, program, image).memory)
+
+
+def _timed(machine: Machine, program: Program, image: np.ndarray, dram: Dram, timeline: bool,
+           max_cycles: int) -> Run:
+    library = _library()
+    words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
+    parameters, opcodes = _parameters(machine), _opcodes(machine)
+    bases = program.bases
+    config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
+                     words=words.ctypes.data, memory_bytes=image.size, max_cycles=max_cycles,
+                     dram=dram.timing(machine.config),
+                     base=tuple(bases[name] for name in isa.BASES),
+                     count=program.count, timeline=timeline)
+    times = np.full((2, program.count), -1, np.int64)
+    result = _Result()
+    core = library.cycle_run(ctypes.byref(config), times[0].ctypes.data, times[1].ctypes.data,
+                             ctypes.byref(result))
+    try:
+        spans = {unit: _rows(library, core, number, result.rows[number])
+                 for number, unit in enumerate(UNITS)} if timeline else None
+    finally:
+        library.cycle_free(core)
+    return _run(result, image, times, None if spans is None else Timeline(spans))
+
+
+def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
+    if not count:
+        return np.zeros((0, 3), np.int64)
+    address = library.cycle_rows(core, unit)
+    shared = np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)),
+                                   (count, 3))
+    return shared.copy()
+
+
+def _run(result: _Result, image: np.ndarray, times: np.ndarray,
+         timeline: Timeline | None) -> Run:
+    status = Status(result.status)
+    activity = {unit: dict(zip(ACTIVITIES, cycles, strict=True))
+                for unit, cycles in zip(UNITS, result.activity, strict=True)}
+    waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
+    unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
+    return Run(status, unit, result.index, image, result.cycles,
+               Counters(activity, dict(zip(CLIENTS, result.bytes, strict=True))), times[0],
+               times[1], waiting if status is Status.DEADLOCK else {}, timeline)
+
+
+@cache
+def _parameters(machine: Machine) -> _Parameters:
+    """Where the hardware has them."""
+    config, gemm, vector = machine.config, plan(machine, "gemm"), plan(machine, "vector")
+    result = _Parameters(
+        bus_bytes=config.bus_bytes, queue_depth=config.queue_depth,
+        token_max=(1 << TOKEN_BITS) - 1, patience=PATIENCE, prefetch=PREFETCH, bursts=BURSTS,
+        block_bits=BLOCK_BITS, in_flight=IN_FLIGHT, load_buffers=_mask(BUFFERS, LOADED),
+        store_buffers=_mask(BUFFERS, ("out",)), store_depth=BurstWriter(config).depth,
+        store_stages=READ_LATENCY + 1, gemm_depth=gemm.retire_depth,
+        gemm_write=gemm.write_cycles, vector_depth=vector.retire_depth,
+        vector_write=vector.write_cycles, vector_fold=vector.latency + 1,
+        bank_depth=config.bank_depth)
+    for number, buffer in enumerate(config.buffers.values()):
+        result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
+    return result
+
+
+def _mask(names, chosen) -> int:
+    return sum(1 << names.index(name) for name in chosen)
+
+
+@cache
+def _opcodes(machine: Machine) -> ctypes.Array:
+    """What `Vector._decode` knows of the bodies."""
+    table = (_Opcode * 256)(*(_Opcode(unit=NO_UNIT) for _ in range(256)))
+    for opcode, unit in machine.units.items():
+        table[opcode].unit = REPORTERS.index(unit)
+    for body in machine.of_unit("vector"):
+        scopes = {operand.name: operand.scopes for operand in (*body.operands, body.dst)}
+        one = table[machine.opcodes[body.name]]
+        one.a = _mask(isa.SOURCES_A, scopes.get("a", ()))
+        one.b = _mask(isa.SOURCES_B, scopes.get("b", ()))
+        one.destinations = _mask(isa.DESTINATIONS, scopes["dst"])
+        one.record = any(name in scopes for name in PARAMETERS)
+        one.folds = body.update != "assign"
+    return table
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The native model, from the cache or newly built."""
+    sources = {name: (_HERE / name).read_text() for name in _SOURCES}
+    sources |= {"layouts.h": layouts_header(), "names.h": _names_header()}
+    key = digest([*(f"{name}\n{text}" for name, text in sources.items()), " ".join(_FLAGS),
+                  compiler()[1], processor()])
+
+    def make(folder: Path) -> None:
+        for name, text in sources.items():
+            (folder / name).write_text(text)
+        compile_shared({folder / "cycle.cpp": _FLAGS}, folder / "cycle.so", [f"-I{folder}"])
+
+    path = build_once("cycle", key, "the cycle simulator", make) / "cycle.so"
+    library = ctypes.CDLL(str(path))
+    library.cycle_run.restype = ctypes.c_void_p
+    library.cycle_run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 2,
+                                  ctypes.POINTER(_Result)]
+    library.cycle_rows.restype = ctypes.c_void_p
+    library.cycle_rows.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+    library.cycle_free.restype = None
+    library.cycle_free.argtypes = [ctypes.c_void_p]
+    return library
+
+
+def _names_header() -> str:
+    """Codes and structures that Python and C++ share."""
+    names = {"unit": REPORTERS, "activity": ACTIVITIES, "buffer": BUFFERS,
+             "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
+             "destination": isa.DESTINATIONS,
+             "status": [status.name.lower() for status in Status]}
+    lines = ["#pragma once", "#include <cstdint>", "namespace lockstep {"]
+    for kind, members in names.items():
+        codes = ", ".join(f"{name} = {code}" for code, name in enumerate(members))
+        count = len(UNITS) if kind == "unit" else len(members)
+        lines.append(f"namespace {kind} {{ constexpr uint32_t {codes}, count = {count}; }}")
+    tokens = ", ".join(str(ACTIVITIES.index(unit)) for unit in UNITS)
+    lines += ["namespace activity {", f"constexpr uint32_t tokens[] = {{{tokens}}};",
+              "// For the first unit in a mask of those whose tokens are missing.",
+              "inline uint32_t token_of(uint32_t units) { return tokens[__builtin_ctz(units)]; }",
+              "}", _struct("Parameters", _Parameters), _struct("Opcode", _Opcode), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _struct(name: str, structure: type[ctypes.Structure]) -> str:
+    """The C++ spelling of a structure of numbers of 32 bits."""
+    members = []
+    for field, shape, *_ in structure._fields_:
+        length = getattr(shape, "_length_", None)
+        members.append(field if length is None else f"{field}[{length}]")
+    return f"struct {name} {{ uint32_t {', '.join(members)}; }};"

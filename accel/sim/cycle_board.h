@@ -1,0 +1,177 @@
+// What the parts of the cycle simulator share: time, tokens, events, activities, errors.
+//
+// A cycle is evaluated part by part, those first that others depend on within the cycle. A part is
+// skipped while nothing of it, and nothing that it offers, can change; its state then stands for
+// the cycles in between. So a part that changed anything asks to be evaluated in the next cycle;
+// one that changed nothing says when it will by itself; and who changes what a part looks at wakes
+// it up.
+
+#pragma once
+
+#include "cycle_program.h"
+
+namespace lockstep {
+
+constexpr unsigned MEMORY = unit::fetch + 1, PARTS = MEMORY + 1;
+
+// Of one unit: what it does since when, the sums so far, and all rows if they are wanted.
+struct Activity {
+    uint32_t what = activity::command;
+    int64_t index = -1;
+    uint64_t since = 0;
+    uint64_t cycles[activity::count] = {};
+    std::vector<int64_t> rows;
+};
+
+struct Error {
+    bool there;
+    uint32_t status, unit, index;
+};
+
+class Board {
+public:
+    Board(const Parameters &parameters, const std::vector<Instruction> &program, bool timeline,
+          int64_t *start, int64_t *retire, uint64_t max_cycles)
+        : p(parameters), program(program), max_cycles(max_cycles), timeline_(timeline),
+          start_(start), retire_(retire) {
+        std::fill(timer, timer + PARTS, NEVER);
+    }
+
+    const Parameters &p;
+    const std::vector<Instruction> &program;
+    const uint64_t max_cycles;
+    uint64_t now = 0;
+    bool halt = false;              // nothing new may start
+
+    // ---- time --------------------------------------------------------------------------------
+
+    uint64_t timer[PARTS];          // when a part is evaluated at the latest
+    void wake_now(unsigned part) { due_ |= 1u << part; }
+    void wake_next(unsigned part) { next_ |= 1u << part; }
+    void wake_all() { next_ = (1u << PARTS) - 1; }
+    bool is_due(unsigned part) {
+        if (due_ >> part & 1) return true;
+        return timer[part] <= now;
+    }
+
+    // The next cycle in which a part is due; NEVER if there is none.
+    uint64_t upcoming() const {
+        return next_ ? now + 1 : *std::min_element(timer, timer + PARTS);
+    }
+    void advance(uint64_t to) {
+        due_ = next_;
+        next_ = 0;
+        now = to;
+    }
+
+    // ---- tokens: accel/hw/tokens.py ------------------------------------------------------------
+
+    uint32_t missing(unsigned to, uint32_t waits) const {
+        uint32_t result = 0;
+        for (unsigned from = 0; from < UNITS; from++)
+            if (waits >> from & 1 && !tokens_[from][to]) result |= 1u << from;
+        return result;
+    }
+    bool fits(unsigned from, uint32_t signals) const {
+        for (unsigned to = 0; to < UNITS; to++)
+            if (signals >> to & 1 && tokens_[from][to] == p.token_max) return false;
+        return true;
+    }
+    void take(unsigned to, uint32_t waits) {
+        for (unsigned from = 0; from < UNITS; from++)
+            if (waits >> from & 1) {
+                change_[from][to]--;
+                wake_next(from);
+                changed_ = true;
+            }
+    }
+    void give(unsigned from, uint32_t signals) {
+        for (unsigned to = 0; to < UNITS; to++)
+            if (signals >> to & 1) {
+                change_[from][to]++;
+                wake_next(to);
+                changed_ = true;
+            }
+    }
+    bool no_tokens() const {
+        for (auto &row : tokens_)
+            for (uint32_t count : row)
+                if (count) return false;
+        return true;
+    }
+    void commit_tokens() {
+        if (!changed_) return;
+        changed_ = false;
+        for (unsigned from = 0; from < UNITS; from++)
+            for (unsigned to = 0; to < UNITS; to++) {
+                tokens_[from][to] += uint32_t(change_[from][to]);
+                change_[from][to] = 0;
+            }
+    }
+
+    // ---- what is seen from outside -----------------------------------------------------------
+
+    void started(uint64_t cycle, uint32_t index) { start_[index] = int64_t(cycle); }
+    void retired(uint64_t cycle, uint32_t index) { retire_[index] = int64_t(cycle); }
+
+    // An error in this cycle: that of the lowest instruction counts, then that of the first unit.
+    void fail(uint32_t status, uint32_t unit, uint32_t index) {
+        if (!error.there || index < error.index || (index == error.index && unit < error.unit))
+            error = {true, status, unit, index};
+    }
+    Error error = {};
+
+    Activity activities[UNITS];
+    void does(unsigned unit, uint32_t what, int64_t index) {
+        Activity &own = activities[unit];
+        if (own.what == what && (own.index == index || !timeline_)) return;
+        close(own, now);
+        own.what = what;
+        own.index = index;
+        own.since = now;
+    }
+    void close(Activity &own, uint64_t end) {
+        own.cycles[own.what] += end - own.since;
+        if (timeline_ && end > own.since)
+            own.rows.insert(own.rows.end(), {int64_t(own.since), int64_t(own.what), own.index});
+    }
+
+private:
+    uint32_t due_ = 0, next_ = 0;
+    uint32_t tokens_[UNITS][UNITS] = {};
+    int32_t change_[UNITS][UNITS] = {};
+    bool changed_ = false, timeline_;
+    int64_t *start_, *retire_;
+};
+
+// The commands that wait for a unit; accel/hw/queue.py. The unit is evaluated before fetch, so a
+// command that is pushed is seen from the next cycle on.
+class Commands {
+public:
+    bool empty() const { return items_.empty(); }
+    uint32_t head() const { return items_.front(); }
+    void push(uint64_t now, uint32_t index) {
+        items_.push(index);
+        pushed_ = now;
+    }
+    void pop(uint64_t now) {
+        items_.pop();
+        popped_ = now;
+    }
+    // At the begin of this cycle.
+    uint32_t level(uint64_t now) const {
+        return items_.size() - (pushed_ == now) + (popped_ == now);
+    }
+
+private:
+    Fifo<uint32_t> items_;
+    uint64_t pushed_ = NEVER, popped_ = NEVER;
+};
+
+// What control and fetch see of a unit in this cycle.
+struct Seen {
+    bool idle = true, blocked = false;
+    uint32_t blocked_index = 0;
+};
+
+}  // namespace lockstep
