@@ -144,8 +144,7 @@ def compile(model: str | Path | Graph, target: str = "accel:pynq-1x16x16", *,   
     ----------
     model : an ONNX file, or an imported graph.
     target : ``accel:PRESET``, ``accel:FILE.toml`` or ``cpu``.
-    sim : the device behind an accelerator: ``functional`` or ``verilator``, which takes `options`
-        (`latency` in cycles, `outstanding` bursts).
+    sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
     shapes : values of the model's symbolic dimensions.

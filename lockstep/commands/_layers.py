@@ -31,12 +31,13 @@ def show(figures: Mapping[str, Any]) -> None:
 def _table(figures: Mapping[str, Any], timed: bool):
     from rich.table import Table
 
-    table = Table(title=f"{figures['model']} on {figures['target']} ({figures['simulator']})")
+    table = Table(title=f"{figures['model']} on {figures['target']} ({figures['simulator']})",
+                  box=None, header_style="bold", pad_edge=False)
     for heading in ("layer", "operator"):
         table.add_column(heading)
-    for heading in ("cycles", "ideal", "array busy") if timed else ("ideal", "MACs"):
+    numbers = ("cycles", "ideal", "array") if timed else ("ideal", "MACs")
+    for heading in (*numbers, "DRAM bytes"):
         table.add_column(heading, justify="right")
-    table.add_column("DRAM bytes", justify="right")
     if timed:
         table.add_column("largest stall")
     for layer in figures["layers"]:
