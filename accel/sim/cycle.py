@@ -3,7 +3,7 @@
 A native model (`cycle.cpp`) of the units, queues, tokens, banks and the memory port that mirrors
 `accel.hw` part by part and equals it on every cycle: status, counters, the start and the
 retirement of every instruction. How long instructions take does not depend on values, so none are
-computed in it: memory is what the functional simulator makes of the program. It skips the cycles
+computed in it: memory is what `accel.sim.values` makes of the program. It skips the cycles
 in which nothing can change.
 
 What the hardware is built with (depths of queues, latencies of pipelines) is taken from where the
@@ -35,10 +35,10 @@ from accel.plan import plan
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status, Timeline
 
-from . import functional
 from .dram import DRAM, Dram, DramTiming
 from .layouts import layouts_header
 from .native import build_once, compile_shared, compiler, digest, processor
+from .values import simulate as simulate_values
 
 __all__ = ["simulate"]
 
@@ -91,8 +91,8 @@ class _Result(ctypes.Structure):
 
 def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
-             timeline: bool = False, max_cycles: int = MAX_CYCLES, dram: Dram = DRAM,
-             **options: Any) -> Run:
+             timeline: bool = False, events: np.ndarray | None = None,
+             max_cycles: int = MAX_CYCLES, dram: Dram = DRAM, **options: Any) -> Run:
     """Execute a program that was compiled for `machine`, with the time that the hardware takes.
 
     Parameters
@@ -101,19 +101,22 @@ def simulate(machine: Machine, program: Program, memory: np.ndarray | None = Non
         without it, the program's own with `inputs`.
     values : compute what the program does to memory; without, the run has the image as it was.
     timeline : record what every unit does when.
+    events : `Run.start` and `Run.retire` to be, for who watches them being filled: int64 of shape
+        (2, instructions), all −1.
     max_cycles : after these the run ends with status WATCHDOG.
     dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
     """
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
-    timed = _timed(machine, program, image, replace(dram, **options), timeline, max_cycles)
+    times = np.full((2, program.count), -1, np.int64) if events is None else events
+    timed = _timed(machine, program, image, replace(dram, **options), timeline, times, max_cycles)
     if not values:
         return timed
-    return replace(timed, memory=functional.simulate(machine, program, image).memory)
+    return replace(timed, memory=simulate_values(machine, program, image).memory)
 
 
 def _timed(machine: Machine, program: Program, image: np.ndarray, dram: Dram, timeline: bool,
-           max_cycles: int) -> Run:
+           times: np.ndarray, max_cycles: int) -> Run:
     library = _library()
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
@@ -123,7 +126,6 @@ def _timed(machine: Machine, program: Program, image: np.ndarray, dram: Dram, ti
                      dram=dram.timing(machine.config),
                      base=tuple(bases[name] for name in isa.BASES),
                      count=program.count, timeline=timeline)
-    times = np.full((2, program.count), -1, np.int64)
     result = _Result()
     core = library.cycle_run(ctypes.byref(config), times[0].ctypes.data, times[1].ctypes.data,
                              ctypes.byref(result))
@@ -147,8 +149,9 @@ def _rows(library: ctypes.CDLL, core: int, unit: int, count: int) -> np.ndarray:
 def _run(result: _Result, image: np.ndarray, times: np.ndarray,
          timeline: Timeline | None) -> Run:
     status = Status(result.status)
-    activity = {unit: dict(zip(ACTIVITIES, cycles, strict=True))
-                for unit, cycles in zip(UNITS, result.activity, strict=True)}
+    activity: dict[str, dict[str, int]] = {
+        unit: dict(zip(ACTIVITIES, cycles, strict=True))
+        for unit, cycles in zip(UNITS, result.activity, strict=True)}
     waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
     unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
     return Run(status, unit, result.index, image, result.cycles,

@@ -71,20 +71,22 @@ class _Port:
 
 
 def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
-             inputs: Mapping[str, np.ndarray] | None = None, max_cycles: int = MAX_CYCLES,
-             dram: Dram = DRAM, **options: Any) -> Run:
+             inputs: Mapping[str, np.ndarray] | None = None, events: np.ndarray | None = None,
+             max_cycles: int = MAX_CYCLES, dram: Dram = DRAM, **options: Any) -> Run:
     """Execute a program that was compiled for `machine` on the RTL.
 
     Parameters
     ----------
     memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
         without it, the program's own with `inputs`.
+    events : `Run.start` and `Run.retire` to be, for who watches them being filled: int64 of shape
+        (2, instructions), all −1.
     max_cycles : after these the run ends with status WATCHDOG, as it does when nothing moves.
     dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
     """
     program.require(machine)
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
-    return build(machine).run(program, image, max_cycles, replace(dram, **options))
+    return build(machine).run(program, image, max_cycles, replace(dram, **options), events)
 
 
 @cache
@@ -261,7 +263,7 @@ class VerilatedCore:
                               ctypes.POINTER(_Result)]
 
     def run(self, program: Program, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
-            dram: Dram = DRAM) -> Run:
+            dram: Dram = DRAM, events: np.ndarray | None = None) -> Run:
         """One program from reset; `memory` is written to."""
         geometry = self.machine.config
         bases = program.bases
@@ -269,7 +271,7 @@ class VerilatedCore:
                          idle_cycles=IDLE_CYCLES + dram.patience(geometry),
                          dram=dram.timing(geometry),
                          base=tuple(bases[name] for name in isa.BASES), count=program.count)
-        times = np.full((2, program.count), -1, np.int64)
+        times = np.full((2, program.count), -1, np.int64) if events is None else events
         result = _Result()
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
                   times[1].ctypes.data, ctypes.byref(result))
