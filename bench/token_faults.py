@@ -1,0 +1,287 @@
+"""Does the proof refuse every program whose tokens are wrong? Random faults, judged by exhaustion.
+
+A fault changes the tokens of a compiled program: a bit of one instruction's waits or signals is
+deleted, duplicated onto another instruction of the unit, moved there, or turned to another unit;
+or a whole token, signal and wait, is deleted, or its signal or wait moved. The proof must refuse
+the program, unless `bench.happens_before` finds by exhaustion that the fault is redundant: then
+the program is still legal, and the proof must accept it. It must accept every compiled program
+too.
+
+Prints what was missed, then ``name value`` lines: `token_faults`, `token_faults_redundant`,
+`token_faults_missed` (accepted, and not legal), `token_faults_false_alarms` (refused, and legal).
+Exit status 1 if there is one of the last two.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from accel import isa
+from accel.access import IllegalProgram, prove
+from accel.config import UNITS, load
+from accel.machine import Machine
+from accel.program import Program
+from accel.target import AccelTarget
+from bench.happens_before import Judge, Masks
+from bench.networks import convolution_graph
+from runtime import compile as compile_model
+
+__all__ = ["FAULTS", "Fault", "Subject", "convolution", "examine", "main", "subjects"]
+
+DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits-int8.onnx"
+WAITS, SIGNALS = 1, 2           # bytes of a word
+
+Tokens = list[Masks]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A compiled program to make faults in."""
+
+    name: str
+    machine: Machine
+    program: Program
+    judge: Judge
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was done to the tokens of a subject, and what both said of it (empty: nothing)."""
+
+    subject: str
+    kind: str
+    text: str
+    refusal: str
+    judgement: str
+
+    @property
+    def missed(self) -> bool:
+        return bool(self.judgement) and not self.refusal
+
+    @property
+    def false_alarm(self) -> bool:
+        return bool(self.refusal) and not self.judgement
+
+
+def subject(name: str, config: str, program: Program) -> Subject:
+    machine = Machine(load(config))
+    return Subject(f"{name} on {config}", machine, program, Judge(machine, program))
+
+
+def convolution(config: str, channels: int, size: int, threads: int, **shape: int) -> Subject:
+    graph = convolution_graph(channels, channels, size, **shape)
+    program = AccelTarget(Machine(load(config)), threads).compile(graph).program
+    return subject(f"{channels} channels, {size}x{size}, {threads} threads", config, program)
+
+
+def digits(config: str) -> Subject:
+    module = compile_model(DIGITS, f"accel:{config}")
+    segment, = module.accelerated
+    return subject("digits", config, segment.program)
+
+
+def subjects() -> Iterator[Subject]:
+    for config in ("tiny-1x4x4", "ecp5-1x8x8", "pynq-1x16x16"):
+        yield digits(config)
+    yield convolution("tiny-1x4x4", 16, 16, 1)
+    yield convolution("tiny-1x4x4", 16, 16, 2)
+    yield convolution("tiny-1x4x4", 32, 14, 1, stride=2)
+    yield convolution("ecp5-1x8x8", 32, 14, 2, stride=2)
+    yield convolution("ecp5-1x8x8", 64, 14, 2, kernel=1)
+    yield convolution("ecp5-1x8x8", 64, 28, 1)
+    yield convolution("pynq-1x16x16", 64, 28, 2)
+
+
+# ---- faults ------------------------------------------------------------------------------------
+
+class _NoFault(Exception):
+    """Nothing of the kind can be done here."""
+
+
+class _Faulty:
+    """The tokens of a subject, about to be made wrong."""
+
+    def __init__(self, judge: Judge, random: Random):
+        self.units, self.random = judge.units, random
+        self.tokens: Tokens = list(judge.tokens)
+
+    def bits(self) -> list[tuple[int, int, str]]:
+        """Every token bit: instruction, side (0: waits, 1: signals), the other unit."""
+        return [(index, side, unit) for index, masks in enumerate(self.tokens)
+                for side in (0, 1) for unit in masks[side]]
+
+    def set(self, index: int, side: int, unit: str, present: bool) -> None:
+        masks = list(self.tokens[index])
+        masks[side] = tuple(one for one in UNITS if (one in masks[side] if one != unit
+                                                     else present))
+        self.tokens[index] = (masks[0], masks[1])
+
+    def elsewhere(self, index: int, side: int, unit: str) -> int:
+        """Another instruction of the same unit without that bit; half of the time a near one."""
+        free = [k for k, masks in enumerate(self.tokens) if k != index
+                and self.units[k] == self.units[index] and unit not in masks[side]]
+        if not free:
+            raise _NoFault
+        near = sorted(free, key=lambda k: abs(k - index))[:4]
+        return self.random.choice(self.random.choice([near, free]))
+
+    def token(self) -> tuple[str, str, int, int]:
+        """A token: from, to, who signals it, who takes it."""
+        source, target = self.random.choice(sorted({(self.units[k], unit) for k, side, unit
+                                                    in self.bits() if side}))
+        signals = [k for k, side, unit in self.bits() if side
+                   and (self.units[k], unit) == (source, target)]
+        waits = [k for k, side, unit in self.bits() if not side
+                 and (unit, self.units[k]) == (source, target)]
+        number = self.random.randrange(len(signals))
+        return source, target, signals[number], waits[number]
+
+
+_SIDES = ("waits", "signals")
+
+
+def _delete(one: _Faulty) -> str:
+    index, side, unit = one.random.choice(one.bits())
+    one.set(index, side, unit, False)
+    return f"{_SIDES[side]} {unit} of {index}"
+
+
+def _duplicate(one: _Faulty) -> str:
+    index, side, unit = one.random.choice(one.bits())
+    other = one.elsewhere(index, side, unit)
+    one.set(other, side, unit, True)
+    return f"{_SIDES[side]} {unit} of {index} onto {other}"
+
+
+def _move(one: _Faulty) -> str:
+    index, side, unit = one.random.choice(one.bits())
+    other = one.elsewhere(index, side, unit)
+    one.set(other, side, unit, True)
+    one.set(index, side, unit, False)
+    return f"{_SIDES[side]} {unit} of {index} to {other}"
+
+
+def _turn(one: _Faulty) -> str:
+    index, side, unit = one.random.choice(one.bits())
+    free = [name for name in UNITS if name not in one.tokens[index][side]]
+    if not free:
+        raise _NoFault
+    other = one.random.choice(free)
+    one.set(index, side, unit, False)
+    one.set(index, side, other, True)
+    return f"{_SIDES[side]} {unit} of {index} to {other}"
+
+
+def _delete_token(one: _Faulty) -> str:
+    source, target, signal, wait = one.token()
+    one.set(signal, 1, target, False)
+    one.set(wait, 0, source, False)
+    return f"{source} {signal} to {target} {wait}"
+
+
+def _turn_token(one: _Faulty) -> str:
+    """The pair of another unit gets it: taken by the next instruction there."""
+    source, target, signal, wait = one.token()
+    unit = one.random.choice([name for name in UNITS if name != target])
+    takers = [k for k in range(signal + 1, len(one.units)) if one.units[k] == unit
+              and source not in one.tokens[k][0]]
+    if not takers or unit in one.tokens[signal][1]:
+        raise _NoFault
+    one.set(signal, 1, target, False)
+    one.set(wait, 0, source, False)
+    one.set(signal, 1, unit, True)
+    one.set(takers[0], 0, source, True)
+    return f"{source} {signal} to {target} {wait}, now to {unit} {takers[0]}"
+
+
+FAULTS: dict[str, Callable[[_Faulty], str]] = {
+    "delete": _delete, "duplicate": _duplicate, "move": _move, "turn": _turn,
+    "delete token": _delete_token, "turn token": _turn_token}
+"""By name; those that keep counters balanced are the hard ones: moves and whole tokens."""
+
+_TURNS = ("move", "delete token", "move", "turn token", "delete", "duplicate", "turn")
+
+
+def make_fault(one: Subject, kind: str, random: Random) -> tuple[Tokens, str]:
+    while True:
+        faulty = _Faulty(one.judge, random)
+        try:
+            text = FAULTS[kind](faulty)
+        except _NoFault:
+            continue
+        return faulty.tokens, text
+
+
+def with_tokens(program: Program, tokens: Sequence[Masks]) -> Program:
+    words = program.words.copy()
+    for word, (waits, signals) in zip(words, tokens, strict=False):
+        word[WAITS], word[SIGNALS] = isa.unit_mask(waits), isa.unit_mask(signals)
+    return replace(program, words=words)
+
+
+def refusal(one: Subject, tokens: Sequence[Masks]) -> str:
+    """What the proof says."""
+    try:
+        prove(one.machine, with_tokens(one.program, tokens))
+    except IllegalProgram as error:
+        return str(error).splitlines()[1]
+    return ""
+
+
+def examine(subject: Subject, count: int, random: Random, first: int = 0) -> Iterator[Fault]:
+    """The subject itself (kind ``none``), then random faults in it, the kinds in turns."""
+    own = subject.judge.tokens
+    yield Fault(subject.name, "none", "", refusal(subject, own), subject.judge.fault(own))
+    for number in range(first, first + count):
+        kind = _TURNS[number % len(_TURNS)]
+        tokens, text = make_fault(subject, kind, random)
+        yield Fault(subject.name, kind, text, refusal(subject, tokens),
+                    subject.judge.fault(tokens))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    print("seed", args.seed)
+    random = Random(args.seed)
+    programs = list(subjects())
+    found: list[Fault] = []
+    for number, one in enumerate(programs):
+        count = args.faults // len(programs) + (number < args.faults % len(programs))
+        made = list(examine(one, count, random, len(found)))
+        found += made
+        print(f"{one.program.count:5} instructions, {_summary(made[1:])}: {one.name}")
+    return _judge(found)
+
+
+def _summary(faults: Sequence[Fault]) -> str:
+    refused = sum(bool(fault.refusal) for fault in faults)
+    redundant = sum(not fault.judgement for fault in faults)
+    return f"{len(faults):3} faults, {refused:3} refused, {redundant:2} redundant"
+
+
+def _judge(found: Sequence[Fault]) -> int:
+    faults = [fault for fault in found if fault.kind != "none"]
+    for kind in FAULTS:
+        print(f"{kind:12} {_summary([fault for fault in faults if fault.kind == kind])}")
+    for fault in found:
+        if fault.missed:
+            print(f"MISSED: {fault.subject}: {fault.kind} {fault.text}: {fault.judgement}")
+        if fault.false_alarm:
+            print(f"FALSE ALARM: {fault.subject}: {fault.kind} {fault.text}: {fault.refusal}")
+    missed = sum(fault.missed for fault in found)
+    alarms = sum(fault.false_alarm for fault in found)
+    print("token_faults", len(faults))
+    print("token_faults_redundant", sum(not fault.judgement for fault in faults))
+    print("token_faults_missed", missed)
+    print("token_faults_false_alarms", alarms)
+    return 1 if missed or alarms else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
