@@ -1,8 +1,8 @@
 """Do all simulators agree? Random programs on each of them, compared to the byte.
 
 The first simulator is the reference. Compared are status, unit and instruction, and the whole
-memory image; between simulators that have time, also cycles and the start and the retirement of
-every instruction. Each program is proved legal first: the proof must accept what the generator
+memory image; between those that have time, also cycles, counters, and the start and the retirement
+of every instruction. Each program is proved legal first: the proof must accept what the generator
 made by other means. What the programs covered is counted; a bin that stays empty is a failure.
 """
 
@@ -15,13 +15,14 @@ import numpy as np
 from accel.access import IllegalProgram, prove
 from accel.machine import Machine
 from accel.program import disassemble
-from accel.status import Run
+from accel.status import Run, Status
 
 from . import functional
 from .coverage import Coverage
 from .directed import directed
 from .generate import Case, generate
 from .locate import Simulator, differ, first_difference
+from .timing import differ_in_time
 
 __all__ = ["COUNT", "Difference", "Report", "check", "default_simulators"]
 
@@ -79,11 +80,13 @@ class Report:
 
 def default_simulators() -> dict[str, Simulator]:
     """All simulators by name, the reference first."""
-    from . import verilated
+    from . import cycle, verilated
 
     return {
         "functional": lambda machine, case: functional.simulate(machine, case.program,
                                                                 case.memory),
+        "cycle": lambda machine, case: cycle.simulate(
+            machine, case.program, case.memory, max_cycles=MAX_CYCLES, **case.timing),
         "verilated": lambda machine, case: verilated.simulate(
             machine, case.program, case.memory, max_cycles=MAX_CYCLES, **case.timing),
     }
@@ -150,23 +153,20 @@ def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
 
 
 def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> Difference | None:
-    """Simulators that have time agree on every event."""
+    """Simulators that have time agree on every event and counter; the last one is right."""
     timed = [(name, run) for name, run in zip(names, runs) if run.cycles]
     for name, run in timed:
         if wrong := _inconsistent(case, run):
             return Difference(case.name, (name, "its own counters"), wrong)
+    reference, expected = timed[-1] if timed else ("", Run(Status.DONE))
     for name, run in timed[:-1]:
-        other, reference = timed[-1]
-        for what in ("start", "retire"):
-            mine, theirs = getattr(run, what), getattr(reference, what)
-            if not np.array_equal(mine, theirs):
-                index = int(np.flatnonzero(mine != theirs)[0])
-                text = disassemble(case.program.instructions(machine)[index])
-                return Difference(case.name, (name, other), f"{what} in cycle {mine[index]}; "
-                                  f"{theirs[index]}", index, text)
-        if run.cycles != reference.cycles:
-            return Difference(case.name, (name, other),
-                              f"{run.cycles} cycles; {reference.cycles}")
+        if found := differ_in_time(run, expected):
+            known = Difference(case.name, (name, reference), found.detail)
+            if found.index < 0:
+                return known
+            one = case.program.instructions(machine)[found.index]
+            return replace(known, detail=f"{one.unit} {found.detail}", instruction=found.index,
+                           text=disassemble(one))
     return None
 
 

@@ -126,7 +126,7 @@ def test_events_of_simulators_that_have_time_are_compared():
     report = check(MACHINE, 1, 0, {"functional": plain, "late": late, "verilated": rtl})
     assert report.difference is not None and report.difference.instruction == 3
     assert report.difference.simulators == ("late", "verilated")
-    assert re.fullmatch(r"start in cycle \d+; \d+", report.difference.detail)
+    assert re.fullmatch(r"load starts in cycle \d+; in cycle \d+", report.difference.detail)
 
 
 def test_counters_that_do_not_add_up_are_a_difference():
