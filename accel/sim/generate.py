@@ -134,10 +134,20 @@ class _Generator:
                                    weights=weights, inputs=(slot,),
                                    activations_bytes=SEGMENTS["activations"])
         memory = program.image({"data": self._data(slot.shape[0])})
+        return Case(f"seed {self.seed}", program, memory, self._timing())
+
+    def _timing(self) -> dict[str, Any]:
+        """Options of the memory: half of them with no more than latency and stalls."""
+        random = self.random
         timing = {"latency": random.choice([0, 1, 3, 17, 64, 130]),
                   "outstanding": random.choice([1, 2, 8, 64]),
                   "stall_seed": random.choice([0, random.randrange(1, 1 << 32)])}
-        return Case(f"seed {self.seed}", program, memory, timing)
+        if random.random() < 0.3:
+            timing["bytes_per_cycle"] = self.config.bus_bytes * random.uniform(0.1, 1)
+        if random.random() < 0.3:
+            timing |= {"row_bytes": random.choice([64, 256, 2048]),
+                       "row_miss": random.choice([0, 5, 40]), "banks": random.choice([1, 2, 8])}
+        return timing
 
     def _data(self, size: int) -> np.ndarray:
         data = np.frombuffer(self.random.randbytes(size), np.uint8).copy()
