@@ -12,16 +12,21 @@ from accel.hw.interface import READ_LATENCY, unit_signature
 from accel.hw.queue import Queue
 from accel.hw.scratchpad import chunk_read
 
-__all__ = ["BurstWriter", "Store"]
+__all__ = ["BurstWriter", "Store", "writer_depth"]
 
 BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
+
+
+def writer_depth(config: AccelConfig) -> int:
+    """Beats that a `BurstWriter` has room for: two bursts of 64 bytes, and at least 16."""
+    return max(16, 2 * 64 // config.bus_bytes)
 
 
 class BurstWriter(wiring.Component):
     """Collects beats into bursts, requests each when its last beat is there, and counts answers.
 
     A burst ends where its run ends and at boundaries of 64 bytes. The last beat accepted in cycle
-    t offers its request in t + 1. There is room for two bursts of 64 bytes, and for 16 beats.
+    t offers its request in t + 1. There is room for `writer_depth` beats.
 
     Members
     -------
@@ -36,7 +41,7 @@ class BurstWriter(wiring.Component):
     def __init__(self, config: AccelConfig):
         self._config = config
         self._offset_bits = offset = exact_log2(config.bus_bytes)
-        self.depth = max(16, 2 * 64 // config.bus_bytes)
+        self.depth = writer_depth(config)
         wdata = data.StructLayout({"data": config.bus_bytes * 8, "mask": config.bus_bytes})
         super().__init__({
             "beat": In(data.StructLayout({"valid": 1, "addr": 32 - offset, "end": 1, "last": 1,

@@ -27,7 +27,7 @@ from accel.hw.dma import IN_FLIGHT
 from accel.hw.fetch import PREFETCH
 from accel.hw.interface import READ_LATENCY
 from accel.hw.load import BLOCK_BITS, LOADED
-from accel.hw.store import BurstWriter
+from accel.hw.store import writer_depth
 from accel.hw.tokens import TOKEN_BITS
 from accel.hw.vector import PARAMETERS
 from accel.machine import Machine
@@ -167,7 +167,7 @@ def _parameters(machine: Machine) -> _Parameters:
         bus_bytes=config.bus_bytes, queue_depth=config.queue_depth,
         token_max=(1 << TOKEN_BITS) - 1, patience=PATIENCE, prefetch=PREFETCH, bursts=BURSTS,
         block_bits=BLOCK_BITS, in_flight=IN_FLIGHT, load_buffers=_mask(BUFFERS, LOADED),
-        store_buffers=_mask(BUFFERS, ("out",)), store_depth=BurstWriter(config).depth,
+        store_buffers=_mask(BUFFERS, ("out",)), store_depth=writer_depth(config),
         store_stages=READ_LATENCY + 1, gemm_depth=gemm.retire_depth,
         gemm_write=gemm.write_cycles, vector_depth=vector.retire_depth,
         vector_write=vector.write_cycles, vector_fold=vector.latency + 1,
