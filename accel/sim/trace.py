@@ -23,7 +23,6 @@ import io
 import json
 import os
 import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -70,12 +69,11 @@ class TraceFile:
             raise TraceError(f"Trace {str(path)!r} must end in one of {', '.join(SUFFIXES)}")
         if self.path.is_dir():
             raise TraceError(f"Trace {str(path)!r} must name a file, not a folder")
+        self._scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
+            self._file: IO[bytes] = self._scratch.open("wb")
         except OSError as error:
             raise self._refusal(error) from None
-        self._scratch = Path(name)
-        self._file: IO[bytes] = os.fdopen(handle, "wb")
 
     def require_space(self, programs: Iterable[Program]) -> None:
         """Refuse programs whose traces are larger than what the disk has free."""
@@ -115,8 +113,7 @@ class TraceFile:
         chunks = (_vcd if self.suffix == ".vcd" else _chrome)(machine, recordings)
         try:
             self._stream(chunks)
-            os.chmod(self._scratch, 0o666 & ~_umask())
-            os.replace(self._scratch, self.path)
+            self._scratch.replace(self.path)
         except OSError as error:
             raise self._refusal(error) from None
 
@@ -126,12 +123,6 @@ class TraceFile:
         with io.TextIOWrapper(packed, "utf-8", newline="\n") as text:
             text.writelines(chunks)
         self._file.close()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 # ---- what a run says ---------------------------------------------------------------------------

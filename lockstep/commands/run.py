@@ -8,16 +8,15 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
 from lockstep.errors import RequestError, input_file, output_file
+from lockstep.files import whole_file
 
 __all__ = ["add_parser", "run"]
 
 DEFAULT_TARGET = "accel:pynq-1x16x16"
-DEFAULT_SIMULATOR = "functional"
-PATIENCE_SECONDS = 2.0      # what takes longer shows how far it is
+DEFAULT_SIMULATOR = "cycle"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -122,17 +121,20 @@ def _opened(path: Path | None):
 
 def _run(args: argparse.Namespace, trace) -> int:
     from lockstep.commands._layers import show
+    from lockstep.commands._progress import progress_bar
     from runtime import DeviceError, report
 
     given = _arrays(args.input) if args.input else None
-    module, machine = _compiled(args)
+    module, machine, watched = _compiled(args)
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
     seed = _set_inputs(module, given, args.seed)
     begin = time.perf_counter()
     try:
-        runs = _watched(module.run, args)
+        with progress_bar(f"{args.model.name} on {args.target} ({args.sim})",
+                          sum(program.count for program in programs), watched.retired):
+            runs = module.run()
     except DeviceError as error:
         print(f"lockstep: {error}", file=sys.stderr)
         return 1
@@ -146,7 +148,8 @@ def _run(args: argparse.Namespace, trace) -> int:
     if args.output:
         _write_outputs(module, args.output)
     if args.json:
-        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+        with whole_file(args.json) as file:
+            file.write(f"{json.dumps(figures, indent=1)}\n".encode())
     show(figures)
     return 0
 
@@ -157,7 +160,7 @@ def _compiled(args: argparse.Namespace):
     from accel.target import AccelTarget
     from compiler.frontend.onnx_import import load as load_model
     from compiler.graph.pipeline import optimize, standard_passes
-    from runtime import SimulatedDevice, TargetError, compile_graph, simulator
+    from runtime import SimulatedDevice, TargetError, compile_graph
 
     kind, _, where = args.target.partition(":")
     if args.target != "cpu" and (kind != "accel" or not where):
@@ -166,14 +169,14 @@ def _compiled(args: argparse.Namespace):
     config = None if kind == "cpu" else load(where)
     if config and args.bus_bytes:
         config = replace(config, bus_bytes=args.bus_bytes)
-    options = _simulator_options(args, config) if config else {}
+    watched = _Watched(args.sim, _simulator_options(args, config) if config else {})
     graph = load_model(args.model, dict(args.shape) or None)
     graph = optimize(graph, standard_passes(integerize=not args.no_integerize))
     if config is None:
-        return compile_graph(graph, None), None
+        return compile_graph(graph, None), None, watched
     machine = Machine(config)
-    device = SimulatedDevice(machine, simulator(args.sim, **options))
-    return compile_graph(graph, AccelTarget(machine, args.threads), device), machine
+    device = SimulatedDevice(machine, watched)
+    return compile_graph(graph, AccelTarget(machine, args.threads), device), machine, watched
 
 
 def _simulator_options(args: argparse.Namespace, config) -> dict[str, Any]:
@@ -230,26 +233,36 @@ def _write_outputs(module, path: Path) -> None:
 
     import numpy as np
 
-    with zipfile.ZipFile(path, "w") as archive:
+    with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name in module.graph.outputs:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, module.get_output(name), allow_pickle=False)
 
 
-def _watched(call, args: argparse.Namespace):
-    """A bar with the elapsed time on a terminal, for what takes longer than `PATIENCE_SECONDS`."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+class _Watched:
+    """A simulator that lets others see how far it is.
 
-    console = Console(stderr=True)
-    progress = Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
-                        console=console, transient=True, disable=not console.is_terminal)
-    progress.add_task(f"{args.model.name} on {args.target} ({args.sim})", total=None)
-    timer = Timer(PATIENCE_SECONDS, progress.start)
-    timer.start()
-    try:
-        return call()
-    finally:
-        timer.cancel()
-        timer.join()
-        progress.stop()
+    `events` are those of the program that runs, `done` counts the instructions of the ones before.
+    """
+
+    def __init__(self, name: str, options: dict[str, Any]):
+        self.name, self.options = name, options
+        self.events: Any = None
+        self.done = 0
+
+    def __call__(self, machine, program, memory):
+        import numpy as np
+
+        from runtime import simulator
+
+        events = {}
+        if self.name != "functional":
+            self.events = events["events"] = np.full((2, program.count), -1, np.int64)
+        run = simulator(self.name, **self.options, **events)(machine, program, memory)
+        self.events, self.done = None, self.done + program.count
+        return run
+
+    def retired(self) -> int:
+        """Instructions that have retired so far."""
+        events = self.events
+        return self.done + (0 if events is None else int((events[1] >= 0).sum()))

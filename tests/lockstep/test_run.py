@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from accel.config import preset
+from accel.config import UNITS, preset
 from accel.machine import Machine
 from accel.program import Program
 from accel.status import Run, Status
@@ -52,12 +54,12 @@ def test_outputs_and_report(digits_input, tmp_path, capsys) -> None:
         np.testing.assert_array_equal(archive["logits"], expected(digits_input))
     figures = json.loads(report.read_text())
     assert figures.keys() >= KEYS
-    assert figures["seed"] is None and figures["cycles"] == 0
+    assert figures["seed"] is None and figures["cycles"] > 0
     assert figures["machine_hash"] == Machine(preset("tiny-1x4x4")).hash
     assert (figures["model"], figures["target"], figures["simulator"]) == (
-        str(DIGITS), TINY[1], "functional")
+        str(DIGITS), TINY[1], "cycle")
     assert [row["name"] for row in figures["layers"]] == [
-        "conv1", "conv2", "conv3", "conv4", "add", "pool", "conv5", "average", "dense"]
+        "conv1", "conv2", "conv3", "conv4", "add", "pool", "conv5", "average", "dense", "finish"]
     assert all(row.keys() >= LAYER_KEYS for row in figures["layers"])
     (output,) = figures["outputs"]
     assert (output["name"], output["shape"], output["dtype"]) == ("logits", [1, 10], "float32")
@@ -66,6 +68,101 @@ def test_outputs_and_report(digits_input, tmp_path, capsys) -> None:
     assert err == "" and "seed" not in out
     assert f"output logits float32[1, 10] sha256 {output['sha256'][:16]}" in out
     assert all(row["name"] in out for row in figures["layers"])
+
+
+def figures_of(tmp_path, *args) -> dict:
+    report = tmp_path / "figures.json"
+    assert run(DIGITS, *TINY, "--json", report, *args) == 0
+    return json.loads(report.read_text())
+
+
+def test_every_simulator_gives_the_same(digits_input, tmp_path) -> None:
+    made = [figures_of(tmp_path, "--input", digits_input, "--sim", sim)
+            for sim in ("functional", "cycle", "verilator")]
+    assert all(one["outputs"] == made[0]["outputs"] for one in made)
+    assert [one["cycles"] for one in made] == [0, made[2]["cycles"], made[2]["cycles"]]
+    assert made[0]["layers"][0]["stalls"] == made[2]["layers"][0]["stalls"] == {}
+
+
+def test_the_table_names_the_largest_stall(tmp_path, capsys) -> None:
+    figures = figures_of(tmp_path, "--latency", 256)
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[0]: line for line in lines[:len(figures["layers"]) + 2]}
+    for layer in figures["layers"][:-1]:
+        causes = layer["stalls"][layer["carrier"]]
+        cause = max(causes, key=causes.__getitem__)
+        share = round(100 * causes[cause] / layer["cycles"])
+        stall = f"{layer['carrier']}: {cause} {share}%" if causes[cause] else "-"
+        assert rows[layer["name"]].rstrip().endswith(f" {stall}")
+        assert f" {layer['cycles']:,} " in rows[layer["name"]]
+    assert rows["finish"].rstrip().endswith("-")
+
+
+@pytest.mark.parametrize("options", [
+    ("--latency", 200), ("--outstanding", 1), ("--bytes-per-cycle", 1.5),
+    ("--row-buffer", "1024,60"), ("--stall-seed", 3)], ids=lambda options: options[0])
+def test_a_worse_memory_takes_longer(tmp_path, options) -> None:
+    plain = figures_of(tmp_path, "--no-values")
+    assert figures_of(tmp_path, "--no-values", *options)["cycles"] > plain["cycles"] + 100
+
+
+def test_timing_alone_computes_nothing(tmp_path, capsys) -> None:
+    plain, timed = figures_of(tmp_path), figures_of(tmp_path, "--no-values")
+    assert timed["outputs"] == [] and len(plain["outputs"]) == 1
+    assert timed["layers"] == plain["layers"] and timed["counters"] == plain["counters"]
+
+
+@pytest.mark.parametrize("sim", ["cycle", "verilator"])
+def test_a_trace_is_of_the_run(tmp_path, sim: str) -> None:
+    path = tmp_path / "t.json"
+    figures = figures_of(tmp_path, "--sim", sim, "--trace", path)
+    document = json.loads(path.read_text())
+    assert document["otherData"]["cycles"] == figures["cycles"]
+    slices = {name: sum(event["dur"] for event in document["traceEvents"]
+                        if event.get("cat") == "activity" and event["name"] == name)
+              for name in ("busy", "memory")}
+    busy, waits = (sum(row["busy"].get(unit, 0) if name == "busy"
+                       else row["stalls"].get(unit, {}).get(name, 0)
+                       for row in figures["layers"] for unit in UNITS) for name in slices)
+    assert slices == {"busy": busy, "memory": waits}
+    assert (busy > 0) == (sim == "cycle")
+
+
+def test_a_trace_as_vcd(tmp_path) -> None:
+    path = tmp_path / "t.vcd"
+    figures = figures_of(tmp_path, "--trace", path)
+    assert path.read_text().rstrip().endswith(f"#{figures['cycles']}")
+
+
+def test_a_run_too_long_for_vcd(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("accel.sim.trace.MAX_VCD_CYCLES", 1000)
+    path = tmp_path / "t.vcd"
+    assert run(DIGITS, *TINY, "--trace", path) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and not list(tmp_path.iterdir())
+    assert err.startswith(f"lockstep: error: Trace {str(path)!r} must be of at most 1,000 cycles")
+
+
+FULL_DISK = """
+import resource
+from lockstep.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+raise SystemExit(main({arguments!r}))
+"""
+
+
+@pytest.mark.parametrize("option", ["--trace", "--json", "--output"])
+def test_a_disk_that_gets_full(tmp_path, option: str) -> None:
+    path = tmp_path / ("t.json" if option == "--trace" else "r")
+    arguments = ["run", str(DIGITS), *TINY, option, str(path)]
+    limit = {"--trace": 20000, "--json": 1000, "--output": 100}[option]
+    script = FULL_DISK.format(arguments=arguments, limit=limit)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("lockstep: error: ") and str(path) in done.stderr
+    assert "File too large" in done.stderr and not list(tmp_path.iterdir())
 
 
 def digest(tmp_path, path: Path, *args) -> tuple[str, int | None]:
@@ -153,7 +250,7 @@ def test_a_run_that_fails_is_status_1(monkeypatch, capsys, tmp_path) -> None:
 
     monkeypatch.setattr("accel.sim.functional.simulate", stuck)
     report = tmp_path / "r.json"
-    assert run(DIGITS, *TINY, "--json", report) == 1
+    assert run(DIGITS, *TINY, "--sim", "functional", "--json", report) == 1
     out, err = capsys.readouterr()
     assert out == "" and not report.exists()
     assert err.startswith("lockstep: deadlock: load, instruction 0 (waiting: load at 0) conv1")
