@@ -4,12 +4,14 @@ import hashlib
 import json
 
 import numpy as np
+import pytest
 
 from accel.config import UNITS
 from accel.sim.functional import simulate
 from accel.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
 from accel.target import AccelTarget
-from runtime import Module, SimulatedDevice, compile_graph, report
+from compiler.graph import Graph
+from runtime import Module, SimulatedDevice, compile_graph, report, simulator
 from runtime.report import block_products
 from tests.support.integer_graphs import Net
 from tests.support.machines import machine
@@ -116,6 +118,49 @@ def test_busy_and_stalls_of_a_layer_sum_to_its_cycles() -> None:
             assert row["busy"][unit] + sum(row["stalls"][unit].values()) == row["cycles"]
     assert (conv["busy"]["gemm"], conv["stalls"]["gemm"]["memory"]) == (first - 53, 3)
     assert pool["stalls"]["load"]["memory"] == pool["cycles"]
+
+
+def pools_and_sums(net: Net) -> Graph:
+    """A residual network with every operator that is no product, of two images."""
+    x = net.input(2, 8, 6, 6)
+    y = net.add(net.conv(x, 8, (3, 3), pads=(1, 1, 1, 1)), x)
+    return net.graph(net.average(net.max_pool(net.rescale(y))))
+
+
+def host_between(net: Net) -> Graph:
+    """Two accelerated segments, and the host in between."""
+    x = net.input(2, 3, 6, 6, dtype="float32")
+    for _ in range(2):
+        x = net.conv(net.add_node("quantize", x, scale=1.0, zp=3), 3, (3, 3), pads=(1, 1, 1, 1))
+        x = net.add_node("relu", net.add_node("dequantize", x, scale=0.5, zp=-4))
+    return net.graph(x)
+
+
+def large(net: Net) -> Graph:
+    """Many tiles, of many channels."""
+    return net.graph(net.conv(net.input(2, 32, 12, 12), 48, (3, 3), strides=(2, 2)))
+
+
+@pytest.mark.parametrize("latency", [0, 200])
+@pytest.mark.parametrize("build", [pools_and_sums, host_between, large])
+def test_timing_is_explained(build, latency: int) -> None:
+    """Of every unit, what it did in a layer adds up to the layer's cycles, in all to the run's."""
+    net = Net(5)
+    device = SimulatedDevice(MACHINE, simulator("cycle", timeline=True, latency=latency))
+    module = compile_graph(build(net), AccelTarget(MACHINE), device)
+    for name, array in net.samples().items():
+        module.set_input(name, array)
+    runs = module.run()
+    rows = report(module, runs, MACHINE, 0.0)["layers"]
+    assert sum(row["cycles"] for row in rows) == sum(run.cycles for run in runs)
+    for unit in UNITS:
+        for row in rows:
+            assert row["busy"][unit] + sum(row["stalls"][unit].values()) == row["cycles"] >= 0
+        whole = {cause: sum(row["stalls"][unit][cause] for row in rows) for cause in STALLS}
+        whole["busy"] = sum(row["busy"][unit] for row in rows)
+        assert whole == {what: sum(run.counters.activity[unit][what] for run in runs)
+                         for what in ACTIVITIES}
+    assert any(row["stalls"][row["carrier"]]["load"] for row in rows if row["carrier"])
 
 
 def test_outputs_are_hashed() -> None:
