@@ -55,14 +55,14 @@ public:
         bool changed = finishing_ != was_finishing || handed || answer.granted || answer.beat;
         changed |= receive(handed);
         if (changed) {
-            board_.wake_next(unit::fetch);
-            board_.wake_next(MEMORY);
+            board_.go_on(unit::fetch);
+            board_.go_on(MEMORY);
         }
     }
 
 private:
     uint32_t count() const { return uint32_t(board_.program.size()); }
-    uint32_t beats_of_word() const { return word::BYTES / board_.p.bus_bytes; }
+    uint32_t beats_of_word() const { return word::BYTES >> board_.p.bus_bits; }
 
     void finish(bool quiet, bool begun) {
         finishing_ = true;
@@ -145,7 +145,7 @@ public:
         bool granted = free && grant(fetch, load, store);
         dram_.edge(now, taken);
         changed |= taken.request || taken.wdata || granted;
-        if (changed) board_.wake_next(MEMORY);
+        if (changed) board_.go_on(MEMORY);
         board_.timer[MEMORY] = changed ? NEVER : dram_.next_offer(now);
     }
 
@@ -356,7 +356,7 @@ private:
             result.waiting[unit] = waits ? uint64_t(seen_[unit]->blocked_index) + 1 : 0;
         }
         std::copy(port_.beats, port_.beats + 3, result.bytes);
-        for (uint64_t &bytes : result.bytes) bytes *= board_.p.bus_bytes;
+        for (uint64_t &bytes : result.bytes) bytes <<= board_.p.bus_bits;
     }
 
     const CycleConfig config_;

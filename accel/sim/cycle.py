@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from amaranth.utils import exact_log2
 
 from accel import isa
 from accel.config import BUFFERS, UNITS
@@ -50,9 +51,10 @@ NO_UNIT = (1 << 32) - 1
 _HERE = Path(__file__).parent
 _SOURCES = ("cycle.cpp", "cycle_program.h", "cycle_board.h", "cycle_compute.h", "cycle_dma.h",
             "dram.h")
-_FLAGS = ("-O3", "-march=native", "-Wall", "-Wextra", "-Wno-parentheses", "-Wno-sign-compare")
+_FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wextra",
+          "-Wno-parentheses", "-Wno-sign-compare")
 
-_SCALARS = ("bus_bytes", "queue_depth", "token_max", "patience", "prefetch", "bursts",
+_SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bursts",
             "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
             "store_stages", "gemm_depth", "gemm_write", "vector_depth", "vector_write",
             "vector_fold", "bank_depth")
@@ -164,7 +166,7 @@ def _parameters(machine: Machine) -> _Parameters:
     """Where the hardware has them."""
     config, gemm, vector = machine.config, plan(machine, "gemm"), plan(machine, "vector")
     result = _Parameters(
-        bus_bytes=config.bus_bytes, queue_depth=config.queue_depth,
+        bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
         token_max=(1 << TOKEN_BITS) - 1, patience=PATIENCE, prefetch=PREFETCH, bursts=BURSTS,
         block_bits=BLOCK_BITS, in_flight=IN_FLIGHT, load_buffers=_mask(BUFFERS, LOADED),
         store_buffers=_mask(BUFFERS, ("out",)), store_depth=writer_depth(config),

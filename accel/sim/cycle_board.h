@@ -47,8 +47,11 @@ public:
 
     uint64_t timer[PARTS];          // when a part is evaluated at the latest
     void wake_now(unsigned part) { due_ |= 1u << part; }
-    void wake_next(unsigned part) { next_ |= 1u << part; }
-    void wake_all() { next_ = (1u << PARTS) - 1; }
+    void go_on(unsigned part) { next_ |= 1u << part; }      // by itself
+    void wake_next(unsigned part) { poked_next_ |= 1u << part; }
+    void wake_all() { poked_next_ = (1u << PARTS) - 1; }
+    // Another unit has changed what this one looks at.
+    bool is_poked(unsigned part) const { return poked_ >> part & 1; }
     bool is_due(unsigned part) {
         if (due_ >> part & 1) return true;
         return timer[part] <= now;
@@ -56,11 +59,12 @@ public:
 
     // The next cycle in which a part is due; NEVER if there is none.
     uint64_t upcoming() const {
-        return next_ ? now + 1 : *std::min_element(timer, timer + PARTS);
+        return next_ | poked_next_ ? now + 1 : *std::min_element(timer, timer + PARTS);
     }
     void advance(uint64_t to) {
-        due_ = next_;
-        next_ = 0;
+        poked_ = poked_next_;
+        due_ = next_ | poked_;
+        next_ = poked_next_ = 0;
         now = to;
     }
 
@@ -137,7 +141,7 @@ public:
     }
 
 private:
-    uint32_t due_ = 0, next_ = 0;
+    uint32_t due_ = 0, next_ = 0, poked_ = 0, poked_next_ = 0;
     uint32_t tokens_[UNITS][UNITS] = {};
     int32_t change_[UNITS][UNITS] = {};
     bool changed_ = false, timeline_;

@@ -155,7 +155,7 @@ public:
         bool changed = issue.conclude(working, true) || (working && now == last_);
         working_ = working;
         if (taken) load(*taken);
-        if (changed) board_.wake_next(unit::gemm);
+        if (changed) board_.go_on(unit::gemm);
         uint64_t next = issue.next_event();
         board_.timer[unit::gemm] = working_ ? std::min(next, std::max(last_, now + 1)) : next;
     }
@@ -191,7 +191,7 @@ public:
         uint32_t request = issue.use.request;
         bool changed = now < free_run_ ? front(held, false, true, true) : advance(held);
         if (issue.use.request != request) board_.wake_now(unit::gemm);
-        if (changed) board_.wake_next(unit::vector);
+        if (changed) board_.go_on(unit::vector);
         uint64_t next = issue.next_event();
         board_.timer[unit::vector] = free_run_ > now ? std::min(next, free_run_) : next;
     }

@@ -41,6 +41,11 @@ public:
     // the others as in dma.py. Whether anything changed.
     bool step(bool accepted, bool completed, bool completed_error, bool moving, uint32_t moved,
               bool drained) {
+        if (moving && !changed_ && !accepted && !completed && !board_.is_poked(unit_)) {
+            seen.idle = seen.blocked = false;       // the data path works; here is nothing new
+            board_.does(unit_, activity::busy, moved);
+            return false;
+        }
         uint64_t now = board_.now;
         bool valid = !queue.empty();
         uint32_t head = valid ? queue.head() : 0;
@@ -69,7 +74,7 @@ public:
         else if (starved) board_.does(unit_, activity::token_of(missing), head);
         else board_.does(unit_, activity::command, -1);
 
-        bool changed = take || setup_ || (walking_ && fault) || accepted || leaves || completed;
+        changed_ = take || setup_ || (walking_ && fault) || accepted || leaves || completed;
         failed_ |= fault || bad;
         if (leaves) {
             if (signalled) {
@@ -91,7 +96,7 @@ public:
             word_ = &board_.program[head];
         }
         setup_ = take;
-        return changed;
+        return changed_;
     }
 
 private:
@@ -143,6 +148,7 @@ private:
     const Instruction *word_ = nullptr;
     uint32_t index_ = 0;
     bool setup_ = false, walking_ = false, failed_ = false;
+    bool changed_ = true;           // by the step before
     uint32_t at_[LEVELS_] = {}, dram_[LEVELS_] = {}, address_[LEVELS_] = {};
     Fifo<uint32_t> held_;           // instructions that are started and not retired
     Fifo<uint8_t> complete_;           // of those, from the oldest on: is it an error
@@ -160,14 +166,14 @@ public:
     bool ends() const { return !skip_ && !chunks_; }
 
     void accept(const DmaRun &run, uint32_t source, uint32_t target, bool fill,
-                uint32_t bus_bytes) {
-        uint32_t from = source % bus_bytes, to = target % bus_bytes;
-        uint32_t beats = (from + run.run) / bus_bytes;
+                uint32_t bus_bits) {
+        uint32_t within = (1u << bus_bits) - 1, from = source & within, to = target & within;
+        uint32_t beats = (from + run.run) >> bus_bits;
         busy = true;
         skip_ = to < from && !fill && beats;
         beats_ = fill ? 0 : beats + 1;
-        chunks_ = (to + run.run) / bus_bytes;
-        chunk = target / bus_bytes;
+        chunks_ = (to + run.run) >> bus_bits;
+        chunk = target >> bus_bits;
         index = run.index;
         last = run.last;
     }
@@ -198,9 +204,8 @@ public:
 
     bool requests() const { return busy_ && !run_.pad && (!fresh_ || has_room()); }
     Request request() const {
-        uint32_t bus = board_.p.bus_bytes, per_block = block_bytes() / bus;
-        uint32_t last = end_ < block_bytes() ? end_ / bus : per_block - 1;
-        return {block_ * block_bytes() + beat_ * bus, last - beat_};
+        uint32_t last = std::min(end_, block_bytes() - 1) >> board_.p.bus_bits;
+        return {block_ * block_bytes() + (beat_ << board_.p.bus_bits), last - beat_};
     }
     bool takes_beat() const { return stepper_.busy && stepper_.takes(); }
 
@@ -225,14 +230,14 @@ public:
         }
         if (next) {
             const DmaRun &run = runs_.front();
-            stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bytes);
+            stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bits);
             runs_.pop();
         }
         cut(handed, done, accepted, taken);
         answer = {};
         if (changed) {
-            board_.wake_next(unit::load);
-            board_.wake_next(MEMORY);
+            board_.go_on(unit::load);
+            board_.go_on(MEMORY);
         }
     }
 
@@ -252,9 +257,9 @@ private:
         if (accepted) {
             busy_ = fresh_ = true;
             run_ = taken;
-            block_ = taken.dram / block_bytes();
-            beat_ = taken.dram % block_bytes() / board_.p.bus_bytes;
-            end_ = taken.dram % block_bytes() + taken.run;
+            block_ = taken.dram >> board_.p.block_bits;
+            beat_ = (taken.dram & block_bytes() - 1) >> board_.p.bus_bits;
+            end_ = (taken.dram & block_bytes() - 1) + taken.run;
         }
     }
 
@@ -311,11 +316,11 @@ public:
             stepper_.fire();
         }
         if (accepted)
-            stepper_.accept(taken, taken.address, taken.dram, false, board_.p.bus_bytes);
+            stepper_.accept(taken, taken.address, taken.dram, false, board_.p.bus_bits);
         answer = {};
         if (changed) {
-            board_.wake_next(unit::store);
-            board_.wake_next(MEMORY);
+            board_.go_on(unit::store);
+            board_.go_on(MEMORY);
         }
     }
 
@@ -336,9 +341,9 @@ private:
         if (arrives) {
             beats_++;
             writing_.push(oldest.index);
-            uint32_t bus = board_.p.bus_bytes, per_block = (1u << board_.p.block_bits) / bus;
-            bool ends = oldest.end || oldest.chunk % per_block == per_block - 1;
-            if (ends) bursts_.push({{(oldest.chunk - before_) * bus, before_}, oldest.last});
+            uint32_t bits = board_.p.bus_bits, in_block = (1u << board_.p.block_bits - bits) - 1;
+            bool ends = oldest.end || !(~oldest.chunk & in_block);
+            if (ends) bursts_.push({{oldest.chunk - before_ << bits, before_}, oldest.last});
             before_ = ends ? 0 : before_ + 1;
             under_way_--;
         }
@@ -348,7 +353,7 @@ private:
                       stepper_.index};
             under_way_++;
         }
-        place_ = (place_ + 1) % stages_.size();
+        if (++place_ == stages_.size()) place_ = 0;
         return arrives || under_way_;
     }
 
