@@ -386,7 +386,7 @@ class _Generator:
         written = self.written[buffer] if buffer in ("acc", "out") else self._whole(buffer)
         found = [(match.start(), len(match.group())) for match
                  in re.finditer("1+", format(written, "b")[::-1])]
-        limit = min(SHOWN, self.config.buffers["out"].depth)
+        limit = min(SHOWN, *(self.config.buffers[name].depth for name in ("out", "acc")))
         result = []
         for start, count in self.random.sample(found, min(most, len(found))):
             skip = self.random.randrange(max(0, count - limit) + 1)
