@@ -2,21 +2,30 @@
 
 import argparse
 import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from lockstep.errors import output_file
+from lockstep.errors import RequestError, output_file
 
 __all__ = ["add_parser", "run"]
+
+DEFAULT = "tiny-1x4x4"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "check", help="run random programs on all simulators and compare them",
-        description="Run random legal programs on the functional simulator and on the RTL, compare "
-                    "status and memory, and count what the programs covered. Exit status: 0 they "
-                    "agree and every bin is filled, 1 the first difference or an empty bin, 2 the "
-                    "request was wrong.")
-    parser.add_argument("--config", default="tiny-1x4x4", metavar="PRESET|FILE.toml",
-                        help="the machine (default tiny-1x4x4)")
+        description="Run random legal programs on the functional simulator, on the cycle "
+                    "simulator and on the RTL, compare status, memory and, between the last two, "
+                    "the cycle of every event, and count what the programs covered. Exit status: 0 "
+                    "they agree and every bin is filled, 1 the first difference or an empty bin, 2 "
+                    "the request was wrong.")
+    parser.add_argument("--config", metavar="PRESET|FILE.toml",
+                        help=f"the machine (default {DEFAULT})")
+    parser.add_argument("--geometries", type=_positive, metavar="N",
+                        help="spread the programs over so many random machines instead (each is "
+                             "built first, in up to a minute; empty bins are allowed)")
     parser.add_argument("--count", type=_positive, default=200, metavar="N",
                         help="random programs (default 200; with fewer, empty bins are allowed)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
@@ -32,29 +41,74 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.geometries:
+        return _run_geometries(args)
     from accel.config import load
     from accel.machine import Machine
+    from accel.sim.check import check
 
-    machine = Machine(load(args.config))
-    report = _checked(machine, args)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_json(), indent=1) + "\n")
+    machine = Machine(load(args.config or DEFAULT))
+    with _progress(f"check {machine.config.name}") as progress:
+        report = check(machine, args.count, args.seed, progress=progress)
+    _write(args, report.as_json())
     _show(report)
     return 0 if report.ok else 1
 
 
-def _checked(machine, args: argparse.Namespace):
+def _run_geometries(args: argparse.Namespace) -> int:
+    """Stops at the first machine on which the simulators differ."""
+    if args.config:
+        raise RequestError("--config must be left out with --geometries: its machines are random")
+    from accel.sim.geometries import check_geometries
+
+    reports = []
+    with _progress("check random geometries") as progress:
+        for report in check_geometries(args.geometries, args.count, args.seed, progress):
+            reports.append(report)
+            if not report.ok:
+                break
+    ok = all(report.ok for report in reports)
+    _write(args, {"ok": ok, "geometries": [{**report.as_json(),
+                                            "geometry": report.machine.config.geometry()}
+                                           for report in reports]})
+    _show_geometries(reports)
+    return 0 if ok else 1
+
+
+def _write(args: argparse.Namespace, report: dict[str, Any]) -> None:
+    if args.json:
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, and what moves it."""
     from rich.console import Console
     from rich.progress import Progress
 
-    from accel.sim.check import check
-
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(f"check {machine.config.name}", total=args.count)
-        return check(machine, args.count, args.seed,
-                     progress=lambda done, total: progress.update(task, completed=done,
-                                                                  total=total))
+        task = progress.add_task(what)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _show_geometries(reports: Sequence[Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("machine", "product", "bus", "programs", "cycles", "")
+    for report in reports:
+        config = report.machine.config
+        table.add_row(config.name, f"{config.batch}x{config.block_in}x{config.block_out}",
+                      str(config.bus_bytes), str(report.programs), f"{report.cycles:,}",
+                      "agree" if report.ok else "DIFFER")
+    console = Console()
+    console.print(table)
+    for report in reports:
+        if report.difference is not None:
+            console.print(report.machine.config.to_toml(), highlight=False, markup=False)
+            console.print(report.difference.describe(), highlight=False, markup=False)
+    console.print("the simulators agree" if all(r.ok for r in reports) else "NOT OK")
 
 
 def _show(report) -> None:

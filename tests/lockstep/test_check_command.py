@@ -71,3 +71,22 @@ def test_wrong_requests_are_one_line(capsys, arguments, message):
     assert main(["check", *arguments]) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"lockstep: error: {message}") and said.count("\n") == 1
+
+
+def test_random_geometries(capsys, tmp_path, monkeypatch):
+    from accel.sim import geometries
+    monkeypatch.setattr(geometries, "_simulators", lambda machine: {
+        name: simulator for name, simulator in check.default_simulators().items()
+        if name != "verilated"})
+    path = tmp_path / "report.json"
+    assert main(["check", "--geometries", "2", "--count", "5", "--json", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "the simulators agree"
+    report = json.loads(path.read_text())
+    assert report["ok"] and [one["programs"] for one in report["geometries"]] == [7, 6]
+    assert report["geometries"][0]["geometry"] != report["geometries"][1]["geometry"]
+
+
+def test_geometries_and_a_machine_are_refused(capsys):
+    assert main(["check", "--geometries", "2", "--config", "tiny-1x4x4"]) == 2
+    assert capsys.readouterr().err == (
+        "lockstep: error: --config must be left out with --geometries: its machines are random\n")

@@ -1,0 +1,76 @@
+"""Random machines, to hold simulators against each other on more than the shipped geometries."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any
+
+from amaranth.back import verilog
+
+from accel.config import BUFFERS, PARAM_BYTES, AccelConfig
+from accel.hw.core import Core
+from accel.machine import Machine
+
+from . import verilated
+from .check import MAX_CYCLES, Report, check, default_simulators
+from .dram import Dram
+from .locate import Simulator
+
+__all__ = ["check_geometries", "random_config"]
+
+OPTIMIZATION = ("-O0",)
+"""Of Verilated models that run a few programs: they are compiled in a third of the time."""
+
+MOST_MACS = 128                 # multipliers: what makes a model slow to build
+
+
+def random_config(seed: int) -> AccelConfig:
+    """A legal geometry, small enough to be Verilated soon; the same for the same seed."""
+    random = Random(f"geometry {seed}")
+    while True:
+        batch = random.choice([1, 1, 1, 2, 4])
+        block_in, block_out = random.choice([2, 4, 4, 8, 16]), random.choice([2, 4, 4, 8, 16])
+        if batch * block_in * block_out <= MOST_MACS:
+            break
+    bus_bytes = random.choice([4, 8, 8, 16, 32, 64])
+    entries = {"inp": batch * block_in, "wgt": block_out * block_in, "res": batch * block_out,
+               "par": block_out * PARAM_BYTES, "acc": batch * block_out * 4,
+               "out": batch * block_out}
+    sizes: dict[str, Any] = {
+        f"{name}_bytes": max(entries[name] << random.randrange(4, 9), 2 * bus_bytes)
+        for name in BUFFERS}
+    return AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes, bus_bytes=bus_bytes,
+                       queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
+                       stage_depth=random.randrange(1, 9))
+
+
+def check_geometries(geometries: int, programs: int, seed: int = 0,
+                     progress: Callable[[int, int], None] = lambda done, total: None,
+                     ) -> Iterator[Report]:
+    """Check so many random geometries, with `programs` random ones spread over them.
+
+    Bins that stay empty are no failure. `progress` is told how many geometries are done.
+    """
+    for number in range(geometries):
+        progress(number, geometries)
+        machine = Machine(random_config(seed * 1_000_000 + number))
+        count = programs // geometries + (number < programs % geometries)
+        yield replace(check(machine, count, seed, _simulators(machine)), empty=[])
+    progress(geometries, geometries)
+
+
+def _simulators(machine: Machine) -> Mapping[str, Simulator]:
+    core = _built(machine)
+    return {**default_simulators(), "verilated": lambda _, case: core.run(
+        case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))}
+
+
+@cache
+def _built(machine: Machine) -> verilated.VerilatedCore:
+    """The Verilated core of a machine that is not used for long."""
+    core = Core(machine)
+    text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
+    assert isinstance(text, str)
+    path = verilated.build_object(machine, text, verilated.ports_of(core), OPTIMIZATION)
+    return verilated.VerilatedCore(machine, path)
