@@ -3,11 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-__all__ = ["progress_bar"]
+from accel.machine import Machine
+from accel.program import Program
+from accel.status import Run
+from runtime import simulator
+
+__all__ = ["Watched", "progress_bar"]
 
 PATIENCE_SECONDS = 2.0
 INTERVAL_SECONDS = 0.2
@@ -44,3 +51,28 @@ def progress_bar(description: str, total: int, done: Callable[[], int],
     finally:
         over.set()
         thread.join()
+
+
+class Watched:
+    """A simulator that lets others see how far it is.
+
+    `events` are those of the program that runs, `done` counts the instructions of the ones before.
+    """
+
+    def __init__(self, name: str, options: dict[str, Any]):
+        self.name, self.options = name, options
+        self.events: np.ndarray | None = None
+        self.done = 0
+
+    def __call__(self, machine: Machine, program: Program, memory: np.ndarray) -> Run:
+        events = {}
+        if self.name != "functional":
+            self.events = events["events"] = np.full((2, program.count), -1, np.int64)
+        run = simulator(self.name, **self.options, **events)(machine, program, memory)
+        self.events, self.done = None, self.done + program.count
+        return run
+
+    def retired(self) -> int:
+        """Instructions that have retired so far."""
+        events = self.events
+        return self.done + (0 if events is None else int((events[1] >= 0).sum()))

@@ -4,12 +4,12 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lockstep.commands._arguments import at_least, rate, row_buffer, shape
 from lockstep.errors import RequestError, input_file, output_file
 from lockstep.files import whole_file
 
@@ -32,62 +32,30 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
         help="values only; cycles, fast; the RTL, which takes long "
              f"(default {DEFAULT_SIMULATOR})")
-    add("--latency", "--dram-latency", type=_at_least(0), default=64, metavar="N",
+    add("--latency", "--dram-latency", type=at_least(0), default=64, metavar="N",
         dest="latency", help="of the memory, in cycles (default 64)")
-    add("--outstanding", "--dram-outstanding", type=_at_least(1), default=64, metavar="N",
+    add("--outstanding", "--dram-outstanding", type=at_least(1), default=64, metavar="N",
         dest="outstanding", help="bursts of the memory in flight (default 64)")
-    add("--bytes-per-cycle", type=_rate, metavar="X",
+    add("--bytes-per-cycle", type=rate, metavar="X",
         help="average rate of the memory (default: the width of the machine's bus)")
-    add("--row-buffer", type=_row_buffer, default={}, metavar="BYTES[,MISS[,BANKS]]",
+    add("--row-buffer", type=row_buffer, default={}, metavar="BYTES[,MISS[,BANKS]]",
         help="rows of the memory: their size, cycles of a miss (default 20), banks (default 8)")
-    add("--stall-seed", type=_at_least(0), default=0, metavar="N",
+    add("--stall-seed", type=at_least(0), default=0, metavar="N",
         help="of random stalls of the memory (default 0: none)")
-    add("--bus-bytes", type=_at_least(1), metavar="N", help="override the machine's bus width")
+    add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
     add("--no-values", action="store_true", help="cycles only: outputs are not computed")
     add("--threads", type=int, choices=(1, 2), default=2,
         help="virtual threads of the schedules (default 2; 1 hides no latency)")
-    add("--shape", action="append", type=_shape, default=[], metavar="NAME=N",
+    add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
         help="value of a symbolic dimension")
     add("--input", type=input_file, metavar="X.npz", help="inputs, by name")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
     add("--trace", type=Path, metavar="T.json",
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
-    add("--seed", type=_at_least(0), default=0, metavar="N", help="of the random input (default 0)")
+    add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     return parser
-
-
-def _at_least(low: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, not {text!r}")
-        return int(text)
-    return parse
-
-
-def _shape(text: str) -> tuple[str, int]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value.isdigit() and int(value)):
-        raise argparse.ArgumentTypeError(f"must be NAME=N with N at least 1, not {text!r}")
-    return name, int(value)
-
-
-def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a number of bytes above 0, not {text!r}")
-    return value
-
-
-def _row_buffer(text: str) -> dict[str, int]:
-    numbers = text.split(",")
-    if len(numbers) > 3 or not all(number.isdecimal() for number in numbers):
-        raise argparse.ArgumentTypeError(f"must be BYTES[,MISS[,BANKS]], not {text!r}")
-    return dict(zip(("row_bytes", "row_miss", "banks"), map(int, numbers)))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -145,13 +113,17 @@ def _run(args: argparse.Namespace, trace) -> int:
         figures["outputs"] = []
     if trace:
         trace.write(machine, list(zip(programs, runs, strict=True)))
+    _write(args, module, figures)
+    show(figures)
+    return 0
+
+
+def _write(args: argparse.Namespace, module, figures: dict[str, Any]) -> None:
     if args.output:
         _write_outputs(module, args.output)
     if args.json:
         with whole_file(args.json) as file:
             file.write(f"{json.dumps(figures, indent=1)}\n".encode())
-    show(figures)
-    return 0
 
 
 def _compiled(args: argparse.Namespace):
@@ -160,6 +132,7 @@ def _compiled(args: argparse.Namespace):
     from accel.target import AccelTarget
     from compiler.frontend.onnx_import import load as load_model
     from compiler.graph.pipeline import optimize, standard_passes
+    from lockstep.commands._progress import Watched
     from runtime import SimulatedDevice, TargetError, compile_graph
 
     kind, _, where = args.target.partition(":")
@@ -169,7 +142,7 @@ def _compiled(args: argparse.Namespace):
     config = None if kind == "cpu" else load(where)
     if config and args.bus_bytes:
         config = replace(config, bus_bytes=args.bus_bytes)
-    watched = _Watched(args.sim, _simulator_options(args, config) if config else {})
+    watched = Watched(args.sim, _simulator_options(args, config) if config else {})
     graph = load_model(args.model, dict(args.shape) or None)
     graph = optimize(graph, standard_passes(integerize=not args.no_integerize))
     if config is None:
@@ -237,32 +210,3 @@ def _write_outputs(module, path: Path) -> None:
         for name in module.graph.outputs:
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, module.get_output(name), allow_pickle=False)
-
-
-class _Watched:
-    """A simulator that lets others see how far it is.
-
-    `events` are those of the program that runs, `done` counts the instructions of the ones before.
-    """
-
-    def __init__(self, name: str, options: dict[str, Any]):
-        self.name, self.options = name, options
-        self.events: Any = None
-        self.done = 0
-
-    def __call__(self, machine, program, memory):
-        import numpy as np
-
-        from runtime import simulator
-
-        events = {}
-        if self.name != "functional":
-            self.events = events["events"] = np.full((2, program.count), -1, np.int64)
-        run = simulator(self.name, **self.options, **events)(machine, program, memory)
-        self.events, self.done = None, self.done + program.count
-        return run
-
-    def retired(self) -> int:
-        """Instructions that have retired so far."""
-        events = self.events
-        return self.done + (0 if events is None else int((events[1] >= 0).sum()))

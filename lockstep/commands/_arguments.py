@@ -1,0 +1,42 @@
+"""Types of arguments that more than a plain number or name have to be."""
+
+import argparse
+from collections.abc import Callable
+
+__all__ = ["at_least", "rate", "row_buffer", "shape"]
+
+
+def at_least(low: int) -> Callable[[str], int]:
+    """An integer, written in digits alone."""
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < low:
+            raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, not {text!r}")
+        return int(text)
+    return parse
+
+
+def shape(text: str) -> tuple[str, int]:
+    """``NAME=N``."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value.isdigit() and int(value)):
+        raise argparse.ArgumentTypeError(f"must be NAME=N with N at least 1, not {text!r}")
+    return name, int(value)
+
+
+def rate(text: str) -> float:
+    """Bytes, not necessarily whole."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of bytes above 0, not {text!r}")
+    return value
+
+
+def row_buffer(text: str) -> dict[str, int]:
+    """``BYTES[,MISS[,BANKS]]`` as options of `accel.sim.dram.Dram`."""
+    numbers = text.split(",")
+    if len(numbers) > 3 or not all(number.isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"must be BYTES[,MISS[,BANKS]], not {text!r}")
+    return dict(zip(("row_bytes", "row_miss", "banks"), map(int, numbers)))
