@@ -9,6 +9,14 @@
 #include "dram.h"
 #include "ports.h"
 #include "verilated.h"
+#include "verilated_vcd_c.h"
+
+struct LockstepConfig {
+    uint64_t memory_bytes, max_cycles, idle_cycles;
+    lockstep::DramTiming dram;
+    uint32_t base[4];
+    uint32_t count;
+};
 
 namespace {
 
@@ -57,18 +65,83 @@ private:
 
 constexpr uint32_t ADDR_BITS = 32, LAST_BITS = 5;
 
+// The core with its memory, clocked together. In every cycle: settle(), transfer(), rise().
+class Bench {
+public:
+    // Resets the core, which must live longer.
+    Bench(Vcore *top, const LockstepConfig *config, uint8_t *memory)
+        : top_(top), dram_(memory, config->memory_bytes, config->dram) {
+        top->PORT_base_program = config->base[0];
+        top->PORT_base_weights = config->base[1];
+        top->PORT_base_activations = config->base[2];
+        top->PORT_base_io = config->base[3];
+        top->PORT_count = config->count;
+        top->rst = 1;
+        for (int i = 0; i < 4; i++) {
+            top->clk = i & 1;
+            top->eval();
+        }
+        top->rst = 0;
+    }
+
+    // What the memory offers reaches the core; all ports show what they are in this cycle.
+    void settle(uint64_t now) {
+        top_->PORT_start = now == 0;
+        offer_ = dram_.offer(now, top_->PORT_mem__wdata__valid);
+        top_->PORT_mem__request__ready = offer_.request_ready;
+        top_->PORT_mem__wdata__ready = offer_.wdata_ready;
+        top_->PORT_mem__rdata__valid = offer_.read_valid;
+        if (offer_.read_valid)
+            set_bytes(top_->PORT_mem__rdata__payload, offer_.read_data, BUS, offer_.read_error);
+        top_->PORT_mem__ack__valid = offer_.ack_valid;
+        top_->PORT_mem__ack__payload = offer_.ack_error;
+        top_->clk = 0;
+        top_->eval();
+    }
+
+    // The memory sees the handshakes of this cycle; how many there are.
+    unsigned transfer(uint64_t now) {
+        uint8_t data[BUS];
+        lockstep::DramTaken taken = {};
+        taken.request = top_->PORT_mem__request__valid && offer_.request_ready;
+        if (taken.request) {
+            const auto &payload = top_->PORT_mem__request__payload;
+            taken.addr = uint32_t(bits(payload, 0, ADDR_BITS));
+            taken.beats = uint32_t(bits(payload, ADDR_BITS, LAST_BITS)) + 1;
+            taken.write = bits(payload, ADDR_BITS + LAST_BITS, 1);
+        }
+        taken.wdata = top_->PORT_mem__wdata__valid && offer_.wdata_ready;
+        if (taken.wdata) {
+            get_bytes(top_->PORT_mem__wdata__payload, data, BUS);
+            taken.data = data;
+            taken.mask = bits(top_->PORT_mem__wdata__payload, 8 * BUS, BUS);
+        }
+        taken.read = offer_.read_valid && top_->PORT_mem__rdata__ready;
+        dram_.edge(now, taken);
+        return taken.request + taken.wdata + taken.read;
+    }
+
+    void rise() {
+        top_->clk = 1;
+        top_->eval();
+    }
+
+    // Whether a request broke the rules of the memory port.
+    bool violated() const { return dram_.violated(); }
+
+private:
+    static constexpr unsigned BUS = LOCKSTEP_BUS_BYTES;
+
+    Vcore *top_;
+    lockstep::Dram dram_;
+    lockstep::DramOffer offer_ = {};
+};
+
 }  // namespace
 
 extern "C" {
 
 const char *lockstep_machine_hash = LOCKSTEP_MACHINE_HASH;
-
-struct LockstepConfig {
-    uint64_t memory_bytes, max_cycles, idle_cycles;
-    lockstep::DramTiming dram;
-    uint32_t base[4];
-    uint32_t count;
-};
 
 struct LockstepResult {
     uint64_t cycles;
@@ -82,64 +155,22 @@ struct LockstepResult {
 void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start, int64_t *retire,
                   LockstepResult *result) {
     Context context;
-    auto top = std::make_unique<Vcore>(context.get(), "core");
-    lockstep::Dram dram(memory, config->memory_bytes, config->dram);
-    constexpr unsigned bus = LOCKSTEP_BUS_BYTES;
-    uint8_t data[bus];
-
-    top->PORT_base_program = config->base[0];
-    top->PORT_base_weights = config->base[1];
-    top->PORT_base_activations = config->base[2];
-    top->PORT_base_io = config->base[3];
-    top->PORT_count = config->count;
-    top->rst = 1;
-    for (int i = 0; i < 4; i++) {
-        top->clk = i & 1;
-        top->eval();
-    }
-    top->rst = 0;
-
+    auto core = std::make_unique<Vcore>(context.get(), "core");
+    Vcore *top = core.get();
+    Bench bench(top, config, memory);
     auto event = [&](bool happened, uint32_t index, int64_t *times, uint64_t now) {
         if (happened && index < config->count) times[index] = int64_t(now);
         return happened;
     };
     uint64_t now = 0, progress = 0, seen = 0, checked = 0;
     for (;; now++) {
-        top->PORT_start = now == 0;
-        auto offer = dram.offer(now, top->PORT_mem__wdata__valid);
-        top->PORT_mem__request__ready = offer.request_ready;
-        top->PORT_mem__wdata__ready = offer.wdata_ready;
-        top->PORT_mem__rdata__valid = offer.read_valid;
-        if (offer.read_valid)
-            set_bytes(top->PORT_mem__rdata__payload, offer.read_data, bus, offer.read_error);
-        top->PORT_mem__ack__valid = offer.ack_valid;
-        top->PORT_mem__ack__payload = offer.ack_error;
-        top->clk = 0;
-        top->eval();
-
+        bench.settle(now);
         if (top->PORT_done && now) break;
 #define EVENTS(unit) \
     progress += event(top->PORT_##unit##_started, top->PORT_##unit##_started_index, start, now); \
     progress += event(top->PORT_##unit##_retired, top->PORT_##unit##_retired_index, retire, now);
         LOCKSTEP_REPORTERS(EVENTS)
-
-        lockstep::DramTaken taken = {};
-        taken.request = top->PORT_mem__request__valid && offer.request_ready;
-        if (taken.request) {
-            const auto &payload = top->PORT_mem__request__payload;
-            taken.addr = uint32_t(bits(payload, 0, ADDR_BITS));
-            taken.beats = uint32_t(bits(payload, ADDR_BITS, LAST_BITS)) + 1;
-            taken.write = bits(payload, ADDR_BITS + LAST_BITS, 1);
-        }
-        taken.wdata = top->PORT_mem__wdata__valid && offer.wdata_ready;
-        if (taken.wdata) {
-            get_bytes(top->PORT_mem__wdata__payload, data, bus);
-            taken.data = data;
-            taken.mask = bits(top->PORT_mem__wdata__payload, 8 * bus, bus);
-        }
-        taken.read = offer.read_valid && top->PORT_mem__rdata__ready;
-        dram.edge(now, taken);
-        progress += taken.request + taken.wdata + taken.read;
+        progress += bench.transfer(now);
 
         if (now - checked >= config->idle_cycles) {
             uint64_t working = progress;
@@ -149,9 +180,8 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
             seen = working;
             checked = now;
         }
-        if (now >= config->max_cycles || dram.violated()) break;
-        top->clk = 1;
-        top->eval();
+        if (now >= config->max_cycles || bench.violated()) break;
+        bench.rise();
     }
 
     bool done = top->PORT_done && now;
@@ -159,7 +189,7 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
     result->status = done ? uint32_t(top->PORT_status) : LOCKSTEP_WATCHDOG;
     result->unit = uint32_t(top->PORT_status_unit);
     result->index = uint32_t(top->PORT_status_index);
-    result->protocol = dram.violated();
+    result->protocol = bench.violated();
     uint64_t *waiting = result->waiting, *counter = result->counters;
 #define WAITING(unit) \
     *waiting++ = top->PORT_##unit##_waiting ? uint64_t(top->PORT_##unit##_waiting_index) + 1 : 0;
@@ -167,6 +197,56 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
 #define COUNTER(name) *counter++ = top->PORT_##name;
     LOCKSTEP_COUNTER_NAMES(COUNTER)
     top->final();
+}
+
+// A core that somebody else holds (PyVerilator), with a memory behind it, run at leave. Between
+// calls all ports show what they are in cycle `now`.
+struct LockstepProbe {
+    LockstepProbe(Vcore *top, const LockstepConfig *config, uint8_t *memory)
+        : top(top), bench(top, config, memory) {
+        bench.settle(0);
+    }
+
+    Vcore *top;
+    Bench bench;
+    uint64_t now = 0;
+    std::unique_ptr<VerilatedVcdC> trace;
+};
+
+LockstepProbe *lockstep_probe(Vcore *top, const LockstepConfig *config, uint8_t *memory) {
+    return new LockstepProbe(top, config, memory);
+}
+
+// Up to cycle `until`, or `done`, or a request that breaks the rules; the cycle reached.
+uint64_t lockstep_probe_run(LockstepProbe *probe, uint64_t until) {
+    while (probe->now < until && !(probe->top->PORT_done && probe->now)) {
+        probe->bench.transfer(probe->now);
+        probe->bench.rise();
+        if (probe->trace) probe->trace->dump(10 * probe->now + 5);
+        probe->now++;
+        probe->bench.settle(probe->now);
+        if (probe->trace) probe->trace->dump(10 * probe->now);
+        if (probe->bench.violated()) break;
+    }
+    return probe->now;
+}
+
+// Waveforms of the ports from now on, ten units of time a cycle; without a path, no longer.
+void lockstep_probe_trace(LockstepProbe *probe, const char *path) {
+    if (probe->trace) probe->trace->close();
+    probe->trace.reset();
+    if (!path) return;
+    probe->trace = std::make_unique<VerilatedVcdC>();
+    probe->top->trace(probe->trace.get(), 99);
+    probe->trace->open(path);
+    probe->trace->dump(10 * probe->now);
+}
+
+bool lockstep_probe_violated(const LockstepProbe *probe) { return probe->bench.violated(); }
+
+void lockstep_probe_free(LockstepProbe *probe) {
+    lockstep_probe_trace(probe, nullptr);
+    delete probe;
 }
 
 }  // extern "C"

@@ -50,6 +50,8 @@ _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent
 _SOURCES = ("harness.cpp", "dram.h")
 _LIBRARY = ("verilated.cpp", "verilated_threads.cpp", "verilated_vcd_c.cpp")
+_BROKEN = ("Requests of the core must be aligned, at most 64 bytes long and must not cross a "
+           "64-byte boundary")
 
 
 class SimulatorError(Exception):
@@ -211,8 +213,25 @@ def _view_source(ports: list[_Port]) -> str:
     inputs = [("clk", 1), ("rst", 1)] + [(p.member, p.width) for p in ports if p.direction == "in"]
     outputs = [(p.member, p.width) for p in ports if p.direction == "out"]
     arguments = ("core", inputs, outputs, [], '"{}"')
+    functions = template.function_definitions_cpp(*arguments)
+    assert _CONSTRUCT in functions
     return "\n".join([template.header_cpp("core"), template.var_declaration_cpp(*arguments),
-                      template.function_definitions_cpp(*arguments)]) + "\n"
+                      functions.replace(_CONSTRUCT, _CONSTRUCT_APART)]) + "\n"
+
+
+_CONSTRUCT = """
+    Verilated::traceEverOn(true);
+    Vcore* top = new Vcore();
+"""
+_CONSTRUCT_APART = """
+    VerilatedContext* before = Verilated::threadContextp();
+    VerilatedContext* own = new VerilatedContext;
+    own->traceEverOn(true);
+    Vcore* top = new Vcore(own);
+    Verilated::threadContextp(before);
+"""
+"""A context of its own, never deleted: what traces a context's models traces those that are gone
+too, so views must not share one."""
 
 
 @cache
@@ -228,7 +247,8 @@ def view(machine: Machine) -> Any:
     """A `pyverilator.PyVerilator` on the core: ``view(m).io.done``, ``view(m).clock.tick()``.
 
     Ports have their Verilog names, ``mem__request__valid`` for ``mem.request.valid``. The memory
-    port is not connected to anything. ``start_vcd_trace(path)`` writes the ports' waveforms.
+    port is not connected to anything; `accel.sim.probe` has a core with a memory and a program.
+    ``start_vcd_trace(path)`` writes the ports' waveforms.
     """
     return _pyverilator().PyVerilator(str(build(machine).path))
 
@@ -265,20 +285,27 @@ class VerilatedCore:
     def run(self, program: Program, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
             dram: Dram = DRAM, events: np.ndarray | None = None) -> Run:
         """One program from reset; `memory` is written to."""
-        geometry = self.machine.config
-        bases = program.bases
-        config = _Config(memory_bytes=memory.size, max_cycles=max_cycles,
-                         idle_cycles=IDLE_CYCLES + dram.patience(geometry),
-                         dram=dram.timing(geometry),
-                         base=tuple(bases[name] for name in isa.BASES), count=program.count)
+        config = self._config(program, memory, max_cycles, dram)
         times = np.full((2, program.count), -1, np.int64) if events is None else events
         result = _Result()
         self._run(ctypes.byref(config), memory.ctypes.data, times[0].ctypes.data,
                   times[1].ctypes.data, ctypes.byref(result))
         if result.protocol:
-            raise SimulatorError("Requests of the core must be aligned, at most 64 bytes long "
-                                 "and must not cross a 64-byte boundary")
+            raise SimulatorError(_BROKEN)
         return self._record(result, memory, times)
+
+    def probe(self, model: int, program: Program, memory: np.ndarray,
+              dram: Dram = DRAM) -> "Handle":
+        """A memory behind a model that PyVerilator holds; `accel.sim.probe` is for its user."""
+        return Handle(self._library, model, self._config(program, memory, MAX_CYCLES, dram), memory)
+
+    def _config(self, program: Program, memory: np.ndarray, max_cycles: int,
+                dram: Dram) -> _Config:
+        geometry, bases = self.machine.config, program.bases
+        return _Config(memory_bytes=memory.size, max_cycles=max_cycles,
+                       idle_cycles=IDLE_CYCLES + dram.patience(geometry),
+                       dram=dram.timing(geometry),
+                       base=tuple(bases[name] for name in isa.BASES), count=program.count)
 
     def _record(self, result: _Result, memory: np.ndarray, times: np.ndarray) -> Run:
         waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
@@ -290,3 +317,39 @@ class VerilatedCore:
         unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
         return Run(status, unit, result.index, memory, result.cycles, Counters(activity, moved),
                    times[0], times[1], waiting if status is Status.DEADLOCK else {})
+
+
+class Handle:
+    """The native half of `accel.sim.probe.Probe`: clock and memory of a model.
+
+    `memory` (uint8, contiguous) is read and written while the model runs.
+    """
+
+    def __init__(self, library: ctypes.CDLL, model: int, config: _Config, memory: np.ndarray):
+        self._memory = memory
+        self._functions = {}
+        for name, result, *arguments in (
+                ("probe", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
+                ("probe_run", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64),
+                ("probe_trace", None, ctypes.c_void_p, ctypes.c_char_p),
+                ("probe_violated", ctypes.c_bool, ctypes.c_void_p),
+                ("probe_free", None, ctypes.c_void_p)):
+            function = self._functions[name] = library[f"lockstep_{name}"]
+            function.restype, function.argtypes = result, arguments
+        self._probe = self._functions["probe"](model, ctypes.addressof(config),
+                                               memory.ctypes.data)
+
+    def run(self, until: int) -> int:
+        """Up to a cycle, or `done`; the cycle reached."""
+        cycle = self._functions["probe_run"](self._probe, until)
+        if self._functions["probe_violated"](self._probe):
+            raise SimulatorError(_BROKEN)
+        return cycle
+
+    def trace(self, path: str | None) -> None:
+        self._functions["probe_trace"](self._probe, path.encode() if path else None)
+
+    def close(self) -> None:
+        if self._probe:
+            self._functions["probe_free"](self._probe)
+            self._probe = None

@@ -1,0 +1,101 @@
+"""The RTL stopped where one likes, to read and set its ports: PyVerilator's view with a memory.
+
+::
+
+    with Probe(machine, program, inputs={"x": x}, latency=20) as probe:
+        probe.trace("core.vcd")                     # waveforms of the ports, for GTKWave
+        probe.run_until(500)                        # natively: millions of cycles a second
+        print(probe.io.gemm_waiting, probe.io.count_gemm_busy)
+        probe.io.mem__rdata__payload ^= 1           # another bit than memory's, in this cycle
+        probe.memory[program.bases["io"]] = 7       # a byte of memory, for reads from now on
+        probe.step()                                # one cycle
+
+Between calls the clock is low and every port shows what it is in cycle `cycle`, which counts as
+`Run.start` and `Run.retire` do. What is set stays until the simulator sets it: it sets ``start``
+and the inputs of the memory port (``mem__*``) anew in every cycle, and nothing else. So a poke of
+those lasts a cycle, one of ``base_*`` or ``count`` for good.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accel.machine import Machine
+from accel.program import Program
+
+from .dram import DRAM, Dram
+from .verilated import build, view
+
+__all__ = ["Probe"]
+
+
+class Probe:
+    """A Verilated core that is about to execute a program: reset, in cycle 0.
+
+    Parameters
+    ----------
+    memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
+        without it, the program's own with `inputs`.
+    dram : the memory behind the core; `options` (``latency=7``) take the place of its own.
+
+    Attributes
+    ----------
+    core : the `pyverilator.PyVerilator`; `io` are its ports by name.
+    memory : the memory as it is, uint8. What is written here, the core reads.
+    cycle : the one that the ports show.
+    """
+
+    def __init__(self, machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+                 inputs: Mapping[str, np.ndarray] | None = None, dram: Dram = DRAM, **options):
+        program.require(machine)
+        self.program = program
+        self.memory = program.image(inputs) if memory is None else np.array(memory, np.uint8)
+        self.cycle = 0
+        self.core = view(machine)
+        self._handle = build(machine).probe(self.core.model, program, self.memory,
+                                            replace(dram, **options))
+
+    def __enter__(self) -> "Probe":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def io(self) -> Any:
+        """The ports: ``probe.io.done``; inputs can be set."""
+        return self.core.io
+
+    @property
+    def done(self) -> bool:
+        """Whether the program has ended."""
+        return bool(self.cycle and self.io.done)
+
+    def run_until(self, cycle: int) -> int:
+        """Go on to a cycle, or to the end of the program if that is earlier; where it is now.
+
+        Raises ValueError for a cycle that is over.
+        """
+        if cycle < self.cycle:
+            raise ValueError(f"Cycle must be at least {self.cycle}, where the probe is, "
+                             f"not {cycle!r}")
+        self.cycle = self._handle.run(cycle)
+        return self.cycle
+
+    def step(self, cycles: int = 1) -> int:
+        """Go on by some cycles."""
+        return self.run_until(self.cycle + cycles)
+
+    def trace(self, path: str | Path | None) -> None:
+        """Write the waveforms of all ports from now on (VCD, ten units of time a cycle).
+
+        None ends that, as `close` does.
+        """
+        self._handle.trace(str(path) if path else None)
+
+    def close(self) -> None:
+        """Nothing can be done with the probe after that; a with statement calls it."""
+        self._handle.close()
