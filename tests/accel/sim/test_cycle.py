@@ -1,0 +1,295 @@
+"""The cycle simulator equals the RTL in every event and counter."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from accel import isa
+from accel.access import with_tokens
+from accel.config import UNITS, preset
+from accel.machine import Machine
+from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.sim import cycle, functional, verilated
+from accel.sim.directed import directed
+from accel.sim.dram import Dram, DramError
+from accel.sim.generate import generate
+from accel.sim.timing import TimingDifference, differ_in_time
+from accel.status import ACTIVITIES, Run, Status
+from accel.target import AccelTarget
+from compiler.frontend.onnx_import import load
+from compiler.graph.pipeline import optimize
+from runtime import SimulatedDevice, compile_graph, simulator
+
+MACHINE = Machine(preset("tiny-1x4x4"))
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits-int8.onnx"
+
+MEMORIES: Mapping[str, Dram] = {
+    **{f"latency {latency}{', stalls' if seed else ''}": Dram(latency, stall_seed=seed)
+       for latency in (0, 7, 64, 256) for seed in (0, 11)},
+    "one burst": Dram(20, outstanding=1),
+    "bandwidth": Dram(10, bytes_per_cycle=1.7),
+    "rows": Dram(10, row_bytes=256, row_miss=13, banks=2),
+    "all": Dram(33, 3, 5, bytes_per_cycle=3.1, row_bytes=64, row_miss=4, banks=1),
+}
+
+
+def both(program: Program, memory: np.ndarray | None = None, dram: Dram = MEMORIES["latency 64"],
+         max_cycles: int = 2_000_000) -> tuple[Run, Run]:
+    """The cycle simulator, with a timeline, and the RTL."""
+    return (cycle.simulate(MACHINE, program, memory, values=False, timeline=True, dram=dram,
+                           max_cycles=max_cycles),
+            verilated.simulate(MACHINE, program, memory, dram=dram, max_cycles=max_cycles))
+
+
+def require_equal(run: Run, rtl: Run) -> None:
+    assert differ_in_time(run, rtl) is None
+    assert run.timeline is not None
+    for unit, rows in run.timeline.spans.items():
+        require_partition(run, unit, rows)
+
+
+def require_partition(run: Run, unit: str, rows: np.ndarray) -> None:
+    """The rows of a unit partition the cycles and add up to its counters."""
+    assert rows[0, 0] == 0 and np.all(np.diff(rows[:, 0]) > 0) and rows[-1, 0] < run.cycles
+    lengths = np.diff(np.append(rows[:, 0], run.cycles))
+    sums = np.bincount(rows[:, 1], lengths, len(ACTIVITIES)).astype(int)
+    assert dict(zip(ACTIVITIES, sums)) == run.counters.activity[unit]
+    nobody = rows[:, 1] == ACTIVITIES.index("command")
+    assert np.array_equal(rows[:, 2] == -1, nobody)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Program:
+    device = SimulatedDevice(MACHINE, simulator("functional"))
+    module = compile_graph(optimize(load(DIGITS)), AccelTarget(MACHINE), device)
+    return module.accelerated[0].program
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_network_takes_the_cycles_of_the_rtl(digits, memory):
+    run, rtl = both(digits, dram=MEMORIES[memory])
+    assert run.ok
+    require_equal(run, rtl)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_random_programs_take_the_cycles_of_the_rtl(memory):
+    for seed in range(12):
+        case = generate(MACHINE, seed)
+        run, rtl = both(case.program, case.memory, MEMORIES[memory])
+        assert run.ok, case.name
+        require_equal(run, rtl)
+
+
+def test_full_token_counters_take_the_cycles_of_the_rtl():
+    for case in directed(MACHINE):
+        run, rtl = both(case.program, case.memory)
+        assert run.ok and any(causes["signal"] for causes in run.counters.activity.values())
+        require_equal(run, rtl)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tiny-1x4x4", "ecp5-1x8x8", "pynq-1x16x16"])
+def test_presets_take_the_cycles_of_the_rtl(name):
+    machine = Machine(preset(name))
+    for seed in range(100):
+        case = generate(machine, seed)
+        run = cycle.simulate(machine, case.program, case.memory, values=False, **case.timing)
+        rtl = verilated.simulate(machine, case.program, case.memory, **case.timing)
+        assert differ_in_time(run, rtl) is None, case.name
+
+
+# ---- programs that end otherwise -----------------------------------------------------------------
+
+def chain(**changes: Mapping[str, object]) -> list[Instruction]:
+    """Load, multiply, copy out, store; `changes` of fields by name of instruction."""
+    x = {"buffer": 0, "base": 3, "run": 16}
+    stream = with_tokens(MACHINE, [
+        Instruction("load", "load", x), Instruction("load", "load", {**x, "buffer": 1}),
+        Instruction("gemm", "gemm", {"banks": 1, "reset": 1,
+                                     "loops": [{"extent": 4, "dst": 1, "a": 1}]}),
+        Instruction("copy", "vector", {"banks": 1, "b_source": 0, "destination": 1,
+                                       "loops": [{"extent": 4, "dst": 1, "b": 1}]}),
+        Instruction("store", "store", {"buffer": 5, "base": 3, "dram": 64, "run": 16}), finish()])
+    return [replace(one, fields={**one.fields, **changes.get(one.name, {})}) for one in stream]
+
+
+def assembled(stream: list[Instruction]) -> Program:
+    slot = TensorSlot("x", "io", 0, (64,), "uint8")
+    return Program.assemble(MACHINE, stream, io_bytes=128, inputs=(slot,))
+
+
+def with_byte(program: Program, index: int, place: int, value: int) -> Program:
+    words = program.words.copy()
+    words[index, place] = value
+    return replace(program, words=words)
+
+
+FAULTS = {
+    "illegal opcode": (with_byte(assembled(chain()), 2, 0, 0xEE), Status.ILLEGAL, "fetch", 2),
+    "buffer of load": (assembled(chain(load={"buffer": 4})), Status.ILLEGAL, "load", 0),
+    "buffer of store": (assembled(chain(store={"buffer": 0})), Status.ILLEGAL, "store", 4),
+    "selector": (assembled([replace(one, name="reduce_add") if one.name == "copy" else one
+                            for one in chain()]), Status.ILLEGAL, "vector", 3),
+    "entry of inp": (assembled(chain(gemm={"base": {"a": 510}})), Status.ADDRESS, "gemm", 2),
+    "entry of out": (assembled(chain(copy={"base": {"dst": 254}})), Status.ADDRESS, "vector", 3),
+    "byte of out": (assembled(chain(store={"address": 1009})), Status.ADDRESS, "store", 4),
+    "bank of gemm": (assembled(chain(gemm={"base": {"dst": 126}})), Status.ADDRESS, "gemm", 2),
+    "bank of vector": (assembled(chain(copy={"base": {"b": 127}})), Status.ADDRESS, "vector", 3),
+    "load from nowhere": (assembled(chain(load={"dram": 1 << 20})), Status.BUS, "load", 0),
+    "store to nowhere": (assembled(chain(store={"dram": 1 << 20})), Status.BUS, "store", 4),
+    "tokens left": (assembled(chain(store={"signals": 1})), Status.TOKENS_LEFT, "fetch", 5),
+    "missing token": (assembled(chain(load={"signals": 0})), Status.DEADLOCK, "gemm", 2),
+    "no finish": (assembled(chain()[:-1]), Status.DEADLOCK, "fetch", 5),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_takes_the_cycles_of_the_rtl(fault):
+    program, *expected = FAULTS[fault]
+    for dram in (MEMORIES["latency 7"], MEMORIES["all"]):
+        run, rtl = both(program, dram=dram)
+        assert [run.status, run.unit, run.index] == expected
+        require_equal(run, rtl)
+
+
+def test_fetch_reads_beyond_the_memory_as_the_rtl_does():
+    program = assembled(chain())
+    for words in (1, 3, 5):
+        run, rtl = both(program, program.image()[:words * isa.WORD_BYTES])
+        assert run.status is Status.BUS and run.index <= words
+        require_equal(run, rtl)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_broken_programs_take_the_cycles_of_the_rtl(seed):
+    """Words with a few bits turned over: every kind of end, in every state of the machine."""
+    random = Random(seed)
+    case = generate(MACHINE, seed)
+    words = case.program.words.copy()
+    for _ in range(random.choice([1, 1, 2, 4])):
+        row = words[random.randrange(len(words))]
+        bit = random.choice([random.randrange(8, 24), random.randrange(24, 8 * row.size)])
+        row[bit // 8] ^= 1 << bit % 8
+    broken = replace(case.program, words=words)
+    run, rtl = both(broken, broken.image(), Dram(**case.timing), max_cycles=20_000)
+    require_equal(run, rtl)
+
+
+def test_the_watchdog_ends_a_run_as_that_of_the_rtl():
+    case = generate(MACHINE, 5)
+    for limit in (1, 2, 70, 500, 1501):
+        run, rtl = both(case.program, case.memory, max_cycles=limit)
+        assert (run.status, run.cycles) == (Status.WATCHDOG, limit)
+        require_equal(run, rtl)
+
+
+# ---- what the simulator is asked for -------------------------------------------------------------
+
+def test_values_are_those_of_the_functional_simulator():
+    case = generate(MACHINE, 2)
+    before = case.memory.copy()
+    expected = functional.simulate(MACHINE, case.program, case.memory)
+    run = cycle.simulate(MACHINE, case.program, case.memory)
+    np.testing.assert_array_equal(run.memory, expected.memory)
+    np.testing.assert_array_equal(case.memory, before)
+    assert not np.array_equal(run.memory, before)
+
+
+def test_without_values_memory_is_as_it_was_and_time_the_same():
+    case = generate(MACHINE, 2)
+    run = cycle.simulate(MACHINE, case.program, case.memory, values=False)
+    np.testing.assert_array_equal(run.memory, case.memory)
+    assert differ_in_time(run, cycle.simulate(MACHINE, case.program, case.memory)) is None
+
+
+def test_a_run_repeats_itself_with_a_timeline_and_without(digits):
+    runs = [cycle.simulate(MACHINE, digits, values=False, timeline=timeline, stall_seed=seed)
+            for seed, timeline in ((3, True), (3, False), (3, True), (4, False))]
+    assert all(differ_in_time(runs[0], one) is None for one in runs[1:3])
+    assert differ_in_time(runs[0], runs[3]) is not None
+    first, _, again, _ = (run.timeline for run in runs)
+    assert runs[1].timeline is None and first is not None and again is not None
+    for unit in UNITS:
+        np.testing.assert_array_equal(first.spans[unit], again.spans[unit])
+
+
+def test_a_timeline_names_who_works_and_who_waits():
+    run = cycle.simulate(MACHINE, assembled(chain()), timeline=True)
+    assert run.timeline is not None
+    told = {unit: [(ACTIVITIES[what], index) for _, what, index in rows.tolist()]
+            for unit, rows in run.timeline.spans.items()}
+    assert told["gemm"] == [("command", -1), ("load", 2), ("busy", 2), ("command", -1)]
+    assert told["vector"] == [("command", -1), ("gemm", 3), ("busy", 3), ("command", -1)]
+    assert ("memory", 4) in told["store"] and ("memory", 0) in told["load"]
+    busy = next(row for row in run.timeline.spans["gemm"] if row[1] == 0)
+    assert busy[0] == run.start[2] - 1
+
+
+def test_an_instruction_of_a_million_million_iterations():
+    """Cycles in which nothing can change cost nothing."""
+    loops = [{"extent": 1 << 16}, {"extent": 1 << 16}, {"extent": 1 << 8}]
+    stream = chain(gemm={"loops": loops})
+    run = cycle.simulate(MACHINE, assembled(stream), values=False, max_cycles=1 << 60)
+    assert run.ok and run.counters.activity["gemm"]["busy"] == (1 << 40) + 1
+    assert run.retire[2] > run.start[2] + (1 << 40)
+
+
+def test_options_take_the_place_of_those_of_the_memory():
+    slow = cycle.simulate(MACHINE, assembled(chain()), dram=Dram(latency=90, outstanding=1))
+    assert slow.cycles == cycle.simulate(MACHINE, assembled(chain()), latency=90,
+                                         outstanding=1).cycles
+    assert slow.cycles > cycle.simulate(MACHINE, assembled(chain()), dram=Dram(latency=90),
+                                        latency=0, outstanding=1).cycles
+
+
+def test_program_of_another_machine():
+    with pytest.raises(ProgramError, match="^Program was compiled for machine 000000000000, not "):
+        cycle.simulate(MACHINE, Program("0" * 64, np.zeros((0, 64), np.uint8)))
+
+
+def test_a_bus_must_be_as_wide_as_its_rate():
+    with pytest.raises(DramError, match=r"^bytes_per_cycle of the memory must be at most the 4 "
+                                        r"bytes of the bus of tiny-1x4x4, not 5$"):
+        cycle.simulate(MACHINE, assembled(chain()), bytes_per_cycle=5)
+
+
+# ---- what is said of a difference ----------------------------------------------------------------
+
+def test_the_earliest_event_that_differs_is_told():
+    run = cycle.simulate(MACHINE, assembled(chain()), values=False)
+    assert differ_in_time(run, run) is None
+    in_vector = np.arange(6) == 3
+    late = replace(run, start=run.start + in_vector, retire=run.retire + in_vector)
+    assert differ_in_time(late, run) == TimingDifference(
+        f"starts in cycle {run.start[3] + 1}; in cycle {run.start[3]}", 3)
+    stuck = replace(run, retire=np.where(in_vector, -1, run.retire))
+    assert differ_in_time(stuck, run) == TimingDifference(
+        f"retires never; in cycle {run.retire[3]}", 3)
+
+
+@pytest.mark.parametrize(("change", "detail"), [
+    ({"cycles": 7}, "7 cycles; {cycles}"),
+    ({"status": Status.BUS}, "bus: fetch, instruction 5; done after {cycles} cycles"),
+    ({"waiting": {"gemm": 1}}, "done after {cycles} cycles; done after {cycles} cycles"),
+])
+def test_other_differences_are_told(change, detail):
+    run = cycle.simulate(MACHINE, assembled(chain()), values=False)
+    assert {*change} <= {field.name for field in fields(Run)}
+    found = differ_in_time(replace(run, **change), run)
+    assert found == TimingDifference(detail.format(cycles=run.cycles))
+
+
+def test_counters_that_differ_are_told():
+    run = cycle.simulate(MACHINE, assembled(chain()), values=False)
+    counters = replace(run.counters, bytes={**run.counters.bytes, "load": 4})
+    assert differ_in_time(replace(run, counters=counters), run) == TimingDifference(
+        "bytes of load are 4; 32")
+    activity = {**run.counters.activity, "gemm": {**run.counters.activity["gemm"], "busy": 9}}
+    counters = replace(run.counters, activity=activity)
+    assert differ_in_time(replace(run, counters=counters), run) == TimingDifference(
+        "cycles of gemm for busy are 9; 5")
