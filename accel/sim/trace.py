@@ -206,14 +206,15 @@ def _layer_slices(program: Program, run: Run, begin: int) -> Iterator[dict[str, 
 
 
 def _activity_slices(run: Run, begin: int) -> Iterator[str]:
-    """As text: there are many, all alike."""
+    """As text: there may be millions, all alike."""
     for unit, spans in (run.timeline.spans if run.timeline else {}).items():
-        place = UNITS.index(unit) + 1
+        heads = [f'{{"ph":"X","name":"{_activity(number)}","cat":"activity",'
+                 f'"pid":{UNITS.index(unit) + 1},"tid":{_ACTIVITY},"ts":'
+                 for number in range(len(ACTIVITIES))]
         lengths = np.diff(spans[:, 0], append=run.cycles).tolist()
         for (first, activity, index), length in zip(spans.tolist(), lengths):
             about = f',"args":{{"instruction":{index}}}' if index >= 0 else ""
-            yield (f'{{"ph":"X","name":"{_activity(activity)}","cat":"activity","pid":{place},'
-                   f'"tid":{_ACTIVITY},"ts":{begin + first},"dur":{length}{about}}}')
+            yield f'{heads[activity]}{begin + first},"dur":{length}{about}}}'
 
 
 def _activity(number: int) -> str:

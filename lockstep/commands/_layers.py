@@ -34,12 +34,12 @@ def _table(figures: Mapping[str, Any], timed: bool):
     table = Table(title=f"{figures['model']} on {figures['target']} ({figures['simulator']})",
                   box=None, header_style="bold", pad_edge=False)
     for heading in ("layer", "operator"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     numbers = ("cycles", "ideal", "array") if timed else ("ideal", "MACs")
     for heading in (*numbers, "DRAM bytes"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     if timed:
-        table.add_column("largest stall")
+        table.add_column("largest stall", no_wrap=True)
     for layer in figures["layers"]:
         cells = ([f"{layer['cycles']:,}", f"{layer['ideal_cycles']:,}",
                   f"{layer['utilization']:.1%}" if layer["macs"] else "-"] if timed
@@ -52,10 +52,10 @@ def _table(figures: Mapping[str, Any], timed: bool):
 def largest_stall(layer: Mapping[str, Any]) -> str:
     """Of the unit that carries the layer: the cause that cost most, and its share of the cycles.
 
-    ``gemm: load 12%`` reads: gemm waits for load in 12 % of the layer's cycles.
+    ``gemm: load 12.3%`` reads: gemm waits for load in 12.3 % of the layer's cycles.
     """
     causes = layer["stalls"].get(layer["carrier"], {})
     if not any(causes.values()):
         return "-"
     cause = max(causes, key=causes.__getitem__)
-    return f"{layer['carrier']}: {cause} {causes[cause] / layer['cycles']:.0%}"
+    return f"{layer['carrier']}: {cause} {causes[cause] / layer['cycles']:.1%}"

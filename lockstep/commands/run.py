@@ -112,7 +112,8 @@ def _run(args: argparse.Namespace, trace) -> int:
     if args.no_values:
         figures["outputs"] = []
     if trace:
-        trace.write(machine, list(zip(programs, runs, strict=True)))
+        with progress_bar(f"writing {args.trace.name}", 0, lambda: 0):
+            trace.write(machine, list(zip(programs, runs, strict=True)))
     _write(args, module, figures)
     show(figures)
     return 0

@@ -91,8 +91,8 @@ def test_the_table_names_the_largest_stall(tmp_path, capsys) -> None:
     for layer in figures["layers"][:-1]:
         causes = layer["stalls"][layer["carrier"]]
         cause = max(causes, key=causes.__getitem__)
-        share = round(100 * causes[cause] / layer["cycles"])
-        stall = f"{layer['carrier']}: {cause} {share}%" if causes[cause] else "-"
+        share = causes[cause] / layer["cycles"]
+        stall = f"{layer['carrier']}: {cause} {share:.1%}" if causes[cause] else "-"
         assert rows[layer["name"]].rstrip().endswith(f" {stall}")
         assert f" {layer['cycles']:,} " in rows[layer["name"]]
     assert rows["finish"].rstrip().endswith("-")
