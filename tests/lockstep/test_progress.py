@@ -3,11 +3,15 @@
 import io
 from threading import Event
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+from accel.program import Program, finish
+from accel.sim import cycle, verilated
 from lockstep.commands import _progress
-from lockstep.commands._progress import progress_bar
+from lockstep.commands._progress import Watched, progress_bar
+from tests.support.machines import TINY
 
 
 def terminal() -> Console:
@@ -48,3 +52,27 @@ def test_it_does_not_show_where_nobody_looks(monkeypatch) -> None:
     with progress_bar("net", 60, lambda: pytest.fail("asked"), console):
         pass
     assert shown(console) == ""
+
+
+@pytest.mark.parametrize("module", [cycle, verilated])
+def test_events_are_filled_where_others_can_see_them(module) -> None:
+    program = Program.assemble(TINY, [finish()])
+    events = np.full((2, 1), -1, np.int64)
+    run = module.simulate(TINY, program, events=events)
+    assert run.start.tolist() == events[0].tolist() and run.retire.tolist() == events[1].tolist()
+    assert (events >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["functional", "cycle"])
+def test_instructions_of_all_programs_are_counted(name: str) -> None:
+    program = Program.assemble(TINY, [finish()])
+    watched = Watched(name, {})
+    for count in (1, 2):
+        assert watched(TINY, program, program.image()).ok
+        assert watched.retired() == count
+
+
+def test_a_program_that_runs_is_counted_as_it_retires() -> None:
+    watched = Watched("cycle", {})
+    watched.done, watched.events = 5, np.array([[0, 3, 4], [7, -1, 9]])
+    assert watched.retired() == 7

@@ -75,6 +75,7 @@ def test_a_program_of_another_machine_is_refused() -> None:
 def test_simulators_have_names() -> None:
     program = Program.assemble(TINY, [finish()])
     assert simulator("functional")(TINY, program, program.image()).ok
+    assert simulator("cycle", latency=7)(TINY, program, program.image()).cycles > 7
     with pytest.raises(ValueError, match=r"^Simulator must be one of functional, cycle, "
                                          r"verilator, not 'fast'$"):
         simulator("fast")
