@@ -55,7 +55,7 @@ class Probe:
         self.memory = program.image(inputs) if memory is None else np.array(memory, np.uint8)
         self.cycle = 0
         self.core = view(machine)
-        self._handle = build(machine).probe(self.core.model, program, self.memory,
+        self._handle = build(machine).probe(self.core, program, self.memory,
                                             replace(dram, **options))
 
     def __enter__(self) -> "Probe":

@@ -294,10 +294,10 @@ class VerilatedCore:
             raise SimulatorError(_BROKEN)
         return self._record(result, memory, times)
 
-    def probe(self, model: int, program: Program, memory: np.ndarray,
+    def probe(self, core: Any, program: Program, memory: np.ndarray,
               dram: Dram = DRAM) -> "Handle":
-        """A memory behind a model that PyVerilator holds; `accel.sim.probe` is for its user."""
-        return Handle(self._library, model, self._config(program, memory, MAX_CYCLES, dram), memory)
+        """A memory behind the model of a `view`; `accel.sim.probe` is for its user."""
+        return Handle(self._library, core, self._config(program, memory, MAX_CYCLES, dram), memory)
 
     def _config(self, program: Program, memory: np.ndarray, max_cycles: int,
                 dram: Dram) -> _Config:
@@ -325,9 +325,9 @@ class Handle:
     `memory` (uint8, contiguous) is read and written while the model runs.
     """
 
-    def __init__(self, library: ctypes.CDLL, model: int, config: _Config, memory: np.ndarray):
-        self._memory = memory
-        self._functions = {}
+    def __init__(self, library: ctypes.CDLL, core: Any, config: _Config, memory: np.ndarray):
+        self._alive = core, memory          # as long as the native half
+        self._probe, self._functions = None, {}
         for name, result, *arguments in (
                 ("probe", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
                 ("probe_run", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64),
@@ -336,17 +336,26 @@ class Handle:
                 ("probe_free", None, ctypes.c_void_p)):
             function = self._functions[name] = library[f"lockstep_{name}"]
             function.restype, function.argtypes = result, arguments
-        self._probe = self._functions["probe"](model, ctypes.addressof(config),
+        self._probe = self._functions["probe"](core.model, ctypes.addressof(config),
                                                memory.ctypes.data)
+
+    def __del__(self):
+        self.close()
 
     def run(self, until: int) -> int:
         """Up to a cycle, or `done`; the cycle reached."""
+        self._require_open()
         cycle = self._functions["probe_run"](self._probe, until)
         if self._functions["probe_violated"](self._probe):
             raise SimulatorError(_BROKEN)
         return cycle
 
+    def _require_open(self) -> None:
+        if not self._probe:
+            raise ValueError("Probe must be open: it has been closed")
+
     def trace(self, path: str | None) -> None:
+        self._require_open()
         self._functions["probe_trace"](self._probe, path.encode() if path else None)
 
     def close(self) -> None:

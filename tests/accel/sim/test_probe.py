@@ -135,6 +135,23 @@ def test_a_cycle_that_is_over():
             probe.run_until(6)
 
 
+def test_a_probe_that_was_closed(tmp_path):
+    probe = probed()
+    probe.close()
+    probe.close()
+    for act in (probe.step, lambda: probe.trace(tmp_path / "core.vcd")):
+        with pytest.raises(ValueError, match="^Probe must be open: it has been closed$"):
+            act()
+
+
+def test_a_probe_that_nobody_closes_writes_its_waveforms(tmp_path):
+    probe = probed()
+    probe.trace(tmp_path / "core.vcd")
+    probe.run_until(20)
+    del probe
+    assert "\n#200\n" in (tmp_path / "core.vcd").read_text()
+
+
 def test_program_of_another_machine():
     with pytest.raises(ProgramError, match="^Program was compiled for machine 000000000000, not "):
         Probe(MACHINE, Program("0" * 64, np.zeros((0, 64), np.uint8)))
