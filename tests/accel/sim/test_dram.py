@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 
 import accel.sim
+from accel.config import preset
+from accel.sim.dram import Dram, DramError, DramTiming
 from accel.sim.native import compile_shared
 
 WRAPPER = """
 #include "dram.h"
 using namespace lockstep;
 extern "C" {
-Dram *make(uint8_t *memory, uint64_t size, uint32_t bus, uint32_t latency, uint32_t outstanding,
-           uint64_t seed) { return new Dram(memory, size, {bus, latency, outstanding, seed}); }
+Dram *make(uint8_t *memory, uint64_t size, const DramTiming *timing) {
+    return new Dram(memory, size, *timing);
+}
+uint64_t next_offer(Dram *dram, uint64_t now) { return dram->next_offer(now); }
 void offer(Dram *dram, uint64_t now, int wdata, int *flags, uint8_t *data, int bus) {
     DramOffer o = dram->offer(now, wdata);
     int all[] = {o.request_ready, o.wdata_ready, o.read_valid, o.read_error, o.ack_valid,
@@ -32,7 +36,8 @@ void drop(Dram *dram) { delete dram; }
 }
 """
 
-BUS, SIZE = 4, 256
+CONFIG = preset("tiny-1x4x4")
+BUS, SIZE = CONFIG.bus_bytes, 256
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +48,9 @@ def library(tmp_path_factory) -> ctypes.CDLL:
                    [f"-I{Path(accel.sim.__path__[0])}"])
     loaded = ctypes.CDLL(str(folder / "dram.so"))
     loaded.make.restype = ctypes.c_void_p
-    loaded.make.argtypes = [ctypes.c_void_p, ctypes.c_uint64, *[ctypes.c_uint32] * 3,
-                            ctypes.c_uint64]
+    loaded.make.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(DramTiming)]
+    loaded.next_offer.restype = ctypes.c_uint64
+    loaded.next_offer.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     loaded.offer.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, *[ctypes.c_void_p] * 2,
                              ctypes.c_int]
     loaded.edge.argtypes = [ctypes.c_void_p, ctypes.c_uint64, *[ctypes.c_int] * 3,
@@ -57,10 +63,11 @@ def library(tmp_path_factory) -> ctypes.CDLL:
 class Bench:
     """A master that offers everything it has as early as it can, and notes when it went."""
 
-    def __init__(self, library, latency=10, outstanding=64, seed=0):
+    def __init__(self, library, latency=10, outstanding=64, seed=0, **options):
         self.library = library
         self.memory = np.arange(SIZE, dtype=np.uint8)
-        self.dram = library.make(self.memory.ctypes.data, SIZE, BUS, latency, outstanding, seed)
+        timing = Dram(latency, outstanding, seed, **options).timing(CONFIG)
+        self.dram = library.make(self.memory.ctypes.data, SIZE, ctypes.byref(timing))
         self.log: list[tuple] = []
         self.now = 0
 
@@ -207,3 +214,92 @@ def test_nothing_is_in_flight_at_the_end(bench):
     assert one.in_flight > 0
     one.run([], cycles=300)
     assert one.in_flight == 0
+
+
+def cycles_of(log, kind):
+    return [entry[0] for entry in log if entry[1] == kind]
+
+
+@pytest.mark.parametrize(("rate", "expected"), [
+    (4, list(range(1, 13))), (3, [1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15]),
+    (2, list(range(1, 25, 2))), (0.5, list(range(1, 90, 8)))])
+def test_beats_come_at_the_rate_of_the_bus(bench, rate, expected):
+    log = bench(latency=0, bytes_per_cycle=rate).run([read(0, 12)])
+    assert cycles_of(log, "read") == expected
+
+
+def test_time_without_beats_is_no_credit(bench):
+    one = bench(latency=0, bytes_per_cycle=1)
+    one.run([], cycles=50)
+    assert np.diff(cycles_of(one.run([read(0, 4)]), "read")).tolist() == [4, 4, 4]
+
+
+def test_reads_and_writes_share_the_rate(bench):
+    log = bench(latency=0, bytes_per_cycle=2).run([read(0, 4), write(64, 4)], [(b"abcd", 15)] * 4)
+    beats = [(e[0], e[1]) for e in log if e[1] in ("read", "write")]
+    assert [cycle for cycle, _ in beats] == list(range(1, 17, 2))
+    assert [kind for _, kind in beats] == ["read", "write"] * 4
+
+
+def test_a_row_that_is_not_open_keeps_its_bank_busy(bench):
+    rows = {"latency": 0, "row_bytes": 64, "row_miss": 10}
+    hit = bench(banks=1, **rows).run([read(0), read(4), read(60)])
+    assert cycles_of(hit, "read") == [11, 12, 13]
+    miss = bench(banks=1, **rows).run([read(0), read(64), read(0)])
+    assert cycles_of(miss, "read") == [11, 21, 31]
+    apart = bench(banks=2, **rows).run([read(0), read(64), read(128)])
+    assert cycles_of(apart, "read") == [11, 12, 21]
+
+
+def test_rows_hold_back_writes_too(bench):
+    log = bench(latency=3, row_bytes=64, row_miss=10, banks=1).run(
+        [write(0), read(64)], [(b"abcd", 15)])
+    assert log == [(0, "request", 0), (1, "request", 64), (11, "write", b"abcd"),
+                   (15, "ack", False), (24, "read", bytes([64, 65, 66, 67]))]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"seed": 4}, {"bytes_per_cycle": 1.3}, {"row_bytes": 64, "row_miss": 9, "banks": 2}],
+    ids=["plain", "stalls", "rate", "rows"])
+def test_the_next_offer_is_known(bench, library, options):
+    """Nothing comes before the cycle that `next_offer` names."""
+    one = bench(latency=5, outstanding=3, **options)
+    requests = [read(16 * k % 192, 1 + k % 4) for k in range(20)]
+    flags, data = np.zeros(6, np.int32), np.zeros(BUS, np.uint8)
+    quiet_until = 0
+    for now in range(600):
+        library.offer(one.dram, now, 0, flags.ctypes.data, data.ctypes.data, BUS)
+        ready, _, valid = map(bool, flags[:3])
+        request = requests.pop(0) if ready and requests else None
+        assert now >= quiet_until or not (request or valid), now
+        addr, beats, write_ = request or (0, 0, False)
+        library.edge(one.dram, now, bool(request), 0, valid, addr, beats, write_, b"", 0)
+        quiet_until = 0 if request or valid else library.next_offer(one.dram, now)
+    assert not requests and one.in_flight == 0
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"latency": -1}, "latency of the memory must be an integer from 0 to 1048576, not -1"),
+    ({"latency": 1.5}, "latency of the memory must be an integer from 0 to 1048576, not 1.5"),
+    ({"outstanding": 0}, "outstanding of the memory must be an integer from 1 to 1048576, not 0"),
+    ({"stall_seed": True}, "stall_seed of the memory must be an integer from 0 to "
+                           "18446744073709551615, not True"),
+    ({"bytes_per_cycle": 0}, "bytes_per_cycle of the memory must be a number of at least 1/65536, "
+                             "not 0"),
+    ({"bytes_per_cycle": float("nan")}, "bytes_per_cycle of the memory must be a number of at "
+                                        "least 1/65536, not nan"),
+    ({"row_bytes": 32}, "row_bytes of the memory must be an integer from 64 to 1073741824, not 32"),
+    ({"row_bytes": 96}, "row_bytes of the memory must be a power of two, not 96"),
+    ({"row_miss": -3}, "row_miss of the memory must be an integer from 0 to 1048576, not -3"),
+    ({"banks": 0}, "banks of the memory must be an integer from 1 to 65536, not 0"),
+])
+def test_options_that_cannot_be_are_refused(options, message):
+    with pytest.raises(DramError) as refusal:
+        Dram(**options)
+    assert str(refusal.value) == message
+
+
+def test_a_rate_beyond_the_bus_is_refused():
+    with pytest.raises(DramError, match=r"^bytes_per_cycle of the memory must be at most the 4 "
+                                        r"bytes of the bus of tiny-1x4x4, not 4.5$"):
+        Dram(bytes_per_cycle=4.5).timing(CONFIG)
