@@ -139,9 +139,9 @@ class _Generator:
     def _timing(self) -> dict[str, Any]:
         """Options of the memory: half of them with no more than latency and stalls."""
         random = self.random
-        timing = {"latency": random.choice([0, 1, 3, 17, 64, 130]),
-                  "outstanding": random.choice([1, 2, 8, 64]),
-                  "stall_seed": random.choice([0, random.randrange(1, 1 << 32)])}
+        timing: dict[str, Any] = {"latency": random.choice([0, 1, 3, 17, 64, 130]),
+                                  "outstanding": random.choice([1, 2, 8, 64]),
+                                  "stall_seed": random.choice([0, random.randrange(1, 1 << 32)])}
         if random.random() < 0.3:
             timing["bytes_per_cycle"] = self.config.bus_bytes * random.uniform(0.1, 1)
         if random.random() < 0.3:

@@ -2,14 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 from random import Random
 from typing import Any
 
-from amaranth.back import verilog
-
 from accel.config import BUFFERS, PARAM_BYTES, AccelConfig
-from accel.hw.core import Core
 from accel.machine import Machine
 
 from . import verilated
@@ -61,16 +57,6 @@ def check_geometries(geometries: int, programs: int, seed: int = 0,
 
 
 def _simulators(machine: Machine) -> Mapping[str, Simulator]:
-    core = _built(machine)
+    core = verilated.build(machine, OPTIMIZATION)
     return {**default_simulators(), "verilated": lambda _, case: core.run(
         case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))}
-
-
-@cache
-def _built(machine: Machine) -> verilated.VerilatedCore:
-    """The Verilated core of a machine that is not used for long."""
-    core = Core(machine)
-    text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
-    assert isinstance(text, str)
-    path = verilated.build_object(machine, text, verilated.ports_of(core), OPTIMIZATION)
-    return verilated.VerilatedCore(machine, path)

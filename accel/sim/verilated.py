@@ -92,30 +92,31 @@ def simulate(machine: Machine, program: Program, memory: np.ndarray | None = Non
 
 
 @cache
-def build(machine: Machine) -> "VerilatedCore":
+def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "VerilatedCore":
     """The Verilated core of a machine: loaded, from the cache or newly built.
 
     Emitting Verilog takes seconds. So the sources of the gateware have a hash too; where an
-    object was built from the same ones, it is taken as it is.
+    object was built from the same ones, it is taken as it is. `optimization` are flags of the C++
+    compiler.
     """
-    known = cache_folder() / "verilated" / f"{_gateware(machine)[:32]}.name"
+    known = cache_folder() / "verilated" / f"{_gateware(machine, optimization)[:32]}.name"
     if known.is_file() and (found := known.parent / known.read_text() / "core.so").is_file():
         return VerilatedCore(machine, found)
     core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
-    path = build_object(machine, text, ports_of(core))
+    path = build_object(machine, text, ports_of(core), optimization)
     replace_text(known, path.parent.name)
     return VerilatedCore(machine, path)
 
 
-def _gateware(machine: Machine) -> str:
+def _gateware(machine: Machine, optimization: tuple[str, ...]) -> str:
     """Hash of all that emitted Verilog, and so the object, is made from."""
     folders = (_ROOT / "accel", *(_ROOT / folder for folder in (
         "accel/hw", "accel/intrinsics", "compiler/te", "compiler/tensorize", "compiler/ops")))
     paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
     paths += [_HERE / name for name in (*_SOURCES, Path(__file__).name)]
-    return digest([machine.text, *_environment(OPTIMIZATION),
+    return digest([machine.text, *_environment(optimization),
                    *(f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in paths)])
 
 
