@@ -41,7 +41,9 @@ def resnet50_graph(size: int = 224, seed: int = 0) -> Graph:
         for block in range(blocks):
             x = net.bottleneck(x, 64 << stage, stride=2 if stage and not block else 1)
     pixels = int(np.prod(net.builder.values[x].shape[2:]))
-    x = net.add("qglobalavgpool", x, bias=0, mult=round((1 << 21) / pixels), shift=21, **_CLAMP)
+    shift = 15 + int(np.ceil(np.log2(pixels)))
+    x = net.add("qglobalavgpool", x, bias=0, mult=round((1 << shift) / pixels), shift=shift,
+                **_CLAMP)
     return net.builder.finish((net.conv(x, 1000),))
 
 
