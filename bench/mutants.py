@@ -1,19 +1,22 @@
 """Does `lockstep check` notice a wrong machine? Random mutants of the netlist, each checked.
 
-Yosys changes one cell of the emitted core at a time (an input inverted, tied or swapped); each
-mutant becomes a simulator of its own and runs the random programs of ``lockstep check`` against
-the functional simulator. A mutant is killed when they differ. The unchanged netlist, through the
-same tools, must pass. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
+Yosys changes one cell of the emitted core at a time (an input inverted, tied or swapped). All
+mutants are built into one simulator, in which a number selects the one that is on; each runs the
+programs of ``lockstep check``, and is killed when the simulators differ. With none on, they must
+not. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
 
 Needs the extra ``bench`` (Yosys with `mutate`): ``pip install -e '.[bench]' -c constraints.txt``.
 """
 
 import argparse
+import ctypes
 import os
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 from amaranth.back import verilog
@@ -23,13 +26,17 @@ from rich.progress import track
 from accel.config import preset
 from accel.hw.core import Core
 from accel.machine import Machine
-from accel.sim import functional, verilated
-from accel.sim.check import COUNT, MAX_CYCLES, Report, check
+from accel.sim import verilated
+from accel.sim.check import COUNT, MAX_CYCLES, cases, compare, default_simulators
 from accel.sim.dram import Dram
-from accel.sim.native import BuildError
+from accel.sim.generate import Case
+from accel.sim.verilated import Port, SimulatorError
+from accel.status import Run
 
 CONFIG = "tiny-1x4x4"
-FAST_BUILD = ("-O0",)
+BUILD = ("-O1",)
+SELECT = "mutant"
+BITS = 16
 
 
 @dataclass(frozen=True)
@@ -41,18 +48,17 @@ class Mutant:
     verdict: str = ""
 
 
-def netlists(text: str, count: int, seed: int, folder: Path) -> list[str]:
-    """Write ``0.v`` (unchanged) to ``count.v`` into `folder`; return the changes, in order."""
+def netlist(text: str, count: int, seed: int, folder: Path) -> tuple[str, list[str]]:
+    """The core with an input that selects a change, 0 for none; and the changes, in order."""
     (folder / "core.v").write_text(text)
     base = "read_verilog core.v; hierarchy -top core; proc; opt_clean; memory_collect"
-    _yosys(folder, f"{base}; mutate -list {count} -seed {seed} -o list.ys; write_rtlil core.il")
+    _yosys(folder, f"{base}; mutate -list {count} -seed {seed} -ctrl {SELECT} {BITS} 1 -o list.ys; "
+                   f"write_rtlil core.il")
     changes = [line for line in (folder / "list.ys").read_text().splitlines() if line]
-    steps = ["read_rtlil core.il", "design -save whole", "write_verilog -noattr 0.v"]
-    for number, change in enumerate(changes, 1):
-        steps += ["design -load whole", change, f"write_verilog -noattr {number}.v"]
+    steps = ["read_rtlil core.il", *changes, "write_verilog -noattr -noparallelcase mutants.v"]
     (folder / "mutate.ys").write_text("\n".join(steps) + "\n")
     _yosys(folder, "script mutate.ys")
-    return changes
+    return (folder / "mutants.v").read_text(), changes
 
 
 def _yosys(folder: Path, script: str) -> None:
@@ -70,27 +76,44 @@ def _yosys(folder: Path, script: str) -> None:
         os.chdir(here)
 
 
-def examine(job: tuple[Path, int, str, int, list]) -> Mutant:
-    """Build one mutant and check it."""
-    path, number, change, programs, ports = job
+@cache
+def _expected(programs: int) -> list[tuple[Case, dict[str, Run]]]:
+    """The programs of a check, and what every simulator but the RTL makes of them."""
     machine = Machine(preset(CONFIG))
+    others = {name: simulate for name, simulate in default_simulators().items()
+              if name != "verilated"}
+    return [(case, {name: simulate(machine, case) for name, simulate in others.items()})
+            for case in cases(machine, programs)]
+
+
+def examine(path: Path, number: int, change: str, programs: int) -> Mutant:
+    """Check one mutant, in a process of its own: Verilator aborts where logic does not settle."""
+    context = get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(
+        target=lambda: theirs.send(_examine(path, number, change, programs)))
+    process.start()
+    theirs.close()
     try:
-        report = _checked(machine, path.read_text(), ports, programs)
-    except BuildError as error:
-        return Mutant(number, change, f"does not build: {str(error).splitlines()[0]}")
-    if report.difference is not None:
-        return Mutant(number, change, report.difference.describe())
-    return Mutant(number, change)
+        return ours.recv()
+    except EOFError:
+        return Mutant(number, change, "the simulator aborts: logic does not settle")
+    finally:
+        process.join()
 
 
-def _checked(machine: Machine, text: str, ports: list, programs: int) -> Report:
-    path = verilated.build_object(machine, text, ports, FAST_BUILD)
+def _examine(path: Path, number: int, change: str, programs: int) -> Mutant:
+    machine = Machine(preset(CONFIG))
     core = verilated.VerilatedCore(machine, path)
-    return check(machine, programs, 0, {
-        "functional": lambda machine, case: functional.simulate(machine, case.program, case.memory),
-        "mutant": lambda machine, case: core.run(case.program, case.memory.copy(),
-                                                 MAX_CYCLES, Dram(**case.timing)),
-    }, locate=False)
+    ctypes.c_uint32.in_dll(core.library, f"lockstep_{SELECT}").value = number
+    for case, runs in _expected(programs):
+        try:
+            run = core.run(case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))
+        except SimulatorError as error:
+            return Mutant(number, change, f"{case.name}: {error}")
+        if difference := compare(machine, case, runs | {"mutant": run}):
+            return Mutant(number, change, difference.describe())
+    return Mutant(number, change)
 
 
 def main() -> int:
@@ -100,18 +123,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
-    core = Core(Machine(preset(CONFIG)))
+    machine = Machine(preset(CONFIG))
+    core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
     console = Console(stderr=True)
-    with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor(args.jobs) as pool:
-        folder = Path(name)
-        os.environ["LOCKSTEP_CACHE"] = str(folder / "cache")    # nobody wants a mutant again
-        changes = netlists(text, args.mutants, args.seed, folder)
-        ports = verilated.ports_of(core)
-        jobs = [(folder / f"{number}.v", number, change, args.programs, ports)
-                for number, change in enumerate(["unchanged", *changes])]
-        whole, *mutants = track(pool.map(examine, jobs), "mutants", len(jobs), console=console,
+    _expected(args.programs)
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(args.jobs) as pool:
+        text, changes = netlist(text, args.mutants, args.seed, Path(name))
+        path = verilated.build_object(
+            machine, text, [*verilated.ports_of(core), Port(SELECT, BITS, "in")], BUILD)
+        changes.insert(0, "unchanged")
+        found = pool.map(lambda job: examine(path, *job, args.programs), enumerate(changes))
+        whole, *mutants = track(found, "mutants", len(changes), console=console,
                                 disable=not console.is_terminal)
     return _judge(whole, mutants)
 

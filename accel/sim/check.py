@@ -2,11 +2,12 @@
 
 The first simulator is the reference. Compared are status, unit and instruction, and the whole
 memory image; between those that have time, also cycles, counters, and the start and the retirement
-of every instruction. Each program is proved legal first: the proof must accept what the generator
+of every instruction. Each legal program is proved first: the proof must accept what the generator
 made by other means. What the programs covered is counted; a bin that stays empty is a failure.
+Then come programs with one planted fault each: of these the memory is not defined.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,11 +21,12 @@ from accel.status import Run, Status
 from . import functional
 from .coverage import Coverage
 from .directed import directed
+from .faults import plant
 from .generate import Case, generate
 from .locate import Simulator, differ, first_difference
 from .timing import differ_in_time
 
-__all__ = ["COUNT", "Difference", "Report", "check", "default_simulators"]
+__all__ = ["COUNT", "Difference", "Report", "cases", "check", "compare", "default_simulators"]
 
 COUNT = 200
 """Random programs that fill every bin; with fewer, empty bins are no failure."""
@@ -104,46 +106,62 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
     """
     chosen = dict(simulators or default_simulators())
     coverage, cycles, instructions = Coverage(machine), 0, 0
-    total = count + len(directed(machine))
-    for number, case in enumerate(_cases(machine, count, seed)):
+    total = len(directed(machine)) + count + faults_of(count)
+    for number, case in enumerate(cases(machine, count, seed)):
         progress(number, total)
         instructions += case.program.count
-        runs, difference = _run(machine, case, chosen, locate)
-        cycles += sum(run.cycles for run in runs)
+        runs, difference = _run(machine, case, chosen)
+        cycles += sum(run.cycles for run in runs.values())
         if difference is not None:
+            if locate and not case.fault and chosen.keys() >= set(difference.simulators):
+                difference = _located(machine, case, chosen, difference)
             return Report(machine, seed, number + 1, instructions, cycles, coverage, difference)
-        timed = [run for run in runs if run.cycles]
-        coverage.add(case.program, timed[-1] if timed else runs[0])
+        coverage.add(case, next((run for run in reversed(runs.values()) if run.cycles),
+                                next(iter(runs.values()))))
     progress(total, total)
     empty = coverage.empty if count >= COUNT else []
     return Report(machine, seed, total, instructions, cycles, coverage, None, empty)
 
 
-def _cases(machine: Machine, count: int, seed: int):
+def cases(machine: Machine, count: int = COUNT, seed: int = 0) -> Iterator[Case]:
+    """The programs of a check, in order: directed ones, random ones, those with a fault."""
+    first = seed * 1_000_000
     yield from directed(machine)
-    for number in range(count):
-        yield generate(machine, seed * 1_000_000 + number)
+    yield from (generate(machine, first + number) for number in range(count))
+    yield from (plant(machine, first + number) for number in range(faults_of(count)))
 
 
-def _run(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
-         locate: bool) -> tuple[list[Run], Difference | None]:
-    try:
-        prove(machine, case.program)
-    except IllegalProgram as error:
-        return [], Difference(case.name, ("generator", "proof"), str(error))
-    names = list(simulators)
-    runs = [simulators[name](machine, case) for name in names]
-    for name, run in zip(names[1:], runs[1:]):
-        if detail := differ(runs[0], run):
-            known = Difference(case.name, (names[0], name), detail)
-            return runs, _located(machine, case, simulators, known) if locate else known
-    return runs, _timing(machine, case, names, runs)
+def faults_of(count: int) -> int:
+    """Programs with a fault in a check of `count` random programs."""
+    return count // 2
+
+
+def _run(machine: Machine, case: Case,
+         simulators: Mapping[str, Simulator]) -> tuple[dict[str, Run], Difference | None]:
+    if not case.fault:
+        try:
+            prove(machine, case.program)
+        except IllegalProgram as error:
+            return {}, Difference(case.name, ("generator", "proof"), str(error))
+    runs = {name: simulate(machine, case) for name, simulate in simulators.items()}
+    return runs, compare(machine, case, runs)
+
+
+def compare(machine: Machine, case: Case, runs: Mapping[str, Run]) -> Difference | None:
+    """The first difference between the runs of one program, the reference's first."""
+    (reference, expected), *others = runs.items()
+    for name, run in others:
+        if detail := differ(expected, run):
+            return Difference(case.name, (reference, name), detail)
+    return _timing(machine, case, list(runs), list(runs.values()))
 
 
 def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
              known: Difference) -> Difference:
     """The same difference, with the first instruction that shows it."""
     a, b = known.simulators
+    if known.instruction >= 0:
+        return known
     found = first_difference(machine, case, simulators[a], simulators[b])
     if found is None:
         return known

@@ -9,9 +9,11 @@ from accel import isa
 from accel.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touches, valid_box
 from accel.config import UNITS
 from accel.machine import Machine
-from accel.program import Instruction, Program
-from accel.status import Run
+from accel.program import Instruction
+from accel.status import REPORTERS, Run, Status
 from accel.words import decode_words
+
+from .generate import Case
 
 __all__ = ["Coverage"]
 
@@ -25,7 +27,8 @@ class Coverage:
     Groups: ``loop`` (opcode and loop level of extent > 1), ``form`` (where the operands of a
     vector operation live), ``update`` (with and without reset), ``bypass`` (unit and distance),
     ``alias`` (a source that meets its own destination), ``token`` (ordered pair), ``stall`` (unit
-    and cause), ``pad`` (edge and loop), ``align`` (bytes at odd places), ``bank``, ``segment``.
+    and cause), ``pad`` (edge and loop), ``align`` (bytes at odd places), ``bank``, ``segment``,
+    ``fault`` (status and who is blamed).
     """
 
     def __init__(self, machine: Machine):
@@ -34,10 +37,12 @@ class Coverage:
         for group, name in self._required():
             self.counts.setdefault(group, Counter())[name] = 0
 
-    def add(self, program: Program, run: Run) -> None:
-        """Count a legal program and its run on the RTL."""
-        stream = decode_words(self.machine, program.words)[:-1]
-        for instruction in stream:
+    def add(self, case: Case, run: Run) -> None:
+        """Count a case and its run on the RTL. Of a program with a fault only the end counts."""
+        if case.fault:
+            self._count("fault", f"{run.status.text} of {run.unit}")
+            return
+        for instruction in decode_words(self.machine, case.program.words)[:-1]:
             for group, name in self._of(instruction):
                 self._count(group, name)
         for unit, causes in run.counters.activity.items():
@@ -83,6 +88,8 @@ class Coverage:
             yield from (("align", f"{unit} {what}") for what in _ALIGNMENTS)
         yield from (("segment", f"load {name}") for name in isa.BASES[1:])
         yield from (("segment", f"store {name}") for name in WRITABLE)
+        yield from (("fault", f"{status.text} of {unit}")
+                    for status, units in _BLAMED.items() for unit in units)
 
     def _forms(self, name: str) -> Iterator[str]:
         intrinsic = self.machine.intrinsic(name)
@@ -169,6 +176,9 @@ class Coverage:
             yield "bank", f"{unit} in " + ("both" if len(banks) > 1 else f"bank {min(banks)}")
 
 
+_BLAMED = {Status.ILLEGAL: ("fetch", "load", "vector", "store"), Status.ADDRESS: UNITS,
+           Status.BUS: tuple(DMA_BUFFERS), Status.TOKENS_LEFT: ("fetch",),
+           Status.DEADLOCK: REPORTERS}
 _ALIGNMENTS = ("from an odd place in memory", "from an odd place in the buffer",
                "of an odd number of bytes", "lower in the buffer", "higher in the buffer",
                "aligned alike", "across 64 bytes")

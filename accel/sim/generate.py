@@ -38,12 +38,16 @@ ITERATIONS, RUN, SHOWN = 48, 40, 40     # at most, of one instruction; entries o
 
 @dataclass(frozen=True)
 class Case:
-    """A program, the memory that it starts with, and how that memory behaves."""
+    """A program, the memory that it starts with, and how that memory behaves.
+
+    `fault` says what is wrong with the program; empty: it is legal.
+    """
 
     name: str
     program: Program
     memory: np.ndarray
     timing: Mapping[str, Any]
+    fault: str = ""
 
 
 @dataclass

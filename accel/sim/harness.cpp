@@ -141,6 +141,10 @@ private:
 
 extern "C" {
 
+#ifdef PORT_mutant
+uint32_t lockstep_mutant = 0;       // which change is on, in a core that was made with several
+#endif
+
 const char *lockstep_machine_hash = LOCKSTEP_MACHINE_HASH;
 
 struct LockstepResult {
@@ -158,6 +162,9 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
     auto core = std::make_unique<Vcore>(context.get(), "core");
     Vcore *top = core.get();
     Bench bench(top, config, memory);
+#ifdef PORT_mutant
+    top->PORT_mutant = lockstep_mutant;
+#endif
     auto event = [&](bool happened, uint32_t index, int64_t *times, uint64_t now) {
         if (happened && index < config->count) times[index] = int64_t(now);
         return happened;

@@ -27,7 +27,7 @@ _LINEAR = 64            # instructions up to which every cut is tried
 
 def differ(a: Run, b: Run) -> str:
     """How two runs of one program differ; empty if they do not."""
-    if (a.status, a.unit, a.index) != (b.status, b.unit, b.index):
+    if (a.status, a.unit, a.index, a.waiting) != (b.status, b.unit, b.index, b.waiting):
         return f"{a.describe()}; {b.describe()}"
     if a.ok and not np.array_equal(a.memory, b.memory):
         places = np.flatnonzero(a.memory != b.memory)

@@ -33,7 +33,7 @@ from .dram import DRAM, Dram, DramTiming
 from .native import (BuildError, build_once, cache_folder, call, compile_shared, compiler, digest,
                      processor, replace_text)
 
-__all__ = ["SimulatorError", "VerilatedCore", "build", "build_object", "ports_of", "simulate",
+__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "ports_of", "simulate",
            "view"]
 
 MAX_CYCLES = 1 << 40
@@ -59,7 +59,7 @@ class SimulatorError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Port:
+class Port:
     """A port of the core; `member` is its name in the Verilated model."""
 
     name: str
@@ -128,7 +128,7 @@ def _environment(optimization: tuple[str, ...]) -> list[str]:
             processor()]
 
 
-def ports_of(core: Core) -> list[_Port]:
+def ports_of(core: Core) -> list[Port]:
     """All ports of the emitted module but clock and reset, from the component's metadata."""
     members = json.loads(json.dumps(core.metadata.as_json()))["interface"]["members"]
     return list(_flatten(members))
@@ -137,12 +137,12 @@ def ports_of(core: Core) -> list[_Port]:
 def _flatten(members: Mapping[str, Any]):
     for member in members.values():
         if member["type"] == "port":
-            yield _Port(member["name"], member["width"], member["dir"])
+            yield Port(member["name"], member["width"], member["dir"])
         else:
             yield from _flatten(member["members"])
 
 
-def build_object(machine: Machine, text: str, ports: list[_Port],
+def build_object(machine: Machine, text: str, ports: list[Port],
                  optimization: tuple[str, ...] = OPTIMIZATION) -> Path:
     """The shared object of emitted Verilog. The cache key covers all that goes in."""
     sources = {name: (_HERE / name).read_text() for name in _SOURCES}
@@ -189,7 +189,7 @@ def _verilator_root() -> Path:
     return root
 
 
-def _ports_header(machine: Machine, ports: list[_Port]) -> str:
+def _ports_header(machine: Machine, ports: list[Port]) -> str:
     """What `harness.cpp` is told of the core."""
     counters = _counter_names()
     lines = ["#pragma once", *(f"#define PORT_{p.name} {p.member}" for p in ports)]
@@ -208,7 +208,7 @@ def _counter_names() -> list[str]:
             + [f"bytes_{client}" for client in ("fetch", "load", "store")])
 
 
-def _view_source(ports: list[_Port]) -> str:
+def _view_source(ports: list[Port]) -> str:
     """PyVerilator's accessors, by its own template, from the ports of the signature."""
     template = _pyverilator().template_cpp
     inputs = [("clk", 1), ("rst", 1)] + [(p.member, p.width) for p in ports if p.direction == "in"]
@@ -273,12 +273,12 @@ class VerilatedCore:
     def __init__(self, machine: Machine, path: Path):
         self.machine = machine
         self.path = path
-        self._library = ctypes.CDLL(str(path))
-        found = ctypes.c_char_p.in_dll(self._library, "lockstep_machine_hash").value or b""
+        self.library = ctypes.CDLL(str(path))
+        found = ctypes.c_char_p.in_dll(self.library, "lockstep_machine_hash").value or b""
         if found.decode() != machine.hash:
             raise SimulatorError(f"Simulator {path.name} must be built for machine "
                                  f"{machine.hash[:12]}, not {found.decode()[:12]}")
-        self._run = self._library.lockstep_run
+        self._run = self.library.lockstep_run
         self._run.restype = None
         self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
                               ctypes.POINTER(_Result)]

@@ -44,7 +44,8 @@ def test_the_rtl_agrees_and_every_bin_is_filled():
     report = check(MACHINE, COUNT, 0, progress=lambda done, total: seen.append((done, total)))
     assert report.difference is None, report.difference.describe()
     assert report.empty == [] and report.ok
-    assert report.programs == COUNT + 4 and seen[0] == (0, COUNT + 4) and seen[-1] == (204, 204)
+    total = COUNT + 4 + COUNT // 2
+    assert report.programs == total and seen[0] == (0, total) and seen[-1] == (total, total)
     assert all(filled == total for filled, total in report.coverage.totals().values())
     assert report.cycles > 100_000
 
@@ -104,6 +105,18 @@ def test_where_is_not_looked_for_if_nobody_asks():
                                             "done; watchdog: fetch, instruction 0")
 
 
+@pytest.mark.parametrize("change", [{"index": 1 << 20}, {"unit": "nobody"}, {"waiting": {"x": 1}},
+                                    {"status": Status.DONE}], ids=lambda change: next(iter(change)))
+def test_a_wrong_end_of_a_program_with_a_fault_is_a_difference(change):
+    def blames(machine, case):
+        run = plain(machine, case)
+        return replace(run, **change) if case.fault else run
+
+    report = check(MACHINE, 2, 0, {"right": plain, "wrong": blames})
+    assert report.difference is not None and report.difference.case == "fault 0"
+    assert report.difference.instruction == -1
+
+
 def test_a_proof_that_refuses_is_a_difference(monkeypatch):
     def refuse(machine, program):
         raise IllegalProgram("no good")
@@ -158,7 +171,7 @@ def test_coverage_counts_what_an_instruction_exercises():
     coverage = Coverage(MACHINE)
     assert "loop: gemm loop 5" in coverage.empty and "token: store to load" in coverage.empty
     case = directed(MACHINE)[0]
-    coverage.add(case.program, plain(MACHINE, case))
+    coverage.add(case, plain(MACHINE, case))
     assert coverage.counts["loop"]["gemm loop 0"] == 1
     assert coverage.counts["bypass"]["gemm at distance 1"] == 1
     assert coverage.counts["bypass"]["gemm at distance 2"] == 0

@@ -1,0 +1,174 @@
+"""Random programs with one planted fault, to hold simulators against each other where they stop."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from accel import isa
+from accel.access import Fault, touches
+from accel.config import UNITS
+from accel.machine import Machine
+from accel.program import Instruction, Program
+from accel.status import Status
+
+from . import functional
+from .generate import Case, generate
+
+__all__ = ["FAULTS", "plant"]
+
+SHAPE_SEED = 1 << 40            # other programs than those without a fault
+
+Stream = list[Instruction]
+
+
+def plant(machine: Machine, seed: int) -> Case:
+    """The program of a seed with a fault, which the functional simulator stops at.
+
+    What is wrong, and in which unit, follows from the seed, so that all have their turn.
+    """
+    random = Random(f"{machine.hash} fault {seed}")
+    turn, kind = divmod(seed, len(FAULTS))
+    change, unit = FAULTS[kind], UNITS[(turn + kind) % len(UNITS)]
+    case = generate(machine, SHAPE_SEED + seed)
+    while True:
+        stream = case.program.instructions(machine)
+        if what := change(machine, unit, stream, random):
+            words = Program.assemble(machine, stream).words
+            program = replace(case.program, words=words)
+            run = functional.simulate(machine, program, case.memory)
+            if run.status is not Status.DONE:
+                return replace(case, name=f"fault {seed}", program=program,
+                               memory=_written(case, words), fault=f"{what}: {run.describe()}")
+        case = generate(machine, SHAPE_SEED + random.randrange(1 << 40))    # it did no harm
+
+
+def _written(case: Case, words: np.ndarray) -> np.ndarray:
+    """The memory of a case with another program in it."""
+    memory, first = case.memory.copy(), case.program.bases["program"]
+    memory[first:first + words.size] = words.reshape(-1)
+    return memory
+
+
+def _change(stream: Stream, index: int, **fields: Any) -> None:
+    stream[index] = replace(stream[index], fields={**stream[index].fields, **fields})
+
+
+def _of(stream: Stream, unit: str) -> list[int]:
+    return [index for index, one in enumerate(stream) if one.unit == unit]
+
+
+def _opcode(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    index = random.randrange(len(stream))
+    code = random.choice([code for code in range(256) if code not in machine.names])
+    stream[index] = _Coded("illegal", "illegal", {**stream[index].fields, "opcode": code})
+    return f"opcode {code} at {index}"
+
+
+class _Coded(Instruction):
+    """An instruction with an opcode that no declaration has."""
+
+    def encode(self, machine: Machine) -> int:
+        return isa.encode(isa.HEADER, {"opcode": self.fields["opcode"]})
+
+
+def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    """A buffer or an operand's place that the instruction does not take."""
+    unit = random.choice(["load", "vector", "store"]) if unit == "gemm" else unit
+    options = [(index, name, value) for index in _of(stream, unit)
+               for name, values in _SELECTORS.items() if name in stream[index].fields
+               for value in range(values) if _illegal(machine, stream[index], name, value)]
+    if not options:
+        return ""
+    index, name, value = random.choice(options)
+    _change(stream, index, **{name: value})
+    return f"{name} {value} at {index}"
+
+
+_SELECTORS = {"buffer": 8, "a_source": 2, "b_source": 4, "destination": 2}
+
+
+def _illegal(machine: Machine, one: Instruction, name: str, value: int) -> bool:
+    try:
+        touches(machine, replace(one, fields={**one.fields, name: value}))
+    except Fault:
+        return True
+    return False
+
+
+def _bank(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    found = _of(stream, random.choice(["gemm", "vector"]))
+    if not found:
+        return ""
+    index, banks = random.choice(found), random.randrange(4)
+    _change(stream, index, banks=banks)
+    return f"banks {banks} at {index}"
+
+
+def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    """One operand outside its buffer: by a little, or anywhere."""
+    found = [(index, touch) for index in _of(stream, unit)
+             for touch in touches(machine, stream[index])
+             if touch.memory not in isa.BASES and touch.walk.count]
+    if not found:
+        return ""
+    index, touch = random.choice(found)
+    one, geometry = stream[index], machine.config.buffers[touch.memory]
+    dma = unit in ("load", "store")
+    size = geometry.size_bytes - touch.width + 1 if dma else geometry.depth
+    near = size - touch.walk.bounds[1] + random.randrange(4)
+    far = random.randrange(size, 1 << 16)
+    if dma:
+        address = one.fields["address"] + near if random.random() < 0.5 else far
+        _change(stream, index, address=address)
+        return f"address {address} at {index}"
+    key = _KEYS.get((unit, touch.memory), touch.operand if touch.operand in ("dst", "a") else "b")
+    base = dict(one.fields["base"])
+    base[key] = (base[key] + near if random.random() < 0.5 else far) % (1 << 16)
+    _change(stream, index, base=base)
+    return f"{key} from {base[key]} at {index}"
+
+
+_KEYS = {("gemm", "inp"): "a", ("gemm", "wgt"): "b", ("gemm", "acc"): "dst"}
+
+
+def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    """A run outside the memory."""
+    found = _of(stream, random.choice(["load", "store"]))
+    if not found:
+        return ""
+    index = random.choice(found)
+    far = random.choice([1 << 13, 1 << 16, 1 << 31, (1 << 32) - (1 << 14)])
+    dram = (stream[index].fields["dram"] + far + random.randrange(64)) % (1 << 32)
+    _change(stream, index, dram=dram)
+    return f"dram {dram} at {index}"
+
+
+def _token(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    """A signal or a wait too many, or one that is missing."""
+    found = _of(stream, unit)
+    if not found:
+        return ""
+    index = random.choice(found)
+    name, other = random.choice(["waits", "signals"]), random.choice(UNITS)
+    mask = stream[index].fields.get(name, 0) ^ isa.unit_mask([other])
+    _change(stream, index, **{name: mask})
+    return f"{name} {mask:04b} at {index}"
+
+
+def _end(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    """No FINISH, or one that comes too early."""
+    if random.random() < 0.5:
+        stream.pop()
+        return "no finish"
+    index = random.randrange(len(stream))
+    stream[index] = stream[-1]
+    return f"finish at {index}"
+
+
+FAULTS: tuple[Callable[[Machine, str, Stream, Random], str], ...] = (
+    _opcode, _selector, _bank, _address, _memory, _token, _address, _token, _end)
+"""What can be wrong with a program. Each changes the stream, if it can an instruction of the unit
+that it is given, and says what it did."""
