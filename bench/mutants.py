@@ -51,7 +51,8 @@ class Mutant:
 def netlist(text: str, count: int, seed: int, folder: Path) -> tuple[str, list[str]]:
     """The core with an input that selects a change, 0 for none; and the changes, in order."""
     (folder / "core.v").write_text(text)
-    base = "read_verilog core.v; hierarchy -top core; proc; opt_clean; memory_collect"
+    base = ("read_verilog core.v; hierarchy -top core; proc; flatten; opt -full; wreduce; "
+            "opt -full; memory_collect; opt_clean")
     _yosys(folder, f"{base}; mutate -list {count} -seed {seed} -ctrl {SELECT} {BITS} 1 -o list.ys; "
                    f"write_rtlil core.il")
     changes = [line for line in (folder / "list.ys").read_text().splitlines() if line]

@@ -122,11 +122,10 @@ def _timed(machine: Machine, program: Program, image: np.ndarray, dram: Dram, ti
     library = _library()
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))
     parameters, opcodes = _parameters(machine), _opcodes(machine)
-    bases = program.bases
     config = _Config(parameters=ctypes.pointer(parameters), opcodes=opcodes,
                      words=words.ctypes.data, memory_bytes=image.size, max_cycles=max_cycles,
                      dram=dram.timing(machine.config),
-                     base=tuple(bases[name] for name in isa.BASES),
+                     base=dram.bases(program),
                      count=program.count, timeline=timeline)
     result = _Result()
     core = library.cycle_run(ctypes.byref(config), times[0].ctypes.data, times[1].ctypes.data,

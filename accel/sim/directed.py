@@ -1,4 +1,4 @@
-"""Programs for what random ones do not reach: a token counter that is full."""
+"""Programs for what random ones do not reach: a token counter that is full, long waits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,10 +16,28 @@ __all__ = ["directed"]
 LATENCY = 40            # cycles from one short instruction to the next, at most
 
 
+LONG = 1 << 16
+"""Cycles that every unit waits for every other one: so far are the counters of cycles tried."""
+
+
 def directed(machine: Machine) -> list[Case]:
-    """Programs that fill a token counter, for each unit as the one that signals."""
-    return [_full_counter(machine, source, target)
-            for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))]
+    """Programs that fill a token counter, and in which all wait for one, for each unit."""
+    return [*(_full_counter(machine, source, target)
+              for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))),
+            *(_long_wait(machine, unit) for unit in UNITS)]
+
+
+def _long_wait(machine: Machine, source: str) -> Case:
+    """One unit is busy for long; the others wait for its token."""
+    others = [unit for unit in UNITS if unit != source]
+    give = {"signals": isa.unit_mask(others)}
+    take = {"waits": isa.unit_mask([source])}
+    stream = _prepared(machine, [
+        _nothing(machine, "gemm", 1), _nothing(machine, "store", 1),
+        _with(_nothing(machine, source, LONG), give),
+        *(_with(_nothing(machine, unit, 1), take) for unit in others)])
+    program = Program.assemble(machine, [*stream, finish()], io_bytes=64)
+    return Case(f"long wait for {source}", program, program.image(), {"latency": 2})
 
 
 def _full_counter(machine: Machine, source: str, target: str) -> Case:

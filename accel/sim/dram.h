@@ -36,6 +36,7 @@ struct DramTiming {
     uint32_t row_bytes;     // 0: no rows
     uint32_t row_miss;      // cycles
     uint32_t banks;
+    uint32_t origin;        // address of the first byte
 };
 
 constexpr uint64_t RATE_ONE = 1 << 16;
@@ -166,9 +167,10 @@ private:
     void accept(uint64_t now, const DramTaken &taken) {
         uint64_t bytes = uint64_t(taken.beats) * timing_.bus_bytes;
         violated_ |= taken.addr % timing_.bus_bytes || taken.addr % 64 + bytes > 64;
-        bool error = taken.addr + bytes > size_;
-        uint64_t due = open_row(now + 1, taken.addr) + (taken.write ? 0 : timing_.latency);
-        (taken.write ? writes_ : reads_).push({due, taken.addr, taken.beats, error});
+        uint32_t addr = taken.addr - timing_.origin;
+        bool error = addr + bytes > size_;
+        uint64_t due = open_row(now + 1, addr) + (taken.write ? 0 : timing_.latency);
+        (taken.write ? writes_ : reads_).push({due, addr, taken.beats, error});
         request_free_ = now + 1 + gap(1, requests_++);
     }
 

@@ -6,7 +6,9 @@ The model itself is native (`dram.h`); docs/machine.md, "Memory port", says what
 import ctypes
 from dataclasses import dataclass, fields
 
+from accel import isa
 from accel.config import AccelConfig
+from accel.program import ALIGNMENT, Program
 
 __all__ = ["DRAM", "Dram", "DramError", "DramTiming"]
 
@@ -14,7 +16,8 @@ RATE_ONE = 1 << 16
 """Fractions of a byte a cycle that rates are rounded to."""
 
 _LARGEST = {"latency": 1 << 20, "outstanding": 1 << 20, "stall_seed": (1 << 64) - 1,
-            "row_bytes": 1 << 30, "row_miss": 1 << 20, "banks": 1 << 16}
+            "row_bytes": 1 << 30, "row_miss": 1 << 20, "banks": 1 << 16,
+            "origin": (1 << 32) - ALIGNMENT}
 _SMALLEST = {"outstanding": 1, "row_bytes": 64, "banks": 1}
 
 
@@ -28,7 +31,8 @@ class DramTiming(ctypes.Structure):
     _fields_ = [("bus_bytes", ctypes.c_uint32), ("latency", ctypes.c_uint32),
                 ("outstanding", ctypes.c_uint32), ("seed", ctypes.c_uint64),
                 ("rate", ctypes.c_uint64), ("row_bytes", ctypes.c_uint32),
-                ("row_miss", ctypes.c_uint32), ("banks", ctypes.c_uint32)]
+                ("row_miss", ctypes.c_uint32), ("banks", ctypes.c_uint32),
+                ("origin", ctypes.c_uint32)]
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Dram:
     row_bytes : bytes of a row, a power of two; None: there are no rows.
     row_miss : cycles for which a request keeps its bank busy if its row is not the open one.
     banks : banks, each with one open row; rows are in turn in each of them.
+    origin : address of its first byte, a multiple of 64; base registers count from here, modulo
+        2^32.
     """
 
     latency: int = 64
@@ -53,6 +59,7 @@ class Dram:
     row_bytes: int | None = None
     row_miss: int = 20
     banks: int = 8
+    origin: int = 0
 
     def __post_init__(self):
         for field in fields(self):
@@ -68,6 +75,7 @@ class Dram:
             self._require(field.name, holds, f"an integer from {low} to {high}")
         self._require("row_bytes", self.row_bytes is None
                       or self.row_bytes & (self.row_bytes - 1) == 0, "a power of two")
+        self._require("origin", self.origin % ALIGNMENT == 0, f"a multiple of {ALIGNMENT}")
 
     def _require(self, name: str, holds: bool, rule: str):
         if not holds:
@@ -80,7 +88,11 @@ class Dram:
                       f"at most the {config.bus_bytes} bytes of the bus of {config.name}")
         return DramTiming(config.bus_bytes, self.latency, self.outstanding, self.stall_seed,
                           0 if rate is None else round(rate * RATE_ONE), self.row_bytes or 0,
-                          self.row_miss, self.banks)
+                          self.row_miss, self.banks, self.origin)
+
+    def bases(self, program: Program) -> tuple[int, ...]:
+        """Base registers for a program whose memory begins here, in the order of `isa.BASES`."""
+        return tuple((program.bases[name] + self.origin) % (1 << 32) for name in isa.BASES)
 
     def patience(self, config: AccelConfig) -> int:
         """Cycles within which something that is under way moves, many times over."""

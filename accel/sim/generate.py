@@ -151,6 +151,8 @@ class _Generator:
         if random.random() < 0.3:
             timing |= {"row_bytes": random.choice([64, 256, 2048]),
                        "row_miss": random.choice([0, 5, 40]), "banks": random.choice([1, 2, 8])}
+        if random.random() < 0.5:
+            timing["origin"] = random.randrange(1 << 26) * 64
         return timing
 
     def _data(self, size: int) -> np.ndarray:

@@ -302,11 +302,11 @@ class VerilatedCore:
 
     def _config(self, program: Program, memory: np.ndarray, max_cycles: int,
                 dram: Dram) -> _Config:
-        geometry, bases = self.machine.config, program.bases
+        geometry = self.machine.config
         return _Config(memory_bytes=memory.size, max_cycles=max_cycles,
                        idle_cycles=IDLE_CYCLES + dram.patience(geometry),
                        dram=dram.timing(geometry),
-                       base=tuple(bases[name] for name in isa.BASES), count=program.count)
+                       base=dram.bases(program), count=program.count)
 
     def _record(self, result: _Result, memory: np.ndarray, times: np.ndarray) -> Run:
         waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
