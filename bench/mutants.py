@@ -1,7 +1,9 @@
 """Does `lockstep check` notice a wrong machine? Random mutants of the netlist, each checked.
 
-Yosys changes one cell of the emitted core at a time (an input inverted, tied or swapped). All
-mutants are built into one simulator, in which a number selects the one that is on; each runs the
+Yosys changes one cell of the emitted core at a time (a pin inverted, tied, or inverted where another
+one is set). The netlist is flattened and optimized first, and a change of what no output depends on
+(`bench.liveness`) is none: so every mutant is in logic that matters, as far as that can be told
+without proof. All mutants are built into one simulator, in which a number selects the one that is on; each runs the
 programs of ``lockstep check``, and is killed when the simulators differ. With none on, they must
 not. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
 
@@ -10,6 +12,7 @@ Needs the extra ``bench`` (Yosys with `mutate`): ``pip install -e '.[bench]' -c 
 
 import argparse
 import ctypes
+import json
 import os
 import sys
 import tempfile
@@ -32,6 +35,7 @@ from accel.sim.dram import Dram
 from accel.sim.generate import Case
 from accel.sim.verilated import Port, SimulatorError
 from accel.status import Run
+from bench.liveness import Liveness
 
 CONFIG = "tiny-1x4x4"
 BUILD = ("-O1",)
@@ -51,15 +55,24 @@ class Mutant:
 def netlist(text: str, count: int, seed: int, folder: Path) -> tuple[str, list[str]]:
     """The core with an input that selects a change, 0 for none; and the changes, in order."""
     (folder / "core.v").write_text(text)
-    base = ("read_verilog core.v; hierarchy -top core; proc; flatten; opt -full; wreduce; "
-            "opt -full; memory_collect; opt_clean")
-    _yosys(folder, f"{base}; mutate -list {count} -seed {seed} -ctrl {SELECT} {BITS} 1 -o list.ys; "
-                   f"write_rtlil core.il")
-    changes = [line for line in (folder / "list.ys").read_text().splitlines() if line]
-    steps = ["read_rtlil core.il", *changes, "write_verilog -noattr -noparallelcase mutants.v"]
+    _yosys(folder, "read_verilog core.v; hierarchy -top core; proc; flatten; opt -full; wreduce; "
+                   "opt -full; memory -nordff -nomap; opt -full; write_rtlil core.il; "
+                   f"write_json core.json; mutate -list {2 * count} -seed {seed} -o list.ys")
+    alive = Liveness(json.loads((folder / "core.json").read_text()), "core").live
+    changes = [line for line in (folder / "list.ys").read_text().splitlines()
+               if line and alive(_pin(line.split()))][:count]
+    on = [f"{change} -ctrl {SELECT} {BITS} {number}" for number, change in enumerate(changes, 1)]
+    steps = ["read_rtlil core.il", *on, "write_verilog -noattr -noparallelcase mutants.v"]
     (folder / "mutate.ys").write_text("\n".join(steps) + "\n")
     _yosys(folder, "script mutate.ys")
     return (folder / "mutants.v").read_text(), changes
+
+
+def _pin(change: list[str]) -> tuple[str, str, int]:
+    """Cell, port and bit of a change."""
+    name, port, bit = (change[change.index(option) + 1]
+                       for option in ("-cell", "-port", "-portbit"))
+    return name, port, int(bit)
 
 
 def _yosys(folder: Path, script: str) -> None:

@@ -157,11 +157,15 @@ class _Generator:
 
     def _data(self, size: int) -> np.ndarray:
         data = np.frombuffer(self.random.randbytes(size), np.uint8).copy()
+        sparse = np.frombuffer(self.random.randbytes(size), np.uint8)
+        if self.random.random() < 0.5:          # few bits, so that one of them decides a rounding
+            data = np.where(sparse < 192, (data >= 128) << (data & 7), data).astype(np.uint8)
         records = np.zeros(self.record_count, numpy_dtype("param"))
         for record in records:
-            record["bias"] = self.random.choice([0, 5, -1000, 2**31 - 1, -2**31])
+            record["bias"] = self.random.choice([0, 0, 5, -1000, 2**31 - 1, -2**31])
             record["mult"] = self.random.choice([0, 1 << 15, self.random.randrange(1 << 16)])
-            record["shift"] = self.random.randrange(47)
+            record["shift"] = self.random.choice([self.random.randrange(47),
+                                                  self.random.randrange(14, 34)])
         data[self.records:] = records.view(np.uint8)
         return data
 
@@ -333,9 +337,18 @@ class _Generator:
     def _immediates(self, intrinsic: Intrinsic) -> dict[str, int]:
         random = self.random
         lo, hi = sorted((random.randrange(-128, 128), random.randrange(-128, 128)))
+        if random.random() < 0.6:
+            lo, hi = -128, 127
         return {"imm": random.choice([0, 1, 7, -3, random.randrange(-1 << 31, 1 << 31)]),
-                "ma": random.randrange(1 << 16), "mb": random.randrange(1 << 16),
-                "s": random.randrange(47), "zp": random.randrange(-128, 128), "lo": lo, "hi": hi}
+                "ma": self._factor(), "mb": self._factor(),
+                "s": random.choice([0, random.randrange(12), random.randrange(47)]),
+                "zp": random.choice([0, random.randrange(-128, 128)]), "lo": lo, "hi": hi}
+
+    def _factor(self) -> int:
+        """16 bits; often such that sums stay small, and are rounded at a half."""
+        random = self.random
+        return random.choice([0, 1, 1 << random.randrange(8), 1 << random.randrange(16),
+                              random.randrange(1 << 16)])
 
     def _banks(self, entries: int) -> int:
         depth = self.config.bank_depth
