@@ -1,11 +1,11 @@
 """Does `lockstep check` notice a wrong machine? Random mutants of the netlist, each checked.
 
-Yosys changes one cell of the emitted core at a time (a pin inverted, tied, or inverted where another
-one is set). The netlist is flattened and optimized first, and a change of what no output depends on
-(`bench.liveness`) is none: so every mutant is in logic that matters, as far as that can be told
-without proof. All mutants are built into one simulator, in which a number selects the one that is on; each runs the
-programs of ``lockstep check``, and is killed when the simulators differ. With none on, they must
-not. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
+Yosys changes one cell of the emitted core at a time (a pin inverted, tied, or inverted where
+another one is set). The netlist is flattened and optimized first, and a change of what no output
+depends on (`bench.liveness`) is none. All mutants are built into one simulator, in which a number
+selects the one that is on; each runs the programs of ``lockstep check``, and is killed when the
+simulators differ. With none on, they must not. Prints all mutants and the lines ``mutants``,
+``mutants_killed_percent``.
 
 Needs the extra ``bench`` (Yosys with `mutate`): ``pip install -e '.[bench]' -c constraints.txt``.
 """

@@ -33,8 +33,8 @@ from .dram import DRAM, Dram, DramTiming
 from .native import (BuildError, build_once, cache_folder, call, compile_shared, compiler, digest,
                      processor, replace_text)
 
-__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "ports_of", "simulate",
-           "view"]
+__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "ports_of",
+           "simulate", "view"]
 
 MAX_CYCLES = 1 << 40
 IDLE_CYCLES = 1 << 16           # without any event, transfer or work
