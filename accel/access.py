@@ -32,6 +32,8 @@ DMA_BUFFERS = {"load": ("inp", "wgt", "res", "par"), "store": ("out",)}
 WRITABLE = ("activations", "io")
 """Segments that a program may store to."""
 
+CONSTANT = tuple(base for base in isa.BASES if base not in WRITABLE)
+
 _FEW, _LONG = 4, 512    # intervals that are worth an Access of their own: so few, or so long
 
 
@@ -308,11 +310,12 @@ def event(machine: Machine, instruction: Instruction,
           found: Iterable[Touch] | None = None) -> Event:
     """The instruction for `compiler.latency_hiding`. Its operands must be in range.
 
-    `found` are its `touches`, from a caller who knows them.
+    Reads of constant segments are left out: those are whole from the start, and nothing may write
+    there. `found` are the instruction's `touches`, from a caller who knows them.
     """
     known = touches(machine, instruction) if found is None else found
-    found = list({(touch.memory, touch.walk, touch.write): touch
-                  for touch in known if touch.walk.count}.values())
+    found = list({(touch.memory, touch.walk, touch.write): touch for touch in known
+                  if touch.walk.count and (touch.write or touch.memory not in CONSTANT)}.values())
     accesses = [a for touch in found if not touch.write for a in touch.accesses()]
     dst = found[-1] if found and found[-1].write else None
     if dst is not None:
@@ -379,8 +382,7 @@ def prove(machine: Machine, program: Program) -> None:
     _require_finish(stream)
     events.pop()
     tokens = [Tokens(one.waits, one.signals) for one in stream[:-1]]
-    initial = {"program": [(0, program.segment_sizes["program"])],
-               "weights": [(0, program.segment_sizes["weights"])]}
+    initial: dict[str, list[tuple[int, int]]] = {}
     for slot in program.inputs:
         initial.setdefault(slot.base, []).append((slot.offset, slot.offset + slot.size_bytes))
     if violations := check(events, tokens, initial, LIMIT):

@@ -123,10 +123,8 @@ class _Scan:
     def __init__(self, events: Sequence[Event], initial: Mapping[str, Sequence[tuple[int, int]]]):
         self.events = events
         self.units = sorted({event.unit for event in events})
-        self.written = {access.memory for event in events for access in event.writes()}
-        self.initial = {name: sorted(ranges) for name, ranges in initial.items()}
         self.memories = {name: _Memory(size, initial.get(name, ()), len(self.units))
-                         for name, size in extents(events).items() if name in self.written}
+                         for name, size in extents(events).items()}
         unit_of = [self.units.index(event.unit) for event in events]
         # The column of the clock that speaks for a mark: marks of no event get the last one.
         self.column = np.array([len(self.units)] * _FIRST + unit_of, np.intp)
@@ -167,30 +165,13 @@ class _Scan:
     def _touch(self, position: int, unit: int, event: Event) -> Iterator[Violation]:
         conflicts = _Conflicts()
         for access in event.accesses:
-            if access.memory in self.written:
-                yield from self._accesses(position, unit, access, conflicts)
-            else:
-                yield from self._constant(position, access)
+            yield from self._accesses(position, unit, access, conflicts)
         for (earlier, memory), (parts, before, now) in conflicts.found.items():
             yield Violation("unordered", self._place(position), self._place(earlier),
                             memory=memory, ranges=_ranges(np.concatenate(parts)),
                             hazard=(before, now))
         for access in (*event.reads(), *event.writes()):
-            if access.memory in self.written:
-                self.memories[access.memory].touch(access, unit, _FIRST + position)
-
-    def _constant(self, position: int, access: Access) -> Iterator[Violation]:
-        """Of a memory that nothing writes, only what it held at the start can be read."""
-        ranges = self.initial.get(access.memory, ())
-        if isinstance(access.addresses, tuple):
-            start, stop = access.addresses
-            if any(low <= start and stop <= high for low, high in ranges):
-                return
-        addresses = _addresses(access)
-        for low, high in ranges:
-            addresses = addresses[(addresses < low) | (addresses >= high)]
-        if addresses.size:
-            yield self._unwritten(position, access, addresses)
+            self.memories[access.memory].touch(access, unit, _FIRST + position)
 
     def _accesses(self, position: int, unit: int, access: Access,
                   conflicts: _Conflicts) -> Iterator[Violation]:
@@ -200,7 +181,8 @@ class _Scan:
             return
         low, high = int(marks.min()), int(marks.max())
         if not access.write and low == _NEVER:
-            yield self._unwritten(position, access, _addresses(access)[marks == _NEVER])
+            yield Violation("unwritten", self._place(position), memory=access.memory,
+                            ranges=_ranges(_addresses(access)[marks == _NEVER]))
         clock = self.clock[unit]
         if low != high or high > clock[self.column[high]]:
             self._late(access, marks, marks > clock[self.column[marks]], True, conflicts)
@@ -223,10 +205,6 @@ class _Scan:
         for column in np.unique(columns[late]):
             latest = marks[late & (columns == column)].max()
             conflicts.add(int(latest) - _FIRST, access, _addresses(access)[marks == latest], wrote)
-
-    def _unwritten(self, position: int, access: Access, addresses: np.ndarray) -> Violation:
-        return Violation("unwritten", self._place(position), memory=access.memory,
-                         ranges=_ranges(addresses))
 
     def _place(self, position: int) -> Place:
         event = self.events[position]

@@ -227,6 +227,15 @@ def test_unknown_opcode():
         prove(MACHINE, Program(MACHINE.hash, words))
 
 
+def test_constants_are_whole_from_the_start():
+    """A read of them needs no order, but must stay within them."""
+    stream = changed(chain(), 0, base=1)
+    assert sets(stream[0]) == {("inp", True): set(range(16))}
+    prove(MACHINE, program(with_tokens(MACHINE, stream), weights=np.zeros(16, np.uint8)))
+    assert refusal(stream, weights=np.zeros(15, np.uint8)) == (
+        f"{name(stream, 0)}: src reaches byte 15 of weights, which has 15")
+
+
 def test_segment_that_is_too_small():
     assert refusal(chain(), io_bytes=70) == (f"{name(chain(), 4)}: dst reaches byte 79 of io, "
                                              f"which has 70")
