@@ -54,15 +54,17 @@ def progress_bar(description: str, total: int, done: Callable[[], int],
 
 
 class Watched:
-    """A simulator that lets others see how far it is.
+    """A simulator that lets others see how far it is, and what it did.
 
-    `events` are those of the program that runs, `done` counts the instructions of the ones before.
+    `events` are those of the program that runs, `done` counts the instructions of the ones before,
+    `recordings` has the programs with their runs, a failed one included.
     """
 
     def __init__(self, name: str, options: dict[str, Any]):
         self.name, self.options = name, options
         self.events: np.ndarray | None = None
         self.done = 0
+        self.recordings: list[tuple[Program, Run]] = []
 
     def __call__(self, machine: Machine, program: Program, memory: np.ndarray) -> Run:
         events = {}
@@ -70,6 +72,7 @@ class Watched:
             self.events = events["events"] = np.full((2, program.count), -1, np.int64)
         run = simulator(self.name, **self.options, **events)(machine, program, memory)
         self.events, self.done = None, self.done + program.count
+        self.recordings.append((program, run))
         return run
 
     def retired(self) -> int:

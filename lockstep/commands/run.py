@@ -104,6 +104,7 @@ def _run(args: argparse.Namespace, trace) -> int:
                           sum(program.count for program in programs), watched.retired):
             runs = module.run()
     except DeviceError as error:
+        _write_trace(args, trace, machine, watched)     # it shows how far the run came
         print(f"lockstep: {error}", file=sys.stderr)
         return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
@@ -111,12 +112,18 @@ def _run(args: argparse.Namespace, trace) -> int:
                 "seed": seed}
     if args.no_values:
         figures["outputs"] = []
-    if trace:
-        with progress_bar(f"writing {args.trace.name}", 0, lambda: 0):
-            trace.write(machine, list(zip(programs, runs, strict=True)))
+    _write_trace(args, trace, machine, watched)
     _write(args, module, figures)
     show(figures)
     return 0
+
+
+def _write_trace(args: argparse.Namespace, trace, machine, watched) -> None:
+    from lockstep.commands._progress import progress_bar
+
+    if trace:
+        with progress_bar(f"writing {args.trace.name}", 0, lambda: 0):
+            trace.write(machine, watched.recordings)
 
 
 def _write(args: argparse.Namespace, module, figures: dict[str, Any]) -> None:

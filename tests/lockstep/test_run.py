@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from onnx import TensorProto, helper
 from accel.config import UNITS, preset
 from accel.machine import Machine
 from accel.program import Program
+from accel.sim import cycle
 from accel.status import Run, Status
 from compiler.frontend import load
 from compiler.graph import evaluate, optimize
@@ -132,6 +134,17 @@ def test_a_trace_is_of_the_run(tmp_path, sim: str) -> None:
     assert (busy > 0) == (sim == "cycle")
 
 
+def test_a_run_that_fails_leaves_a_trace(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("accel.sim.cycle.simulate", partial(cycle.simulate, max_cycles=500))
+    path, report = tmp_path / "t.json", tmp_path / "r.json"
+    assert run(DIGITS, *TINY, "--trace", path, "--json", report) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("lockstep: watchdog: ") and not report.exists()
+    document = json.loads(path.read_text())
+    assert document["otherData"]["cycles"] == 500
+    assert {event["name"] for event in document["traceEvents"]} >= {"busy", "conv1"}
+
+
 def test_a_trace_as_vcd(tmp_path) -> None:
     path = tmp_path / "t.vcd"
     figures = figures_of(tmp_path, "--trace", path)
@@ -149,7 +162,9 @@ def test_a_run_too_long_for_vcd(capsys, tmp_path, monkeypatch) -> None:
 
 FULL_DISK = """
 import resource
+from accel.sim import cycle, values
 from lockstep.cli import main
+cycle._library(), values._library()     # compiled before there is a limit
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 raise SystemExit(main({arguments!r}))
 """
