@@ -40,7 +40,6 @@ def _table(spans: np.ndarray, ends: Sequence[int]) -> np.ndarray:
     """Cycles by interval and activity."""
     stops = np.asarray(ends, np.int64)
     edges = np.unique(np.concatenate([spans[:, 0], [0], stops]))
-    edges = edges[edges <= stops[-1]]
     begins = edges[:-1]
     activity = spans[np.searchsorted(spans[:, 0], begins, "right") - 1, 1]
     interval = np.searchsorted(stops, begins, "right")

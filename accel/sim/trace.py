@@ -340,6 +340,6 @@ def _token_changes(stream: Sequence[Instruction],
         if run.start[index] >= 0:
             steps += [(int(run.start[index]), -1, (unit, one.unit)) for unit in one.waits]
     counters: dict[tuple[str, str], int] = defaultdict(int)
-    for cycle, step, (giver, taker) in sorted(steps, key=lambda step: (step[0], -step[1])):
+    for cycle, step, (giver, taker) in sorted(steps, key=lambda step: step[0]):
         counters[giver, taker] += step
         yield cycle, ("tokens", f"{giver}_to_{taker}"), counters[giver, taker]
