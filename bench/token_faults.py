@@ -31,7 +31,9 @@ from runtime import compile as compile_model
 
 __all__ = ["FAULTS", "Fault", "Subject", "convolution", "examine", "main", "subjects"]
 
-DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits-int8.onnx"
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DIGITS = EXAMPLES / "digits" / "digits-int8.onnx"
+PRESETS = ("tiny-1x4x4", "ecp5-1x8x8", "pynq-1x16x16")
 WAITS, SIGNALS = 1, 2           # bytes of a word
 
 Tokens = list[Masks]
@@ -68,7 +70,7 @@ class Fault:
 
 def subject(name: str, config: str, program: Program) -> Subject:
     machine = Machine(load(config))
-    return Subject(f"{name} on {config}", machine, program, Judge(machine, program))
+    return Subject(f"{name} on {machine.config.name}", machine, program, Judge(machine, program))
 
 
 def convolution(config: str, channels: int, size: int, threads: int, **shape: int) -> Subject:
@@ -84,7 +86,7 @@ def digits(config: str) -> Subject:
 
 
 def subjects() -> Iterator[Subject]:
-    for config in ("tiny-1x4x4", "ecp5-1x8x8", "pynq-1x16x16"):
+    for config in (*PRESETS, *sorted(map(str, (EXAMPLES / "geometries").glob("*.toml")))):
         yield digits(config)
     yield convolution("tiny-1x4x4", 16, 16, 1)
     yield convolution("tiny-1x4x4", 16, 16, 2)
