@@ -298,7 +298,7 @@ class VerilatedCore:
     def probe(self, core: Any, program: Program, memory: np.ndarray,
               dram: Dram = DRAM) -> "Handle":
         """A memory behind the model of a `view`; `accel.sim.probe` is for its user."""
-        return Handle(self._library, core, self._config(program, memory, MAX_CYCLES, dram), memory)
+        return Handle(self.library, core, self._config(program, memory, MAX_CYCLES, dram), memory)
 
     def _config(self, program: Program, memory: np.ndarray, max_cycles: int,
                 dram: Dram) -> _Config:
