@@ -29,8 +29,8 @@ public:
         return {base_ + requested_ * word::BYTES, beats_of_word() - 1};
     }
 
-    // `queues` in the order of units; `quiet`: they are empty and all units idle.
-    void step(Commands *const *queues, bool quiet) {
+    // `queues` in the order of units; `is_quiet`: whether they are empty and all units idle.
+    template <typename Quiet> void step(Commands *const *queues, Quiet is_quiet) {
         bool there = full_ && !board_.halt, handed = false, was_finishing = finishing_;
         blocked = retires = finishing_ = false;
         if (there && bad_) {
@@ -38,7 +38,7 @@ public:
         } else if (there) {
             uint32_t unit = board_.program[index_].unit;
             if (unit == unit::fetch) {
-                finish(quiet, was_finishing);
+                finish(is_quiet(), was_finishing);
             } else if (unit == NO_UNIT) {
                 board_.fail(status::illegal, unit::fetch, index_);
             } else {
@@ -110,10 +110,12 @@ public:
     Port(Board &board, uint64_t memory_bytes, const DramTiming &timing)
         : board_(board), dram_(nullptr, memory_bytes, timing) {}
 
-    // At the begin of this cycle; the beats of clients before it.
+    // Bursts that are under way at the begin of this cycle.
     uint32_t open() const { return open_seen_; }
-    uint64_t beats[3] = {};         // of fetch, load, store, before this cycle
-    uint64_t beats_now[3] = {};
+    // Moved before a cycle, of fetch, load and store.
+    uint64_t beats_before(unsigned client, uint64_t cycle) const {
+        return beats_[client] - (latest_[client] == cycle);
+    }
 
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
@@ -146,14 +148,29 @@ public:
         dram_.edge(now, taken);
         changed |= taken.request || taken.wdata || granted;
         if (changed) board_.go_on(MEMORY);
-        board_.timer[MEMORY] = changed ? NEVER : dram_.next_offer(now);
+        board_.set_timer(MEMORY, changed ? NEVER : dram_.next_offer(now));
     }
 
-    void settle() {
-        for (unsigned client = 0; client < 3; client++) {
-            beats[client] += beats_now[client];
-            beats_now[client] = 0;
-        }
+    // ---- cycles in which a beat goes to load, and nothing else happens --------------------------
+
+    // Whether there can be such: nobody asks for anything that could be granted.
+    bool streams(const Fetch &fetch, const Load &load, const Store &store) {
+        asked_ = fetch.requests() || load.requests() || store.requests();
+        bool full = open_ == board_.p.bursts;
+        return !request_there_ && (!asked_ || full) && !(store.has_beat() && due_);
+    }
+    // How many, after this cycle, at most; who asks is granted a burst when one ends.
+    uint32_t streaming() const {
+        bool to_load = !owners_.empty() && owners_.front().load;
+        uint32_t beats = to_load ? dram_.steady_reads(board_.now + 1) : 0;
+        return beats && asked_ && beats == owners_.front().beats ? beats - 1 : beats;
+    }
+    void stream(uint32_t count) {
+        dram_.take_reads(board_.now + 1, count);
+        beats_[1] += count;
+        if (owners_.front().beats -= count) return;
+        owners_.pop();
+        open_--;
     }
 
 private:
@@ -162,7 +179,10 @@ private:
         uint32_t beats;         // that are left
     };
 
-    void moved(unsigned client) { beats_now[client] = 1; }
+    void moved(unsigned client) {
+        beats_[client]++;
+        latest_[client] = board_.now;
+    }
 
     // A beat for the owner of the oldest burst.
     bool read(const DramOffer &offer, DramTaken &taken, Fetch &fetch, Load &load) {
@@ -204,10 +224,11 @@ private:
     Board &board_;
     Dram dram_;
     Request request_ = {};
-    bool request_there_ = false, write_ = false;
+    bool request_there_ = false, write_ = false, asked_ = false;
     uint32_t open_ = 0, open_seen_ = 0;     // bursts
     uint32_t due_ = 0;                      // beats of accepted write requests
     Fifo<Owner> owners_;
+    uint64_t beats_[3] = {}, latest_[3] = {};       // moved; the cycle of the last one
 };
 
 }  // namespace lockstep
@@ -262,9 +283,9 @@ public:
             uint64_t next = board_.upcoming();
             if (stuck_) next = std::min(next, stuck_since_ + board_.p.patience - 1);
             if (next == NEVER) break;       // it waits for what does not come
-            port_.settle();
             board_.advance(std::min(next, config_.max_cycles));
             cycle();
+            if (board_.only(1u << MEMORY | 1u << unit::load)) stream();
         }
         finish(result);
     }
@@ -278,9 +299,23 @@ private:
         if (due(unit::gemm)) gemm_.step(vector_.issue.use);
         if (due(unit::load)) load_.step();
         if (due(unit::store)) store_.step();
-        if (board_.is_due(unit::fetch)) fetch_.step(queues_, quiet());
+        if (board_.is_due(unit::fetch)) fetch_.step(queues_, [this] { return quiet(); });
         control();
         board_.commit_tokens();
+    }
+
+    // Pass over cycles in which load takes beats and nothing else happens.
+    void stream() {
+        if (!load_.streams() || !port_.streams(fetch_, load_, store_)) return;
+        uint64_t end = std::min(board_.next_timer(), config_.max_cycles);
+        while (board_.now + 1 < end) {
+            uint64_t most = std::min(load_.streaming(), port_.streaming());
+            most = std::min(most, end - board_.now - 1);
+            if (!most) return;
+            load_.stream(uint32_t(most));
+            port_.stream(uint32_t(most));
+            board_.now += most;
+        }
     }
 
     // Whether a unit is due; FINISH looks at all of them.
@@ -299,6 +334,10 @@ private:
     void control() {
         Error error = board_.error;
         board_.error.there = false;
+        if (port_.open() && !error.there && !fetch_.retires) {       // nothing ends
+            stuck_ = false;
+            return;
+        }
         bool settled = !port_.open(), stuck = fetch_.blocked;
         for (unsigned unit = 0; settled && unit < UNITS; unit++) {
             settled = seen_[unit]->idle || seen_[unit]->blocked;
@@ -341,7 +380,6 @@ private:
 
     void finish(CycleResult &result) {
         bool done = done_ && board_.now < config_.max_cycles;
-        if (done) port_.settle();
         result.cycles = board_.now + done;
         result.status = done ? how_.status : status::watchdog;
         bool known = done || ended_at_ < board_.now;
@@ -355,8 +393,8 @@ private:
             bool waits = waiting_ >> unit & 1;
             result.waiting[unit] = waits ? uint64_t(seen_[unit]->blocked_index) + 1 : 0;
         }
-        std::copy(port_.beats, port_.beats + 3, result.bytes);
-        for (uint64_t &bytes : result.bytes) bytes <<= board_.p.bus_bits;
+        for (unsigned client = 0; client < 3; client++)
+            result.bytes[client] = port_.beats_before(client, result.cycles) << board_.p.bus_bits;
     }
 
     const CycleConfig config_;

@@ -34,7 +34,7 @@ public:
           int64_t *start, int64_t *retire, uint64_t max_cycles)
         : p(parameters), program(program), max_cycles(max_cycles), timeline_(timeline),
           start_(start), retire_(retire) {
-        std::fill(timer, timer + PARTS, NEVER);
+        std::fill(timers_, timers_ + PARTS, NEVER);
     }
 
     const Parameters &p;
@@ -45,27 +45,38 @@ public:
 
     // ---- time --------------------------------------------------------------------------------
 
-    uint64_t timer[PARTS];          // when a part is evaluated at the latest
     void wake_now(unsigned part) { due_ |= 1u << part; }
     void go_on(unsigned part) { next_ |= 1u << part; }      // by itself
     void wake_next(unsigned part) { poked_next_ |= 1u << part; }
     void wake_all() { poked_next_ = (1u << PARTS) - 1; }
-    // Another unit has changed what this one looks at.
-    bool is_poked(unsigned part) const { return poked_ >> part & 1; }
-    bool is_due(unsigned part) {
-        if (due_ >> part & 1) return true;
-        return timer[part] <= now;
+    // When a part is evaluated at the latest.
+    void set_timer(unsigned part, uint64_t cycle) {
+        timers_[part] = cycle;
+        if (cycle < first_timer_) first_timer_ = cycle;
     }
 
+    bool is_due(unsigned part) const { return due_ >> part & 1; }
+    // Another unit has changed what this one looks at.
+    bool is_poked(unsigned part) const { return poked_ >> part & 1; }
+    // Whether these parts and no others have something to do in the next cycle.
+    bool only(uint32_t parts) const { return next_ == parts && !poked_next_; }
+
+    uint64_t next_timer() const { return *std::min_element(timers_, timers_ + PARTS); }
     // The next cycle in which a part is due; NEVER if there is none.
-    uint64_t upcoming() const {
-        return next_ | poked_next_ ? now + 1 : *std::min_element(timer, timer + PARTS);
-    }
+    uint64_t upcoming() const { return next_ | poked_next_ ? now + 1 : next_timer(); }
     void advance(uint64_t to) {
+        now = to;
         poked_ = poked_next_;
         due_ = next_ | poked_;
         next_ = poked_next_ = 0;
-        now = to;
+        if (first_timer_ <= now) {
+            for (unsigned part = 0; part < PARTS; part++)
+                if (timers_[part] <= now) {
+                    due_ |= 1u << part;
+                    timers_[part] = NEVER;
+                }
+            first_timer_ = next_timer();
+        }
     }
 
     // ---- tokens: accel/hw/tokens.py ------------------------------------------------------------
@@ -142,6 +153,7 @@ public:
 
 private:
     uint32_t due_ = 0, next_ = 0, poked_ = 0, poked_next_ = 0;
+    uint64_t timers_[PARTS], first_timer_ = NEVER;      // that one is at most the earliest
     uint32_t tokens_[UNITS][UNITS] = {};
     int32_t change_[UNITS][UNITS] = {};
     bool changed_ = false, timeline_;

@@ -157,7 +157,8 @@ public:
         if (taken) load(*taken);
         if (changed) board_.go_on(unit::gemm);
         uint64_t next = issue.next_event();
-        board_.timer[unit::gemm] = working_ ? std::min(next, std::max(last_, now + 1)) : next;
+        if (working_) next = std::min(next, std::max(last_, now + 1));
+        board_.set_timer(unit::gemm, next);
     }
 
 private:
@@ -193,7 +194,8 @@ public:
         if (issue.use.request != request) board_.wake_now(unit::gemm);
         if (changed) board_.go_on(unit::vector);
         uint64_t next = issue.next_event();
-        board_.timer[unit::vector] = free_run_ > now ? std::min(next, free_run_) : next;
+        if (free_run_ > now) next = std::min(next, free_run_);
+        board_.set_timer(unit::vector, next);
     }
 
 private:

@@ -32,6 +32,7 @@ public:
     Commands queue;
     Seen seen;
 
+    bool is_changing() const { return changed_; }
     bool has_run() const { return walking_ && inside(); }
     DmaRun run() const {
         return {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], word_->run, index_, pads(), ended(0)};
@@ -178,6 +179,17 @@ public:
         last = run.last;
     }
 
+    // Steps to come, up to the end of the run, that all take a beat; and what it is to do some.
+    uint32_t taking() const { return busy ? std::min(beats_, chunks_ + 1 + skip_) : 0; }
+    void fire(uint32_t steps) {
+        uint32_t written = steps - skip_;
+        busy = written != chunks_ + 1;
+        beats_ -= steps;
+        chunks_ -= written;
+        chunk += written;
+        skip_ = false;
+    }
+
     void fire() {
         busy = !ends();
         beats_ -= takes();
@@ -215,7 +227,7 @@ public:
         bool accepted = front.has_run() && (!busy_ || done);
         bool fire = stepper_.busy && (!stepper_.takes() || answer.beat);
         bool next = !runs_.empty() && (!stepper_.busy || (fire && stepper_.ends()));
-        bool completed = written_ && completes_;
+        bool completed = written_ && run_ended_ && completes_;
         bool drained = !(busy_ || !runs_.empty() || stepper_.busy || written_);
         DmaRun taken = accepted ? front.run() : DmaRun{};
 
@@ -224,15 +236,12 @@ public:
         if (completed) failed_ = false;
         written_ = fire;
         if (fire) {
-            completes_ = stepper_.ends() && stepper_.last;
+            run_ended_ = stepper_.ends();
+            completes_ = stepper_.last;
             failed_ |= stepper_.takes() && answer.beat_error;
             stepper_.fire();
         }
-        if (next) {
-            const DmaRun &run = runs_.front();
-            stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bits);
-            runs_.pop();
-        }
+        if (next) next_run();
         cut(handed, done, accepted, taken);
         answer = {};
         if (changed) {
@@ -241,9 +250,36 @@ public:
         }
     }
 
+    // ---- cycles in which it takes beats, and nothing else happens ------------------------------
+
+    // Whether there are such: the data path works, and what comes before it stands still.
+    bool streams() const {
+        return written_ && !(run_ended_ && completes_) && !front.is_changing()
+               && (busy_ ? !(run_.pad && has_room()) : !front.has_run());
+    }
+    // How many, at most; the last run of an instruction, and one that lets requests go on, end
+    // otherwise.
+    uint32_t streaming() const {
+        uint32_t steps = stepper_.taking();
+        bool may_end = !stepper_.last && !runs_.empty() && (!busy_ || has_room());
+        return may_end || !steps ? steps : steps - 1;
+    }
+    void stream(uint32_t beats) {
+        stepper_.fire(beats);
+        run_ended_ = !stepper_.busy;
+        completes_ = false;
+        if (run_ended_) next_run();
+    }
+
 private:
     uint32_t block_bytes() const { return 1u << board_.p.block_bits; }
     bool has_room() const { return runs_.size() != board_.p.bursts; }
+
+    void next_run() {
+        const DmaRun &run = runs_.front();
+        stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bits);
+        runs_.pop();
+    }
 
     void cut(bool handed, bool done, bool accepted, const DmaRun &taken) {
         if (handed) runs_.push(run_);
@@ -269,7 +305,7 @@ private:
     uint32_t block_ = 0, beat_ = 0, end_ = 0;       // `end_` counts from the begin of the block
     Fifo<DmaRun> runs_;                             // requested, of which data is to come
     Stepper stepper_;
-    bool written_ = false, completes_ = false;      // the register behind the rotation
+    bool written_ = false, run_ended_ = false, completes_ = false;  // behind the rotation
     bool failed_ = false;                           // a beat of this instruction was an error
 };
 

@@ -145,6 +145,25 @@ public:
         return next;
     }
 
+    // Beats of the oldest read that are offered in the cycles from `now` on, one in each, if they
+    // are taken and no write data is there; and what it is to take some of them.
+    uint32_t steady_reads(uint64_t now) const {
+        if (timing_.seed || timing_.rate || reads_.empty() || bus_free_ > now) return 0;
+        const Burst &burst = reads_.front();
+        if (burst.due > now || burst.error) return 0;
+        uint64_t quiet = acks_.empty() ? NEVER : std::max(acks_.front().due, now) - now;
+        return uint32_t(std::min<uint64_t>(quiet, burst.beats));
+    }
+    void take_reads(uint64_t now, uint32_t beats) {
+        Burst &burst = reads_.front();
+        burst.addr += uint64_t(beats) * timing_.bus_bytes;
+        burst.beats -= beats;
+        if (!burst.beats) reads_.pop();
+        beats_ += beats;
+        bus_free_ = now + beats;
+        held_ = written_ = acking_ = false;
+    }
+
     // Whether a request broke the rules of the port: alignment, length, the 64-byte boundary.
     bool violated() const { return violated_; }
 
