@@ -55,6 +55,8 @@ class AccelConfig:
     bus_bytes : width of the memory port.
     queue_depth : commands that wait for each unit.
     stage_depth : adder levels (or the like) between two pipeline registers of a datapath.
+    dsp_multipliers : how many of gemm's multipliers may be multiplier blocks of an FPGA; the rest
+        are made of adders.
     clock_mhz : what reports convert cycles to seconds with.
     operand, accumulator, output : element types.
     """
@@ -72,6 +74,7 @@ class AccelConfig:
     bus_bytes: int = 8
     queue_depth: int = 8
     stage_depth: int = 2
+    dsp_multipliers: int = 1 << 16
     clock_mhz: int = 100
     operand: str = "int8"
     accumulator: str = "int32"

@@ -8,10 +8,11 @@ All bodies of a unit (`Machine.of_unit`) become one pipeline::
 `accel.dataflow` gives the operations and their widths, `accel.sharing` lets bodies share
 multipliers and shifters; here they are placed into stages and the bodies padded to one latency, so
 that results leave in order. An addition, comparison, multiplexer or digit of a shift is one level
-(two, beyond 36 bits); a multiplier has a stage of its own and thus a register on either side.
+(two, beyond 36 bits); a multiplier has a stage of its own and thus a register on either side, and
+two stages where one multiplier block does not do, or where some multipliers are made of adders.
 
 An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
-cycle, whatever the order of destinations.
+cycle, whatever the order of destinations. The destination is read `UPDATE_CYCLES` before.
 
 Timing, from the cycle in which an element is issued (its buffer addresses are presented)::
 
@@ -32,14 +33,21 @@ from accel.machine import Machine
 from accel.sharing import share
 from compiler.tensorize import Intrinsic
 
-__all__ = ["OPERAND_CYCLES", "Operation", "Plan", "PlanError", "plan"]
+__all__ = ["FACTOR_BITS", "OPERAND_CYCLES", "Operation", "Plan", "PlanError", "UPDATE_CYCLES",
+           "factor_bits", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
 """Cycles from an element's issue until its operands stand at stage 0: the buffers' read latency,
 and in vector the register that sources are selected into."""
 
+UPDATE_CYCLES = 3
+"""Cycles from an accumulating element's reading of its destination until its value meets it."""
+
 WIDE = 36
 """Bits beyond which an adder counts as two levels."""
+
+FACTOR_BITS = 18
+"""Bits of a factor, as a signed number, that one multiplier block takes."""
 
 _ADDERS = frozenset("add sub min max abs lt le gt ge eq ne round fold".split())
 _WIRES = frozenset("read imm const wrap lsl asr".split())
@@ -50,17 +58,18 @@ class Operation:
     """A node in its place.
 
     `stage` is where it is computed; its value is there in that stage (`level` adder levels after
-    the register), of a multiplier from the next one on. Later stages see it through registers.
+    the register), of a multiplier `cycles` stages later. Further ones see it through registers.
     """
 
     node: Node
     stage: int
     level: int
+    cycles: int = 0
 
     @property
     def available(self) -> int:
         """First stage that can use the value."""
-        return self.stage + (self.node.kind == "mul")
+        return self.stage + self.cycles
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +93,19 @@ class Plan:
     latency: int
 
     @property
+    def value_cycles(self) -> int:
+        """From an element's issue to its value, which meets the destination then."""
+        return OPERAND_CYCLES[self.unit] + self.latency
+
+    @property
+    def fold_cycles(self) -> int:
+        """From an element's issue to the reading of its destination, if it accumulates."""
+        return self.value_cycles - UPDATE_CYCLES
+
+    @property
     def write_cycles(self) -> int:
         """From an element's issue to the write of its result."""
-        return OPERAND_CYCLES[self.unit] + self.latency + 1
+        return self.value_cycles + 1
 
     @property
     def interval(self) -> int:
@@ -227,7 +246,9 @@ def plan(machine: Machine, unit: str) -> Plan:
                             f"{body.name} differs from {first.name}")
     source = Graph()
     graph, values = share([lower(source, body) for body in bodies])
-    placement = _Placement(machine.config.stage_depth)
+    config = machine.config
+    soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
+    placement = _Placement(config.stage_depth, soft)
     value = _merge_results(graph, values, placement)
     operations = tuple(placement.place(node) for node in topological((value,)))
     last = operations[-1]
@@ -239,8 +260,8 @@ def plan(machine: Machine, unit: str) -> Plan:
 class _Placement:
     """Places each node as early as it can be."""
 
-    def __init__(self, depth: int):
-        self.depth = depth
+    def __init__(self, depth: int, soft: bool):
+        self.depth, self.soft = depth, soft
         self.placed: dict[Node, Operation] = {}
 
     def place(self, node: Node) -> Operation:
@@ -252,12 +273,18 @@ class _Placement:
         args = [self.place(arg) for arg in node.args]
         stage = max((arg.available for arg in args), default=0)
         if node.kind == "mul":
-            return Operation(node, stage + 1, 0)
+            slow = self.soft or max(map(factor_bits, node.args)) > FACTOR_BITS
+            return Operation(node, stage + 1, 0, 2 if slow else 1)
         level = max((arg.level for arg in args if arg.available == stage), default=0)
         cost = min(_levels(node), self.depth)
         if level + cost > self.depth:
             return Operation(node, stage + 1, cost)
         return Operation(node, stage, level + cost)
+
+
+def factor_bits(node: Node) -> int:
+    """Width of a factor as a signed number."""
+    return node.interval.width + (not node.interval.signed)
 
 
 def _levels(node: Node) -> int:

@@ -2,10 +2,10 @@
 
 from amaranth.hdl import *
 from amaranth.lib import wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 
 from accel.hw.interface import READ_LATENCY, acc_port
+from accel.hw.parts import Ram
 from accel.machine import Machine
 
 __all__ = ["Acc"]
@@ -34,28 +34,25 @@ class Acc(wiring.Component):
         read = [self._bank(m, index) for index in range(2)]
         for port in (gemm, vector):
             bank = port.r_addr[-1]
-            for _ in range(READ_LATENCY - 1):
-                bank_next = Signal(reset_less=True)
-                m.d.sync += bank_next.eq(bank)
-                bank = bank_next
-            m.d.sync += port.r_data.eq(Mux(bank, read[1], read[0]))
+            for _ in range(READ_LATENCY):
+                later = Signal(reset_less=True)
+                m.d.sync += later.eq(bank)
+                bank = later
+            m.d.comb += port.r_data.eq(Mux(bank, read[1], read[0]))
         return m
 
     def _bank(self, m: Module, index: int) -> Value:
-        """One bank, driven by the unit that holds it; the data before the output register."""
-        name = f"bank{index}"
-        memory = Memory(shape=self.config.buffers["acc"].entry_bytes * 8,
-                        depth=self.config.bank_depth, init=[])
-        m.submodules[name] = memory
-        write, read = memory.write_port(), memory.read_port()
+        """One bank, driven by the unit that holds it; its data."""
+        m.submodules[f"bank{index}"] = ram = Ram(self.config.buffers["acc"].entry_bytes * 8,
+                                                 self.config.bank_depth)
         owner = self.vector.hold[index]
         for port, owns in ((self.gemm, ~owner), (self.vector, owner)):
             with m.If(owns):
                 m.d.comb += [
-                    read.addr.eq(port.r_addr[:-1]),
-                    read.en.eq(port.r_en & (port.r_addr[-1] == index)),
-                    write.addr.eq(port.w_addr[:-1]),
-                    write.en.eq(port.w_en & (port.w_addr[-1] == index)),
-                    write.data.eq(port.w_data),
+                    ram.r_addr.eq(port.r_addr[:-1]),
+                    ram.r_en.eq(port.r_en & (port.r_addr[-1] == index)),
+                    ram.w_addr.eq(port.w_addr[:-1]),
+                    ram.w_en.eq(port.w_en & (port.w_addr[-1] == index)),
+                    ram.w_data.eq(port.w_data),
                 ]
-        return read.data
+        return ram.r_data

@@ -8,7 +8,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.dataflow import Interval, Node
-from accel.plan import Operation, Plan
+from accel.hw.parts import ECP5, Multiplier
+from accel.plan import FACTOR_BITS, Operation, Plan, factor_bits
 
 __all__ = ["Datapath"]
 
@@ -25,6 +26,10 @@ class Datapath(wiring.Component):
     Latency: `value` belongs to the operands of ``plan.latency`` cycles before. Throughput: one
     element a cycle. It never stalls, and no register is reset: what goes in comes out.
 
+    Parameters
+    ----------
+    dsp_multipliers : multiplier blocks that may be taken, of multipliers that fit one.
+
     Members
     -------
     one for each of ``plan.buses`` : a tile of operands, elements in row-major order, as wide as
@@ -34,8 +39,8 @@ class Datapath(wiring.Component):
     value : int32 for each destination element, in row-major order.
     """
 
-    def __init__(self, plan: Plan):
-        self.plan = plan
+    def __init__(self, plan: Plan, dsp_multipliers: int = 1 << 16):
+        self.plan, self.dsp_multipliers = plan, dsp_multipliers
         self.widths = {bus: max(one.node.interval.width for one in plan.operations
                                 if one.node.kind == "read" and one.node.attr[0] == bus)
                        for bus in plan.buses}
@@ -50,7 +55,7 @@ class Datapath(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        emission = _Emission(m, self)
+        emission = _Emission(m, self, isinstance(platform, ECP5))
         values = [emission.at(self.plan.value, index, 0, self.plan.latency)
                   for index in np.ndindex(*self.plan.shape)]
         m.d.comb += self.value.eq(Cat(_widened(value, signed(VALUE_BITS)) for value in values))
@@ -60,8 +65,9 @@ class Datapath(wiring.Component):
 class _Emission:
     """Makes each value once for each stage that needs it."""
 
-    def __init__(self, m: Module, ports: Datapath):
-        self.m, self.ports, self.plan = m, ports, ports.plan
+    def __init__(self, m: Module, ports: Datapath, blocks: bool):
+        self.m, self.ports, self.plan, self.blocks = m, ports, ports.plan, blocks
+        self.multipliers = 0
         self.names = {one: f"{one.node.kind}{number}"
                       for number, one in enumerate(self.plan.operations)}
         self.selected = cache(self._selected)
@@ -92,7 +98,7 @@ class _Emission:
         if stage > one.available:
             return self.register(self._made(one, index, term, stage - 1), shape, name)
         if node.kind == "mul":
-            return self.register(self.compute(one, index, term), shape, name)
+            return self.product(one, index, term, shape, name)
         result = Signal(shape, name=name)
         self.m.d.comb += result.eq(_widened(self.compute(one, index, term), shape))
         return result
@@ -112,9 +118,32 @@ class _Emission:
                 args = (self.argument(one, k, index, term) for k in range(len(node.args)))
                 return _logic(node, *args)
 
-    def argument(self, one: Operation, position: int, index, term: int) -> Value:
+    def product(self, one: Operation, index, term: int, shape: Shape, name: str) -> Value:
+        """The registers of multipliers of one factor are shared, but those inside of blocks."""
+        widths = [factor_bits(arg) for arg in one.node.args]
+        if self.blocks and widths[0] < 2 * FACTOR_BITS and widths[1] <= FACTOR_BITS:
+            self.m.submodules[name] = part = Multiplier(*widths, one.cycles + 1, self._soft(one))
+            factors = (self.argument(one, k, index, term, before=1) for k in range(2))
+            self.m.d.comb += [port.eq(_widened(factor, port.shape()))
+                              for port, factor in zip((part.a, part.b), factors, strict=True)]
+            return part.product[:shape.width].as_signed() if shape.signed \
+                else part.product[:shape.width]
+        value = self.compute(one, index, term)
+        for number in range(one.cycles):
+            value = self.register(value, shape, f"{name}_{number}")
+        return value
+
+    def _soft(self, one: Operation) -> bool:
+        """Whether the next multiplier is made of adders; they take turns as the shares demand."""
+        total, share = self.plan.copies(one), self.ports.dsp_multipliers
+        before = self.multipliers
+        self.multipliers += 1
+        return share < total and before * share // total == (before + 1) * share // total
+
+    def argument(self, one: Operation, position: int, index, term: int, before: int = 0) -> Value:
+        """As the operation's stage sees it, or one of those `before`."""
         arg = self.plan.placed[one.node.args[position]]
-        return self.at(arg, index, term, one.stage)
+        return self.at(arg, index, term, one.stage - before)
 
     def read(self, node: Node, index: tuple[int, ...], term: int) -> Value:
         bus, indices = node.attr

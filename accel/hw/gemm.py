@@ -31,7 +31,7 @@ class Gemm(wiring.Component):
 
         0                 addresses of inp and wgt
         2                 operands: stage 0 of the data path
-        latency           address of acc
+        latency - 1       address of acc
         2 + latency       value and accumulator meet
         3 + latency       write
     """
@@ -68,7 +68,7 @@ class Gemm(wiring.Component):
                | outside(nest.b, config.buffers["wgt"].depth) | outside(nest.dst, depth)
                | wrong_bank(nest.dst, depth, banks))
 
-        m.submodules.datapath = datapath = Datapath(self.plan)
+        m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)
         for bus in self.plan.buses:
             m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
         m.d.comb += datapath.select.eq(delayed(m, select, READ_LATENCY, "select"))
@@ -86,7 +86,7 @@ class Gemm(wiring.Component):
             element.addr.eq(nest.dst), element.update.eq(folds),
             element.assign.eq((reset & nest.first) | ~folds.any()),
             tag.last.eq(nest.valid & nest.last), tag.banks.eq(banks),
-            update.element.eq(delayed(m, element, self.plan.latency, "element")),
+            update.element.eq(delayed(m, element, self.plan.fold_cycles, "element")),
             update.value.eq(datapath.value), update.r_data.eq(self.acc.r_data),
             self.acc.r_addr.eq(update.r_addr), self.acc.r_en.eq(update.r_en),
             self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),

@@ -1,18 +1,18 @@
 """On-chip buffers that one unit writes and another one reads.
 
 load and store move aligned *chunks* of bus_bytes, compute units whole entries; either may be the
-wider one. Reads take `READ_LATENCY` cycles: the RAM's own register, then an output register (block
-RAMs are several times faster with it). Reading a place in the very cycle in which it is written
-gives undefined data: the tokens keep reader and writer apart.
+wider one. Reads take `READ_LATENCY` cycles (`accel.hw.parts.Ram`). Reading a place in the cycle
+in which it is written gives undefined data: the tokens keep reader and writer apart.
 """
 
 from amaranth.hdl import *
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.config import AccelConfig
 from accel.hw.interface import READ_LATENCY, chunk_write, entry_read
+from accel.hw.parts import Ram
 
 __all__ = ["InputScratchpad", "OutputScratchpad", "chunk_read", "entry_write"]
 
@@ -33,14 +33,22 @@ def entry_write(config: AccelConfig, buffer: str) -> Signature:
                       "w_data": Out(geometry.entry_bytes * 8)})
 
 
-def _slices(m: Module, count: int, slice_bytes: int, rows: int) -> list[memory.Memory]:
+def _slices(m: Module, count: int, slice_bytes: int, rows: int, masked: bool) -> list[Ram]:
     """RAMs side by side: a row of the buffer is a row of all of them."""
     storage = []
     for index in range(count):
-        one = memory.Memory(shape=slice_bytes * 8, depth=rows, init=[])
-        m.submodules[f"slice{index}"] = one
+        m.submodules[f"slice{index}"] = one = Ram(slice_bytes * 8, rows, masked)
         storage.append(one)
     return storage
+
+
+def _selected(m: Module, row: list[Value], select: Value, width: int) -> Value:
+    """The part of a row that an address, `READ_LATENCY` cycles ago, selected."""
+    for number in range(READ_LATENCY):
+        later = Signal.like(select, name=f"select{number}", reset_less=True)
+        m.d.sync += later.eq(select)
+        select = later
+    return Cat(row).word_select(select, width)
 
 
 class InputScratchpad(wiring.Component):
@@ -68,22 +76,18 @@ class InputScratchpad(wiring.Component):
         chunks = self._row_bytes // self._bus_bytes      # in a row
         entries = self._row_bytes // self._entry_bytes
         w_select = self.write.addr[:exact_log2(chunks)]
-        r_select = Signal(exact_log2(entries))
         row = []
-        for index, one in enumerate(_slices(m, chunks, self._bus_bytes, self._rows)):
-            w_port, r_port = one.write_port(granularity=8), one.read_port()
+        for index, ram in enumerate(_slices(m, chunks, self._bus_bytes, self._rows, True)):
             m.d.comb += [
-                w_port.addr.eq(self.write.addr[exact_log2(chunks):]),
-                w_port.data.eq(self.write.data),
-                w_port.en.eq(Mux(w_select == index, self.write.mask, 0)),
-                r_port.addr.eq(self.read.addr[exact_log2(entries):]),
-                r_port.en.eq(self.read.en),
+                ram.w_addr.eq(self.write.addr[exact_log2(chunks):]),
+                ram.w_data.eq(self.write.data),
+                ram.w_en.eq(Mux(w_select == index, self.write.mask, 0)),
+                ram.r_addr.eq(self.read.addr[exact_log2(entries):]),
+                ram.r_en.eq(self.read.en),
             ]
-            row.append(r_port.data)
-        output = Signal.like(self.read.data, reset_less=True)
-        m.d.sync += [r_select.eq(self.read.addr[:exact_log2(entries)]),
-                     output.eq(Cat(row).word_select(r_select, self._entry_bytes * 8))]
-        m.d.comb += self.read.data.eq(output)
+            row.append(ram.r_data)
+        m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(entries)],
+                                                self._entry_bytes * 8))
         return m
 
 
@@ -114,21 +118,17 @@ class OutputScratchpad(wiring.Component):
         slice_bytes = min(self._bus_bytes, self._entry_bytes)
         width = slice_bytes * 8
         w_select = self.write.w_addr[:exact_log2(entries)]
-        r_select = Signal(exact_log2(chunks))
         row = []
-        for index, one in enumerate(_slices(m, self._row_bytes // slice_bytes, slice_bytes,
-                                            self._rows)):
-            w_port, r_port = one.write_port(), one.read_port()
+        for index, ram in enumerate(_slices(m, self._row_bytes // slice_bytes, slice_bytes,
+                                            self._rows, False)):
             m.d.comb += [
-                w_port.addr.eq(self.write.w_addr[exact_log2(entries):]),
-                w_port.data.eq(self.write.w_data.word_select(index % chunks, width)),
-                w_port.en.eq(self.write.w_en & (w_select == index // chunks)),
-                r_port.addr.eq(self.read.addr[exact_log2(chunks):]),
-                r_port.en.eq(self.read.en),
+                ram.w_addr.eq(self.write.w_addr[exact_log2(entries):]),
+                ram.w_data.eq(self.write.w_data.word_select(index % chunks, width)),
+                ram.w_en.eq(self.write.w_en & (w_select == index // chunks)),
+                ram.r_addr.eq(self.read.addr[exact_log2(chunks):]),
+                ram.r_en.eq(self.read.en),
             ]
-            row.append(r_port.data)
-        output = Signal.like(self.read.data, reset_less=True)
-        m.d.sync += [r_select.eq(self.read.addr[:exact_log2(chunks)]),
-                     output.eq(Cat(row).word_select(r_select, self._bus_bytes * 8))]
-        m.d.comb += self.read.data.eq(output)
+            row.append(ram.r_data)
+        m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(chunks)],
+                                                self._bus_bytes * 8))
         return m

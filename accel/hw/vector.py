@@ -46,14 +46,14 @@ class Vector(wiring.Component):
       is in the cycle after the write; an iteration with two such sources waits for both before it
       reads either;
     - a source in acc needs the read port in a cycle in which an accumulating iteration reads its
-      destination (``latency + 1`` cycles after its own issue).
+      destination (``latency`` cycles after its own issue).
 
     ::
 
         0                 addresses of acc, res and par
         2                 their data; sources are selected into registers
         3                 operands: stage 0 of the data path
-        1 + latency       address of acc for an update that accumulates
+        latency           address of acc for an update that accumulates
         3 + latency       value and destination meet
         4 + latency       write to acc or out
     """
@@ -271,7 +271,7 @@ class Vector(wiring.Component):
             element.update.eq(updates_of(self.plan, slot.operation.select)[1]),
             tag.out.eq(issued & slot.operation.to.out), tag.last.eq(issued & slot.last),
             tag.banks.eq(slot.operation.banks),
-            update.element.eq(delayed(m, element, self.plan.latency + 1, "element")),
+            update.element.eq(delayed(m, element, self.plan.fold_cycles, "element")),
             update.r_data.eq(self.acc.r_data),
             self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
             self.acc.w_data.eq(update.w_data),

@@ -171,7 +171,7 @@ def _parameters(machine: Machine) -> _Parameters:
         store_buffers=_mask(BUFFERS, ("out",)), store_depth=writer_depth(config),
         store_stages=READ_LATENCY + 1, gemm_depth=gemm.retire_depth,
         gemm_write=gemm.write_cycles, vector_depth=vector.retire_depth,
-        vector_write=vector.write_cycles, vector_fold=vector.latency + 1,
+        vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
         bank_depth=config.bank_depth)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth

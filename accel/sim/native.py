@@ -66,10 +66,11 @@ def digest(parts: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def build_once(kind: str, key: str, what: str, build: Callable[[Path], None]) -> Path:
+def build_once(kind: str, key: str, what: str, build: Callable[[Path], None],
+               takes: str = "up to a minute") -> Path:
     """The folder of `key` in the cache; `build` fills it, in another place, if it is not there.
 
-    `what` is shown on a terminal while it is being built.
+    `what`, and how long it `takes`, are shown on a terminal while it is being built.
     """
     folder = cache_folder() / kind / key[:32]
     if folder.is_dir():
@@ -81,7 +82,7 @@ def build_once(kind: str, key: str, what: str, build: Callable[[Path], None]) ->
             return folder
         scratch = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
         try:
-            with _spinner(what):
+            with _spinner(f"Building {what} (once; {takes})"):
                 build(scratch)
             scratch.rename(folder)
         finally:
@@ -97,13 +98,13 @@ def replace_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _spinner(what: str) -> Iterator[None]:
+def _spinner(text: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(f"Building {what} (once; up to a minute)"):
+    with Console(stderr=True).status(text):
         yield
 
 

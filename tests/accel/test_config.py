@@ -88,7 +88,7 @@ def test_a_preset_is_what_its_name_says(name: str) -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    known = "ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4"
+    known = "ecp5-1x16x16, ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4"
     assert ", ".join(preset_names()) == known
     for text in ("pynk", "mine.json", ""):
         with pytest.raises(ConfigError) as refusal:
@@ -173,7 +173,7 @@ def test_geometry_is_all_but_the_name_and_the_clock() -> None:
 
 
 CHANGES = {"batch": 2, "block_in": 8, "block_out": 8, "bus_bytes": 8, "queue_depth": 4,
-           "stage_depth": 3, **{f"{b}_bytes": 2 * TINY.buffers[b].size_bytes for b in BUFFERS}}
+           "stage_depth": 3, "dsp_multipliers": 8, **{f"{b}_bytes": 2 * TINY.buffers[b].size_bytes for b in BUFFERS}}
 
 
 def test_the_hash_changes_with_every_field_of_the_geometry() -> None:

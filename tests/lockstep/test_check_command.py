@@ -63,7 +63,7 @@ def test_empty_bins_are_printed_and_are_status_1(capsys, monkeypatch, only_funct
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--config", "nope"], "Preset must be one of ecp5-1x8x8, "),
+    (["--config", "nope"], "Preset must be one of ecp5-1x16x16, "),
     (["--count", "0"], "argument --count: must be at least 1, not 0 (see lockstep check --help)"),
     (["--json", "/no/such/folder/r.json"], "'/no/such/folder/r.json' must name a file in a folder "
      "that exists")])

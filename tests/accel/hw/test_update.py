@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from accel.hw.interface import READ_LATENCY
 from accel.hw.update import Update
+from accel.plan import UPDATE_CYCLES
 from tests.support.amaranth_sim import simulate
 
 LANES, DEPTH = 2, 8
@@ -40,7 +40,8 @@ def run(updates, elements):
                                       "update": 1 << updates.index(kind) if kind else 0})
             else:
                 ctx.set(dut.element, {"addr": 3})
-            late = elements[cycle - READ_LATENCY] if 2 <= cycle < len(elements) + 2 else None
+            late = (elements[cycle - UPDATE_CYCLES]
+                    if UPDATE_CYCLES <= cycle < len(elements) + UPDATE_CYCLES else None)
             ctx.set(dut.value, packed(late[4] if late else [5] * LANES))
             ctx.set(dut.r_data, output)
             output = first
@@ -48,7 +49,7 @@ def run(updates, elements):
                      else random.getrandbits(64))
             if ctx.get(dut.w_en):
                 memory[ctx.get(dut.w_addr)] = unpacked(ctx.get(dut.w_data))
-                assert ctx.get(dut.tag) == (cycle - READ_LATENCY - 1) % 16
+                assert ctx.get(dut.tag) == (cycle - UPDATE_CYCLES - 1) % 16
             await ctx.tick()
 
     simulate(dut, bench)

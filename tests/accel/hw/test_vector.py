@@ -98,11 +98,11 @@ def test_pending_source_of_an_earlier_instruction():
 
 
 def test_accumulation_takes_the_read_port_of_acc():
-    latency = plan(TINY, "vector").latency
+    fold = plan(TINY, "vector").fold_cycles
     out = run([operation("reduce_max", 1), operation("reduce_max", 1, reset=1),
-               operation("clamp", latency + 4, a="acc", to="out", base=(0, 40, 0))])
-    # the first reads acc in 1 + latency + 1; the second assigns and does not
-    expected = [cycle for cycle in range(1, latency + 8) if cycle != latency + 2]
+               operation("clamp", fold + 4, a="acc", to="out", base=(0, 40, 0))])
+    # the first reads acc in 1 + fold; the second assigns and does not
+    expected = [cycle for cycle in range(1, fold + 8) if cycle != fold + 1]
     assert issued(out) == expected
 
 

@@ -1,0 +1,182 @@
+"""Memories and multipliers: in a generic form, and as primitives of an ECP5.
+
+A component asks the `platform` that it is elaborated for. For `ECP5` the primitives are
+instantiated with their own registers, which synthesis never infers: a block RAM is 5 ns faster
+with its output register, and a multiplier whose registers are its own has no wires around them.
+Everything else gets the generic form. Both forms agree in every cycle.
+"""
+
+from amaranth.hdl import *
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.plan import FACTOR_BITS
+
+__all__ = ["ECP5", "Multiplier", "Ram"]
+
+_BLOCK_ROWS = {32: 512, 16: 1024, 8: 2048, 4: 4096, 2: 8192, 1: 16384}
+"""Rows of an ECP5 block RAM by the bits of a row (of 9 bits for each byte, 8 are used)."""
+
+
+class ECP5:
+    """The platform: an argument of `amaranth.back.rtlil.convert`."""
+
+
+class Ram(wiring.Component):
+    """A memory with one write port and one read port.
+
+    An address in cycle t gives its row in t + 2, every cycle a new one: the memory's own register,
+    then an output register. A row that is written in cycle t is seen by addresses in t + 1 or
+    later; reading it in t gives undefined data. Without `r_en` the data are undefined.
+
+    Parameters
+    ----------
+    width, rows : bits of a row; number of rows.
+    masked : write single bytes; `w_en` has a bit for each.
+    """
+
+    def __init__(self, width: int, rows: int, masked: bool = False):
+        self.width, self.rows, self.masked = width, rows, masked
+        super().__init__({
+            "w_addr": In(range(rows)), "w_data": In(width),
+            "w_en": In(width // 8 if masked else 1),
+            "r_addr": In(range(rows)), "r_en": In(1), "r_data": Out(width),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        if isinstance(platform, ECP5) and self.rows <= _BLOCK_ROWS[1]:
+            self._blocks(m)
+            return m
+        m.submodules.storage = storage = memory.Memory(shape=self.width, depth=self.rows, init=[])
+        write = storage.write_port(granularity=8 if self.masked else None)
+        read = storage.read_port()
+        output = Signal(self.width, reset_less=True)
+        m.d.comb += [
+            write.addr.eq(self.w_addr), write.data.eq(self.w_data), write.en.eq(self.w_en),
+            read.addr.eq(self.r_addr), read.en.eq(self.r_en), self.r_data.eq(output),
+        ]
+        m.d.sync += output.eq(read.data)
+        return m
+
+    def _blocks(self, m: Module):
+        """Block RAMs side by side, as narrow as their depth must be, each with all rows."""
+        bits = max(bits for bits, rows in _BLOCK_ROWS.items() if rows >= self.rows)
+        for low in range(0, self.width, bits):
+            part = slice(low, min(low + bits, self.width))
+            lanes = range(low // 8, -(-part.stop // 8))
+            enables = Cat(self.w_en[lane if self.masked else 0] for lane in lanes)
+            m.submodules[f"block{low // bits}"] = self._block(
+                m, bits, enables, self.w_data[part], self.r_data[part])
+
+    def _block(self, m: Module, bits: int, enables: Value, data: Value, output: Value):
+        """One block RAM: port A writes, port B reads. Bytes have nine bits; a row of several bytes
+        has an enable for each, in the lowest bits of the address."""
+        count = max(bits // 8, 1)
+        unused = {32: 5, 16: 4, 8: 3, 4: 2, 2: 1, 1: 0}[bits]       # address bits
+        whole, read = _bits(data, bits), Signal(36)
+        m.d.comb += output.eq(Cat(read.word_select(byte, 9)[:min(bits, 8)]
+                                  for byte in range(count)))
+        given = Cat(Cat(whole.word_select(byte, min(bits, 8)), Const(0, 1))
+                    for byte in range(count))
+        width = {32: 36, 16: 18, 8: 9}.get(bits, bits)
+        several = count > 1
+        low = _bits(enables, unused) if several else Const(0, unused)
+        fixed = {f"i_{name}": Const(0) for name in ("RSTA", "RSTB", "WEB")}
+        fixed |= {f"i_{name}": Const(1) for name in ("CEA", "OCEA", "OCEB")}
+        return Instance(
+            "DP16KD", p_DATA_WIDTH_A=width, p_DATA_WIDTH_B=width, p_REGMODE_A="OUTREG",
+            p_REGMODE_B="OUTREG", p_GSR="DISABLED", i_CLKA=ClockSignal(), i_CLKB=ClockSignal(),
+            i_CEB=self.r_en, i_WEA=Const(1) if several else enables[0], **fixed,
+            **_pins("i_CSA", Const(0, 3)), **_pins("i_CSB", Const(0, 3)),
+            **_pins("i_ADA", Cat(low, _bits(self.w_addr, 14 - unused))),
+            **_pins("i_ADB", Cat(Const(0, unused), _bits(self.r_addr, 14 - unused))),
+            **_pins("i_DIA", _bits(given, 36)[:18]), **_pins("i_DIB", _bits(given, 36)[18:]),
+            **(_pins("o_DOA", read[:18]) | _pins("o_DOB", read[18:]) if bits == 32 else
+               _pins("o_DOB", read[:18])))
+
+
+class Multiplier(wiring.Component):
+    """A product of signed numbers, `latency` cycles after its operands; every cycle a new one.
+
+    Parameters
+    ----------
+    a_bits, b_bits : widths of the operands; at most 35, and `FACTOR_BITS`.
+    latency : 2 or 3; where one multiplier block does not do, 3.
+    soft : take adders instead of a multiplier block.
+    """
+
+    def __init__(self, a_bits: int, b_bits: int, latency: int, soft: bool = False):
+        assert b_bits <= FACTOR_BITS and a_bits <= 2 * FACTOR_BITS - 1
+        assert latency == 3 or latency == 2 and a_bits <= FACTOR_BITS and not soft
+        self.latency, self.soft = latency, soft
+        super().__init__({"a": In(signed(a_bits)), "b": In(signed(b_bits)),
+                          "product": Out(signed(a_bits + b_bits))})
+
+    def elaborate(self, platform):
+        m = Module()
+        low_bits = FACTOR_BITS - 1
+        if not isinstance(platform, ECP5):
+            product = self._registered(m)
+        elif self.soft:
+            product = self._adders(m)
+        elif len(self.a) <= FACTOR_BITS:
+            product = self._block(m, self.a, self.latency)
+        else:
+            parts = [Cat(self.a[:low_bits], Const(0, 1)).as_signed(), self.a[low_bits:].as_signed()]
+            low, high = (self._block(m, part, self.latency - 1) for part in parts)
+            product = Signal.like(self.product, name="total", reset_less=True)
+            m.d.sync += product.eq(low + (high << low_bits))
+        m.d.comb += self.product.eq(product)
+        return m
+
+    def _operands(self, m: Module) -> tuple[Signal, Signal]:
+        a, b = Signal.like(self.a, reset_less=True), Signal.like(self.b, reset_less=True)
+        m.d.sync += [a.eq(self.a), b.eq(self.b)]
+        return a, b
+
+    def _registered(self, m: Module) -> Value:
+        a, b = self._operands(m)
+        product = a * b
+        for number in range(self.latency - 1):
+            later = Signal.like(self.product, name=f"product{number}", reset_less=True)
+            m.d.sync += later.eq(product)
+            product = later
+        return product
+
+    def _adders(self, m: Module) -> Value:
+        """Rows of `a`, one for each bit of `b`, of which the last counts negative."""
+        a, b = self._operands(m)
+        rows = [Mux(bit, a, 0) << place for place, bit in enumerate(b)]
+        rows[-1] = -rows[-1]
+        groups = [sum(rows[at + 1:at + 4], rows[at]) for at in range(0, len(rows), 4)]
+        sums = [Signal(group.shape(), name=f"sum{number}", reset_less=True)
+                for number, group in enumerate(groups)]
+        product = Signal.like(self.product, name="total", reset_less=True)
+        m.d.sync += [*(register.eq(group) for register, group in zip(sums, groups)),
+                     product.eq(sum(sums[1:], sums[0]))]
+        return product
+
+    def _block(self, m: Module, a: Value, latency: int) -> Value:
+        """One block with as many of its registers as cycles; operands are in its high bits."""
+        product = Signal(2 * FACTOR_BITS)
+        registers = {"INPUTA": True, "INPUTB": True, "PIPELINE": latency == 3, "OUTPUT": True}
+        m.submodules += Instance(
+            "MULT18X18D", **{f"p_REG_{name}_CLK": "CLK0" if there else "NONE"
+                             for name, there in registers.items()},
+            p_GSR="DISABLED", i_CLK0=ClockSignal(), i_CE0=Const(1), i_RST0=Const(0),
+            i_SIGNEDA=Const(1), i_SIGNEDB=Const(1), i_SOURCEA=Const(0), i_SOURCEB=Const(0),
+            **_pins("i_A", Cat(Const(0, FACTOR_BITS - len(a)), a)),
+            **_pins("i_B", Cat(Const(0, FACTOR_BITS - len(self.b)), self.b)),
+            **_pins("i_C", Const(0, FACTOR_BITS)), **_pins("o_P", product))
+        return product[2 * FACTOR_BITS - len(a) - len(self.b):].as_signed()
+
+
+def _bits(value: Value, width: int) -> Value:
+    """The value, zero-extended."""
+    return Cat(value, Const(0, width - len(value)))
+
+
+def _pins(name: str, value: Value) -> dict[str, Value]:
+    """One port for each bit: A0, A1, ..."""
+    return {f"{name}{number}": bit for number, bit in enumerate(value)}
