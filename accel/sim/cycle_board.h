@@ -83,17 +83,17 @@ public:
 
     uint32_t missing(unsigned to, uint32_t waits) const {
         uint32_t result = 0;
-        for (unsigned from = 0; from < UNITS; from++)
+        for (unsigned from = 0; waits >> from; from++)
             if (waits >> from & 1 && !tokens_[from][to]) result |= 1u << from;
         return result;
     }
     bool fits(unsigned from, uint32_t signals) const {
-        for (unsigned to = 0; to < UNITS; to++)
+        for (unsigned to = 0; signals >> to; to++)
             if (signals >> to & 1 && tokens_[from][to] == p.token_max) return false;
         return true;
     }
     void take(unsigned to, uint32_t waits) {
-        for (unsigned from = 0; from < UNITS; from++)
+        for (unsigned from = 0; waits >> from; from++)
             if (waits >> from & 1) {
                 change_[from][to]--;
                 wake_next(from);
@@ -101,7 +101,7 @@ public:
             }
     }
     void give(unsigned from, uint32_t signals) {
-        for (unsigned to = 0; to < UNITS; to++)
+        for (unsigned to = 0; signals >> to; to++)
             if (signals >> to & 1) {
                 change_[from][to]++;
                 wake_next(to);

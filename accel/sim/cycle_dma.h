@@ -106,6 +106,7 @@ private:
     bool inside() const { return uint64_t(address_[LEVELS_ - 1]) + word_->run < word_->size; }
 
     bool pads() const {
+        if (!word_->pads) return false;
         for (unsigned level = 0; level < LEVELS_; level++) {
             const Loop &loop = word_->loops[level];
             if (at_[level] < loop.before || at_[level] + loop.after >= loop.extent) return true;
@@ -134,11 +135,13 @@ private:
                 return;
             }
             const Loop &loop = word_->loops[--level];
-            at_[level]++;
-            std::fill(at_ + level + 1, at_ + LEVELS_, 0);
-            std::fill(dram_ + level, dram_ + LEVELS_, dram_[level] + loop.stride[0]);
-            std::fill(address_ + level, address_ + LEVELS_,
-                      (address_[level] + loop.stride[1]) & 0xFFFFFF);
+            uint32_t dram = dram_[level] + loop.stride[0];
+            uint32_t address = (address_[level] + loop.stride[1]) & 0xFFFFFF;
+            for (at_[level]++;; at_[level] = 0) {
+                dram_[level] = dram;
+                address_[level] = address;
+                if (++level == LEVELS_) break;
+            }
         } else if (walking_ && fault) {
             walking_ = false;
         }
@@ -222,6 +225,14 @@ public:
     bool takes_beat() const { return stepper_.busy && stepper_.takes(); }
 
     void step() {
+        bool only_beat = answer.beat && !answer.granted && !board_.is_poked(unit::load)
+                         && !stepper_.ends() && streams();
+        if (only_beat && !run_ended_) {
+            failed_ |= answer.beat_error;
+            stepper_.fire();
+            go_on();
+            return;
+        }
         bool handed = answer.granted ? fresh_ : busy_ && fresh_ && run_.pad && has_room();
         bool done = run_.pad ? handed : answer.granted && end_ < block_bytes();
         bool accepted = front.has_run() && (!busy_ || done);
@@ -243,11 +254,8 @@ public:
         }
         if (next) next_run();
         cut(handed, done, accepted, taken);
+        if (changed) go_on();
         answer = {};
-        if (changed) {
-            board_.go_on(unit::load);
-            board_.go_on(MEMORY);
-        }
     }
 
     // ---- cycles in which it takes beats, and nothing else happens ------------------------------
@@ -272,6 +280,11 @@ public:
     }
 
 private:
+    void go_on() {
+        answer = {};
+        board_.go_on(unit::load);
+        board_.go_on(MEMORY);
+    }
     uint32_t block_bytes() const { return 1u << board_.p.block_bits; }
     bool has_room() const { return runs_.size() != board_.p.bursts; }
 

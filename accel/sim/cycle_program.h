@@ -32,6 +32,7 @@ struct Instruction {
 
     uint32_t run;                   // DMA: bytes minus one
     uint32_t size;                  // DMA: bytes of the buffer; 0: it may not name that buffer
+    bool pads;                      // DMA: some iterations may be padding
 
     uint32_t banks;                 // compute: mask
     uint32_t limit[OPERANDS];       // compute: entries; 0: any address will do
@@ -80,6 +81,7 @@ private:
                                     get(word, format::loops_buffer, at), 0},
                                    get(word, format::loops_before, at),
                                    get(word, format::loops_after, at)};
+            result.pads |= result.loops[level].before || result.loops[level].after;
         }
         result.base[0] = bases_[get(word, format::base)] + get(word, format::dram);
         result.base[1] = get(word, format::address);

@@ -185,7 +185,7 @@ private:
 
     void accept(uint64_t now, const DramTaken &taken) {
         uint64_t bytes = uint64_t(taken.beats) * timing_.bus_bytes;
-        violated_ |= taken.addr % timing_.bus_bytes || taken.addr % 64 + bytes > 64;
+        violated_ |= taken.addr & timing_.bus_bytes - 1 || taken.addr % 64 + bytes > 64;
         uint32_t addr = taken.addr - timing_.origin;
         bool error = addr + bytes > size_;
         uint64_t due = open_row(now + 1, addr) + (taken.write ? 0 : timing_.latency);
