@@ -96,6 +96,22 @@ def test_directed_programs_take_the_cycles_of_the_rtl():
     assert waited == set(UNITS)
 
 
+@pytest.mark.parametrize("unit", ["gemm", "vector"])
+def test_a_unit_without_room_takes_the_cycles_of_the_rtl(unit):
+    """Its oldest instruction cannot signal; as many as may be open follow, then none starts."""
+    done = {"banks": 1, "loops": []} if unit == "gemm" else {"b_source": 3, "destination": 1}
+    short = Instruction("gemm" if unit == "gemm" else "copy", unit, {**done, "reset": 1})
+    padding = {"buffer": 2, "base": 3, "run": 16, "loops": [{"extent": 1 << 12, "before": 4095}]}
+    give = replace(short, fields={**short.fields, "signals": 1})
+    take = Instruction("load", "load", {"buffer": 2, "base": 3, "waits": isa.unit_mask([unit])})
+    for early, status in ((4, Status.DONE), (0, Status.DEADLOCK)):      # fetch gets to the first
+        stream = [Instruction("load", "load", padding), *[give] * 256, *[take] * early,
+                  *[short] * 150, *[take] * (256 - early), finish()]
+        run, rtl = both(assembled(stream))
+        assert run.status is status and run.counters.activity[unit]["signal"] > 1000
+        require_equal(run, rtl)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny-1x4x4", "ecp5-1x8x8", "pynq-1x16x16"])
 def test_presets_take_the_cycles_of_the_rtl(name):
