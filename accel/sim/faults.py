@@ -76,7 +76,7 @@ class _Coded(Instruction):
 
 def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A buffer or an operand's place that the instruction does not take."""
-    unit = random.choice(["load", "vector", "store"]) if unit == "gemm" else unit
+    unit = "vector" if unit == "gemm" else unit
     options = [(index, name, value) for index in _of(stream, unit)
                for name, values in _SELECTORS.items() if name in stream[index].fields
                for value in range(values) if _illegal(machine, stream[index], name, value)]
@@ -99,7 +99,7 @@ def _illegal(machine: Machine, one: Instruction, name: str, value: int) -> bool:
 
 
 def _bank(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
-    found = _of(stream, random.choice(["gemm", "vector"]))
+    found = _of(stream, "gemm" if unit in ("load", "gemm") else "vector")
     if not found:
         return ""
     index, banks = random.choice(found), random.randrange(4)
@@ -119,7 +119,7 @@ def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str
     dma = unit in ("load", "store")
     size = geometry.size_bytes - touch.width + 1 if dma else geometry.depth
     near = size - touch.walk.bounds[1] + random.randrange(4)
-    far = random.randrange(size, 1 << 16)
+    far = random.randrange(size, 1 << (24 if dma else 16))
     if dma:
         address = one.fields["address"] + near if random.random() < 0.5 else far
         _change(stream, index, address=address)
@@ -136,7 +136,7 @@ _KEYS = {("gemm", "inp"): "a", ("gemm", "wgt"): "b", ("gemm", "acc"): "dst"}
 
 def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A run outside the memory."""
-    found = _of(stream, random.choice(["load", "store"]))
+    found = _of(stream, "load" if unit in ("load", "gemm") else "store")
     if not found:
         return ""
     index = random.choice(found)
@@ -158,6 +158,17 @@ def _token(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     return f"{name} {mask:04b} at {index}"
 
 
+def _wait(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
+    """A wait for a token that nobody gives."""
+    options = [(index, other) for index in _of(stream, unit) for other in UNITS
+               if other not in stream[index].waits]
+    if not options:
+        return ""
+    index, other = random.choice(options)
+    _change(stream, index, waits=stream[index].fields.get("waits", 0) | isa.unit_mask([other]))
+    return f"wait for {other} at {index}"
+
+
 def _end(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """No FINISH, or one that comes too early."""
     if random.random() < 0.5:
@@ -169,6 +180,6 @@ def _end(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
 
 
 FAULTS: tuple[Callable[[Machine, str, Stream, Random], str], ...] = (
-    _opcode, _selector, _bank, _address, _memory, _token, _address, _token, _end)
+    _opcode, _selector, _bank, _address, _memory, _token, _address, _wait, _end)
 """What can be wrong with a program. Each changes the stream, if it can an instruction of the unit
 that it is given, and says what it did."""

@@ -27,7 +27,7 @@ __all__ = ["Case", "generate"]
 OUTPUT_BYTES = 400
 """Room for results in io."""
 
-ASSIGNED = 4
+ASSIGNED = 5
 """Vector instructions of a program whose form follows from its seed, so that all get their turn."""
 
 SEGMENTS = {"weights": 160, "activations": 320}
@@ -120,7 +120,7 @@ class _Generator:
             random.choice(_of_name(forms, random.choice(names))))]
         chosen = [random.choice(kinds) for _ in range(random.randrange(3, 29))]
         for turn in range(self.seed * ASSIGNED, (self.seed + 1) * ASSIGNED):
-            chosen.insert(random.randrange(len(chosen) + 1), lambda turn=turn: self._vector(
+            chosen.insert(random.randrange(len(chosen) // 2, len(chosen) + 1), lambda turn=turn: self._vector(
                 forms[turn % len(forms)], (turn // len(forms) + turn) % 5))
         for kind in chosen:
             self._try(kind)
