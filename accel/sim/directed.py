@@ -88,9 +88,9 @@ def _nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     """An instruction of about so many cycles that needs nothing but itself."""
     if unit == "load":
         cycles = max(1, cycles // _load_cycles(machine))
-    loops = [{"extent": 100 if cycles > 100 else 1}, {"extent": max(1, cycles // 100)}]
+    loops = [{"extent": min(cycles, LONG)}]
     if unit == "load":          # nothing but padding, of a whole entry
-        loops = [{"before": 1, "after": 1 << 11, **loop} for loop in loops]
+        loops.append({"extent": 1, "before": 1})
         return Instruction("load", unit, {"buffer": 2, "base": 3, "run": _entry_bytes(machine),
                                           "loops": loops})
     if unit == "store":

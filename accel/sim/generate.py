@@ -120,7 +120,8 @@ class _Generator:
             random.choice(_of_name(forms, random.choice(names))))]
         chosen = [random.choice(kinds) for _ in range(random.randrange(3, 29))]
         for turn in range(self.seed * ASSIGNED, (self.seed + 1) * ASSIGNED):
-            chosen.insert(random.randrange(len(chosen) // 2, len(chosen) + 1), lambda turn=turn: self._vector(
+            place = random.randrange(len(chosen) // 2, len(chosen) + 1)
+            chosen.insert(place, lambda turn=turn: self._vector(
                 forms[turn % len(forms)], (turn // len(forms) + turn) % 5))
         for kind in chosen:
             self._try(kind)

@@ -71,7 +71,8 @@ def test_directed_programs_fill_a_counter():
     cases = directed(MACHINE)
     assert [case.name for case in cases] == [
         "full counter, load to gemm", "full counter, gemm to vector",
-        "full counter, vector to store", "full counter, store to load"]
+        "full counter, vector to store", "full counter, store to load",
+        *(f"long wait for {unit}" for unit in UNITS)]
     for case, source in zip(cases, UNITS):
         prove(MACHINE, case.program)
         run = functional.simulate(MACHINE, case.program, case.memory)
