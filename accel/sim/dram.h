@@ -44,7 +44,7 @@ constexpr uint64_t NEVER = ~uint64_t(0);
 
 struct DramOffer {
     bool request_ready, wdata_ready, read_valid, read_error, ack_valid, ack_error;
-    const uint8_t *read_data;       // bus_bytes bytes; null for an error
+    const uint8_t *read_data;       // bus_bytes bytes; null for an error, and without memory
 };
 
 struct DramTaken {
@@ -85,6 +85,7 @@ private:
 
 class Dram {
 public:
+    // Without `memory` it has the time of one of `size` bytes; what is written must have no mask.
     Dram(uint8_t *memory, uint64_t size, const DramTiming &timing)
         : memory_(memory), size_(size), timing_(timing), rows_(timing.row_bytes ? timing.banks : 0),
           credit_(beat_cost()) {}
@@ -101,7 +102,7 @@ public:
             const Burst &burst = reads_.front();
             result.read_valid = true;
             result.read_error = burst.error;
-            result.read_data = burst.error ? nullptr : memory_ + burst.addr;
+            result.read_data = burst.error || !memory_ ? nullptr : memory_ + burst.addr;
         }
         if (!acks_.empty() && now >= acks_.front().due) {
             result.ack_valid = true;
