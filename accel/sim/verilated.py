@@ -32,6 +32,7 @@ from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
 from .dram import DRAM, Dram, DramTiming
 from .native import (BuildError, build_once, cache_folder, call, compile_shared, compiler, digest,
                      processor, replace_text)
+from .netlist import whole_words
 
 __all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "ports_of",
            "simulate", "view"]
@@ -43,7 +44,7 @@ VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "
                    "--trace-depth", "1", "--x-assign", "fast", "--x-initial", "fast",
                    "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
 COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1", "-w")
-OPTIMIZATION = ("-O3", "-march=native")
+OPTIMIZATION = ("-O2", "-march=native")
 """Of what runs in every cycle."""
 
 _HERE = Path(__file__).parent
@@ -105,7 +106,7 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
-    path = build_object(machine, text, ports_of(core), optimization)
+    path = build_object(machine, whole_words(text), ports_of(core), optimization)
     replace_text(known, path.parent.name)
     return VerilatedCore(machine, path)
 
@@ -115,7 +116,7 @@ def _gateware(machine: Machine, optimization: tuple[str, ...]) -> str:
     folders = (_ROOT / "accel", *(_ROOT / folder for folder in (
         "accel/hw", "accel/intrinsics", "compiler/te", "compiler/tensorize", "compiler/ops")))
     paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
-    paths += [_HERE / name for name in (*_SOURCES, Path(__file__).name)]
+    paths += [_HERE / name for name in (*_SOURCES, "netlist.py", Path(__file__).name)]
     return digest([machine.text, *_environment(optimization),
                    *(f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in paths)])
 
