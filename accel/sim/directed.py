@@ -1,7 +1,10 @@
-"""Programs for what random ones do not reach: a token counter that is full, long waits."""
+"""Programs for what random ones do not reach: a token counter that is full, and long waits for
+every cause, so that the counters of cycles are tried beyond a few thousand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from accel import isa
 from accel.config import UNITS
@@ -15,43 +18,77 @@ __all__ = ["directed"]
 
 LATENCY = 40            # cycles from one short instruction to the next, at most
 
-
 LONG = 1 << 16
-"""Cycles that every unit waits for every other one: so far are the counters of cycles tried."""
+"""Cycles of a long wait, about."""
 
 
 def directed(machine: Machine) -> list[Case]:
-    """Programs that fill a token counter, and in which all wait for one, for each unit."""
+    """Programs in which a token counter is full, for each unit as the one that signals; in which
+    all others wait for a unit; in which units wait for a bank, a hazard or memory."""
     return [*(_full_counter(machine, source, target)
               for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))),
-            *(_long_wait(machine, unit) for unit in UNITS)]
-
-
-def _long_wait(machine: Machine, source: str) -> Case:
-    """One unit is busy for long; the others wait for its token."""
-    others = [unit for unit in UNITS if unit != source]
-    give = {"signals": isa.unit_mask(others)}
-    take = {"waits": isa.unit_mask([source])}
-    stream = _prepared(machine, [
-        _nothing(machine, "gemm", 1), _nothing(machine, "store", 1),
-        _with(_nothing(machine, source, LONG), give),
-        *(_with(_nothing(machine, unit, 1), take) for unit in others)])
-    program = Program.assemble(machine, [*stream, finish()], io_bytes=64)
-    return Case(f"long wait for {source}", program, program.image(), {"latency": 2})
+            *(_long_wait(machine, unit) for unit in UNITS),
+            _bank(machine, "gemm", "vector"), _bank(machine, "vector", "gemm"),
+            _hazard(machine), _slow_memory(machine)]
 
 
 def _full_counter(machine: Machine, source: str, target: str) -> Case:
     """The target is busy for long while the source gives it 256 tokens: the last has to wait."""
-    give = {"signals": 1 << UNITS.index(target)}
-    take = {"waits": 1 << UNITS.index(source)}
+    give = {"signals": isa.unit_mask([target])}
+    take = {"waits": isa.unit_mask([source])}
     short, taking = _nothing(machine, source, 1), _with(_nothing(machine, target, 1), take)
     busy = 256 * (LATENCY + _load_cycles(machine))
     body = [_nothing(machine, target, busy), *[_with(short, give)] * 255, taking,
             _with(short, give), *[taking] * 255]
-    stream = _prepared(machine, body)
-    program = Program.assemble(machine, [*stream, finish()], io_bytes=64)
-    timing = {"latency": 2, "outstanding": 64, "stall_seed": 0}
-    return Case(f"full counter, {source} to {target}", program, program.image(), timing)
+    return _case(machine, f"full counter, {source} to {target}", body)
+
+
+def _long_wait(machine: Machine, source: str) -> Case:
+    """One unit is busy for long; the others wait for its token, and then for commands."""
+    others = [unit for unit in UNITS if unit != source]
+    give, take = ({name: isa.unit_mask(units)}
+                  for name, units in (("signals", others), ("waits", [source])))
+    long = _nothing(machine, source, LONG)
+    body = [_nothing(machine, "gemm", 1), _nothing(machine, "store", 1), _with(long, give),
+            *(_with(_nothing(machine, unit, 1), take) for unit in others), long]
+    return _case(machine, f"long wait for {source}", body)
+
+
+def _bank(machine: Machine, holder: str, other: str) -> Case:
+    """A unit holds a bank of acc for long in which the other one writes another entry."""
+    short = _nothing(machine, other, 1)
+    acc = {"banks": 1, "destination": 0} if other == "vector" else {"banks": 1}
+    held = {"banks": 1, "base": {"dst": 3}} | ({"destination": 0} if holder == "vector" else {})
+    return _case(machine, f"{other} waits for a bank", [
+        _nothing(machine, "gemm", 1), _with(_nothing(machine, holder, LONG), held),
+        _with(short, {**acc, "base": {"dst": 5}})])
+
+
+def _hazard(machine: Machine) -> Case:
+    """Every iteration of vector reads what the one before it wrote."""
+    add = {"banks": 1, "b_source": isa.SOURCES_B.index("imm"), "imm": 1, "base": {},
+           "loops": [{"extent": LONG // 8}]}
+    first = {"banks": 1, "b_source": isa.SOURCES_B.index("imm"), "imm": 3, "base": {}}
+    return _case(machine, "hazards", [Instruction("copy", "vector", first),
+                                      Instruction("add", "vector", add)])
+
+
+def _slow_memory(machine: Machine) -> Case:
+    """Beats are rare: load and store wait for them."""
+    run, times = 16, 256
+    loops = [{"extent": times}]
+    body = [_with(_nothing(machine, "load", 1), {
+        "base": isa.BASES.index("weights"), "run": run, "loops": loops}),
+            _with(_nothing(machine, "store", 1), {"run": 1, "loops": loops, "dram": 32})]
+    case = _case(machine, "slow memory", body)
+    rate = run * times / LONG
+    return Case(case.name, case.program, case.memory, {"latency": 2, "bytes_per_cycle": rate})
+
+
+def _case(machine: Machine, name: str, body: Sequence[Instruction]) -> Case:
+    program = Program.assemble(machine, [*_prepared(machine, list(body)), finish()], io_bytes=64,
+                               weights=np.arange(64, dtype=np.uint8))
+    return Case(name, program, program.image(), {"latency": 2})
 
 
 def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
@@ -63,8 +100,8 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
             continue
         made = ([_with(_nothing(machine, maker, 1), {"buffer": k}) for k in range(2)]
                 if maker == "load" else [_with(_nothing(machine, maker, 1), {"base": {}})])
-        made[-1] = _with(made[-1], {"signals": 1 << UNITS.index(unit)})
-        waits = body[first].fields.get("waits", 0) | 1 << UNITS.index(maker)
+        made[-1] = _with(made[-1], {"signals": isa.unit_mask([unit])})
+        waits = body[first].fields.get("waits", 0) | isa.unit_mask([maker])
         body[first] = _with(body[first], {"waits": waits})
         before += made
     return before + body
