@@ -42,6 +42,8 @@ def main() -> int:
     runs = differences = 0
     for name, machine, program in _programs(args.channels, args.size):
         image = _random_image(program)
+        verilated.build(machine)
+        cycle.simulate(machine, program, image)         # compiled and loaded
         for memory, dram in MEMORIES.items():
             told, difference = _compare(machine, program, image, dram)
             print(f"{name}_{memory}", told, difference)
