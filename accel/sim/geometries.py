@@ -38,7 +38,8 @@ def random_config(seed: int) -> AccelConfig:
         for name in BUFFERS}
     return AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes, bus_bytes=bus_bytes,
                        queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
-                       stage_depth=random.randrange(1, 9))
+                       stage_depth=random.randrange(1, 9),
+                       dsp_multipliers=random.choice([1, 8, 1 << 16]))
 
 
 def check_geometries(geometries: int, programs: int, seed: int = 0,
