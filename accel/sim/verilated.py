@@ -10,6 +10,7 @@ import ctypes
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import sys
 import types
@@ -173,11 +174,24 @@ def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
     for part, bodies in parts.items():
         (folder / f"{part}.cpp").write_text("".join(f'#include "{name}"\n' for name in bodies))
     include = root / "include"
-    sources = {folder / "core.cpp": optimization, folder / "once.cpp": ("-O0",),
+    edge = ("-DLOCKSTEP_EDGE",) if _has_one_edge(generated) else ()
+    sources = {folder / "core.cpp": (*optimization, *edge), folder / "once.cpp": ("-O0",),
                **{include / name: ("-O1",) for name in _LIBRARY}}
     compile_shared(sources, folder / "core.so", [*COMPILER_FLAGS, *(
         f"-I{path}" for path in (generated, include, include / "vltstd", folder))])
     shutil.rmtree(generated)        # ten times the size of the object
+
+
+def _has_one_edge(generated: Path) -> bool:
+    """Whether a function of the model is all that happens when the clock rises.
+
+    Its name is Verilator's own business. Where it is not found, or where a model has other
+    triggers (mutants of the netlist may invert a clock), the harness does without.
+    """
+    text = "".join(path.read_text() for path in generated.glob("Vcore___024root*"))
+    return (set(re.findall(r"__Vtrigprevexpr\w*", text)) == {"__Vtrigprevexpr___TOP__clk__0"}
+            and "__VnbaTriggered[0U]" in text and "___eval_act(" not in text
+            and "void Vcore___024root___eval_nba(Vcore___024root* vlSelf)" in text)
 
 
 def _verilator_root() -> Path:
