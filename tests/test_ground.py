@@ -27,8 +27,9 @@ def test_every_requirement_says_why_and_is_pinned() -> None:
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     pinned = {plain(name) for name in PINS}
     for item in requirements():
-        (line,) = [line for line in lines if f'"{item}"' in line]
-        assert "  # " in line or ", # " in line, f"{item} must have its reason beside it"
+        found = [line for line in lines if f'"{item}"' in line]
+        assert found and all("  # " in line or ", # " in line for line in found), (
+            f"{item} must have its reason beside it")
         assert plain(re.split(r"[<>=!]", item)[0]) in pinned, f"{item} must be pinned"
 
 

@@ -89,7 +89,7 @@ def test_every_simulator_gives_the_same(digits_input, tmp_path) -> None:
 def test_the_table_names_the_largest_stall(tmp_path, capsys) -> None:
     figures = figures_of(tmp_path, "--latency", 256)
     lines = capsys.readouterr().out.splitlines()
-    rows = {line.split()[0]: line for line in lines[:len(figures["layers"]) + 2]}
+    rows = {line.split()[0]: line for line in reversed(lines) if line.strip()}
     for layer in figures["layers"][:-1]:
         causes = layer["stalls"][layer["carrier"]]
         cause = max(causes, key=causes.__getitem__)
