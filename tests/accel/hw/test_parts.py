@@ -8,7 +8,7 @@ writes and port B reads, and a MULT18X18D with its registers.
 import random
 
 import pytest
-from amaranth.hdl import Cat, Elaboratable, Module, Signal, signed
+from amaranth.hdl import Cat, Elaboratable, Fragment, Module, Signal, signed
 from amaranth.lib.memory import Memory
 
 from accel.hw import parts
@@ -152,5 +152,5 @@ def test_blocks_are_as_many_as_the_width_needs(monkeypatch):
     monkeypatch.setattr(parts, "Instance", lambda kind, **pins: made.append(pins) or dp16kd(pins))
     for width, rows, count, bits in [(2048, 512, 64, 36), (512, 1024, 32, 18), (64, 2048, 8, 9)]:
         made.clear()
-        Ram(width, rows).elaborate(ECP5())
+        Fragment.get(Ram(width, rows), ECP5())
         assert (len(made), made[0]["p_DATA_WIDTH_A"]) == (count, bits)
