@@ -173,7 +173,8 @@ def test_geometry_is_all_but_the_name_and_the_clock() -> None:
 
 
 CHANGES = {"batch": 2, "block_in": 8, "block_out": 8, "bus_bytes": 8, "queue_depth": 4,
-           "stage_depth": 3, "dsp_multipliers": 8, **{f"{b}_bytes": 2 * TINY.buffers[b].size_bytes for b in BUFFERS}}
+           "stage_depth": 3, "dsp_multipliers": 8,
+           **{f"{b}_bytes": 2 * TINY.buffers[b].size_bytes for b in BUFFERS}}
 
 
 def test_the_hash_changes_with_every_field_of_the_geometry() -> None:
