@@ -148,7 +148,8 @@ def main() -> int:
         path = verilated.build_object(
             machine, text, [*verilated.ports_of(core), Port(SELECT, BITS, "in")], BUILD)
         changes.insert(0, "unchanged")
-        found = pool.map(lambda job: examine(path, *job, args.programs), enumerate(changes))
+        found = pool.map(lambda number: examine(path, number, changes[number], args.programs),
+                         range(len(changes)))
         whole, *mutants = track(found, "mutants", len(changes), console=console,
                                 disable=not console.is_terminal)
     return _judge(whole, mutants)
