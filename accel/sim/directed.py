@@ -18,6 +18,9 @@ __all__ = ["directed"]
 
 LATENCY = 40            # cycles from one short instruction to the next, at most
 
+LOOPS = {unit: layout["loops"].shape.length for unit, layout in isa.FORMATS.items()
+         if unit in UNITS}
+
 LONG = 1 << 16
 """Cycles of a long wait, about."""
 
@@ -44,14 +47,22 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
 
 
 def _long_wait(machine: Machine, source: str) -> Case:
-    """One unit is busy for long; the others wait for its token, and then for commands."""
+    """One unit is busy for long, once in its first loop and once in its last; the others wait for
+    its token, and then for commands."""
     others = [unit for unit in UNITS if unit != source]
     give, take = ({name: isa.unit_mask(units)}
                   for name, units in (("signals", others), ("waits", [source])))
     long = _nothing(machine, source, LONG)
     body = [_nothing(machine, "gemm", 1), _nothing(machine, "store", 1), _with(long, give),
-            *(_with(_nothing(machine, unit, 1), take) for unit in others), long]
+            *(_with(_nothing(machine, unit, 1), take) for unit in others),
+            _with(long, {"loops": _last(long.fields["loops"], LOOPS[source])})]
     return _case(machine, f"long wait for {source}", body)
+
+
+def _last(loops: list[dict[str, int]], count: int) -> list[dict[str, int]]:
+    """The same loops, the first one innermost of `count`."""
+    first, *others = loops
+    return [*others, *[{"extent": 1}] * (count - len(loops)), first]
 
 
 def _bank(machine: Machine, holder: str, other: str) -> Case:
