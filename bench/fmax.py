@@ -35,7 +35,7 @@ from accel.config import ConfigError, load
 from accel.hw.core import Core
 from accel.hw.parts import ECP5
 from accel.machine import Machine
-from accel.sim.native import BuildError, build_once, call, digest
+from compiler.native import BuildError, build_once, call, digest
 
 MOST_SEEDS = 5
 TARGET_MHZ = 125        # what place and route try to reach; it may fall short of it or exceed it

@@ -16,9 +16,9 @@ USER_ERRORS: tuple[str, ...] = (
     "accel.lowering.nest.LoweringError",
     "accel.program.ProgramError",
     "accel.sim.dram.DramError",
-    "accel.sim.native.BuildError",
     "accel.sim.trace.TraceError",
     "compiler.frontend.onnx_import.ImportRefused",
+    "compiler.native.BuildError",
     "runtime.module.InputError",
     "runtime.module.TargetError",
 )

@@ -35,10 +35,10 @@ from accel.machine import Machine
 from accel.plan import plan
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status, Timeline
+from compiler.native import build_once, compile_shared, compiler, digest, processor
 
 from .dram import DRAM, Dram, DramTiming
 from .layouts import layouts_header
-from .native import build_once, compile_shared, compiler, digest, processor
 from .values import simulate as simulate_values
 
 __all__ = ["simulate"]

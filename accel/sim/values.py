@@ -23,12 +23,12 @@ from accel.config import BUFFERS, UNITS
 from accel.machine import Machine
 from accel.program import Instruction, Program
 from accel.status import Run, Status
+from compiler.native import build_once, compile_shared, compiler, digest, processor
 from compiler.te import bits, is_signed, numpy_dtype
 from compiler.tensorize import UPDATES, Intrinsic
 
 from . import functional
 from .layouts import layouts_header
-from .native import build_once, compile_shared, compiler, digest, processor
 from .steps import CODES, Foreign, Step, straighten
 from .units import Buffers, block_product, entry_tiles, perform
 

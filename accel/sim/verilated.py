@@ -2,7 +2,7 @@
 
 It holds the loop over cycles with the memory model (`harness.cpp`, `dram.h`), called by
 `simulate`, and the accessors of PyVerilator, used by `view`. It is built on first use and kept
-(`accel.sim.native`) under the hash of the emitted Verilog, the sources here, all flags and the
+(`compiler.native`) under the hash of the emitted Verilog, the sources here, all flags and the
 versions of the tools.
 """
 
@@ -29,10 +29,10 @@ from accel.hw.core import Core
 from accel.machine import Machine
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
+from compiler.native import (BuildError, build_once, cache_folder, call, compile_shared, compiler,
+                             digest, processor, replace_text)
 
 from .dram import DRAM, Dram, DramTiming
-from .native import (BuildError, build_once, cache_folder, call, compile_shared, compiler, digest,
-                     processor, replace_text)
 from .netlist import whole_words
 
 __all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "ports_of",

@@ -9,7 +9,7 @@ import pytest
 import accel.sim
 from accel.config import preset
 from accel.sim.dram import Dram, DramError, DramTiming
-from accel.sim.native import compile_shared
+from compiler.native import compile_shared
 
 WRAPPER = """
 #include "dram.h"

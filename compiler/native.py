@@ -1,4 +1,4 @@
-"""Native code that simulators compile on first use, kept in a cache.
+"""Native code that is compiled on first use, kept in a cache.
 
 The cache lies in ``$LOCKSTEP_CACHE``, else ``$XDG_CACHE_HOME/lockstep``, else
 ``~/.cache/lockstep``. An entry is a folder named after the hash of all that it was made from. It
@@ -43,7 +43,7 @@ def compiler() -> tuple[str, str]:
         if path := shutil.which(name):
             version = subprocess.run([path, "--version"], capture_output=True, text=True)
             return path, version.stdout.partition("\n")[0]
-    raise BuildError(f"A C++ compiler must be installed to build simulators; none of "
+    raise BuildError(f"A C++ compiler must be installed to build native code; none of "
                      f"{', '.join(names)} was found (CXX may name one)")
 
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from accel.sim import native
-from accel.sim.native import BuildError, build_once, cache_folder, compile_shared, digest
+from compiler import native
+from compiler.native import BuildError, build_once, cache_folder, compile_shared, digest
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_two_at_once_build_one():
 
 def test_another_process_finds_what_this_one_built():
     build_once("kind", "key", "a thing", lambda folder: None)
-    code = ("from accel.sim.native import build_once\n"
+    code = ("from compiler.native import build_once\n"
             "print(build_once('kind', 'key', 'a thing', None))")
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == str(cache_folder() / "kind" / "key")
@@ -91,5 +91,5 @@ def test_what_the_compiler_says_is_told(tmp_path):
 def test_no_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BuildError, match="^A C[+][+] compiler must be installed to build "
-                       "simulators; none of no-such-compiler was found [(]CXX may name one[)]$"):
+                       "native code; none of no-such-compiler was found [(]CXX may name one[)]$"):
         native.compiler.__wrapped__()
