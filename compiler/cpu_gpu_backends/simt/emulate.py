@@ -1,0 +1,71 @@
+"""CUDA text, executed without a GPU: compiled by the C++ compiler with ``emulation.h``.
+
+The header defines blocks, threads, barriers, shuffles, asynchronous copies and mma as plain C++;
+its own text says how, and which mistakes it finds. Texts are compiled once, see `compiler.native`.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from compiler.native import build_once, compile_shared, compiler, digest
+
+__all__ = ["EmulationError", "Emulation", "emulation"]
+
+HEADER = Path(__file__).with_name("emulation.h")
+FLAGS = ("-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing")
+# A reader of the text knows a kernel by its name alone; the launcher takes what every launch has.
+LAUNCHER = """\
+extern "C" int launch_{name}(const unsigned* grid, const unsigned* block, void** arguments) {{
+  return simt::launch({name}, grid, block, arguments);
+}}
+"""
+
+
+class EmulationError(RuntimeError):
+    """A kernel that would hang or misread on a GPU: the kernel, and what its threads did."""
+
+
+class Emulation:
+    """A CUDA text and its kernels; launches of one text do not overlap."""
+
+    def __init__(self, text: str, kernels: Sequence[str]):
+        launchers = "".join(LAUNCHER.format(name=name) for name in kernels)
+        source = f'#include "{HEADER.name}"\n{text}\n{launchers}'
+        parts = (HEADER.read_text(), source, *FLAGS, *compiler())
+        folder = build_once("simt", digest(parts), "CUDA emulation",
+                            lambda scratch: _compile(source, scratch), "seconds")
+        self._library = ctypes.CDLL(str(folder / "kernels.so"))
+        self._library.launch_failure.restype = ctypes.c_char_p
+        self._running = Lock()
+
+    def launch(self, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int],
+               *arguments: np.ndarray | int) -> None:
+        """Run `kernel` to its end. Arguments are arrays, in place, and 64-bit integers.
+
+        Raises EmulationError for what no GPU would survive.
+        """
+        words = [ctypes.c_void_p(a.ctypes.data) if isinstance(a, np.ndarray)
+                 else ctypes.c_int64(a) for a in arguments]
+        places = (ctypes.c_void_p * len(words))(*(ctypes.addressof(word) for word in words))
+        sizes = [(ctypes.c_uint * 3)(*size) for size in (grid, block)]
+        with self._running:
+            if self._library[f"launch_{kernel}"](*sizes, places):
+                reason = self._library.launch_failure().decode()
+                raise EmulationError(f"{kernel}: {reason}")
+
+
+def _compile(source: str, folder: Path) -> None:
+    path = folder / "kernels.cpp"
+    path.write_text(source)
+    compile_shared({path: ()}, folder / "kernels.so", (f"-I{HEADER.parent}", *FLAGS))
+
+
+@lru_cache(64)
+def emulation(text: str, kernels: tuple[str, ...]) -> Emulation:
+    """The text compiled, once for each text and process."""
+    return Emulation(text, kernels)

@@ -1,0 +1,372 @@
+// Executes CUDA C++ on the host: what a kernel's text needs of CUDA, as plain C++.
+//
+// Threads of a block are fibers of one host thread; blocks run one after the other. A fiber runs
+// until it must wait for others (a barrier, a shuffle, an mma), then the next one runs, in the
+// order of thread indices. So a run is deterministic, and much is found that a GPU would leave to
+// chance: a barrier that not all threads reach, data of an asynchronous copy that nobody waited
+// for (the copy is carried out when it is waited for, and overwrites with 0xCD when it is issued).
+//
+// Arithmetic is that of the host, without contraction: compile with -ffp-contract=off -fwrapv.
+
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ static  // of the block: one runs at a time
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+static dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+#define LOCKSTEP_VECTORS(type, name)                              \
+  struct alignas(2 * sizeof(type)) name##2 { type x, y; };        \
+  struct alignas(4 * sizeof(type)) name##4 { type x, y, z, w; };
+LOCKSTEP_VECTORS(float, float)
+LOCKSTEP_VECTORS(int, int)
+LOCKSTEP_VECTORS(unsigned, uint)
+LOCKSTEP_VECTORS(short, short)
+LOCKSTEP_VECTORS(unsigned short, ushort)
+LOCKSTEP_VECTORS(signed char, char)
+LOCKSTEP_VECTORS(unsigned char, uchar)
+#undef LOCKSTEP_VECTORS
+struct alignas(16) double2 { double x, y; };
+struct alignas(16) longlong2 { long long x, y; };
+
+namespace simt {
+
+constexpr std::size_t STACK_BYTES = 1 << 17;
+constexpr unsigned WARP = 32;
+constexpr unsigned FULL_MASK = 0xffffffffu;
+
+struct Copy {
+  void* to;
+  const void* from;
+  unsigned bytes;
+};
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  dim3 index;
+  bool done;
+  std::deque<std::vector<Copy>> groups;  // committed, oldest first
+  std::vector<Copy> open;
+};
+
+// Where threads wait for each other: all of a block, or of a warp.
+struct Meeting {
+  unsigned size = 0, arrived = 0, generation = 0;
+  int line = 0;
+};
+
+struct Warp {
+  Meeting meeting;
+  std::uint64_t values[WARP];
+  unsigned fragments[WARP][6];
+};
+
+static std::vector<std::unique_ptr<Fiber>> fibers;  // kept between launches
+static std::vector<Warp> warps;
+static Meeting block;
+static ucontext_t scheduler;
+static unsigned current, progress;
+static char failure[200];
+static void (*body)(void*);
+static void* body_argument;
+
+inline void yield() { swapcontext(&fibers[current]->context, &scheduler); }
+
+template <class... Args>
+inline void fail(const char* format, Args... args) {
+  if (!failure[0]) std::snprintf(failure, sizeof failure, format, args...);
+  while (true) yield();
+}
+
+inline void meet(Meeting& meeting, int line) {
+  if (meeting.arrived && meeting.line != line)
+    fail("threads wait at different barriers, in lines %d and %d", meeting.line, line);
+  meeting.line = line;
+  unsigned mine = meeting.generation;
+  if (++meeting.arrived == meeting.size) {
+    meeting.arrived = 0;
+    ++meeting.generation;
+    ++progress;
+  }
+  while (meeting.generation == mine) yield();
+}
+
+inline Warp& warp() { return warps[current / WARP]; }
+inline unsigned lane() { return current % WARP; }
+
+inline void require_full(unsigned mask) {
+  if (mask != FULL_MASK) fail("the mask of a warp must be full, not %#x", mask);
+}
+
+// The value that lane `source` holds; a source outside the warp leaves one's own.
+template <class T>
+inline T exchange(unsigned mask, T value, unsigned source) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  require_full(mask);
+  Warp& all = warp();
+  std::memcpy(&all.values[lane()], &value, sizeof value);
+  meet(all.meeting, -1);
+  if (source < all.meeting.size) std::memcpy(&value, &all.values[source], sizeof value);
+  meet(all.meeting, -1);
+  return value;
+}
+
+inline void enter() {
+  body(body_argument);
+  fibers[current]->done = true;
+  ++progress;
+  while (true) yield();
+}
+
+inline void prepare(unsigned threads) {
+  while (fibers.size() < threads) {
+    fibers.push_back(std::make_unique<Fiber>());
+    fibers.back()->stack.reset(new char[STACK_BYTES]);
+  }
+  for (unsigned i = 0; i < threads; ++i) {
+    Fiber& fiber = *fibers[i];
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = STACK_BYTES;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, enter, 0);
+    fiber.done = false;
+    fiber.groups.clear();
+    fiber.open.clear();
+    fiber.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+  }
+  block = {threads};
+  warps.assign((threads + WARP - 1) / WARP, {});
+  for (unsigned w = 0; w < warps.size(); ++w)
+    warps[w].meeting.size = std::min(WARP, threads - w * WARP);
+}
+
+inline void run_block(unsigned threads) {
+  prepare(threads);
+  unsigned live = threads;
+  while (live && !failure[0]) {
+    progress = 0;
+    for (current = 0; current < threads; ++current) {
+      if (fibers[current]->done) continue;
+      threadIdx = fibers[current]->index;
+      swapcontext(&scheduler, &fibers[current]->context);
+      live -= fibers[current]->done;
+    }
+    if (!progress && !failure[0])
+      std::snprintf(failure, sizeof failure,
+                    "%u of %u threads wait at a barrier that the others do not reach", live,
+                    threads);
+  }
+}
+
+template <class... P, std::size_t... I>
+inline void apply(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+  kernel(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
+}
+
+// Run `kernel` over a grid; 0, or 1 with the reason in `failure`.
+template <class... P>
+inline int launch(void (*kernel)(P...), const unsigned* grid, const unsigned* block_size,
+                  void** arguments) {
+  auto once = [&] { apply(kernel, arguments, std::index_sequence_for<P...>()); };
+  body = [](void* f) { (*static_cast<decltype(once)*>(f))(); };
+  body_argument = &once;
+  failure[0] = 0;
+  gridDim = {grid[0], grid[1], grid[2]};
+  blockDim = {block_size[0], block_size[1], block_size[2]};
+  for (unsigned z = 0; z < grid[2]; ++z)
+    for (unsigned y = 0; y < grid[1]; ++y)
+      for (unsigned x = 0; x < grid[0]; ++x) {
+        blockIdx = {x, y, z};
+        run_block(blockDim.x * blockDim.y * blockDim.z);
+        if (failure[0]) return 1;
+      }
+  return 0;
+}
+
+}  // namespace simt
+
+extern "C" const char* launch_failure() { return simt::failure; }
+
+#define __syncthreads() simt::meet(simt::block, __LINE__)
+#define __syncwarp() simt::meet(simt::warp().meeting, __LINE__)
+
+template <class T>
+inline T __shfl_sync(unsigned mask, T value, int source) {
+  return simt::exchange(mask, value, unsigned(source) % simt::WARP);
+}
+template <class T>
+inline T __shfl_down_sync(unsigned mask, T value, unsigned delta) {
+  return simt::exchange(mask, value, simt::lane() + delta);
+}
+template <class T>
+inline T __shfl_up_sync(unsigned mask, T value, unsigned delta) {
+  return simt::exchange(mask, value, simt::lane() - delta);  // below 0 wraps to outside
+}
+template <class T>
+inline T __shfl_xor_sync(unsigned mask, T value, int bits) {
+  return simt::exchange(mask, value, simt::lane() ^ unsigned(bits));
+}
+
+inline int __dp4a(int a, int b, int c) {
+  for (int i = 0; i < 32; i += 8) c += int(std::int8_t(a >> i)) * int(std::int8_t(b >> i));
+  return c;
+}
+
+using std::max;
+using std::min;
+
+// Asynchronous copies from global to shared memory.
+
+template <unsigned bytes>
+inline void async_copy(void* shared, const void* global) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  if ((std::uintptr_t(shared) | std::uintptr_t(global)) % bytes)
+    simt::fail("an asynchronous copy of %u bytes must be aligned to them", bytes);
+  std::memset(shared, 0xCD, bytes);
+  simt::fibers[simt::current]->open.push_back({shared, global, bytes});
+}
+inline void async_commit() {
+  simt::Fiber& fiber = *simt::fibers[simt::current];
+  fiber.groups.push_back(std::move(fiber.open));
+  fiber.open.clear();
+}
+template <unsigned pending>
+inline void async_wait() {
+  simt::Fiber& fiber = *simt::fibers[simt::current];
+  while (fiber.groups.size() > pending) {
+    for (const simt::Copy& one : fiber.groups.front()) std::memcpy(one.to, one.from, one.bytes);
+    fiber.groups.pop_front();
+  }
+}
+
+// Numbers of 16 bits. Every operator computes in float and rounds to nearest even.
+
+inline std::uint32_t float_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+inline float float_of(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+struct half {
+  std::uint16_t bits;
+  half() = default;
+  half(float value) {
+    std::uint32_t x = float_bits(value), sign = x >> 16 & 0x8000, magnitude = x & 0x7fffffff;
+    if (magnitude > 0x7f800000) bits = sign | 0x7e00;                 // NaN
+    else if (magnitude >= 0x477ff000) bits = sign | 0x7c00;           // rounds to infinity
+    else if (magnitude < 0x38800000)                                  // below 2**-14
+      bits = sign | std::uint32_t(std::nearbyint(std::fabs(value) * 0x1p24f));
+    else bits = sign | (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  }
+  operator float() const {
+    std::uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fff;
+    if (rest >= 0x7c00) return float_of(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+    if (rest < 0x400) return float_of(sign | float_bits(rest * 0x1p-24f));
+    return float_of(sign | ((rest << 13) + 0x38000000));
+  }
+};
+
+struct bfloat16 {
+  std::uint16_t bits;
+  bfloat16() = default;
+  bfloat16(float value) {
+    std::uint32_t x = float_bits(value);
+    bits = value != value ? (x >> 16 | 0x40) : (x + 0x7fff + (x >> 16 & 1)) >> 16;
+  }
+  operator float() const { return float_of(std::uint32_t(bits) << 16); }
+};
+
+// Rounded to the 10 bits of mantissa that a tensor core takes, ties away from zero.
+inline float to_tf32(float value) {
+  std::uint32_t x = float_bits(value);
+  return (x & 0x7f800000) == 0x7f800000 ? value : float_of((x + 0x1000) & ~0x1fffu);
+}
+
+// mma.sync: d += a * b of a warp. Fragments are laid out as the PTX ISA has it, section "Warp
+// Level Matrix Fragment": with g = lane / 4 and t = lane % 4, element i of a fragment lies at
+//
+//             A[row][k]                                   B[k][column]             C[row][column]
+//   16 bits   g + 8*(i/2 % 2), 2t + i%2 + 8*(i/4)         2t + i%2 + 8*(i/2), g    g + 8*(i/2),
+//   tf32      g + 8*(i % 2), t + 4*(i/2)                  t + 4*i, g               2t + i%2
+//   int8      g + 8*(i/4 % 2), 4t + i%4 + 16*(i/8)        4t + i%4 + 16*(i/4), g
+//
+// which is one rule: registers hold `n` elements (2, 1, 4), register r of A has row g + 8*(r % 2)
+// and columns n*t + 4n*(r / 2), register r of B has rows n*t + 4n*r.
+
+namespace simt {
+
+template <class Element, class Sum>
+inline void mma(Sum* d, const unsigned* a, const unsigned* b) {
+  constexpr unsigned n = 4 / sizeof(Element), K = 8 * n;
+  Warp& all = warp();
+  if (all.meeting.size != WARP) fail("mma must be run by a whole warp, not by %u threads",
+                                     all.meeting.size);
+  std::memcpy(all.fragments[lane()], a, 16);
+  std::memcpy(all.fragments[lane()] + 4, b, 8);
+  meet(all.meeting, -2);
+  unsigned g = lane() / 4, t = lane() % 4;
+  Sum A[2][K], B[K][2];
+  for (unsigned other = 0; other < 4; ++other)
+    for (unsigned e = 0; e < n; ++e) {
+      auto element = [&](unsigned owner, unsigned r) {
+        Element value;
+        std::memcpy(&value, reinterpret_cast<char*>(&all.fragments[owner][r]) + e * sizeof value,
+                    sizeof value);
+        return Sum(value);
+      };
+      for (unsigned r = 0; r < 4; ++r)
+        A[r % 2][n * other + 4 * n * (r / 2) + e] = element(4 * g + other, r);
+      for (unsigned r = 0; r < 2; ++r)
+        for (unsigned c = 0; c < 2; ++c)
+          B[n * other + 4 * n * r + e][c] = element(4 * (2 * t + c) + other, 4 + r);
+    }
+  for (unsigned i = 0; i < 4; ++i)
+    for (unsigned k = 0; k < K; ++k) d[i] += A[i / 2][k] * B[k][i % 2];
+  meet(all.meeting, -2);
+}
+
+struct tf32 {  // what a tensor core reads of a float: the low 13 bits are ignored
+  std::uint32_t bits;
+  operator float() const { return float_of(bits & ~0x1fffu); }
+};
+
+}  // namespace simt
+
+inline void mma_m16n8k16_f16(float* d, const unsigned* a, const unsigned* b) {
+  simt::mma<half>(d, a, b);
+}
+inline void mma_m16n8k16_bf16(float* d, const unsigned* a, const unsigned* b) {
+  simt::mma<bfloat16>(d, a, b);
+}
+inline void mma_m16n8k8_tf32(float* d, const unsigned* a, const unsigned* b) {
+  simt::mma<simt::tf32>(d, a, b);
+}
+inline void mma_m16n8k32_s8(int* d, const unsigned* a, const unsigned* b) {
+  simt::mma<std::int8_t>(d, a, b);
+}
