@@ -7,10 +7,10 @@ are taken as mathematical integers: they never come near the limits of their typ
 
 from dataclasses import dataclass
 
-from compiler.te import INDEX, Binary, Const, Expr, Var, children
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Var, children
 
 __all__ = ["Linear", "affine", "free_variables", "from_linear", "interval", "is_index",
-           "linear"]
+           "linear", "offset"]
 
 Extents = dict[Var, int]
 """Known ranges: a variable that is listed runs from 0 to its extent, exclusive."""
@@ -165,6 +165,15 @@ def from_linear(form: Linear) -> Expr:
         op = "add" if constant > 0 else "sub"
         result = Binary(op, result, Const(abs(constant), INDEX))
     return result
+
+
+def offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """Where the element lies, counted in elements from the first: what every back end addresses."""
+    place: Expr = Const(0, INDEX)
+    for index, pitch in zip(indices, buffer.pitches, strict=True):
+        term = index if pitch == 1 else index * pitch
+        place = term if place == Const(0, INDEX) else place + term
+    return place
 
 
 def _term(atom: Expr, factor: int) -> Expr:

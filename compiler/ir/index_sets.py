@@ -13,7 +13,7 @@ import islpy as isl
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Select, Var, children
 
 from .affine import Linear, free_variables, from_linear, interval, is_index, linear
-from .nodes import For, If, Stmt, Store, Update
+from .nodes import Combine, For, If, Stmt, Store, Update
 from .simplify import conjuncts
 from .visit import stmt_children
 
@@ -86,11 +86,12 @@ def accesses(stmt: Stmt, domain: Domain = Domain()) -> Iterator[Access]:
         case If(condition, body):
             yield from _reads(condition, domain, stmt)
             yield from accesses(body, domain.where(condition))
-        case Store(buffer, indices, value) | Update(buffer, indices, _, value):
-            for expr in (value, *indices):
+        case Store() | Update() | Combine():
+            for expr in (*stmt.values, *stmt.indices):
                 yield from _reads(expr, domain, stmt)
             kind = "store" if isinstance(stmt, Store) else "update"
-            yield Access(buffer, indices, kind, domain, stmt)
+            for buffer in stmt.buffers:
+                yield Access(buffer, stmt.indices, kind, domain, stmt)
         case _:
             for child in stmt_children(stmt):
                 yield from accesses(child, domain)

@@ -5,7 +5,9 @@ Lanes
 Statements run for a list of *lanes*, each with its own values of the loop variables, in the order
 of the program. A perfect nest of loops around one store widens the lanes and then runs the store
 once, for all; every other loop runs as written. That changes the speed and nothing else: a store
-that depends on what another lane writes runs lane by lane.
+that depends on what another lane writes runs lane by lane. Loops whose iterations are declared to
+have no order run backwards: a dependence between them would show. Barriers mean nothing here, since
+threads run one after the other.
 
 What a program must not do is found, not computed around: an index outside its buffer, a read of
 an element that nothing wrote, an output element that nothing wrote.
@@ -19,7 +21,8 @@ from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, S
                          numpy_dtype)
 
 from .arithmetic import apply_binary, apply_call, apply_cast
-from .nodes import Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+from .nodes import (UNORDERED_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store,
+                    Tensorized, Update, Write)
 from .printer import expr_text
 from .visit import reads
 
@@ -73,10 +76,9 @@ class _Memory:
         self.written[buffer.name] = np.ones(array.size, bool)
 
     def allocate(self, buffer: Buffer):
-        size = int(np.prod(buffer.shape, dtype=np.int64))
-        self.data[buffer.name] = np.zeros(size, numpy_dtype(buffer.dtype))
+        self.data[buffer.name] = np.zeros(buffer.size, numpy_dtype(buffer.dtype))
         self.data[buffer.name].view(np.uint8)[:] = 0xA5
-        self.written[buffer.name] = np.zeros(size, bool)
+        self.written[buffer.name] = np.zeros(buffer.size, bool)
 
     def free(self, buffer: Buffer):
         del self.data[buffer.name], self.written[buffer.name]
@@ -85,12 +87,13 @@ class _Memory:
 def _run(stmt: Stmt, env: Env, lanes: int, memory: _Memory):
     match stmt:
         case For(var, extent, body):
+            order = np.arange(extent)[::-1 if stmt.kind in UNORDERED_KINDS else 1]
             if _is_wide(stmt, lanes):
                 wide = {v: np.repeat(values, extent) for v, values in env.items()}
-                wide[var] = np.tile(np.arange(extent), lanes)
+                wide[var] = np.tile(order, lanes)
                 _run(body, wide, lanes * extent, memory)
             else:
-                for value in range(extent):
+                for value in order:
                     _run(body, {**env, var: np.array([value])}, 1, memory)
         case Seq(stmts):
             for one in stmts:
@@ -107,6 +110,10 @@ def _run(stmt: Stmt, env: Env, lanes: int, memory: _Memory):
             _run(stmt.body, env, lanes, memory)
         case Store() | Update():
             _write(stmt, env, lanes, memory)
+        case Combine():
+            _combine(stmt, env, lanes, memory)
+        case Barrier():
+            return
         case _:
             raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 
@@ -117,8 +124,8 @@ def _is_wide(loop: For, lanes: int) -> bool:
     while isinstance(node, For | If | Tensorized):
         lanes *= node.extent if isinstance(node, For) else 1
         node = node.body
-    return (isinstance(node, Store | Update) and lanes <= _LANES
-            and all(read.buffer != node.buffer for read in reads(node)))
+    return (isinstance(node, Write) and lanes <= _LANES
+            and all(read.buffer not in node.buffers for read in reads(node)))
 
 
 def _chosen(env: Env, where: np.ndarray) -> Env:
@@ -155,23 +162,69 @@ def _update_one(stmt: Update, place: np.ndarray, value: np.ndarray, begin: bool,
     data[place], written[place] = value, True
 
 
+def _combine(stmt: Combine, env: Env, lanes: int, memory: _Memory):
+    """All lanes at once that are the first, the second, ... to touch their element."""
+    values = [_eval(value, env, lanes, memory) for value in stmt.values]
+    place = _address(stmt.buffers[0], stmt.indices, env, lanes, memory)
+    begin = np.ones(lanes, bool)
+    for var in stmt.axes:
+        begin &= env[var] == 0
+    turn = _turns(place)
+    for number in range(turn.max() + 1):
+        now = turn == number
+        first, later = np.flatnonzero(now & begin), np.flatnonzero(now & ~begin)
+        _assign(stmt.buffers, place[first], [value[first] for value in values], memory)
+        if later.size:
+            _assign(stmt.buffers, place[later],
+                    _combined(stmt, place[later], [v[later] for v in values], memory), memory)
+
+
+def _turns(place: np.ndarray) -> np.ndarray:
+    """How many lanes before this one have the same place."""
+    order = np.argsort(place, kind="stable")
+    ordered = place[order]
+    turn = np.empty(place.size, np.int64)
+    turn[order] = np.arange(place.size) - np.searchsorted(ordered, ordered)
+    return turn
+
+
+def _combined(stmt: Combine, place: np.ndarray, values: list[np.ndarray],
+              memory: _Memory) -> list[np.ndarray]:
+    env: Env = dict(zip(stmt.reducer.right, values, strict=True))
+    for var, buffer in zip(stmt.reducer.left, stmt.buffers, strict=True):
+        _require_written(buffer, place, memory.written[buffer.name])
+        env[var] = memory.data[buffer.name][place]
+    return [_eval(value, env, place.size, memory) for value in stmt.reducer.combined]
+
+
+def _assign(buffers: tuple[Buffer, ...], place: np.ndarray, values: list[np.ndarray],
+            memory: _Memory):
+    for buffer, value in zip(buffers, values, strict=True):
+        memory.data[buffer.name][place] = value
+        memory.written[buffer.name][place] = True
+
+
 def _require_written(buffer: Buffer, place: np.ndarray, written: np.ndarray):
     if not written[place].all():
         wrong = place[~written[place]][0]
-        at = [int(i) for i in np.unravel_index(wrong, buffer.shape)]
+        at = []
+        for pitch in buffer.pitches:
+            at.append(int(wrong // pitch))
+            wrong %= pitch
         raise LookupError(f"{buffer.name}{at} is read before it is written")
 
 
 def _address(buffer: Buffer, indices: tuple[Expr, ...], env: Env, lanes: int,
              memory: _Memory) -> np.ndarray:
     place = np.zeros(lanes, np.int64)
-    for dimension, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
+    for dimension, (index, extent, pitch) in enumerate(
+            zip(indices, buffer.shape, buffer.pitches, strict=True)):
         value = _eval(index, env, lanes, memory)
         outside = (value < 0) | (value >= extent)
         if outside.any():
             raise IndexError(f"Index {dimension} of {buffer.name}, {expr_text(index)}, must be "
                              f"from 0 to {extent - 1}, not {value[outside][0]}")
-        place = place * extent + value
+        place = place + pitch * value
     return place
 
 

@@ -7,12 +7,19 @@ Statements::
     Alloc       a buffer that lives while its body runs
     Store       buffer[indices] = value
     Update      buffer[indices] = op(buffer[indices], value), or = value where a reduction begins
+    Combine     the same for several buffers at once, by a reducer of one's own
     If          a guard
+    Barrier     threads wait for each other; only the lowering for GPUs writes it
     Tensorized  a loop nest that one declared intrinsic performs
 
 `Update` carries the reduction variables it depends on: in the iteration in which all of them are
 zero the reduction begins, and the old content of the buffer is not read. That is what an
-accelerator's `reset` means, so nothing has to be decomposed for it.
+accelerator's `reset` means, so nothing has to be decomposed for it. `Combine` does the same.
+
+The kind of a loop says how a back end may run it. Iterations of the kinds in `UNORDERED_KINDS` may
+run in any order and at the same time; the primitives that set them prove it. Loops over one axis
+of threads, one inside the other, are run by the same threads: all of them fill a buffer that they
+share (see `compiler.schedule.bind`).
 
 Names of variables and buffers are unique within a program.
 """
@@ -20,12 +27,16 @@ Names of variables and buffers are unique within a program.
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.te import Buffer, Expr, Var
+from compiler.te import Buffer, Expr, Reducer, Var
 
-__all__ = ["LOOP_KINDS", "Alloc", "Binding", "For", "If", "Program", "Seq", "Stmt", "Store",
-           "Tensorized", "Update"]
+__all__ = ["BLOCK_KINDS", "LOOP_KINDS", "THREAD_KINDS", "UNORDERED_KINDS", "Alloc", "Barrier",
+           "Binding", "Combine", "For", "If", "Program", "Seq", "Stmt", "Store", "Tensorized",
+           "Update", "Write"]
 
-LOOP_KINDS = ("serial", "unroll", "virtual_thread")
+BLOCK_KINDS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+THREAD_KINDS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+UNORDERED_KINDS = ("vectorize", "parallel", *BLOCK_KINDS, *THREAD_KINDS)
+LOOP_KINDS = ("serial", "unroll", "virtual_thread", *UNORDERED_KINDS)
 
 
 class Stmt:
@@ -36,10 +47,13 @@ class Stmt:
 
 @dataclass(frozen=True, slots=True)
 class For(Stmt):
+    """`annotations`, pairs of a key and a value in order of the keys, are for back ends to read."""
+
     var: Var
     extent: int
     body: Stmt
     kind: str = "serial"
+    annotations: tuple[tuple[str, int | str | bool], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,11 @@ class Store(Stmt):
     indices: tuple[Expr, ...]
     value: Expr
 
+    @property
+    def buffers(self) -> tuple[Buffer, ...]: return (self.buffer,)
+    @property
+    def values(self) -> tuple[Expr, ...]: return (self.value,)
+
 
 @dataclass(frozen=True, slots=True)
 class Update(Stmt):
@@ -69,6 +88,35 @@ class Update(Stmt):
     op: str
     value: Expr
     axes: tuple[Var, ...]
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]: return (self.buffer,)
+    @property
+    def values(self) -> tuple[Expr, ...]: return (self.value,)
+
+
+@dataclass(frozen=True, slots=True)
+class Combine(Stmt):
+    """``buffers[indices] = reducer(buffers[indices], values)``, or ``= values`` at the beginning.
+
+    All buffers have one shape and are written together, at the same indices.
+    """
+
+    buffers: tuple[Buffer, ...]
+    indices: tuple[Expr, ...]
+    reducer: Reducer
+    values: tuple[Expr, ...]
+    axes: tuple[Var, ...]
+
+
+Write = Store | Update | Combine
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(Stmt):
+    """Nothing after it begins before all threads of the `scope` have done what is before it."""
+
+    scope: str = "block"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, R
                          Select, Var, is_float)
 
 from .affine import is_index
-from .nodes import Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+from .nodes import (Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store, Tensorized,
+                    Update)
 
 __all__ = ["expr_text", "program_text", "stmt_text"]
 
@@ -76,7 +77,8 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
 
 def _declared(buffer: Buffer) -> str:
     scope = "" if buffer.scope == "global" else f"{buffer.scope}."
-    return f"{scope}{buffer.name}: {buffer.dtype}{list(buffer.shape)}"
+    strides = "" if buffer.strides is None else f" strides {list(buffer.strides)}"
+    return f"{scope}{buffer.name}: {buffer.dtype}{list(buffer.shape)}{strides}"
 
 
 def program_text(program: Program, mark: Stmt | None = None, bodies: bool = False) -> str:
@@ -121,8 +123,8 @@ def _seq(seq: Seq, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
 
 def _head(stmt: Stmt) -> str:
     match stmt:
-        case For(var, extent, _, kind):
-            return f"for {var.name} in 0..{extent}{'' if kind == 'serial' else f' ({kind})'}:"
+        case For(var, extent):
+            return f"for {var.name} in 0..{extent}{_how(stmt)}:"
         case If(condition, _):
             return f"if {expr_text(condition)}:"
         case Alloc(buffer, _):
@@ -132,12 +134,24 @@ def _head(stmt: Stmt) -> str:
         case Update(buffer, indices, op, value, axes):
             sign = "+=" if op == "sum" else f"{op}="
             return f"{_access(buffer, indices)} {sign} {expr_text(value)}{_begin(axes)}"
+        case Combine(buffers, indices, reducer, values, axes):
+            targets = ", ".join(_access(buffer, indices) for buffer in buffers)
+            return f"{targets} {reducer.name}= {_list(values)}{_begin(axes)}"
+        case Barrier(scope):
+            return f"barrier({scope})"
         case Tensorized(intrinsic, binding, _):
             pairs = (*binding.tiles, *binding.immediates)
             args = ", ".join(f"{name}={expr_text(value)}" for name, value in pairs)
             return f"{intrinsic.name}({args}){_begin(binding.begin)}"
         case _:
             raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+
+def _how(loop: For) -> str:
+    """Kind and annotations of a loop: `` (parallel, num_threads=4)``."""
+    parts = [loop.kind] if loop.kind != "serial" else []
+    parts += [f"{key}={value}" for key, value in loop.annotations]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _begin(axes: tuple[Var, ...]) -> str:

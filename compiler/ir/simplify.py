@@ -15,7 +15,8 @@ from compiler.te import (Binary, Call, Cast, Const, Expr, Select, Var, is_float,
 
 from .affine import Extents, from_linear, interval, is_index, linear
 from .arithmetic import apply_binary, apply_call, apply_cast
-from .nodes import Alloc, Binding, For, If, Seq, Stmt, Store, Tensorized, Update
+from .nodes import (Alloc, Barrier, Binding, Combine, For, If, Seq, Stmt, Store, Tensorized,
+                    Update)
 from .visit import map_binding, map_exprs
 
 __all__ = ["conjuncts", "normalize", "normalize_stmt", "simplify", "simplify_stmt"]
@@ -180,7 +181,9 @@ def simplify_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
             return new if new == Seq(()) else Alloc(buffer, new)
         case If(condition, body):
             return _simplify_if(simplify(condition, extents), body, extents)
-        case Store() | Update():
+        case Barrier():
+            return stmt
+        case Store() | Update() | Combine():
             return map_exprs(stmt, lambda expr: simplify(expr, extents))
         case Tensorized() as one:
             return replace(one, binding=_decided(one.binding, extents),

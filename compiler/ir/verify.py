@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from compiler import te
 from compiler.te import INDEX, Buffer, Expr, Read, Reduce, Var
 
-from .nodes import LOOP_KINDS, Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+from .nodes import (LOOP_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Tensorized,
+                    Update, Write)
 from .printer import expr_text, program_text
 from .visit import expressions, stmt_children, walk_stmts
 
@@ -49,6 +50,12 @@ def _loops(program: Program) -> Iterator[Fact]:
                        f"not {stmt.kind!r}"), stmt
             if stmt.var.dtype != INDEX:
                 yield f"Loop variable {stmt.var.name} must be {INDEX}, not {stmt.var.dtype}", stmt
+            keys = [key for key, _ in stmt.annotations]
+            if keys != sorted(set(keys)):
+                yield (f"Annotations of {stmt.var.name} must be in order of their keys, once each, "
+                       f"not {', '.join(keys)}"), stmt
+        if isinstance(stmt, Barrier) and stmt.scope != "block":
+            yield f"Barrier must be of a block, not {stmt.scope!r}", stmt
 
 
 def _scoping(program: Program) -> Iterator[Fact]:
@@ -60,9 +67,10 @@ def _scoping(program: Program) -> Iterator[Fact]:
 def _scoped(stmt: Stmt, bound: frozenset[Var], declared: dict[str, Buffer]) -> Iterator[Fact]:
     for expr in expressions(stmt):
         yield from ((fact, stmt) for fact in _unknown(expr, bound, declared))
-    if isinstance(stmt, Store | Update):
-        yield from ((fact, stmt) for fact in _undeclared(stmt.buffer, declared))
-    if isinstance(stmt, Update):
+    if isinstance(stmt, Write):
+        yield from ((fact, stmt) for buffer in stmt.buffers
+                    for fact in _undeclared(buffer, declared))
+    if isinstance(stmt, Update | Combine):
         for var in set(stmt.axes) - bound:
             yield f"Reduction variable {var.name} must be a loop around the update", stmt
     if isinstance(stmt, For):
@@ -86,28 +94,51 @@ def _undeclared(buffer: Buffer, declared: dict[str, Buffer]) -> Iterator[str]:
     if known is None:
         yield f"Buffer {buffer.name} must be declared or allocated around its use"
     elif known != buffer:
-        yield (f"Buffer {buffer.name} must be used as it is declared, "
-               f"{known.scope} {known.dtype}{list(known.shape)}, "
-               f"not {buffer.scope} {buffer.dtype}{list(buffer.shape)}")
+        yield (f"Buffer {buffer.name} must be used as it is declared, {_declared(known)}, "
+               f"not {_declared(buffer)}")
+
+
+def _declared(buffer: Buffer) -> str:
+    strides = "" if buffer.strides is None else f" strides {list(buffer.strides)}"
+    return f"{buffer.scope} {buffer.dtype}{list(buffer.shape)}{strides}"
 
 
 def _types(program: Program) -> Iterator[Fact]:
+    for buffer in (*program.inputs, *program.outputs):
+        if buffer.strides is not None:
+            yield f"Input or output {buffer.name} must be dense, without strides", program.body
     inputs = {b.name for b in program.inputs}
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, If) and stmt.condition.dtype != "bool":
             yield f"Guard must be bool, not {stmt.condition.dtype}", stmt
         if isinstance(stmt, Update) and stmt.op not in te.REDUCERS:
             yield f"Update must be one of {', '.join(sorted(te.REDUCERS))}, not {stmt.op!r}", stmt
-        if isinstance(stmt, Store | Update):
-            name = stmt.buffer.name
-            if name in inputs:
-                yield f"Input {name} must not be written", stmt
-            if len(stmt.indices) != len(stmt.buffer.shape):
-                yield (f"Store to {name} must have {len(stmt.buffer.shape)} indices, "
-                       f"not {len(stmt.indices)}"), stmt
-            if stmt.value.dtype != stmt.buffer.dtype:
-                yield (f"Value stored to {name} must be {stmt.buffer.dtype}, "
-                       f"not {stmt.value.dtype}"), stmt
+        if isinstance(stmt, Combine):
+            yield from ((fact, stmt) for fact in _ill_combined(stmt))
+        if isinstance(stmt, Write):
+            for buffer, value in zip(stmt.buffers, stmt.values, strict=True):
+                yield from ((fact, stmt) for fact in _ill_written(buffer, value, stmt, inputs))
+
+
+def _ill_combined(stmt: Combine) -> Iterator[str]:
+    if tuple(buffer.dtype for buffer in stmt.buffers) != stmt.reducer.dtypes:
+        yield (f"Buffers of {stmt.reducer.name} must be of {', '.join(stmt.reducer.dtypes)}, "
+               f"not {', '.join(buffer.dtype for buffer in stmt.buffers)}")
+    if len({buffer.name for buffer in stmt.buffers}) < len(stmt.buffers):
+        yield f"Buffers of {stmt.reducer.name} must be different ones"
+    if len({(buffer.shape, buffer.strides) for buffer in stmt.buffers}) > 1:
+        yield (f"Buffers of {stmt.reducer.name} must have one shape and strides, "
+               f"not {'; '.join(map(_declared, stmt.buffers))}")
+
+
+def _ill_written(buffer: Buffer, value: Expr, stmt: Write, inputs: set[str]) -> Iterator[str]:
+    if buffer.name in inputs:
+        yield f"Input {buffer.name} must not be written"
+    if len(stmt.indices) != len(buffer.shape):
+        yield (f"Store to {buffer.name} must have {len(buffer.shape)} indices, "
+               f"not {len(stmt.indices)}")
+    if value.dtype != buffer.dtype:
+        yield f"Value stored to {buffer.name} must be {buffer.dtype}, not {value.dtype}"
 
 
 def _index_types(program: Program) -> Iterator[Fact]:
@@ -118,8 +149,8 @@ def _index_types(program: Program) -> Iterator[Fact]:
                     yield f"Reduction must be loops and an update, not {expr_text(node)}", stmt
                 if isinstance(node, Read):
                     yield from _not_integers(node.indices, node.buffer, stmt)
-        if isinstance(stmt, Store | Update):
-            yield from _not_integers(stmt.indices, stmt.buffer, stmt)
+        if isinstance(stmt, Write):
+            yield from _not_integers(stmt.indices, stmt.buffers[0], stmt)
 
 
 def _not_integers(indices: tuple[Expr, ...], buffer: Buffer, stmt: Stmt) -> Iterator[Fact]:

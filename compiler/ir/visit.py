@@ -9,11 +9,12 @@ from dataclasses import replace
 from compiler import te
 from compiler.te import Buffer, Expr, Read, Var
 
-from .nodes import Alloc, Binding, For, If, Program, Seq, Stmt, Store, Tensorized, Update
+from .nodes import (Alloc, Binding, Combine, For, If, Program, Seq, Stmt, Store, Tensorized, Update,
+                    Write)
 
 __all__ = ["block", "buffers_of", "expressions", "loops", "map_binding", "map_buffers", "map_exprs",
-           "path_to", "reads", "replace_axes", "replace_stmt", "rewrite_stmts", "stmt_children",
-           "substitute_stmt", "unblock", "walk_stmts", "writes"]
+           "path_to", "reads", "rebuilt", "replace_axes", "replace_stmt", "rewrite_stmts",
+           "stmt_children", "substitute_stmt", "unblock", "walk_stmts", "writes"]
 
 
 def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
@@ -67,7 +68,7 @@ def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """Expressions that the statement itself holds: values, then indices, conditions, tiles."""
     match stmt:
-        case Store() | Update(): return (stmt.value, *stmt.indices)
+        case Store() | Update() | Combine(): return (*stmt.values, *stmt.indices)
         case If(): return (stmt.condition,)
         case Tensorized(_, binding, _):
             return tuple(expr for _, expr in (*binding.tiles, *binding.immediates))
@@ -78,8 +79,9 @@ def map_exprs(stmt: Stmt, fn: Callable[[Expr], Expr]) -> Stmt:
     """Apply `fn` to every expression that a statement below holds."""
     def rule(node: Stmt) -> Stmt | None:
         match node:
-            case Store() | Update():
-                return replace(node, indices=tuple(map(fn, node.indices)), value=fn(node.value))
+            case Store() | Update() | Combine():
+                return rebuilt(node, indices=tuple(map(fn, node.indices)),
+                               values=tuple(map(fn, node.values)))
             case If(condition, body):
                 return If(fn(condition), body)
             case Tensorized():
@@ -107,7 +109,7 @@ def replace_axes(stmt: Stmt, axes: dict[Var, tuple[Var, ...]]) -> Stmt:
 
     def rule(node: Stmt) -> Stmt | None:
         match node:
-            case Update():
+            case Update() | Combine():
                 return replace(node, axes=spread(node.axes))
             case Tensorized(_, binding, _):
                 return replace(node, binding=replace(binding, begin=spread(binding.begin)))
@@ -125,7 +127,9 @@ def map_buffers(stmt: Stmt, new: dict[Buffer, Buffer]) -> Stmt:
 
     def rule(node: Stmt) -> Stmt | None:
         match node:
-            case Store(buffer) | Update(buffer) | Alloc(buffer) if buffer in new:
+            case Store() | Update() | Combine() if any(buffer in new for buffer in node.buffers):
+                return rebuilt(node, buffers=tuple(new.get(b, b) for b in node.buffers))
+            case Alloc(buffer) if buffer in new:
                 return replace(node, buffer=new[buffer])
             case _:
                 return None
@@ -133,11 +137,23 @@ def map_buffers(stmt: Stmt, new: dict[Buffer, Buffer]) -> Stmt:
     return rewrite_stmts(map_exprs(stmt, lambda expr: te.rewrite(expr, read)), rule)
 
 
-def writes(stmt: Stmt) -> Iterator[Store | Update]:
+def writes(stmt: Stmt) -> Iterator[Write]:
     """Every store and update below, in order."""
     for node in walk_stmts(stmt):
-        if isinstance(node, Store | Update):
+        if isinstance(node, Write):
             yield node
+
+
+def rebuilt(write: Write, buffers: tuple[Buffer, ...] | None = None,
+            indices: tuple[Expr, ...] | None = None,
+            values: tuple[Expr, ...] | None = None) -> Write:
+    """The same kind of write, of other buffers, at other indices or of other values."""
+    buffers = write.buffers if buffers is None else buffers
+    indices = write.indices if indices is None else indices
+    values = write.values if values is None else values
+    if isinstance(write, Combine):
+        return replace(write, buffers=buffers, indices=indices, values=values)
+    return replace(write, buffer=buffers[0], indices=indices, value=values[0])
 
 
 def reads(stmt: Stmt) -> Iterator[Read]:

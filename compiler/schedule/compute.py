@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store,
-                         Tensorized, Update, accesses, block, from_linear, hull, is_implied, linear,
-                         loop_domain, map_exprs, replace_stmt, rewrite_stmts, unblock, walk_stmts)
+                         Tensorized, Write, accesses, block, from_linear, hull, is_implied, linear,
+                         loop_domain, map_exprs, rebuilt, replace_stmt, rewrite_stmts, unblock,
+                         walk_stmts)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute
 
 from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_of, is_complete,
@@ -143,8 +144,8 @@ def _rebased(stmt: Stmt, old: Buffer, new: Buffer, box: Box) -> Stmt:
             isinstance(node, Read) and node.buffer == old) else None
 
     def write(node: Stmt) -> Stmt | None:
-        if isinstance(node, Store | Update) and node.buffer == old:
-            return replace(node, buffer=new, indices=offset(node.indices))
+        if isinstance(node, Write) and node.buffers == (old,):
+            return rebuilt(node, buffers=(new,), indices=offset(node.indices))
         return None
 
     return rewrite_stmts(map_exprs(stmt, lambda expr: rewrite(expr, read)), write)

@@ -7,7 +7,7 @@ A **block** is what stands under a loop, a guard or the program: allocations, th
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Tensorized, Update,
+from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, Write,
                          accesses, buffers_of, conjuncts, covers, free_variables, loop_domain,
                          loops, normalize_stmt, path_to, program_text, replace_stmt,
                          rewrite_stmts, unblock, walk_stmts, writes)
@@ -64,7 +64,7 @@ def find_stage(program: Program, name: str, primitive: str) -> Stage:
     alloc = path[-1] if path else None
     home = alloc.body if isinstance(alloc, Alloc) else program.body
     writers = [stmt for stmt in unblock(home)[1]
-               if any(write.buffer == buffer for write in writes(stmt))]
+               if any(buffer in write.buffers for write in writes(stmt))]
     if len(writers) != 1:
         refuse(primitive, f"{name} must be computed by one statement of its block, "
                           f"not by {len(writers)}", program, alloc)
@@ -75,7 +75,7 @@ def find_stage(program: Program, name: str, primitive: str) -> Stage:
 class Nest:
     """The one write of a stage whose subscripts are loop variables: loop `d` runs dimension d."""
 
-    write: Store | Update
+    write: Write
     loops: tuple[For, ...]
 
     @property
@@ -85,10 +85,14 @@ class Nest:
 
 def naive_nest(program: Program, stage: Stage, primitive: str) -> Nest:
     """The nest of a stage whose axes are not split or fused yet; refuses any other."""
-    found = [write for write in writes(stage.stmt) if write.buffer == stage.buffer]
+    found = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
     if len(found) != 1:
         refuse(primitive, f"{stage.buffer.name} must be written in one place, "
                           f"not in {len(found)}", program, stage.stmt)
+    if len(found[0].buffers) != 1:
+        others = ", ".join(b.name for b in found[0].buffers if b != stage.buffer)
+        refuse(primitive, f"{stage.buffer.name} must be computed alone, not together with {others}",
+               program, found[0])
     own = {loop.var: loop for loop in loops(stage.stmt)}
     for dimension, index in enumerate(found[0].indices):
         if not isinstance(index, Var) or index not in own or (

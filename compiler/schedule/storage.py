@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from compiler.ir import (Alloc, For, Program, Stmt, Store, Tensorized, Update, accesses, block,
+from compiler.ir import (Alloc, For, Program, Stmt, Store, Tensorized, Write, accesses, block,
                          free_variables, loop_domain, map_buffers, map_exprs, path_to,
                          replace_stmt, rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Read, Var, rewrite, substitute
@@ -72,8 +72,9 @@ def _readers(program: Program, buffer: Buffer, names: Sequence[str] | None) -> s
     found = {}
     for access in accesses(program.body):
         if access.kind == "read" and access.buffer == buffer and (
-                isinstance(access.stmt, Store | Update)):
-            found.setdefault(access.stmt.buffer.name, access.stmt)
+                isinstance(access.stmt, Write)):
+            for written in access.stmt.buffers:
+                found.setdefault(written.name, access.stmt)
     wanted = set(found if names is None else names)
     if not wanted:
         refuse("cache_read", f"{buffer.name} must be read by a stage", program)
@@ -82,24 +83,28 @@ def _readers(program: Program, buffer: Buffer, names: Sequence[str] | None) -> s
                              f"not {name!r}", program)
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Tensorized) and any(
-                write.buffer.name in wanted for write in writes(stmt.body)) and any(
+                _writes_any(write, wanted) for write in writes(stmt.body)) and any(
                 a.buffer == buffer for a in accesses(stmt.body)):
             refuse("cache_read", f"{buffer.name} must not be used by {stmt.intrinsic.name} "
                                  f"already", program, stmt)
     return wanted
 
 
+def _writes_any(write: Write, names: set[str]) -> bool:
+    return any(buffer.name in names for buffer in write.buffers)
+
+
 def _first_reader(program: Program, buffer: Buffer, stmts: tuple[Stmt, ...],
                   reading: set[str]) -> int:
     for stmt in stmts:
-        if any(write.buffer == buffer for write in writes(stmt)):
-            inside = [w for w in writes(stmt) if w.buffer.name in reading]
+        if any(buffer in write.buffers for write in writes(stmt)):
+            inside = [w for w in writes(stmt) if _writes_any(w, reading)]
             if inside and any(a.buffer == buffer and a.stmt is inside[0] for a in accesses(stmt)):
                 refuse("cache_read", f"{buffer.name} must be complete before "
-                                     f"{inside[0].buffer.name} reads it", program, inside[0])
+                                     f"{inside[0].buffers[0].name} reads it", program, inside[0])
     return next(p for p, stmt in enumerate(stmts)
                 if any(a.kind == "read" and a.buffer == buffer for a in accesses(stmt))
-                and any(write.buffer.name in reading for write in writes(stmt)))
+                and any(_writes_any(write, reading) for write in writes(stmt)))
 
 
 def _redirected(stmt: Stmt, old: Buffer, new: Buffer, reading: set[str]) -> Stmt:
@@ -107,7 +112,7 @@ def _redirected(stmt: Stmt, old: Buffer, new: Buffer, reading: set[str]) -> Stmt
         return Read(new, node.indices) if isinstance(node, Read) and node.buffer == old else None
 
     def rule(node: Stmt) -> Stmt | None:
-        if isinstance(node, Store | Update) and node.buffer.name in reading:
+        if isinstance(node, Write) and _writes_any(node, reading):
             return map_exprs(node, lambda expr: rewrite(expr, read))
         return None
 

@@ -14,6 +14,7 @@ arithmetically for signed types, `rshift_rne(x, s)` is ``x / 2**s`` rounded half
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype,
@@ -38,7 +39,8 @@ class Buffer:
 
     `scope` says where it lives: ``global`` (DRAM or host memory) or an on-chip buffer of a target.
     `definition` is the tensor expression that `compute` gave it, a pair (axes, body), so that a
-    reader leads back to what it reads; it takes no part in equality.
+    reader leads back to what it reads; it takes no part in equality. `strides`, in elements, leave
+    gaps between rows; without them the elements lie densely in row-major order.
     """
 
     name: str
@@ -46,23 +48,41 @@ class Buffer:
     dtype: str
     scope: str = "global"
     definition: Any = field(default=None, compare=False, repr=False)
+    strides: tuple[int, ...] | None = None
 
     def __post_init__(self):
         if not all(isinstance(extent, int) and extent > 0 for extent in self.shape):
             raise ValueError(f"Shape of {self.name} must hold positive integers, "
                              f"not {self.shape!r}")
         numpy_dtype(self.dtype)
+        if self.strides is not None and not _apart(self.shape, self.strides):
+            raise ValueError(f"Strides of {self.name} must keep rows of {list(self.shape)} apart, "
+                             f"not {self.strides!r}")
 
     def __getitem__(self, indices) -> "Read":
         indices = indices if isinstance(indices, tuple) else (indices,)
         return Read(self, tuple(as_expr(index, INDEX) for index in indices))
 
     @property
+    def pitches(self) -> tuple[int, ...]:
+        """Distance of neighbours in each dimension, in elements."""
+        if self.strides is not None:
+            return self.strides
+        return tuple(prod(self.shape[d + 1:]) for d in range(len(self.shape)))
+
+    @property
+    def size(self) -> int:
+        """Elements that it takes room for, gaps between rows included."""
+        return self.shape[0] * self.pitches[0] if self.shape else 1
+
+    @property
     def size_bytes(self) -> int:
-        size = numpy_dtype(self.dtype).itemsize
-        for extent in self.shape:
-            size *= extent
-        return size
+        return self.size * numpy_dtype(self.dtype).itemsize
+
+
+def _apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return len(strides) == len(shape) > 0 and strides[-1] >= 1 and all(
+        strides[d] >= shape[d + 1] * strides[d + 1] for d in range(len(shape) - 1))
 
 
 class Expr:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from .dtypes import INDEX
 from .expr import Buffer, Call, Const, Expr, Binary, Read, Reduce, Select, Var, as_expr, walk
 
-__all__ = ["Axis", "Tensor", "abs", "all_of", "cast", "clamp", "compute", "const", "exp", "max",
-           "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint", "rshift_rne",
+__all__ = ["Axis", "Tensor", "abs", "all_of", "any_of", "cast", "clamp", "compute", "const", "exp",
+           "max", "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint", "rshift_rne",
            "select", "sqrt", "sum", "tanh"]
 
 
@@ -136,6 +136,14 @@ def all_of(*conditions: Expr) -> Expr:
     result = conditions[0]
     for condition in conditions[1:]:
         result = Binary("and", result, condition)
+    return result
+
+
+def any_of(*conditions: Expr) -> Expr:
+    """Disjunction of conditions."""
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = Binary("or", result, condition)
     return result
 
 

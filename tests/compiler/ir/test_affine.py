@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.ir import affine, expr_text, free_variables, from_linear, interval, is_index, linear
+from compiler.ir import (affine, expr_text, free_variables, from_linear, interval, is_index, linear,
+                         offset)
 from compiler.te import INDEX, Binary, Buffer, Cast, Const, Var
 
 I, J, K = Var("i"), Var("j"), Var("k")
@@ -108,3 +109,10 @@ def test_canonical_form_has_the_same_value(expr, seed):
         assert value(from_linear(known), at) == expected
         assert span is None or span[0] <= expected <= span[1]
     assert from_linear(linear(from_linear(form))) == from_linear(form)
+
+
+def test_offset_counts_elements():
+    dense, padded = Buffer("a", (3, 4), "int32"), Buffer("a", (3, 4), "int32", strides=(8, 2))
+    assert offset(dense, (I, J)) == I * 4 + J
+    assert offset(padded, (I, J)) == I * 8 + J * 2
+    assert offset(Buffer("s", (), "int32"), ()) == Const(0, "int64")

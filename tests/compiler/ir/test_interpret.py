@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.ir import (Alloc, For, If, Program, Seq, Store, Update, interpret, lower)
+from compiler.ir import (Alloc, Barrier, Combine, For, If, Program, Seq, Store, Update, interpret,
+                         lower, verify)
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import arrays, convolution, matmul
+from tests.compiler.te.samples import argmax
 
 I, J = Var("i"), Var("j")
 A, C = Buffer("a", (4,), "int32"), Buffer("c", (4,), "int32")
@@ -166,3 +168,60 @@ def test_inputs_and_outputs_stay_apart():
     result = interpret(program(For(I, 4, Store(C, (I,), A[I] * 2))), {"a": given})["c"]
     result[0] = 99
     assert given.tolist() == [3, 1, 4, 1]
+
+
+BEST, WHERE = Buffer("best", (3,), "int32"), Buffer("where", (3,), "int64")
+
+
+def largest(*loops: Var, x: Buffer) -> Program:
+    """Largest element of each row of `x`, and the first place of it."""
+    r, k = Var("r"), Var("k")
+    body = Combine((BEST, WHERE), (r,), argmax(), (x[r, k], k), (k,))
+    for var in reversed(loops):
+        body = For(var, {"r": 3, "k": 5}[var.name], body)
+    return Program("main", (x,), (BEST, WHERE), body)
+
+
+@pytest.mark.parametrize("order", ["rk", "kr"])
+def test_combine_keeps_value_and_place_together(order):
+    data = np.array([[1, 7, 7, 2, 0], [-5, -6, -5, -9, -5], [4, 4, 4, 4, 9]], np.int32)
+    found = interpret(verify(largest(*map(Var, order), x=Buffer("x", (3, 5), "int32"))),
+                      {"x": data})
+    np.testing.assert_array_equal(found["best"], data.max(1))
+    np.testing.assert_array_equal(found["where"], data.argmax(1))
+
+
+def test_combine_of_what_was_never_written_wrong():
+    x, r, k = Buffer("x", (3, 5), "int32"), Var("r"), Var("k")
+    body = Combine((BEST, WHERE), (r,), argmax(), (x[r, k], k), (k,))
+    late = Program("main", (x,), (BEST, WHERE), For(r, 3, For(k, 5, If(k >= 1, body))))
+    with pytest.raises(LookupError) as caught:
+        interpret(late, {"x": np.zeros((3, 5), np.int32)})
+    assert str(caught.value) == "best[0] is read before it is written"
+
+
+def test_gaps_between_rows_are_never_touched():
+    near = Buffer("near", (3, 4), "int32", "shared", strides=(5, 1))
+    a, c = Buffer("a", (3, 4), "int32"), Buffer("c", (4, 3), "int32")
+    i, j, k, l = map(Var, "ijkl")
+    body = Alloc(near, Seq((For(i, 3, For(j, 4, Store(near, (i, j), a[i, j]))), Barrier(),
+                            For(k, 4, For(l, 3, Store(c, (k, l), near[l, k]))))))
+    data = np.arange(12, dtype=np.int32).reshape(3, 4)
+    found = interpret(verify(Program("main", (a,), (c,), body)), {"a": data})["c"]
+    np.testing.assert_array_equal(found, data.T)
+
+
+@pytest.mark.parametrize("kind, expected", [("serial", 4), ("parallel", 1), ("threadIdx.x", 1)])
+def test_iterations_without_order_run_backwards(kind, expected):
+    c, i = Buffer("c", (1,), "int64"), Var("i")
+    body = For(i, 4, Store(c, (Const(0, "int64"),), i + 1), kind)
+    assert interpret(Program("main", (), (c,), body), {})["c"][0] == expected
+
+
+def test_unwritten_element_of_a_buffer_with_gaps_wrong():
+    near = Buffer("near", (2, 3), "int32", strides=(4, 1))
+    c, i = Buffer("c", (2,), "int32"), Var("i")
+    body = Alloc(near, For(i, 2, Store(c, (i,), near[i, 2])))
+    with pytest.raises(LookupError) as caught:
+        interpret(Program("main", (), (c,), body), {})
+    assert str(caught.value) == "near[0, 2] is read before it is written"

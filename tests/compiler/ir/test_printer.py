@@ -3,11 +3,12 @@
 import pytest
 
 from compiler import te
-from compiler.ir import (Alloc, Binding, For, If, Program, Seq, Store, Tensorized, Update,
-                         expr_text, program_text, stmt_text)
+from compiler.ir import (Alloc, Barrier, Binding, Combine, For, If, Program, Seq, Store, Tensorized,
+                         Update, expr_text, program_text, stmt_text)
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Buffer, Const, Expr, Var
 from compiler.tensorize import Intrinsic, Operand
+from tests.compiler.te.samples import argmax
 
 I, J = Var("i"), Var("j")
 A, F = Buffer("a", (4, 4), "int32"), Buffer("f", (4,), "float32")
@@ -103,3 +104,24 @@ def test_unknown_kinds_wrong():
 
     with pytest.raises(TypeError, match="^Expression must be of a known kind, not <"):
         expr_text(Strange())
+
+
+def test_kinds_annotations_strides_and_barriers():
+    b = Buffer("b", (4, 4), "int32", "shared", strides=(5, 1))
+    copy = For(I, 4, For(J, 4, Store(b, (I, J), X), "vectorize"), "threadIdx.x", (("depth", 2),))
+    assert stmt_text(Alloc(b, Seq((copy, Barrier(), For(Var("k"), 2, Seq(()), "serial",
+                                                        (("fast", True), ("stage", 1))))))) == """\
+alloc shared.b: int32[4, 4] strides [5, 1]
+for i in 0..4 (threadIdx.x, depth=2):
+  for j in 0..4 (vectorize):
+    b[i, j] = a[i, j]
+barrier(block)
+for k in 0..2 (fast=True, stage=1):
+  pass
+"""
+
+
+def test_combine():
+    best, where = Buffer("best", (4,), "int32"), Buffer("where", (4,), "int64")
+    assert stmt_text(Combine((best, where), (I,), argmax(), (X, J), (J,))) == (
+        "best[i], where[i] argmax= a[i, j], j begin(j)\n")

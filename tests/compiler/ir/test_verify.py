@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from compiler import te
-from compiler.ir import (RULES, Alloc, Binding, For, If, Program, Seq, Store, Tensorized, Update,
-                         VerifyError, lower, program_text, verify)
+from compiler.ir import (RULES, Alloc, Barrier, Binding, Combine, For, If, Program, Seq, Store,
+                         Tensorized, Update, VerifyError, lower, program_text, verify)
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import convolution
 
@@ -14,6 +14,8 @@ I, J = Var("i"), Var("j")
 A, B, C = (Buffer(name, (4,), "int32") for name in "abc")
 ONE = Const(1, "int32")
 SAME = Store(C, (I,), A[I])
+LARGER = te.reducer("larger", lambda l, r: (te.maximum(l[0], r[0]), l[1] + r[1]),
+                    (ONE, ONE))
 NAMED = SimpleNamespace(name="move")
 
 
@@ -30,8 +32,12 @@ BROKEN = [
     (For(I, 4, For(I, 4, SAME)), "Loop variable i must be bound once"),
     (Alloc(C, For(I, 4, SAME)), "Buffer c must be declared once"),
     (For(I, 0, SAME), "Extent of i must be positive, not 0"),
-    (For(I, 4, SAME, "parallel"),
-     "Kind of i must be one of serial, unroll, virtual_thread, not 'parallel'"),
+    (For(I, 4, SAME, "fast"),
+     "Kind of i must be one of serial, unroll, virtual_thread, vectorize, parallel, blockIdx.x, "
+     "blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, not 'fast'"),
+    (For(I, 4, SAME, "serial", (("b", 1), ("a", 1))),
+     "Annotations of i must be in order of their keys, once each, not b, a"),
+    (Seq((Barrier("grid"), For(I, 4, SAME))), "Barrier must be of a block, not 'grid'"),
     (For(Var("i", "int32"), 4, Store(C, (J,), ONE)),
      "Loop variable i must be int64, not int32"),
     (SAME, "Variable i must be bound by a loop around its use"),
@@ -43,6 +49,17 @@ BROKEN = [
     (For(I, 4, Store(C, (I,), Buffer("a", (5,), "int32")[I])),
      "Buffer a must be used as it is declared, global int32[4], not global int32[5]"),
     (For(I, 4, Update(C, (I,), "sum", A[I], (J,))),
+     "Reduction variable j must be a loop around the update"),
+    (For(I, 4, Combine((C,), (I,), LARGER, (ONE,), ())),
+     "Buffers of larger must be of int32, int32, not int32"),
+    (For(I, 4, Combine((C, C), (I,), LARGER, (ONE, ONE), ())),
+     "Buffers of larger must be different ones"),
+    (Alloc(Buffer("d", (5,), "int32"), For(I, 4, Combine(
+        (C, Buffer("d", (5,), "int32")), (I,), LARGER, (ONE, ONE), ()))),
+     "Buffers of larger must have one shape and strides, not global int32[4]; global int32[5]"),
+    (For(I, 4, Combine((C, B), (I,), LARGER, (ONE, ONE), (J,))),
+     "Buffer b must be declared or allocated around its use"),
+    (Alloc(B, For(I, 4, Combine((C, B), (I,), LARGER, (ONE, ONE), (J,)))),
      "Reduction variable j must be a loop around the update"),
     (For(I, 4, If(A[I], SAME)), "Guard must be bool, not int32"),
     (For(I, 4, For(J, 4, Update(C, (I,), "mul", A[J], (J,)))),
@@ -68,6 +85,15 @@ def test_broken_rule_wrong(body, fact):
     assert found == fact
     assert text[0] == "program main(a: int32[4]) -> c: int32[4]"
     assert sum("<-- here" in line for line in text) == 1
+
+
+def test_outputs_are_dense():
+    wide = Buffer("c", (4, 4), "int32", strides=(5, 1))
+    body = For(I, 4, For(J, 4, Store(wide, (I, J), ONE)))
+    with pytest.raises(VerifyError) as caught:
+        verify(Program("main", (), (wide,), body))
+    assert str(caught.value).splitlines()[0] == (
+        "Input or output c must be dense, without strides")
 
 
 def test_every_rule_is_broken_once():

@@ -2,11 +2,12 @@
 
 import pytest
 
-from compiler.ir import (Alloc, Binding, For, If, Seq, Store, Tensorized, Update, block, loops,
-                         lower, map_buffers, path_to, reads, replace_axes, replace_stmt,
-                         rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
+from compiler.ir import (Alloc, Binding, Combine, For, If, Seq, Store, Tensorized, Update, block,
+                         loops, lower, map_buffers, path_to, reads, rebuilt, replace_axes,
+                         replace_stmt, rewrite_stmts, substitute_stmt, unblock, walk_stmts, writes)
 from compiler.te import Buffer, Const, Var
 from tests.compiler.ir.samples import scaled
+from tests.compiler.te.samples import argmax
 
 I, J, K = Var("i"), Var("j"), Var("k")
 A, B, C = (Buffer(name, (4,), "int32") for name in "abc")
@@ -73,3 +74,14 @@ def test_blocks():
 def test_binding_without_the_name_wrong():
     with pytest.raises(KeyError, match="'acc'"):
         Binding(()).tile("acc")
+
+
+def test_combine_is_walked_like_an_update():
+    where, new = Buffer("where", (4,), "int64"), Buffer("near", (4,), "int32", "local")
+    both = Combine((C, where), (I,), argmax(), (A[J], J), (J,))
+    assert list(writes(For(J, 4, both))) == [both]
+    assert [r.buffer for r in reads(both)] == [A]
+    assert substitute_stmt(both, {I: K}) == rebuilt(both, indices=(K,))
+    assert map_buffers(both, {C: new, A: B}) == rebuilt(both, buffers=(new, where),
+                                                        values=(B[J], J))
+    assert replace_axes(both, {J: (J, K)}) == Combine((C, where), (I,), argmax(), (A[J], J), (J, K))

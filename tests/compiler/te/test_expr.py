@@ -139,3 +139,16 @@ def test_select_wrong():
 def test_reduction_wrong():
     with refuses(ValueError, "Reduction must be one of max, min, sum, not 'mean'"):
         Reduce("mean", F[I], ((J, 4),))
+
+
+def test_strides_leave_gaps():
+    padded = Buffer("a", (3, 4), "int16", strides=(6, 1))
+    assert (padded.pitches, padded.size, padded.size_bytes) == ((6, 1), 18, 36)
+    assert Buffer("a", (3, 4), "int16").pitches == (4, 1)
+
+
+@pytest.mark.parametrize("strides", [(3, 1), (4,), (8, 0)])
+def test_strides_wrong(strides):
+    message = re.escape(f"Strides of a must keep rows of [3, 4] apart, not {strides}")
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        Buffer("a", (3, 4), "int16", strides=strides)

@@ -1,0 +1,80 @@
+"""Reductions of one's own: how two partial results, of several values each, become one.
+
+>>> from compiler import te
+>>> def later_if_larger(l, r):
+...     better = te.any_of(r[0] > l[0], te.all_of(r[0].equal(l[0]), r[1] < l[1]))
+...     return te.select(better, r[0], l[0]), te.select(better, r[1], l[1])
+>>> argmax = te.reducer("argmax", later_if_larger, identity=(
+...     te.const(-128, "int8"), te.const(2**63 - 1, "int64")))
+>>> argmax.dtypes
+('int8', 'int64')
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .expr import Binary, Call, Const, Expr, Read, Var, substitute, walk
+from .dtypes import is_float
+
+__all__ = ["Reducer", "reducer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """``(a, b) -> combined`` on tuples of values: associative and commutative by declaration.
+
+    Parameters
+    ----------
+    name : what programs call it.
+    left, right : variables that stand for two partial results.
+    combined : the values of both together, over `left` and `right` alone.
+    identity : values that any partial result combined with stays as it is.
+    """
+
+    name: str
+    left: tuple[Var, ...]
+    right: tuple[Var, ...]
+    combined: tuple[Expr, ...]
+    identity: tuple[Const, ...]
+
+    def __post_init__(self):
+        found = {len(part) for part in (self.left, self.right, self.combined, self.identity)}
+        if len(found) != 1 or not self.left:
+            raise ValueError(f"Reducer {self.name} must combine as many values as it has "
+                             f"identities, not {len(self.combined)} with {len(self.identity)}")
+        for place, value in enumerate(self.combined):
+            if value.dtype != self.identity[place].dtype:
+                raise TypeError(f"Value {place} of reducer {self.name} must be "
+                                f"{self.identity[place].dtype}, not {value.dtype}")
+            for node in walk(value):
+                if isinstance(node, Read) or (
+                        isinstance(node, Var) and node not in (*self.left, *self.right)):
+                    raise ValueError(f"Reducer {self.name} must use nothing but the two partial "
+                                     f"results")
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        return tuple(value.dtype for value in self.identity)
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the result depends on the order of combination: floats that are calculated."""
+        return any(is_float(node.dtype) and (isinstance(node, Call) or (
+                       isinstance(node, Binary) and node.op not in ("min", "max")))
+                   for value in self.combined for node in walk(value))
+
+    def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The combined values of two partial results, as expressions."""
+        values = dict(zip((*self.left, *self.right), (*left, *right), strict=True))
+        return tuple(substitute(value, values) for value in self.combined)
+
+
+Values = tuple[Var, ...]
+
+
+def reducer(name: str, combine: Callable[[Values, Values], Sequence[Expr]],
+            identity: Sequence[Const]) -> Reducer:
+    """A reducer from a function of two tuples of values; `identity` says their types."""
+    left, right = (tuple(Var(f"{side}{place}", value.dtype) for place, value in enumerate(identity))
+                   for side in ("l", "r"))
+    return Reducer(name, left, right, tuple(combine(left, right)), tuple(identity))
