@@ -19,6 +19,7 @@ USER_ERRORS: tuple[str, ...] = (
     "accel.sim.trace.TraceError",
     "compiler.frontend.onnx_import.ImportRefused",
     "compiler.native.BuildError",
+    "runtime.device.DeviceMissing",
     "runtime.module.InputError",
     "runtime.module.TargetError",
 )

@@ -1,7 +1,8 @@
 """Devices: whatever executes a program, behind one small protocol.
 
 A device has memory, which a host fills and reads, and runs one program at a time. Nothing above
-this module knows which device it has; simulators and boards differ in nothing but speed.
+this module knows which device it has; simulators and boards differ in nothing but speed, nor do
+OpenCL, CUDA and the emulation of CUDA on the host.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,10 @@ import numpy as np
 from accel.machine import Machine
 from accel.program import Program
 from accel.status import Run
+from compiler.cpu_gpu_backends.simt.code import Code
 
-__all__ = ["SIMULATORS", "Device", "DeviceError", "SimulatedDevice", "simulator"]
+__all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice", "Memory",
+           "SimulatedDevice", "simulator"]
 
 ALIGNMENT = 64
 
@@ -27,11 +30,12 @@ class DeviceError(RuntimeError):
         self.run = run
 
 
-class Device(Protocol):
-    """See the module's text. Addresses count bytes of the device's memory."""
+class DeviceMissing(RuntimeError):
+    """A device that this machine does not have, or not the libraries for it: what to install."""
 
-    @property
-    def machine(self) -> Machine: ...
+
+class Memory(Protocol):
+    """What every device has. Addresses count bytes of the device's memory."""
 
     def allocate(self, size_bytes: int) -> int:
         """Address of fresh memory, aligned to the longest burst."""
@@ -45,12 +49,40 @@ class Device(Protocol):
         """Read bytes (uint8)."""
         ...
 
+
+class Device(Memory, Protocol):
+    """A device that executes programs of the accelerator."""
+
+    @property
+    def machine(self) -> Machine: ...
+
     def launch(self, program: Program, address: int) -> None:
         """Start a program whose memory image begins at `address`."""
         ...
 
     def wait(self) -> Run:
         """The end of what was launched."""
+        ...
+
+
+class KernelDevice(Memory, Protocol):
+    """A device that executes kernels: of the dialect that it speaks, on memory of its own."""
+
+    @property
+    def name(self) -> str:
+        """As its maker calls it."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Give back what `allocate` returned."""
+        ...
+
+    def launch(self, code: Code, *addresses: int) -> None:
+        """Start the kernels of `code`, in order; addresses of inputs, outputs, temporaries."""
+        ...
+
+    def wait(self) -> None:
+        """The end of all that was launched."""
         ...
 
 

@@ -69,12 +69,14 @@ extern "C" __global__ void halves(const float* x, half* y, bfloat16* z, float* b
   }
 }
 extern "C" __global__ void rounded(const float* x, float* y) { y[0] = to_tf32(x[0]); }
-template <class T, class S, int K, class F> __device__ void tile(const T* a, const T* b, S* c, F f) {
+template <class T, class S, int K, class F>
+__device__ void tile(const T* a, const T* b, S* c, F f) {
   const int g = threadIdx.x / 4, t = threadIdx.x % 4, n = 4 / sizeof(T);
   T fa[4 * n], fb[2 * n];
   S fc[4] = {};
   for (int r = 0; r < 4; ++r)
-    for (int e = 0; e < n; ++e) fa[r * n + e] = a[(g + 8 * (r % 2)) * K + n * t + 4 * n * (r / 2) + e];
+    for (int e = 0; e < n; ++e)
+      fa[r * n + e] = a[(g + 8 * (r % 2)) * K + n * t + 4 * n * (r / 2) + e];
   for (int r = 0; r < 2; ++r)
     for (int e = 0; e < n; ++e) fb[r * n + e] = b[(n * t + 4 * n * r + e) * 8 + g];
   f(fc, reinterpret_cast<unsigned*>(fa), reinterpret_cast<unsigned*>(fb));

@@ -1,0 +1,88 @@
+"""The device `cuda`: kernels through NVRTC and cuda-core, on the GPU of this machine."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.cpu_gpu_backends.simt.nvrtc import compile_cuda
+from runtime.device import DeviceMissing
+
+__all__ = ["CudaDevice"]
+
+
+class CudaDevice:
+    """GPU number `ordinal`, with a stream of its own.
+
+    Raises DeviceMissing when cuda-core, the driver or the GPU is missing. See
+    `runtime.device.KernelDevice`. Addresses are the driver's own.
+    """
+
+    def __init__(self, ordinal: int = 0):
+        self._core, self._driver = _libraries()
+        try:
+            self._device = self._core.Device(ordinal)
+            self._device.set_current()
+        except Exception as error:           # the libraries share no class of errors
+            raise DeviceMissing(f"GPU {ordinal} must be there, with its driver, for the device "
+                                f"'cuda': {error}") from error
+        self.name = self._device.name
+        major, minor = self._device.compute_capability
+        self.arch = f"sm_{major}{minor}"
+        self._stream = self._device.create_stream()
+        self._buffers: dict[int, Any] = {}
+        self._modules: dict[str, Any] = {}
+
+    def allocate(self, size_bytes: int) -> int:
+        buffer = self._device.allocate(max(size_bytes, 1), stream=self._stream)
+        address = int(buffer.handle)
+        self._buffers[address] = buffer
+        return address
+
+    def free(self, address: int) -> None:
+        self._buffers.pop(address).close(self._stream)
+
+    def copy_in(self, address: int, data: np.ndarray) -> None:
+        data = np.ascontiguousarray(data)
+        self._require(self._driver.cuMemcpyHtoDAsync(address, data.ctypes.data, data.nbytes,
+                                                     int(self._stream.handle)))
+        self._stream.sync()                 # `data` may go now
+
+    def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
+        data = np.empty(size_bytes, np.uint8)
+        self._require(self._driver.cuMemcpyDtoHAsync(data.ctypes.data, address, size_bytes,
+                                                     int(self._stream.handle)))
+        self._stream.sync()
+        return data
+
+    def launch(self, code: Code, *addresses: int) -> None:
+        module = self._module(code)
+        at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
+        for launch in code.launches:
+            config = self._core.LaunchConfig(grid=launch.grid, block=launch.block)
+            self._core.launch(self._stream, config, module.get_kernel(launch.kernel),
+                              *(at[buffer] for buffer in launch.arguments))
+
+    def wait(self) -> None:
+        self._stream.sync()
+
+    def _module(self, code: Code) -> Any:
+        if code.dialect != "cuda":
+            raise ValueError(f"Text of {code.name} must be cuda, not {code.dialect}")
+        if code.text not in self._modules:
+            cubin = compile_cuda(code.text, self.arch)
+            self._modules[code.text] = self._core.ObjectCode.from_cubin(cubin.image)
+        return self._modules[code.text]
+
+    def _require(self, answer: tuple) -> None:
+        if answer[0] != self._driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"The driver of {self.name} failed: {answer[0]}")
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        return import_module("cuda.core"), import_module("cuda.bindings.driver")
+    except ImportError as error:
+        raise DeviceMissing("cuda-core must be installed for the device 'cuda': install the "
+                            "extra 'gpu'") from error

@@ -1,0 +1,108 @@
+"""The device `opencl`: kernels through pyopencl, on a GPU or, by PoCL, on the processor."""
+
+import warnings
+from bisect import bisect_right
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.simt.code import Code
+from runtime.device import DeviceMissing
+
+__all__ = ["OpenClDevice"]
+
+ALIGNMENT = 256
+
+
+class OpenClDevice:
+    """The first device of the first platform, or those whose names hold `platform`.
+
+    Raises DeviceMissing when pyopencl or a platform is missing. See `runtime.device.KernelDevice`.
+    """
+
+    def __init__(self, platform: str = ""):
+        self._cl = _pyopencl()
+        device = _device(self._cl, platform)
+        self.name = device.name.strip()
+        self._context = self._cl.Context([device])
+        self._queue = self._cl.CommandQueue(self._context)
+        self._bases: list[int] = []         # ascending; buffer i begins at address i
+        self._buffers: list[Any] = []
+        self._end = 0
+        self._programs: dict[str, Any] = {}
+
+    def allocate(self, size_bytes: int) -> int:
+        address, size = self._end, max(size_bytes, 1)
+        self._bases.append(address)
+        flags = self._cl.mem_flags.READ_WRITE
+        self._buffers.append(self._cl.Buffer(self._context, flags, size))
+        self._end += -(-size // ALIGNMENT) * ALIGNMENT
+        return address
+
+    def free(self, address: int) -> None:
+        place = self._bases.index(address)
+        self._buffers.pop(place).release()
+        self._bases.pop(place)
+
+    def copy_in(self, address: int, data: np.ndarray) -> None:
+        buffer, offset = self._place(address)
+        if data.size:
+            self._cl.enqueue_copy(self._queue, buffer, np.ascontiguousarray(data),
+                                  dst_offset=offset)
+
+    def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
+        buffer, offset = self._place(address)
+        data = np.empty(size_bytes, np.uint8)
+        if size_bytes:
+            self._cl.enqueue_copy(self._queue, data, buffer, src_offset=offset)
+        return data
+
+    def launch(self, code: Code, *addresses: int) -> None:
+        program = self._program(code)
+        at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
+        for launch in code.launches:
+            buffers = [self._place(at[buffer])[0] for buffer in launch.arguments]
+            threads = tuple(g * b for g, b in zip(launch.grid, launch.block))
+            program[launch.kernel](self._queue, threads, launch.block, *buffers)
+
+    def wait(self) -> None:
+        self._queue.finish()
+
+    def _place(self, address: int) -> tuple[Any, int]:
+        place = bisect_right(self._bases, address) - 1
+        return self._buffers[place], address - self._bases[place]
+
+    def _program(self, code: Code) -> dict[str, Any]:
+        if code.dialect != "opencl":
+            raise ValueError(f"Text of {code.name} must be opencl, not {code.dialect}")
+        if code.text not in self._programs:
+            with warnings.catch_warnings():         # what the compiler remarks is no failure
+                warnings.simplefilter("ignore")
+                built = self._cl.Program(self._context, code.text).build()
+            self._programs[code.text] = {k.function_name: k for k in built.all_kernels()}
+        return self._programs[code.text]
+
+
+def _pyopencl() -> Any:
+    try:
+        return import_module("pyopencl")
+    except ImportError as error:
+        raise DeviceMissing("pyopencl must be installed for the device 'opencl': install the "
+                            "extra 'gpu'") from error
+
+
+@lru_cache(8)
+def _device(cl: Any, platform: str) -> Any:
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:                                # no platform is an error of the loader
+        platforms = []
+    chosen = [one for one in platforms if platform in one.name]
+    devices = [device for one in chosen for device in one.get_devices()]
+    if not devices:
+        known = ", ".join(one.name for one in platforms) or "none"
+        raise DeviceMissing(f"An OpenCL device of a platform named {platform!r} must be "
+                            f"installed; platforms here: {known}")
+    return devices[0]

@@ -1,0 +1,167 @@
+"""Devices that execute kernels, on text written by hand: one case for every device that is here."""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.cpu_gpu_backends.simt.code import Code, Launch
+from compiler.cpu_gpu_backends.simt.nvrtc import Resources, compile_cuda
+from compiler.native import BuildError
+from compiler.te import Buffer
+from runtime.cuda import CudaDevice
+from runtime.device import DeviceMissing
+from runtime.emulated import EmulatedDevice
+from runtime.kernels import compute
+from runtime.opencl import OpenClDevice
+
+X, T = (Buffer(name, (256,), "float32") for name in "xt")
+Y = Buffer("y", (4, 64), "float32")
+CUDA = """
+extern "C" __global__ void __launch_bounds__(64) twice(const float* x, float* t) {
+  t[blockIdx.x * 64 + threadIdx.x] = 2.0f * x[blockIdx.x * 64 + threadIdx.x];
+}
+extern "C" __global__ void __launch_bounds__(64) turned(const float* t, float* y) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = t[blockIdx.x * 64 + threadIdx.x];
+  __syncthreads();
+  y[blockIdx.x * 64 + threadIdx.x] = tile[63 - threadIdx.x];
+}
+"""
+OPENCL = """
+__kernel void twice(__global const float* x, __global float* t) {
+  t[get_global_id(0)] = 2.0f * x[get_global_id(0)];
+}
+__kernel void turned(__global const float* t, __global float* y) {
+  __local float tile[64];
+  tile[get_local_id(0)] = t[get_global_id(0)];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  y[get_global_id(0)] = tile[63 - get_local_id(0)];
+}
+"""
+LAUNCHES = (Launch("twice", (4, 1, 1), (64, 1, 1), (X, T)),
+            Launch("turned", (4, 1, 1), (64, 1, 1), (T, Y)))
+CODES = {"cuda": Code("both", "cuda", CUDA, LAUNCHES, (X,), (Y,), (T,)),
+         "opencl": Code("both", "opencl", OPENCL, LAUNCHES, (X,), (Y,), (T,))}
+DEVICES = {"emulated": (EmulatedDevice, "cuda"), "opencl": (OpenClDevice, "opencl"),
+           "cuda": (CudaDevice, "cuda")}
+
+
+@pytest.fixture(params=DEVICES)
+def device(request):
+    make, dialect = DEVICES[request.param]
+    try:
+        return make(), CODES[dialect]
+    except DeviceMissing as error:
+        pytest.skip(str(error))
+
+
+def test_kernels_run_in_order_with_temporaries_between(device, rng) -> None:
+    x = rng.normal(size=256).astype(np.float32)
+    device, code = device
+    for given in (x, -x):
+        found = compute(device, code, {"x": given})["y"]
+        np.testing.assert_array_equal(found, 2 * given.reshape(4, 64)[:, ::-1])
+
+
+def test_memory_is_kept_and_freed(device) -> None:
+    device, _ = device
+    first, second = device.allocate(70), device.allocate(0)
+    third = device.allocate(10)
+    assert len({first, second, third}) == 3 and device.name
+    device.copy_in(first, np.arange(70, dtype=np.uint8))
+    device.copy_in(third, np.full(10, 7, np.uint8))
+    device.copy_in(first + 5, np.full(2, 9, np.uint8))
+    device.free(second)
+    wanted = [0, 1, 2, 3, 4, 9, 9, 7]
+    np.testing.assert_array_equal(device.copy_out(first, 8), wanted)
+    np.testing.assert_array_equal(device.copy_out(first + 4, 3), wanted[4:7])
+    np.testing.assert_array_equal(device.copy_out(third, 10), [7] * 10)
+
+
+def test_a_device_runs_its_own_dialect(device) -> None:
+    device, code = device
+    other = CODES["opencl" if code.dialect == "cuda" else "cuda"]
+    with pytest.raises(ValueError, match=f"Text of both must be {code.dialect}, "
+                                         f"not {other.dialect}"):
+        compute(device, other, {"x": np.zeros(256, np.float32)})
+
+
+@pytest.mark.parametrize(("inputs", "message"), [
+    ({}, r"^Inputs of both must hold 'x', not only \[\]$"),
+    ({"x": np.zeros(255, np.float32)},
+     r"^Input x must be float32\[256\], not float32\[255\]$"),
+    ({"x": np.zeros(256)}, r"^Input x must be float32\[256\], not float64\[256\]$")])
+def test_wrong_inputs(inputs, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        compute(EmulatedDevice(), CODES["cuda"], inputs)
+
+
+def test_wrong_dialect() -> None:
+    with pytest.raises(ValueError, match="^Dialect of both must be one of cuda, opencl, "
+                                         "not 'sycl'$"):
+        replace(CODES["cuda"], dialect="sycl")
+
+
+def nvrtc(text: str, arch: str = "sm_80"):
+    try:
+        return compile_cuda(text, arch)
+    except BuildError as error:
+        if "must be installed" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_machine_code_and_what_it_takes(arch: str) -> None:
+    cubin = nvrtc(CUDA, arch)
+    assert cubin.image[:4] == b"\x7fELF" and f".target {arch}" in cubin.ptx
+    assert set(cubin.resources) == {"twice", "turned"}
+    assert cubin.resources["turned"].shared_bytes == 256
+    assert cubin.resources["twice"].shared_bytes == 0
+    assert all(0 < r.registers < 64 and r.spill_bytes == 0 for r in cubin.resources.values())
+
+
+def test_spilled_registers_are_counted() -> None:
+    body = "".join(f"float a{i} = x[threadIdx.x + {i} * n];" for i in range(80))
+    text = (f'extern "C" __global__ void __launch_bounds__(1024, 2) f(float* x, int n) {{ {body} '
+            f"__syncthreads(); x[0] = {' + '.join(f'a{i} * a{(7 * i) % 80}' for i in range(80))};"
+            f"{''.join(f'x[{i}] = a{i};' for i in range(80))} }}")
+    resources: Resources = nvrtc(text).resources["f"]
+    assert resources.spill_bytes > 0
+
+
+def test_refused_text_is_one_line() -> None:
+    nvrtc(CUDA)
+    with pytest.raises(BuildError, match=r"^NVRTC refused the kernels for sm_80: kernels.cu\(1\): "
+                                         r"error: .*$"):
+        compile_cuda('extern "C" __global__ void f() { y = 1; }')
+
+
+@pytest.mark.parametrize(("module", "make", "message"), [
+    ("pyopencl", OpenClDevice, "pyopencl must be installed for the device 'opencl': install the "
+                               "extra 'gpu'"),
+    ("cuda.core", CudaDevice, "cuda-core must be installed for the device 'cuda': install the "
+                              "extra 'gpu'"),
+    ("cuda.bindings.nvrtc", lambda: compile_cuda("// nothing"),
+     r"NVRTC must be installed to compile CUDA: install the extra 'gpu' \(cuda-bindings, "
+     "nvidia-cuda-nvrtc\\)")])
+def test_without_the_libraries(monkeypatch, module: str, make, message: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises((DeviceMissing, BuildError), match=f"^{message}$"):
+        make()
+
+
+def test_an_unknown_platform() -> None:
+    pytest.importorskip("pyopencl")
+    with pytest.raises(DeviceMissing, match="^An OpenCL device of a platform named 'no such' must "
+                                            "be installed; platforms here: "):
+        OpenClDevice("no such")
+
+
+def test_no_gpu_is_one_clear_line() -> None:
+    try:
+        CudaDevice(99)
+    except DeviceMissing as error:
+        assert "\n" not in str(error)
