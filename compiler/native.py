@@ -66,11 +66,12 @@ def digest(parts: Iterable[str]) -> str:
     return total.hexdigest()
 
 
-def build_once(kind: str, key: str, what: str, build: Callable[[Path], None],
+def build_once(kind: str, key: str, what: str | None, build: Callable[[Path], None],
                takes: str = "up to a minute") -> Path:
     """The folder of `key` in the cache; `build` fills it, in another place, if it is not there.
 
-    `what`, and how long it `takes`, are shown on a terminal while it is being built.
+    `what`, and how long it `takes`, are shown on a terminal while it is being built; without it,
+    nothing is.
     """
     folder = cache_folder() / kind / key[:32]
     if folder.is_dir():
@@ -82,7 +83,7 @@ def build_once(kind: str, key: str, what: str, build: Callable[[Path], None],
             return folder
         scratch = Path(tempfile.mkdtemp(prefix="build-", dir=folder.parent))
         try:
-            with _spinner(f"Building {what} (once; {takes})"):
+            with _spinner(what and f"Building {what} (once; {takes})"):
                 build(scratch)
             scratch.rename(folder)
         finally:
@@ -98,8 +99,8 @@ def replace_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _spinner(text: str) -> Iterator[None]:
-    if not sys.stderr.isatty():
+def _spinner(text: str | None) -> Iterator[None]:
+    if not text or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console

@@ -17,6 +17,8 @@ USER_ERRORS: tuple[str, ...] = (
     "accel.program.ProgramError",
     "accel.sim.dram.DramError",
     "accel.sim.trace.TraceError",
+    "compiler.cpu_gpu_backends.llvm.export.ExportError",
+    "compiler.cpu_gpu_backends.llvm.machine.MachineError",
     "compiler.frontend.onnx_import.ImportRefused",
     "compiler.native.BuildError",
     "runtime.device.DeviceMissing",

@@ -1,12 +1,17 @@
-"""The LLVM back end: loop programs to text to machine code for this computer.
+"""The LLVM back end: loop programs to text to machine code, for this computer or another.
 
 ::
 
-    Program --emit--> LLVM IR (text) --optimize--> LLVM IR --Library--> function --Kernel--> call
+    Program --emit--> LLVM IR (text) --optimize--> LLVM IR --object_code--> object
+            object --Library--> function --Kernel--> call
+            object --link_shared--> library and header for C
 
-`build` goes all the way; `emit` and `assembly` show what is between.
+`build` goes all the way to a call; `emit` and `assembly` show what is between. What is compiled
+is kept on disk (`compiler.native`).
 """
 
-from .emit import emit
+from .emit import emit, emit_all
+from .export import ExportError, compile_object, header, link_shared
 from .kernel import Kernel, build
-from .jit import assembly, optimized
+from .jit import assembly, object_code, optimized
+from .machine import MACHINES, WITHOUT, Machine, MachineError, host

@@ -5,11 +5,11 @@ from typing import Any
 
 from compiler.ir import is_index
 from compiler.te import (COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select,
-                         Var, is_float, is_record, is_signed, numpy_dtype, walk)
+                         Var, is_float, is_record, numpy_dtype, walk)
 
 from .floats import cast, float_binary, float_call, float_compare
-from .integers import integer_binary, integer_compare
-from .writer import Writer, constant, memory_type, type_name
+from .integers import integer_abs, integer_binary, integer_compare
+from .writer import Kind, Writer, constant, memory_type, type_name
 
 __all__ = ["Expressions"]
 
@@ -23,10 +23,12 @@ class Expressions:
     ----------
     buffers : name of a buffer to the pointer to its first element.
     variables : loop variables in scope, to their values.
+    contract : whether products may be fused with sums.
     """
 
-    def __init__(self, w: Writer, buffers: Mapping[str, str], variables: Mapping[Var, str]):
-        self.w, self.buffers, self.variables = w, buffers, variables
+    def __init__(self, w: Writer, buffers: Mapping[str, str], variables: Mapping[Var, str],
+                 contract: bool = False):
+        self.w, self.buffers, self.variables, self.contract = w, buffers, variables, contract
 
     def value(self, expr: Expr) -> str:
         match expr:
@@ -45,18 +47,20 @@ class Expressions:
             case Call(function, args):
                 return self._call(function, expr.dtype, self.value(args[0]))
             case Cast(value, dtype):
-                return cast(self.w, value.dtype, dtype, self.value(value))
+                return cast(self.w, Kind(value.dtype), dtype, self.value(value))
             case Select():
                 return self._select(expr)
             case _:
                 raise TypeError(f"Expression must be of a known kind, not {expr!r}")
 
     def _binary(self, op: str, dtype: str, a: str, b: str) -> str:
+        kind = Kind(dtype)
+        if op in COMPARISONS:
+            compare = float_compare if is_float(dtype) else integer_compare
+            return compare(self.w, op, kind, a, b)
         if is_float(dtype):
-            rule = float_compare if op in COMPARISONS else float_binary
-        else:
-            rule = integer_compare if op in COMPARISONS else integer_binary
-        return rule(self.w, op, dtype, a, b)
+            return float_binary(self.w, op, kind, a, b, self.contract)
+        return integer_binary(self.w, op, kind, a, b)
 
     def fold(self, op: str, dtype: str, a: str, b: str) -> str:
         """One step of a reduction by ``sum``, ``max`` or ``min``."""
@@ -64,11 +68,8 @@ class Expressions:
 
     def _call(self, function: str, dtype: str, a: str) -> str:
         if is_float(dtype):
-            return float_call(self.w, function, dtype, a)
-        kind = type_name(dtype)             # abs, the one function of integers
-        if not is_signed(dtype):
-            return a
-        return self.w.call(f"llvm.abs.{kind}", kind, (kind, a), ("i1", "false"))
+            return float_call(self.w, function, Kind(dtype), a)
+        return integer_abs(self.w, Kind(dtype), a)      # the one function of integers
 
     def _select(self, expr: Select) -> str:
         """Branches where a side reads memory: only the chosen one may."""
@@ -92,6 +93,9 @@ class Expressions:
         if buffer.name not in self.buffers:
             raise ValueError(f"Buffer {buffer.name} must be an input, an output or allocated "
                              f"around its use")
+        if buffer.strides is not None:
+            raise ValueError(f"Buffer {buffer.name} must be dense for LLVM, "
+                             f"not of strides {list(buffer.strides)}")
         w, place = self.w, "0"
         for position, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
             value = self._index(index)

@@ -3,119 +3,120 @@ arithmetic wraps, divisions round down, a shift by the width or more shifts ever
 division by zero has no defined result; it does not trap.
 """
 
-from compiler.te import bits, is_signed
+from compiler.te import INDEX, bits, is_signed
 
-from .writer import Writer, type_name
+from .writer import Kind, Writer, literal
 
-__all__ = ["integer_binary", "integer_compare"]
+__all__ = ["integer_abs", "integer_binary", "integer_compare"]
 
 _PLAIN = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
 _BOOLEAN = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 _COMPARISONS = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
 
-def integer_compare(w: Writer, op: str, dtype: str, a: str, b: str) -> str:
-    sign = "s" if is_signed(dtype) else "u"
+def integer_compare(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+    sign = "s" if is_signed(kind.dtype) else "u"
     condition = op if op in ("eq", "ne") else f"{sign}{_COMPARISONS[op]}"
-    return w.op(f"icmp {condition} {type_name(dtype)} {a}, {b}")
+    return w.op(f"icmp {condition} {kind} {a}, {b}")
 
 
-def integer_binary(w: Writer, op: str, dtype: str, a: str, b: str) -> str:
+def integer_abs(w: Writer, kind: Kind, a: str) -> str:
+    if not is_signed(kind.dtype):
+        return a
+    return w.call(f"llvm.abs.{kind.suffix}", kind, (kind, a), ("i1", "false"))
+
+
+def integer_binary(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
     """One operator of `compiler.te` on values of an integer type or bool."""
-    kind = type_name(dtype)
-    if dtype == "bool":
+    if kind.dtype == "bool":
         op = _BOOLEAN.get(op, op)
     if op in _PLAIN:
         return w.op(f"{_PLAIN[op]} {kind} {a}, {b}")
     if op in ("min", "max"):
-        name = f"llvm.{'s' if is_signed(dtype) else 'u'}{op}.{kind}"
+        name = f"llvm.{'s' if is_signed(kind.dtype) else 'u'}{op}.{kind.suffix}"
         return w.call(name, kind, (kind, a), (kind, b))
     if op in ("shl", "shr"):
-        return _shift(w, op, dtype, a, b)
+        return _shift(w, op, kind, a, b)
     if op == "rshift_rne":
-        return _rshift_rne(w, dtype, a, b)
-    return _division(w, op, dtype, a, b)
+        return _rshift_rne(w, kind, a, b)
+    return _division(w, op, kind, a, b)
 
 
-def _shift(w: Writer, op: str, dtype: str, a: str, b: str) -> str:
-    kind, width = type_name(dtype), bits(dtype)
-    signed = is_signed(dtype) and op == "shr"
+def _select(w: Writer, kind: Kind, condition: str, a: str, b: str) -> str:
+    return w.op(f"select {kind.of('bool')} {condition}, {kind} {a}, {kind} {b}")
+
+
+def _shift(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+    width = bits(kind.dtype)
+    signed = is_signed(kind.dtype) and op == "shr"
     name = {"shl": "shl", "shr": "ashr" if signed else "lshr"}[op]
-    outside = w.op(f"icmp uge {kind} {b}, {width}")
-    limit = width - 1 if signed else 0
-    amount = w.op(f"select i1 {outside}, {kind} {limit}, {kind} {b}")
-    result = w.op(f"{name} {kind} {a}, {amount}")
-    return result if signed else w.op(f"select i1 {outside}, {kind} 0, {kind} {result}")
+    outside = w.op(f"icmp uge {kind} {b}, {kind.const(width)}")
+    limit = kind.const(width - 1 if signed else 0)
+    result = w.op(f"{name} {kind} {a}, {_select(w, kind, outside, limit, b)}")
+    return result if signed else _select(w, kind, outside, kind.const(0), result)
 
 
-def _rshift_rne(w: Writer, dtype: str, a: str, b: str) -> str:
+def _rshift_rne(w: Writer, kind: Kind, a: str, b: str) -> str:
     """The quotient, plus one where twice the rest, plus its lowest bit, exceeds the divisor."""
-    kind, signed = type_name(dtype), is_signed(dtype)
-    if kind != "i64":
+    signed, wide = is_signed(kind.dtype), kind.of(INDEX)
+    short = bits(kind.dtype) < 64
+    if short:
         extend = "sext" if signed else "zext"
-        a, b = (w.op(f"{extend} {kind} {one} to i64") for one in (a, b))
-    amount = w.op(f"and i64 {b}, 63")
-    quotient = w.op(f"{'ashr' if signed else 'lshr'} i64 {a}, {amount}")
-    whole = w.op(f"shl i64 {quotient}, {amount}")
-    rest = w.op(f"sub i64 {a}, {whole}")
-    divisor = w.op(f"shl i64 1, {amount}")
-    odd = w.op(f"and i64 {quotient}, 1")
-    twice = w.op(f"or i64 {w.op(f'shl i64 {rest}, 1')}, {odd}")
-    up = w.op(f"zext i1 {w.op(f'icmp ugt i64 {twice}, {divisor}')} to i64")
-    result = w.op(f"add i64 {quotient}, {up}")
-    return result if kind == "i64" else w.op(f"trunc i64 {result} to {kind}")
+        a, b = (w.op(f"{extend} {kind} {one} to {wide}") for one in (a, b))
+    amount = w.op(f"and {wide} {b}, {wide.const(63)}")
+    quotient = w.op(f"{'ashr' if signed else 'lshr'} {wide} {a}, {amount}")
+    whole = w.op(f"shl {wide} {quotient}, {amount}")
+    rest = w.op(f"sub {wide} {a}, {whole}")
+    divisor = w.op(f"shl {wide} {wide.const(1)}, {amount}")
+    odd = w.op(f"and {wide} {quotient}, {wide.const(1)}")
+    doubled = w.op(f"shl {wide} {rest}, {wide.const(1)}")
+    twice = w.op(f"or {wide} {doubled}, {odd}")
+    exceeds = w.op(f"icmp ugt {wide} {twice}, {divisor}")
+    up = w.op(f"zext {kind.of('bool')} {exceeds} to {wide}")
+    result = w.op(f"add {wide} {quotient}, {up}")
+    return w.op(f"trunc {wide} {result} to {kind}") if short else result
 
 
-def _division(w: Writer, op: str, dtype: str, a: str, b: str) -> str:
-    if not is_signed(dtype):
-        divisor = _nonzero(w, dtype, b)
-        return w.op(f"{'urem' if op == 'mod' else 'udiv'} {type_name(dtype)} {a}, {divisor}")
-    if op != "div" and _is_power(b):
-        return _power(w, op, dtype, a, int(b))
-    return _signed_division(w, op, dtype, a, b)
+def _division(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+    if not is_signed(kind.dtype):
+        divisor = _nonzero(w, kind, b)
+        return w.op(f"{'urem' if op == 'mod' else 'udiv'} {kind} {a}, {divisor}")
+    number = literal(b)
+    if op != "div" and number is not None and number > 0 and number & (number - 1) == 0:
+        return _power(w, op, kind, a, number)
+    return _signed_division(w, op, kind, a, b)
 
 
-def _nonzero(w: Writer, dtype: str, b: str) -> str:
-    if _is_number(b) and int(b):
+def _nonzero(w: Writer, kind: Kind, b: str) -> str:
+    if literal(b):
         return b
-    kind = type_name(dtype)
-    zero = w.op(f"icmp eq {kind} {b}, 0")
-    return w.op(f"select i1 {zero}, {kind} 1, {kind} {b}")
+    zero = w.op(f"icmp eq {kind} {b}, {kind.const(0)}")
+    return _select(w, kind, zero, kind.const(1), b)
 
 
-def _power(w: Writer, op: str, dtype: str, a: str, divisor: int) -> str:
-    kind = type_name(dtype)
+def _power(w: Writer, op: str, kind: Kind, a: str, divisor: int) -> str:
     if op == "mod":
-        return w.op(f"and {kind} {a}, {divisor - 1}")
-    return w.op(f"ashr {kind} {a}, {divisor.bit_length() - 1}")
+        return w.op(f"and {kind} {a}, {kind.const(divisor - 1)}")
+    return w.op(f"ashr {kind} {a}, {kind.const(divisor.bit_length() - 1)}")
 
 
-def _signed_division(w: Writer, op: str, dtype: str, a: str, b: str) -> str:
+def _signed_division(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
     """Dividing by -1 overflows for the least value, so that is a negation instead."""
-    kind = type_name(dtype)
-    divisor, negates = _nonzero(w, dtype, b), None
-    if not _is_number(b) or int(b) == -1:
-        negates = w.op(f"icmp eq {kind} {b}, -1")
-        divisor = w.op(f"select i1 {negates}, {kind} 1, {kind} {divisor}")
+    divisor, negates, flag = _nonzero(w, kind, b), None, kind.of("bool")
+    if literal(b) in (None, -1):
+        negates = w.op(f"icmp eq {kind} {b}, {kind.const(-1)}")
+        divisor = _select(w, kind, negates, kind.const(1), divisor)
     quotient = w.op(f"sdiv {kind} {a}, {divisor}")
     rest = w.op(f"srem {kind} {a}, {divisor}")
-    uneven = w.op(f"icmp ne {kind} {rest}, 0")
-    opposed = w.op(f"icmp slt {kind} {w.op(f'xor {kind} {rest}, {divisor}')}, 0")
-    down = w.op(f"and i1 {uneven}, {opposed}")
+    uneven = w.op(f"icmp ne {kind} {rest}, {kind.const(0)}")
+    signs = w.op(f"xor {kind} {rest}, {divisor}")
+    opposed = w.op(f"icmp slt {kind} {signs}, {kind.const(0)}")
+    down = w.op(f"and {flag} {uneven}, {opposed}")
     if op == "mod":
-        return w.op(f"select i1 {down}, {kind} {w.op(f'add {kind} {rest}, {divisor}')}, "
-                    f"{kind} {rest}")
+        return _select(w, kind, down, w.op(f"add {kind} {rest}, {divisor}"), rest)
     if op == "floordiv":
-        quotient = w.op(f"add {kind} {quotient}, {w.op(f'sext i1 {down} to {kind}')}")
+        quotient = w.op(f"add {kind} {quotient}, {w.op(f'sext {flag} {down} to {kind}')}")
     if negates is None:
         return quotient
-    negated = w.op(f"sub {kind} 0, {a}")
-    return w.op(f"select i1 {negates}, {kind} {negated}, {kind} {quotient}")
-
-
-def _is_number(text: str) -> bool:
-    return not text.startswith("%")
-
-
-def _is_power(text: str) -> bool:
-    return _is_number(text) and int(text) > 0 and int(text) & (int(text) - 1) == 0
+    negated = w.op(f"sub {kind} {kind.const(0)}, {a}")
+    return _select(w, kind, negates, negated, quotient)

@@ -1,4 +1,4 @@
-"""Text of an LLVM module to machine code in this process."""
+"""Text of an LLVM module to machine code, kept on disk, and into this process."""
 
 import ctypes
 import ctypes.util
@@ -7,39 +7,60 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-__all__ = ["Library", "assembly", "library", "machine", "optimized"]
+from compiler.native import build_once, digest
+
+from .machine import Machine, host, target_machine
+
+__all__ = ["Library", "assembly", "library", "object_code", "optimized"]
 
 
-@cache
-def machine() -> llvm.TargetMachine:
-    """This computer, with everything that its processor can do."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(),
-                                        features=llvm.get_host_cpu_features().flatten(), opt=3)
-
-
-def _optimized(text: str) -> llvm.ModuleRef:
-    host = machine()
+def _optimized(text: str, machine: Machine) -> llvm.ModuleRef:
+    target = target_machine(machine)
     module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = host.triple, str(host.target_data)
+    module.triple, module.data_layout = machine.triple, str(target.target_data)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.slp_vectorization = True
-    passes = llvm.create_pass_builder(host, options)
+    passes = llvm.create_pass_builder(target, options)
     passes.getModulePassManager().run(module, passes)
     return module
 
 
-def optimized(text: str) -> str:
+def optimized(text: str, machine: Machine | None = None) -> str:
     """The module after LLVM's passes, at their highest level."""
-    return str(_optimized(text))
+    return str(_optimized(text, machine or host()))
 
 
-def assembly(text: str) -> str:
-    """The module as assembly of this computer."""
-    return machine().emit_assembly(_optimized(text))
+def assembly(text: str, machine: Machine | None = None) -> str:
+    """The module as assembly."""
+    machine = machine or host()
+    return target_machine(machine).emit_assembly(_optimized(text, machine))
+
+
+def object_code(text: str, machine: Machine) -> bytes:
+    """The module as an object file.
+
+    It is kept in the cache of `compiler.native` under the hash of the text, the machine and the
+    version of LLVM: processes that want it at once compile it once. Without a cache that can be
+    written it is compiled every time.
+    """
+    version = ".".join(map(str, llvm.llvm_version_info))
+    key = digest([text, version, machine.triple, machine.cpu, *machine.features, "-",
+                  *machine.absent])
+    try:
+        folder = build_once("kernels", key, None, lambda folder: _write_object(
+            folder / "kernel.o", text, machine))
+        return (folder / "kernel.o").read_bytes()
+    except OSError:
+        return _object_code(text, machine)
+
+
+def _write_object(path, text: str, machine: Machine) -> None:
+    path.write_bytes(_object_code(text, machine))
+
+
+def _object_code(text: str, machine: Machine) -> bytes:
+    return target_machine(machine).emit_object(_optimized(text, machine))
 
 
 @cache
@@ -49,19 +70,19 @@ def _c_library() -> ctypes.CDLL:
     return process if hasattr(process, "expf") else ctypes.CDLL(ctypes.util.find_library("m"))
 
 
-_MATH = ("exp", "log", "tanh", "erf", "fmod", "floor", "ceil", "rint")
+_MATH = ("exp", "log", "tanh", "erf", "fmod", "fmodf", "floor", "floorf", "ceil", "ceilf",
+         "rint", "rintf")
 
 
 class Library:
     """Machine code in memory. Keeps it alive as long as the functions of it that are in use."""
 
-    def __init__(self, text: str):
-        self.image = machine().emit_object(_optimized(text))
-        self._jit = llvm.create_lljit_compiler(machine())
-        link = llvm.JITLibraryBuilder().add_object_img(self.image).add_current_process()
-        for name in (f"{stem}{suffix}" for stem in _MATH for suffix in ("", "f")):
-            address = ctypes.cast(getattr(_c_library(), name), ctypes.c_void_p).value
-            link.import_symbol(name, address)
+    def __init__(self, text: str, machine: Machine):
+        self._jit = llvm.create_lljit_compiler(target_machine(machine))
+        link = llvm.JITLibraryBuilder().add_object_img(object_code(text, machine))
+        link.add_current_process()
+        for name in _MATH:
+            link.import_symbol(name, _address(_c_library(), name))
         self._names = re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)
         for name in self._names:
             link.export_symbol(name)
@@ -71,7 +92,15 @@ class Library:
         return self._tracker[name]
 
 
-@cache
-def library(text: str) -> Library:
-    """Compiled once for each text and process."""
-    return Library(text)
+def _address(library: ctypes.CDLL, name: str) -> int:
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def library(text: str, machine: Machine | None = None) -> Library:
+    """Compiled once for each text, machine and process."""
+    return _library(text, machine or host())
+
+
+_library = cache(Library)

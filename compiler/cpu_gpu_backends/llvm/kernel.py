@@ -10,12 +10,13 @@ from compiler.te import Buffer, numpy_dtype
 
 from .emit import FUNCTION, OUT_OF_MEMORY, emit
 from .jit import library
+from .machine import Machine, host
 
 __all__ = ["Kernel", "build"]
 
 
 class Kernel:
-    """A compiled program.
+    """A compiled program, for this computer.
 
     Calling it takes an array for each input and each output of the program, in that order, and
     fills the outputs; no output may overlap another array. `compute` is like
@@ -23,11 +24,12 @@ class Kernel:
     it was made from. Several threads may call it at once.
     """
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, machine: Machine | None = None, contract: bool = False):
+        machine = machine or host()
         self.program = program
-        self.text = emit(program)
+        self.text = emit(program, machine, contract)
         self._buffers = (*program.inputs, *program.outputs)
-        self._library = library(self.text)
+        self._library = library(self.text, machine)
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(self._buffers))
         self._function = prototype(self._library.address(FUNCTION))
 
@@ -67,6 +69,10 @@ def _require(buffer: Buffer, array: np.ndarray) -> None:
         raise ValueError(f"Array {buffer.name} must be dense, aligned and in row-major order")
 
 
-def build(program: Program) -> Kernel:
-    """Compile `program` for this computer, plain loops as they stand. Texts are compiled once."""
-    return Kernel(program)
+def build(program: Program, machine: Machine | None = None, contract: bool = False) -> Kernel:
+    """Compile `program` for this computer; texts are compiled once.
+
+    `machine` may be ``host().without(...)``, to see what becomes of it where a feature is
+    missing. With `contract` a product may be fused with a sum that it is part of (see `floats`).
+    """
+    return Kernel(program, machine, contract)

@@ -10,10 +10,11 @@ floats is -0.0, so the result is the same to the bit.
 from dataclasses import replace
 
 from compiler import te
-from compiler.ir import Alloc, For, If, Seq, Stmt, Store, Tensorized, Update, reads
+from compiler.ir import Alloc, Combine, For, If, Seq, Stmt, Store, Tensorized, Update, reads
 from compiler.te import INDEX, Buffer, Const, Expr, Var, is_float, is_signed, numpy_dtype
 
 from .expressions import Expressions
+from .machine import Machine
 from .writer import Writer, type_name
 
 __all__ = ["Statements"]
@@ -25,10 +26,10 @@ _STACK = 1 << 17            # bytes of all of them
 class Statements:
     """Writes statements. Large local buffers end up in `allocated`, for the caller to free."""
 
-    def __init__(self, w: Writer, buffers: dict[str, str]):
-        self.w, self.buffers = w, dict(buffers)
+    def __init__(self, w: Writer, buffers: dict[str, str], machine: Machine, contract: bool):
+        self.w, self.buffers, self.machine = w, dict(buffers), machine
         self.variables: dict[Var, str] = {}
-        self.exprs = Expressions(w, self.buffers, self.variables)
+        self.exprs = Expressions(w, self.buffers, self.variables, contract)
         self.allocated: list[str] = []
         self._on_stack = 0
         self._begun: Update | None = None   # the update around here that has only to accumulate
@@ -55,6 +56,9 @@ class Statements:
                 self._update(stmt)
             case Tensorized():
                 self.write(stmt.body)
+            case Combine(_, _, reducer):
+                raise ValueError(f"Reduction by {reducer.name} must not reach LLVM: it writes "
+                                 f"sum, max and min alone")
             case _:
                 raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 
@@ -132,10 +136,10 @@ class Statements:
             self._on_stack += size
             self.w.entry.append(f"  {name} = alloca [{size} x i8], align 64")
         else:
-            self.w.declared.add("declare noalias ptr @aligned_alloc(i64, i64)")
-            rounded = -(-size // 64) * 64
-            self.w.entry.append(f"  {name} = call noalias ptr @aligned_alloc(i64 64, "
-                                f"i64 {rounded})")
+            count, rounded = self.machine.size_type, -(-size // 64) * 64
+            self.w.module.declared.add(f"declare noalias ptr @aligned_alloc({count}, {count})")
+            self.w.entry.append(f"  {name} = call noalias ptr @aligned_alloc({count} 64, "
+                                f"{count} {rounded})")
             self.allocated.append(name)
         self.buffers[buffer.name] = name
 

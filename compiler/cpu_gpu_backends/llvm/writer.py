@@ -1,22 +1,25 @@
 """Text of LLVM instructions: types, constants, and a writer that hands out names.
 
-A value is the text of an operand (``%v7``, ``-3``, ``true``); its type follows from the element
-type of the expression that it stands for. `bool` is ``i1`` as a value and a byte in memory; a
-record is one integer of its size.
+A value is the text of an operand (``%v7``, ``-3``, ``true``) with its kind: an element type, and
+how many lanes of it. `bool` is ``i1`` as a value and a byte in memory; a record is one integer of
+its size and has no lanes.
 """
 
 import re
 import struct
+from dataclasses import dataclass, field, replace
 
 from compiler.te import bits, is_float, is_integer, is_record, numpy_dtype
 
-__all__ = ["Writer", "constant", "memory_type", "type_name"]
+__all__ = ["Kind", "Module", "Value", "Writer", "constant", "literal", "memory_type", "type_name"]
+
+_FLOATS = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
 
 
 def type_name(dtype: str) -> str:
-    """LLVM type of a value."""
-    if is_float(dtype):
-        return {"float32": "float", "float64": "double"}[dtype]
+    """LLVM type of one element."""
+    if dtype in _FLOATS:
+        return _FLOATS[dtype]
     return f"i{8 * numpy_dtype(dtype).itemsize if is_record(dtype) else bits(dtype)}"
 
 
@@ -34,13 +37,64 @@ def constant(value, dtype: str) -> str:
     return f"0x{struct.pack('>d', double).hex().upper()}"
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Type of a value: `lanes` elements of `dtype` side by side, or one if `lanes` is 0.
+
+    Its text is LLVM's name of it.
+    """
+
+    dtype: str
+    lanes: int = 0
+
+    def __str__(self) -> str:
+        name = type_name(self.dtype)
+        return f"<{self.lanes} x {name}>" if self.lanes else name
+
+    def of(self, dtype: str) -> "Kind":
+        """As many lanes of another type."""
+        return replace(self, dtype=dtype)
+
+    def const(self, value) -> str:
+        """A constant, the same in all lanes."""
+        text = constant(value, self.dtype)
+        return f"splat ({type_name(self.dtype)} {text})" if self.lanes else text
+
+    @property
+    def suffix(self) -> str:
+        """What LLVM appends to the names of its intrinsics: ``f32``, ``v8i16``."""
+        letter = "f" if is_float(self.dtype) else "i"
+        vector = f"v{self.lanes}" if self.lanes else ""
+        return f"{vector}{letter}{bits(self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    text: str
+    kind: Kind
+
+
+def literal(text: str) -> int | None:
+    """The number that an integer operand is, the same in all lanes; None if it is no constant."""
+    found = re.fullmatch(r"(?:splat \(i\d+ )?(-?\d+)\)?", text)
+    return int(found[1]) if found else None
+
+
+@dataclass(slots=True)
+class Module:
+    """Functions by name, each in whole, and declarations of what comes from outside."""
+
+    functions: dict[str, str] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
+
+
 class Writer:
     """Instructions of one function, in order, and the names that they need."""
 
-    def __init__(self):
+    def __init__(self, module: Module | None = None):
+        self.module = Module() if module is None else module
         self.entry: list[str] = []      # goes before `lines`: memory of local buffers
         self.lines: list[str] = []
-        self.declared: set[str] = set()
         self.block = "start"
         self._count = 0
 
@@ -57,11 +111,19 @@ class Writer:
         self.do(f"{name} = {instruction}")
         return name
 
-    def call(self, function: str, returns: str, *args: tuple[str, str]) -> str:
+    def call(self, function: str, returns: object, *args: tuple[object, str]) -> str:
         """Call a function of LLVM or of the C library; `args` are pairs (type, value)."""
-        types = ", ".join(dtype for dtype, _ in args)
-        self.declared.add(f"declare {returns} @{function}({types})")
-        return self.op(f"call {returns} @{function}({', '.join(map(' '.join, args))})")
+        self.declare(function, returns, *(kind for kind, _ in args))
+        return self.op(f"call {returns} @{function}({_listed(args)})")
+
+    def call_void(self, function: str, *args: tuple[object, str]) -> None:
+        self.declare(function, "void", *(kind for kind, _ in args))
+        self.do(f"call void @{function}({_listed(args)})")
+
+    def declare(self, function: str, returns: object, *types: object) -> None:
+        if function not in self.module.functions:
+            self.module.declared.add(
+                f"declare {returns} @{function}({', '.join(map(str, types))})")
 
     def label(self, name: str) -> None:
         """Begin a block; the block before it must have ended with a branch."""
@@ -73,3 +135,7 @@ class Writer:
 
     def branch(self, condition: str, yes: str, no: str) -> None:
         self.do(f"br i1 {condition}, label %{yes}, label %{no}")
+
+
+def _listed(args: tuple[tuple[object, str], ...]) -> str:
+    return ", ".join(f"{kind} {value}" for kind, value in args)

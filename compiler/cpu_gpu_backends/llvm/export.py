@@ -1,0 +1,134 @@
+"""Ahead-of-time code: objects and shared libraries with a plain C interface, and its header.
+
+::
+
+    int32_t name(const float *x, float *y);     /* 0, or 1: no memory for local buffers */
+
+Arrays are dense, in row-major order, aligned to their elements, and no output overlaps another
+array. Objects need nothing but the C library (and its mathematical part, for float64).
+"""
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from compiler.ir import Program
+from compiler.native import call, compiler
+from compiler.te import Buffer, is_record, numpy_dtype, record_fields
+
+from .emit import emit_all
+from .jit import object_code
+from .machine import Machine, host
+
+__all__ = ["ExportError", "compile_object", "header", "link_shared"]
+
+_KEYWORDS = frozenset("""
+    alignas alignof and asm auto bool break case catch char class const constexpr continue default
+    delete do double else enum explicit export extern false float for friend goto if inline int
+    long main mutable namespace new nullptr operator or private protected public register restrict
+    return short signed sizeof static static_assert struct switch template this thread_local throw
+    true try typedef typename union unsigned using virtual void volatile while xor""".split())
+
+
+class ExportError(Exception):
+    """A program cannot be handed to C as asked; the message is one sentence."""
+
+
+def compile_object(programs: Mapping[str, Program], machine: Machine | None = None,
+                   contract: bool = False) -> bytes:
+    """An object file in which each program is a function of the given name.
+
+    For this computer, or for one of `machine.MACHINES`. Raises ExportError for a name that C
+    does not take.
+    """
+    _check_names(programs)
+    machine = machine or host()
+    return object_code(emit_all(programs, machine, contract), machine)
+
+
+def header(programs: Mapping[str, Program], guard: str = "LOCKSTEP_KERNELS_H") -> str:
+    """The C and C++ header of an object: a prototype for each program."""
+    _check_names(programs)
+    records = sorted({b.dtype for p in programs.values() for b in (*p.inputs, *p.outputs)
+                      if is_record(b.dtype)})
+    lines = ["/* Arrays are dense, in row-major order, aligned to their elements; no output",
+             "   overlaps another array. Functions return 0, or 1 when there is no memory for",
+             "   their local buffers; then nothing was written. */",
+             f"#ifndef {guard}", f"#define {guard}", "",
+             "#include <stdbool.h>", "#include <stdint.h>", "",
+             "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+    for record in records:
+        lines += [*_struct(record), ""]
+    for name, program in programs.items():
+        lines += [f"/* {_signature(program)} */", f"{_prototype(name, program)};", ""]
+    return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""])
+
+
+def link_shared(programs: Mapping[str, Program], path: Path, machine: Machine | None = None,
+                contract: bool = False, linker: Sequence[str] | None = None) -> None:
+    """Write a shared library to `path` and its header beside it, with the suffix ``.h``.
+
+    `linker` is the command of a C compiler that links for `machine`; without it, the one of this
+    computer (``$CXX``). Raises BuildError if there is none or if it fails.
+    """
+    text = header(programs, re.sub(r"\W", "_", path.stem).upper() + "_H")
+    code = compile_object(programs, machine, contract)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "kernels.o").write_bytes(code)
+        call([*(linker or compiler()[:1]), "-shared", "-o", str(path),
+              str(Path(folder) / "kernels.o"), "-lm"])
+    path.with_suffix(".h").write_text(text)
+
+
+def _check_names(programs: Mapping[str, Program]) -> None:
+    for name in programs:
+        if not _is_identifier(name):
+            raise ExportError(f"Name of a function must be an identifier of C, not {name!r}")
+
+
+def _is_identifier(name: str) -> bool:
+    return bool(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)) and name not in _KEYWORDS
+
+
+def _c_type(dtype: str) -> str:
+    if is_record(dtype):
+        return f"struct {_c_name(dtype)}"
+    return {"float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float",
+            "float64": "double", "bool": "bool"}.get(dtype, f"{dtype}_t")
+
+
+def _c_name(name: str) -> str:
+    name = re.sub(r"^(?=[0-9])|[^A-Za-z0-9_]", "_", name)
+    return f"{name}_" if name in _KEYWORDS else name
+
+
+def _struct(record: str) -> list[str]:
+    """A record as C has it: packed, padded to its size."""
+    fields = record_fields(record)
+    padding = numpy_dtype(record).itemsize - sum(numpy_dtype(t).itemsize for t in fields.values())
+    members = [f"    {_c_type(dtype)} {_c_name(name)};" for name, dtype in fields.items()]
+    members += [f"    uint8_t padding_[{padding}];"] * (padding > 0)
+    return [f"struct {_c_name(record)} {{", *members, "} __attribute__((packed));"]
+
+
+def _prototype(name: str, program: Program) -> str:
+    taken: set[str] = set()
+    parts = [_parameter("const ", b, taken) for b in program.inputs]
+    parts += [_parameter("", b, taken) for b in program.outputs]
+    return f"int32_t {name}({', '.join(parts) or 'void'})"
+
+
+def _parameter(const: str, buffer: Buffer, taken: set[str]) -> str:
+    name = _c_name(buffer.name)
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return f"{const}{_c_type(buffer.dtype)} *{name}"
+
+
+def _signature(program: Program) -> str:
+    def listed(buffers: Sequence[Buffer]) -> str:
+        return ", ".join(f"{_c_name(b.name)}: {b.dtype}{list(b.shape)}" for b in buffers)
+
+    return f"({listed(program.inputs)}) -> {listed(program.outputs)}"

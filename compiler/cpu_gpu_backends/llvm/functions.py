@@ -1,0 +1,181 @@
+"""Functions of the math library that processors lack: exp, log, tanh, erf.
+
+For float32 they are written out here, without branches, so that loops over them become vectors
+and objects need no library. The polynomials are near-minimax fits of the functions named beside
+them, in relative error, rounded to float32. Largest errors, over all arguments, in units in the
+last place of the exact result: exp 1.5, log 1.0, tanh 1.5, erf 1.5 (the tests hold them to it).
+Whether the processor fuses a product with a sum changes results within these bounds.
+
+For float64 the C library is called, lane by lane.
+"""
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+
+from .writer import Kind, Module, Writer
+
+__all__ = ["FUNCTIONS", "function"]
+
+FUNCTIONS = ("exp", "log", "tanh", "erf")
+
+_EXP = (0.5, 0.16666512, 0.04166619, 0.008369599, 0.0013951717)             # (e^r - 1 - r) / r^2
+_LOG = (0.3333331, -0.25000009, 0.20002167, -0.1666809, 0.14218552, -0.124030866,
+        0.11893525, -0.11694325, 0.067575306)                   # (log(1 + f) - f + f^2 / 2) / f^3
+_TANH = (-0.33333284, 0.1333149, -0.053743307, 0.020649934, -0.005716282)       # (tanh x - x) / x^3
+_ERF = (0.12837917, -0.37612635, 0.1128372, -0.026860753, 0.0052044359, -0.00081819270,
+        8.538839e-05)                                                           # erf(x) / x - 1
+_ERFC = (1.1284481, 0.636186, 0.10396233, -0.020987138, 0.00159195657, 0.00061465550,
+         -0.00024696320, 3.90203495e-05, -2.46463787e-06)                       # -log(erfc t) / t
+
+# log 2 in two parts: the first has so few digits that its product with an exponent is exact.
+_LN2_HIGH, _LN2_LOW = 355 / 512, math.log(2) - 355 / 512
+_SHIFTER = 1.5 * 2 ** 23        # what is added to it is rounded to an integer, in its low bits
+_SHIFTER_BITS = int.from_bytes(struct.pack(">f", _SHIFTER), "big")
+
+
+def function(w: Writer, name: str, kind: Kind, a: str) -> str:
+    """One of `FUNCTIONS` of a value of a floating-point kind."""
+    if kind.dtype == "float64":
+        return _of_each_lane(w, name, kind, a)
+    single = kind.of("float32")
+    if kind.dtype != "float32":
+        wide = w.op(f"fpext {kind} {a} to {single}")
+        return w.op(f"fptrunc {single} {function(w, name, single, wide)} to {kind}")
+    symbol = f"lockstep.{name}.{kind.suffix}"
+    if symbol not in w.module.functions:
+        w.module.functions[symbol] = _definition(w.module, symbol, _RULES[name], kind)
+    return w.call(symbol, kind, (kind, a))
+
+
+def _of_each_lane(w: Writer, name: str, kind: Kind, a: str) -> str:
+    if not kind.lanes:
+        return w.call(name, kind, (kind, a))
+    one, result = Kind(kind.dtype), "poison"
+    for lane in range(kind.lanes):
+        value = w.op(f"extractelement {kind} {a}, i64 {lane}")
+        value = w.call(name, one, (one, value))
+        result = w.op(f"insertelement {kind} {result}, {one} {value}, i64 {lane}")
+    return result
+
+
+def _definition(module: Module, symbol: str, rule: Callable[["_Floats", str], str],
+                kind: Kind) -> str:
+    w = Writer(module)
+    result = rule(_Floats(w, kind), "%x")
+    return "\n".join([f"define internal {kind} @{symbol}({kind} %x) alwaysinline nounwind {{",
+                      *w.lines, f"  ret {kind} {result}", "}"])
+
+
+class _Floats:
+    """Arithmetic on float32 values of one kind; products may be fused with sums."""
+
+    def __init__(self, w: Writer, kind: Kind):
+        self.w, self.kind, self.integer, self.flag = w, kind, kind.of("int32"), kind.of("bool")
+
+    def const(self, value: float) -> str:
+        return self.kind.const(value)
+
+    def _binary(self, op: str, a: str, b: str) -> str:
+        return self.w.op(f"{op} contract {self.kind} {a}, {b}")
+
+    def add(self, a: str, b: str) -> str: return self._binary("fadd", a, b)
+    def sub(self, a: str, b: str) -> str: return self._binary("fsub", a, b)
+    def mul(self, a: str, b: str) -> str: return self._binary("fmul", a, b)
+    def div(self, a: str, b: str) -> str: return self._binary("fdiv", a, b)
+
+    def fused(self, a: str, b: str, c: str) -> str:
+        """``a * b + c``."""
+        return self.add(self.mul(a, b), c)
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        result = self.const(coefficients[-1])
+        for coefficient in coefficients[-2::-1]:
+            result = self.fused(result, x, self.const(coefficient))
+        return result
+
+    def call(self, name: str, *args: str) -> str:
+        return self.w.call(f"llvm.{name}.{self.kind.suffix}", self.kind,
+                           *((self.kind, arg) for arg in args))
+
+    def compare(self, how: str, a: str, b: str) -> str:
+        return self.w.op(f"fcmp {how} {self.kind} {a}, {b}")
+
+    def select(self, condition: str, a: str, b: str) -> str:
+        return self.w.op(f"select {self.flag} {condition}, {self.kind} {a}, {self.kind} {b}")
+
+    def bits(self, a: str) -> str:
+        return self.w.op(f"bitcast {self.kind} {a} to {self.integer}")
+
+    def from_bits(self, a: str) -> str:
+        return self.w.op(f"bitcast {self.integer} {a} to {self.kind}")
+
+    def integers(self, op: str, a: str, b: int | str) -> str:
+        b = b if isinstance(b, str) else self.integer.const(b)
+        return self.w.op(f"{op} {self.integer} {a}, {b}")
+
+
+def _exp(f: _Floats, x: str) -> str:
+    """``2^n e^r``, ``|r| <= log(2) / 2``; the power in two factors, for results near the ends."""
+    low, high = f.const(-104), f.const(89)
+    inside = f.select(f.compare("ogt", x, high), high, x)
+    inside = f.select(f.compare("olt", inside, low), low, inside)
+    shifted = f.fused(inside, f.const(1 / math.log(2)), f.const(_SHIFTER))
+    n = f.sub(shifted, f.const(_SHIFTER))
+    r = f.fused(n, f.const(-_LN2_HIGH), inside)
+    r = f.fused(n, f.const(-_LN2_LOW), r)
+    power = f.fused(f.mul(r, r), f.polynomial(r, _EXP), r)
+    power = f.add(power, f.const(1))
+    exponent = f.integers("sub", f.bits(shifted), _SHIFTER_BITS)
+    half = f.integers("ashr", exponent, 1)
+    for part in (half, f.integers("sub", exponent, half)):
+        part = f.integers("shl", f.integers("add", part, 127), 23)
+        power = f.mul(power, f.from_bits(part))
+    return power
+
+
+def _log(f: _Floats, x: str) -> str:
+    """``n log 2 + log(1 + t)``, ``1 + t`` between the roots of 1/2 and 2."""
+    root = int.from_bytes(struct.pack(">f", math.sqrt(0.5)), "big")
+    tiny = f.compare("olt", x, f.const(2.0 ** -126))
+    scaled = f.select(tiny, f.mul(x, f.const(2.0 ** 23)), x)
+    offset = f.integers("sub", f.bits(scaled), root)
+    exponent = f.integers("ashr", offset, 23)
+    mantissa = f.integers("add", f.integers("and", offset, (1 << 23) - 1), root)
+    t = f.sub(f.from_bits(mantissa), f.const(1))
+    n = f.w.op(f"sitofp {f.integer} {exponent} to {f.kind}")
+    n = f.select(tiny, f.sub(n, f.const(23)), n)
+    square = f.mul(t, t)
+    rest = f.mul(f.mul(square, t), f.polynomial(t, _LOG))
+    rest = f.fused(n, f.const(_LN2_LOW), rest)
+    rest = f.fused(square, f.const(-0.5), rest)
+    result = f.fused(n, f.const(_LN2_HIGH), f.add(t, rest))
+    ends = f.select(f.compare("oeq", x, f.const(math.inf)), x, f.const(math.nan))
+    ends = f.select(f.compare("oeq", x, f.const(0)), f.const(-math.inf), ends)
+    ordinary = f.w.op(f"and {f.flag} {f.compare('ogt', x, f.const(0))}, "
+                      f"{f.compare('olt', x, f.const(math.inf))}")
+    return f.select(ordinary, result, ends)
+
+
+def _tanh(f: _Floats, x: str) -> str:
+    """``x + x^3 P(x^2)`` near zero, else ``1 - 2 / (e^2x + 1)``."""
+    size = f.call("fabs", x)
+    square = f.mul(x, x)
+    near = f.fused(f.mul(square, x), f.polynomial(square, _TANH), x)
+    power = function(f.w, "exp", f.kind, f.add(size, size))
+    far = f.sub(f.const(1), f.div(f.const(2), f.add(power, f.const(1))))
+    far = f.call("copysign", far, x)
+    return f.select(f.compare("olt", size, f.const(0.625)), near, far)
+
+
+def _erf(f: _Floats, x: str) -> str:
+    """``x + x P(x^2)`` near zero, else ``1 - e^(-x Q(x))``, which is 1 from 4 on."""
+    size = f.call("fabs", x)
+    near = f.fused(x, f.polynomial(f.mul(x, x), _ERF), x)
+    far = f.select(f.compare("ogt", size, f.const(3.95)), f.const(3.95), size)
+    exponent = f.mul(f.sub(f.const(0), far), f.polynomial(far, _ERFC))
+    far = f.call("copysign", f.sub(f.const(1), function(f.w, "exp", f.kind, exponent)), x)
+    return f.select(f.compare("olt", size, f.const(0.9)), near, far)
+
+
+_RULES = {"exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf}

@@ -1,0 +1,103 @@
+"""What code is generated for: this computer, or another one."""
+
+import os
+from dataclasses import dataclass, replace
+from functools import cache
+
+import llvmlite.binding as llvm
+
+__all__ = ["MACHINES", "WITHOUT", "Machine", "MachineError", "host", "target_machine"]
+
+WITHOUT = "LOCKSTEP_CPU_WITHOUT"
+"""Environment variable: features of this computer that kernels must do without, ``a,b,...``."""
+
+_DEPENDENTS = {"avx2": ("avx512", "avx10", "avxvnni", "fma", "amx"), "avx512f": ("avx512", "avx10"),
+               "amx-tile": ("amx",), "fma": ("avx512", "avx10")}
+"""Feature to beginnings of the names of those that are nothing without it."""
+
+
+class MachineError(Exception):
+    """A machine or a feature was asked for that is not there; the message is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A processor, in LLVM's words.
+
+    Parameters
+    ----------
+    triple : architecture, vendor, operating system.
+    cpu : what instructions are scheduled for.
+    features : what the processor has, in order of their names.
+    absent : what it does without though `cpu` may have it.
+    """
+
+    triple: str
+    cpu: str
+    features: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def architecture(self) -> str:
+        return self.triple.partition("-")[0]
+
+    @property
+    def size_type(self) -> str:
+        """LLVM type of C's ``size_t``."""
+        return "i32" if self.architecture.endswith("32") else "i64"
+
+    def has(self, *features: str) -> bool:
+        return set(features) <= set(self.features)
+
+    def without(self, *features: str) -> "Machine":
+        """The same machine, doing without these features and all that need them."""
+        if unknown := sorted(set(features) - set(self.features) - set(self.absent)):
+            raise MachineError(f"Feature to do without must be one that this processor has "
+                               f"({', '.join(self.features)}), not {unknown[0]!r}")
+        prefixes = tuple(p for one in features for p in _DEPENDENTS.get(one, ()))
+        gone = {f for f in self.features if f in features or f.startswith(prefixes)}
+        return replace(self, features=tuple(f for f in self.features if f not in gone),
+                       absent=tuple(sorted({*self.absent, *gone})))
+
+
+MACHINES = {
+    "x86-64": Machine("x86_64-unknown-linux-gnu", "x86-64", ("sse2",)),
+    "x86-64-v3": Machine("x86_64-unknown-linux-gnu", "x86-64-v3", ("avx2", "fma")),
+    "x86-64-v4": Machine("x86_64-unknown-linux-gnu", "x86-64-v4", ("avx2", "avx512f", "fma")),
+    "aarch64": Machine("aarch64-unknown-linux-gnu", "generic", ("dotprod", "neon")),
+    "riscv64": Machine("riscv64-unknown-linux-gnu", "generic-rv64", ("a", "c", "d", "f", "m")),
+    "wasm32": Machine("wasm32-unknown-unknown", "generic", ("simd128",)),
+}
+"""Machines by name, for cross compilation."""
+
+
+def host() -> Machine:
+    """This computer, less what the environment variable `WITHOUT` names."""
+    names = [name.strip() for name in os.environ.get(WITHOUT, "").split(",") if name.strip()]
+    try:
+        return _host().without(*names)
+    except MachineError as error:
+        raise MachineError(f"{WITHOUT}: {error}") from None
+
+
+@cache
+def _host() -> Machine:
+    features = llvm.get_host_cpu_features()
+    return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(),
+                   tuple(sorted(name for name, there in features.items() if there)),
+                   tuple(sorted(name for name, there in features.items() if not there)))
+
+
+@cache
+def target_machine(machine: Machine) -> llvm.TargetMachine:
+    """LLVM's code generator: position-independent code at the highest level of optimization."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    flags = [f"+{name}" for name in machine.features] + [f"-{name}" for name in machine.absent]
+    try:
+        target = llvm.Target.from_triple(machine.triple)
+    except RuntimeError as error:
+        raise MachineError(f"Triple must be one that LLVM knows, not {machine.triple!r}: "
+                           f"{error}") from None
+    return target.create_target_machine(cpu=machine.cpu, features=",".join(flags), opt=3,
+                                        reloc="pic", codemodel="default")
