@@ -17,8 +17,8 @@ from .nodes import Combine, For, If, Stmt, Store, Update
 from .simplify import conjuncts
 from .visit import stmt_children
 
-__all__ = ["Access", "Box", "Domain", "accesses", "bounds", "conflict", "covers", "footprint",
-           "hull", "is_implied", "loop_domain"]
+__all__ = ["Access", "Box", "Domain", "Witness", "accesses", "bounds", "conflict", "covers",
+           "footprint", "hull", "is_implied", "loop_domain", "witness"]
 
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
@@ -58,6 +58,18 @@ class Access:
     @property
     def is_write(self) -> bool:
         return self.kind != "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Two instances of accesses that touch one element: values of the loops around each.
+
+    A dimension of `element` is None where neither index is known: then the two *may* touch one.
+    """
+
+    first: tuple[tuple[Var, int], ...]
+    second: tuple[tuple[Var, int], ...]
+    element: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,16 +300,41 @@ def conflict(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> bool:
     Both run inside the loops `shared`, whose variables are the same for both. `order` is an isl
     condition over ``a.<loop>`` and ``b.<loop>``, written with `{a[name]}` and `{b[name]}`.
     """
-    first, second = _Text(a.domain.vars, "a"), _Text(b.domain.vars, "b")
-    for var in shared:
-        second.names[var] = first.names[var]
-    parts = first.domain(a.domain) + second.domain(b.domain)
-    for left, right in zip(a.indices, b.indices, strict=True):
-        one, other = first.expr(left), second.expr(right)
-        if one is not None and other is not None:
-            parts.append(f"{one} = {other}")
-    by_name = ({v.name: n for v, n in first.names.items()},
-               {v.name: n for v, n in second.names.items()})
-    parts.append(f"({order.format(a=by_name[0], b=by_name[1])})")
-    names = dict.fromkeys((*first.names.values(), *second.names.values()))
-    return not isl.Set(f"{{ {_tuple(names)} : {_where(parts)} }}").is_empty()
+    return not _Conflict(a, b, shared, order).pairs.is_empty()
+
+
+def witness(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> Witness | None:
+    """The first pair of instances for which there is a `conflict`, None when there is none."""
+    found = _Conflict(a, b, shared, order)
+    return None if found.pairs.is_empty() else found.first()
+
+
+class _Conflict:
+    """The set of pairs of instances that touch one element, over the loops around both."""
+
+    def __init__(self, a: Access, b: Access, shared: tuple[Var, ...], order: str):
+        first, second = _Text(a.domain.vars, "a"), _Text(b.domain.vars, "b")
+        for var in shared:
+            second.names[var] = first.names[var]
+        parts = first.domain(a.domain) + second.domain(b.domain)
+        targets = []
+        for d, (left, right) in enumerate(zip(a.indices, b.indices, strict=True)):
+            known = [text for text in (first.expr(left), second.expr(right)) if text is not None]
+            parts += [f"e{d} = {text}" for text in known]
+            parts.append(f"0 <= e{d} < {a.buffer.shape[d]}")
+            targets.append((f"e{d}", bool(known)))
+        by_name = ({v.name: n for v, n in first.names.items()},
+                   {v.name: n for v, n in second.names.items()})
+        parts.append(f"({order.format(a=by_name[0], b=by_name[1])})")
+        self.first_names, self.second_names, self.targets = first.names, second.names, targets
+        self.names = list(dict.fromkeys((*first.names.values(), *second.names.values(),
+                                         *(target for target, _ in targets))))
+        self.pairs = isl.Set(f"{{ {_tuple(self.names)} : {_where(parts)} }}")
+
+    def first(self) -> Witness:
+        point = self.pairs.lexmin().sample_point()
+        at = {name: point.get_coordinate_val(isl.dim_type.set, place).to_python()
+              for place, name in enumerate(self.names)}
+        return Witness(tuple((var, at[name]) for var, name in self.first_names.items()),
+                       tuple((var, at[name]) for var, name in self.second_names.items()),
+                       tuple(at[name] if known else None for name, known in self.targets))

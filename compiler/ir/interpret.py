@@ -6,8 +6,8 @@ Statements run for a list of *lanes*, each with its own values of the loop varia
 of the program. A perfect nest of loops around one store widens the lanes and then runs the store
 once, for all; every other loop runs as written. That changes the speed and nothing else: a store
 that depends on what another lane writes runs lane by lane. Loops whose iterations are declared to
-have no order run backwards: a dependence between them would show. Barriers mean nothing here, since
-threads run one after the other.
+have no order run backwards: a dependence between them would show (unless threads reduce together, which
+begins with the first). Barriers mean nothing here, since threads run one after the other.
 
 What a program must not do is found, not computed around: an index outside its buffer, a read of
 an element that nothing wrote, an output element that nothing wrote.
@@ -24,7 +24,7 @@ from .arithmetic import apply_binary, apply_call, apply_cast
 from .nodes import (UNORDERED_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store,
                     Tensorized, Update, Write)
 from .printer import expr_text
-from .visit import reads
+from .visit import reads, writes
 
 __all__ = ["interpret"]
 
@@ -87,7 +87,7 @@ class _Memory:
 def _run(stmt: Stmt, env: Env, lanes: int, memory: _Memory):
     match stmt:
         case For(var, extent, body):
-            order = np.arange(extent)[::-1 if stmt.kind in UNORDERED_KINDS else 1]
+            order = np.arange(extent)[::-1 if _has_no_order(stmt) else 1]
             if _is_wide(stmt, lanes):
                 wide = {v: np.repeat(values, extent) for v, values in env.items()}
                 wide[var] = np.tile(order, lanes)
@@ -116,6 +116,11 @@ def _run(stmt: Stmt, env: Env, lanes: int, memory: _Memory):
             return
         case _:
             raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+
+def _has_no_order(loop: For) -> bool:
+    return loop.kind in UNORDERED_KINDS and not any(
+        isinstance(write, Update | Combine) and loop.var in write.axes for write in writes(loop))
 
 
 def _is_wide(loop: For, lanes: int) -> bool:

@@ -4,7 +4,8 @@ from .compute import compute_at, compute_inline
 from .handle import Schedule, StageSchedule
 from .intrinsics import tensorize
 from .loops import fuse, split, tile, unroll
+from .parallel import annotate, parallel, vectorize
 from .place import ScheduleError
 from .reorder import reorder
 from .storage import cache_read, cache_write, set_scope
-from .threads import virtual_thread
+from .threads import bind, virtual_thread

@@ -2,16 +2,18 @@
 
 from dataclasses import replace
 
-from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store,
-                         Tensorized, Write, accesses, block, from_linear, hull, is_implied, linear,
-                         loop_domain, map_exprs, rebuilt, replace_stmt, rewrite_stmts, unblock,
-                         walk_stmts)
+from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt, Store, Tensorized,
+                         Write, accesses, block, conjuncts, free_variables, from_linear, hull,
+                         is_implied, linear, loop_domain, map_exprs, path_to, rebuilt, replace_stmt,
+                         rewrite_stmts, unblock, walk_stmts)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute
 
+from .dependence import find_dependence, refuse_dependence
 from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_of, is_complete,
                     naive_nest, refuse)
+from .threads import require_cooperation, thread_vars
 
-__all__ = ["compute_at", "compute_inline"]
+__all__ = ["compute_at", "compute_inline", "require_unchanged_reads"]
 
 
 def compute_at(program: Program, stage: str, loop: str) -> Program:
@@ -31,30 +33,43 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
     such box is smaller keeps its extent. Where boxes reach over the edge of the tensor, guards
     keep to what exists, unless isl proves that nothing is there to guard.
 
+    A ``shared`` buffer holds what all threads around it need: its box does not depend on loops of
+    threads, and guards that do are moved inwards, past it, so that every thread helps to fill it.
+
     1. The stage is not an output and its axes are not split or fused yet.
     2. All its readers are inside `loop`, and `loop` is after it in its block.
     3. The loop is not inside an intrinsic; no axis that shrinks is one of an intrinsic.
+    4. Nothing that the stage reads is written after it: it would read what is not there any more.
+    5. The buffer has no gaps yet: `storage_align` comes after.
 
     Place consumers before producers: a box is computed once, for the loops as they are then.
     """
     found = find_stage(program, stage, "compute_at")
     if found.alloc is None:
         refuse("compute_at", f"{stage} must not be an output of the program", program, found.stmt)
+    if found.buffer.strides is not None:
+        refuse("compute_at", f"{stage} must have no gaps yet", program, found.alloc)
     nest = naive_nest(program, found, "compute_at")
     path = _target(program, found, loop)
+    require_unchanged_reads(program, found, "compute_at")
+    threads = thread_vars(path) if found.buffer.scope == "shared" else frozenset()
+    if sunk := _sunk(program, path, threads):
+        return compute_at(sunk, stage, loop)
     target = path[-1]
-    domain = loop_domain(_with_guards(path))
+    domain = loop_domain(_with_guards(path, threads))
     readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer == found.buffer]
-    box = hull(readers, frozenset(domain.vars), found.buffer.shape)
+    box = hull(readers, frozenset(domain.vars) - threads, found.buffer.shape)
     _require_whole_tiles(program, found, nest, box)
     new = replace(found.buffer, shape=box.extents)
     producer = _rebased(_shrunk(program, found, nest, box, domain), found.buffer, new, box)
     consumer = _rebased(target, found.buffer, new, box)
     assert isinstance(consumer, For)
-    placed = replace(consumer, body=_placed(consumer.body, new, producer))
+    placed = replace(consumer, body=_placed(consumer.body, new, producer, threads))
     home = replace_stmt(found.home, target, placed)
-    return finish(program, replace_stmt(program.body, found.alloc,
-                                        replace_stmt(home, found.stmt, Seq(()))))
+    moved = finish(program, replace_stmt(program.body, found.alloc,
+                                         replace_stmt(home, found.stmt, Seq(()))))
+    require_cooperation(moved, "compute_at")
+    return moved
 
 
 def _target(program: Program, found: Stage, loop: str) -> tuple[Stmt, ...]:
@@ -73,13 +88,40 @@ def _target(program: Program, found: Stage, loop: str) -> tuple[Stmt, ...]:
     return path
 
 
-def _with_guards(path: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The path and the guards directly under its last loop."""
+def _with_guards(path: tuple[Stmt, ...], threads: frozenset[Var]) -> tuple[Stmt, ...]:
+    """The path and the guards directly under its last loop that do not depend on `threads`."""
     node = path[-1]
-    while isinstance(node, For | If) and isinstance(node.body, If):
+    while isinstance(node, For | If) and isinstance(node.body, If) and not (
+            free_variables(node.body.condition) & threads):
         node = node.body
         path = (*path, node)
     return path
+
+
+def _sunk(program: Program, path: tuple[Stmt, ...], threads: frozenset[Var]) -> Program | None:
+    """The program with guards that depend on `threads` moved from around the last loop of the path
+    to what is inside of it; None when there are no such guards."""
+    def is_guard(stmt: Stmt) -> bool:
+        return isinstance(stmt, If) and bool(free_variables(stmt.condition) & threads)
+
+    def push(node: Stmt, conditions: list[Expr]) -> Stmt:
+        match node:
+            case If() if is_guard(node):
+                return push(node.body, [*conditions, *conjuncts(node.condition)])
+            case Seq(stmts):
+                return Seq(tuple(push(one, conditions) if id(one) in on_path
+                                 else guarded(conditions, one) for one in stmts))
+            case For() if node is path[-1]:
+                return replace(node, body=guarded(conditions, node.body))
+            case For() | If() | Alloc():
+                return replace(node, body=push(node.body, conditions))
+            case _:
+                raise AssertionError(node)
+
+    if not any(is_guard(stmt) for stmt in path):
+        return None
+    on_path = {id(stmt) for stmt in path}
+    return replace(program, body=push(program.body, []))
 
 
 def _require_whole_tiles(program: Program, found: Stage, nest: Nest, box: Box):
@@ -151,10 +193,10 @@ def _rebased(stmt: Stmt, old: Buffer, new: Buffer, box: Box) -> Stmt:
     return rewrite_stmts(map_exprs(stmt, lambda expr: rewrite(expr, read)), write)
 
 
-def _placed(body: Stmt, buffer: Buffer, producer: Stmt) -> Stmt:
+def _placed(body: Stmt, buffer: Buffer, producer: Stmt, threads: frozenset[Var]) -> Stmt:
     """The block with the buffer allocated and the producer before the first reader."""
-    if isinstance(body, If):
-        return If(body.condition, _placed(body.body, buffer, producer))
+    if isinstance(body, If) and not free_variables(body.condition) & threads:
+        return If(body.condition, _placed(body.body, buffer, producer, threads))
     buffers, stmts = unblock(body)
     first = next(i for i, stmt in enumerate(stmts)
                  if any(a.kind == "read" and a.buffer == buffer for a in accesses(stmt)))
@@ -175,6 +217,7 @@ def compute_inline(program: Program, stage: str) -> Program:
     1. The stage is not an output, not a reduction, and its axes are not split or fused yet; no
        other stage is computed inside of it.
     2. Neither the stage nor a reader is inside an intrinsic.
+    3. Nothing that the stage reads is written after it: it would read what is not there any more.
     """
     found = find_stage(program, stage, "compute_inline")
     if found.alloc is None:
@@ -188,6 +231,7 @@ def compute_inline(program: Program, stage: str) -> Program:
             refuse("compute_inline", f"{stage} must not have {stmt.buffer.name} computed inside",
                    program, stmt)
     _require_no_intrinsic(program, found)
+    require_unchanged_reads(program, found, "compute_inline")
     value = nest.write.value
 
     def read(node: Expr) -> Expr | None:
@@ -198,6 +242,19 @@ def compute_inline(program: Program, stage: str) -> Program:
     home = replace_stmt(found.home, found.stmt, Seq(()))
     inlined = map_exprs(home, lambda expr: rewrite(expr, read))
     return finish(program, replace_stmt(program.body, found.alloc, inlined))
+
+
+def require_unchanged_reads(program: Program, found: Stage, primitive: str):
+    """Refuse to move a stage behind a statement that overwrites what it reads."""
+    path = path_to(program.body, lambda s: s is found.stmt)
+    around = loop_domain(path[:-1])
+    stmts = unblock(found.home)[1]
+    later = next(place for place, stmt in enumerate(stmts) if stmt is found.stmt) + 1
+    reads = [a for a in accesses(found.stmt, around) if a.kind == "read"]
+    writes = [a for stmt in stmts[later:] for a in accesses(stmt, around) if a.is_write]
+    if dependence := find_dependence(reads, writes, around.vars, "true"):
+        refuse_dependence(primitive, f"{found.buffer.name} must read nothing that is written after "
+                                     f"it", program, dependence)
 
 
 def _require_no_intrinsic(program: Program, found: Stage):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from compiler.ir import For, Program, Update, replace_axes, substitute_stmt, walk_stmts
+from compiler.ir import Combine, For, Program, Update, replace_axes, substitute_stmt, walk_stmts
 from compiler.te import INDEX, Const, Var
 
 from .place import find_loop, guarded, refuse, require_free, require_serial, swap
@@ -23,14 +23,14 @@ def split(program: Program, loop: str, factor: int, outer: str | None = None,
                                        s(i_o*4 + i_i)
 
     1. `factor` is from 1 to the extent of the loop. The guard is left out where it divides it.
-    2. The loop is not marked as unrolled or as a virtual thread.
+    2. The loop is serial and carries no notes.
     3. The new names, ``<loop>_o`` and ``<loop>_i`` unless given, are not in use.
     """
     node = _loop(program, loop, "split")
     if not isinstance(factor, int) or not 1 <= factor <= node.extent:
         refuse("split", f"factor of {loop} must be from 1 to {node.extent}, not {factor!r}",
                program, node)
-    require_serial(program, node, "split")
+    _require_plain(program, node, "split")
     names = (outer or f"{loop}_o", inner or f"{loop}_i")
     require_free(program, names, "split")
     first, second = Var(names[0]), Var(names[1])
@@ -53,7 +53,7 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
             s(i, j)
 
     1. `inner` stands directly in `outer`, with no guard and nothing else between them.
-    2. Neither is marked as unrolled or as a virtual thread.
+    2. Both are serial and carry no notes.
     3. Both are reduction loops of the same updates, or neither is.
     4. The new name, ``<outer>_<inner>`` unless given, is not in use.
     """
@@ -62,11 +62,12 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
     if not isinstance(child, For) or child.var.name != inner:
         refuse("fuse", f"{inner} must stand directly in {outer}", program, node)
     for one in (node, child):
-        require_serial(program, one, "fuse")
+        _require_plain(program, one, "fuse")
     for stmt in walk_stmts(child):
-        if isinstance(stmt, Update) and (node.var in stmt.axes) != (child.var in stmt.axes):
+        if isinstance(stmt, Update | Combine) and (
+                (node.var in stmt.axes) != (child.var in stmt.axes)):
             refuse("fuse", f"{outer} and {inner} must both be reduction loops of "
-                           f"{stmt.buffer.name}, or neither", program, stmt)
+                           f"{stmt.buffers[0].name}, or neither", program, stmt)
     name = fused or f"{outer}_{inner}"
     require_free(program, (name,), "fuse")
     var = Var(name)
@@ -96,6 +97,13 @@ def unroll(program: Program, loop: str) -> Program:
     node = _loop(program, loop, "unroll")
     require_serial(program, node, "unroll")
     return swap(program, node, replace(node, kind="unroll"))
+
+
+def _require_plain(program: Program, node: For, primitive: str):
+    require_serial(program, node, primitive)
+    if node.annotations:
+        refuse(primitive, f"{node.var.name} must not carry notes yet, but has "
+                          f"{', '.join(key for key, _ in node.annotations)}", program, node)
 
 
 def _loop(program: Program, name: str, primitive: str) -> For:

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 from itertools import combinations_with_replacement
+from typing import NoReturn
 
-from compiler.ir import (Access, Alloc, For, If, Program, Stmt, Update, accesses,
-                         conflict, conjuncts, loop_domain, walk_stmts)
-from compiler.te import Expr, Var, is_float
+from compiler.ir import (UNORDERED_KINDS, Alloc, For, If, Program, Stmt, accesses, conjuncts,
+                         loop_domain, walk_stmts)
+from compiler.te import Expr, Var
 
+from .dependence import ROUNDS, Dependence, commutes, earlier, find_dependence, refuse_dependence
+from .parallel import require_marks
 from .place import find_loop, guarded, refuse, swap
 
 __all__ = ["reorder"]
@@ -30,6 +33,8 @@ def reorder(program: Program, *names: str, reassociate: bool = False) -> Program
        them writing, change their order. Updates of integers, and those by ``max`` and ``min``,
        may: a reduction begins where all its variables are zero, which is first in every order.
        Sums of floats round differently in another order: `reassociate` permits that.
+    3. Loops that are marked as parallel, vectorized, blocks or threads still carry no dependence,
+       and stand where they may.
     """
     if len(set(names)) != len(names) or len(names) < 2:
         refuse("reorder", f"loops must be two or more different ones, not {', '.join(names)}",
@@ -42,7 +47,10 @@ def reorder(program: Program, *names: str, reassociate: bool = False) -> Program
     body = guarded(conditions, leaf)
     for loop in reversed(new):
         body = replace(loop, body=body)
-    return swap(program, chain[0], body)
+    reordered = swap(program, chain[0], body)
+    if any(loop.kind in UNORDERED_KINDS for loop in chain):
+        require_marks(reordered, "reorder")
+    return reordered
 
 
 def _nest(program: Program, names: tuple[str, ...]) -> tuple[list[For], list[Expr], Stmt]:
@@ -78,34 +86,22 @@ def _require_order_kept(program: Program, old: list[For], new: list[For], leaf: 
     if moved is None:
         return
     for a, b in combinations_with_replacement(found, 2):
-        if a.buffer != b.buffer or not (a.is_write or b.is_write):
+        if commutes(a, b, reassociate):
             continue
-        if _commutes(a, b, reassociate):
-            continue
-        if conflict(a, b, outer, moved) or conflict(b, a, outer, moved):
-            why = ("is a sum of floats, which rounds differently in another order"
-                   if a.kind == b.kind == "update" else "depends on the order of iterations")
-            refuse("reorder", f"order of {', '.join(loop.var.name for loop in old)} must be "
-                              f"kept: {a.buffer.name} {why}", program, a.stmt)
+        for first, second in ((a, b), (b, a)):
+            if dependence := find_dependence([first], [second], outer, moved):
+                _refuse(program, old, dependence)
 
 
-def _commutes(a: Access, b: Access, reassociate: bool) -> bool:
-    if a.stmt is not b.stmt or not isinstance(a.stmt, Update):
-        return False
-    exact = a.stmt.op != "sum" or not is_float(a.buffer.dtype)
-    return a.kind == b.kind == "update" and (exact or reassociate)
+def _refuse(program: Program, loops: list[For], found: Dependence) -> NoReturn:
+    why = ROUNDS if commutes(found.a, found.b, reassociate=True) else (
+        "depends on the order of iterations")
+    refuse_dependence("reorder", f"order of {', '.join(loop.var.name for loop in loops)} must be "
+                                 f"kept: {found.a.buffer.name} {why}", program, found)
 
 
 def _reversed(old: list[Var], new: list[Var]) -> str | None:
     """Condition that instance a runs before b in the old order and after it in the new one."""
     if old == new:
         return None
-    return f"({_before('a', 'b', old)}) and ({_before('b', 'a', new)})"
-
-
-def _before(a: str, b: str, order: list[Var]) -> str:
-    parts = []
-    for depth, var in enumerate(order):
-        equal = [f"{{{a}[{v.name}]}} = {{{b}[{v.name}]}}" for v in order[:depth]]
-        parts.append(" and ".join([*equal, f"{{{a}[{var.name}]}} < {{{b}[{var.name}]}}"]))
-    return " or ".join(f"({part})" for part in parts)
+    return f"({earlier(old)}) and ({earlier(new, 'b', 'a')})"

@@ -1,8 +1,9 @@
 """Changing the order of loops, and which orders must stay."""
 
 from compiler import te
-from compiler.ir import lower
+from compiler.ir import For, Program, Store, lower
 from compiler.schedule import cache_read, compute_at, reorder, split
+from compiler.te import Buffer, Var
 from tests.compiler.ir.samples import assert_same_meaning, matmul, scaled
 from tests.compiler.schedule.checks import expect, refused
 
@@ -71,6 +72,10 @@ def test_reorder_refuses_another_order_of_float_sums():
     refused(lambda: reorder(FLOATS, "k_i", "k_o"), """
         reorder: order of k_o, k_i must be kept: c is a sum of floats, which rounds differently \
 in another order
+          updates c[0, 0] at c_i=0, c_j=0, k_o=0, k_i=1: c[c_i, c_j] += x[c_i, k_o*4 + k_i] * \
+y[k_o*4 + k_i, c_j] begin(k_o, k_i)
+          updates c[0, 0] at c_i=0, c_j=0, k_o=1, k_i=0: c[c_i, c_j] += x[c_i, k_o*4 + k_i] * \
+y[k_o*4 + k_i, c_j] begin(k_o, k_i)
         program main(x: float32[4, 8], y: float32[8, 6]) -> c: float32[4, 6]
         for c_i in 0..4:
           for c_j in 0..6:
@@ -128,4 +133,21 @@ def test_reorder_refuses_statements_between():
           for c_j in 0..6:
             for k in 0..8:
               c[c_i, c_j] += x_near[0, k] * y[k, c_j] begin(k)
+        """)
+
+
+def test_reorder_refuses_to_turn_a_dependence_around():
+    i, j = Var("i"), Var("j")
+    a, c = Buffer("a", (4,), "int32"), Buffer("c", (4, 4), "int32")
+    value = te.select(te.all_of(i >= 1, j < 3), c[i - 1, j + 1] + 1, a[j])
+    refused(lambda: reorder(Program("main", (a,), (c,), For(i, 4, For(
+        j, 4, Store(c, (i, j), value)))), "j", "i"), """
+        reorder: order of i, j must be kept: c depends on the order of iterations
+          stores c[0, 1] at i=0, j=1: c[i, j] = select(i >= 1 and j < 3, c[i - 1, j + 1] + 1, \
+a[j])
+          reads c[0, 1] at i=1, j=0: c[i, j] = select(i >= 1 and j < 3, c[i - 1, j + 1] + 1, a[j])
+        program main(a: int32[4]) -> c: int32[4, 4]
+        for i in 0..4:
+          for j in 0..4:
+            c[i, j] = select(i >= 1 and j < 3, c[i - 1, j + 1] + 1, a[j])    <-- here
         """)

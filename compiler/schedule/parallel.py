@@ -1,0 +1,112 @@
+"""Loops whose iterations run at the same time, and notes on loops for back ends."""
+
+import re
+from dataclasses import replace
+
+from compiler.ir import BLOCK_KINDS, THREAD_KINDS, UNORDERED_KINDS, For, Program, loops
+
+from .dependence import ROUNDS, carried, commutes, refuse_dependence
+from .place import find_loop, refuse, require_serial, swap
+
+__all__ = ["OUTSIDE", "annotate", "parallel", "require_independent", "require_marks",
+           "require_no_mark_around", "require_no_mark_inside", "vectorize"]
+
+_LANES = ("parallel", "vectorize")
+OUTSIDE = ({"parallel": (*_LANES, *BLOCK_KINDS, *THREAD_KINDS), "vectorize": ("vectorize",)}
+           | {kind: (kind, *THREAD_KINDS, *_LANES) for kind in BLOCK_KINDS}
+           | dict.fromkeys(THREAD_KINDS, _LANES))
+"""Kind of a loop to the kinds that no loop around it may have."""
+
+
+def parallel(program: Program, loop: str) -> Program:
+    """Let threads of the CPU share the iterations: ``for i in 0..64 (parallel):``.
+
+    1. The loop is serial: not marked already.
+    2. No iteration touches an element of a buffer allocated outside of the loop that another one
+       writes. A reduction over the loop does: `rfactor` it first.
+    3. No other parallel loop, and no loop of blocks or threads of a GPU, is around it or inside;
+       no vectorized loop is around it.
+    """
+    node, path = _serial(program, loop, "parallel")
+    require_no_mark_around(program, path, OUTSIDE["parallel"], "parallel")
+    require_no_mark_inside(program, node, ("parallel", *BLOCK_KINDS, *THREAD_KINDS), "parallel")
+    require_independent(program, path, "parallel")
+    return swap(program, node, replace(node, kind="parallel"))
+
+
+def vectorize(program: Program, loop: str) -> Program:
+    """Let the iterations be the lanes of vectors: ``for j in 0..16 (vectorize):``.
+
+    1. The loop is serial: not marked already.
+    2. No iteration touches an element of a buffer allocated outside of the loop that another one
+       writes. A reduction over the loop does: `rfactor` it first, or `reorder`.
+    3. No loop inside is marked as vectorized, parallel, or as blocks or threads.
+    """
+    node, path = _serial(program, loop, "vectorize")
+    require_no_mark_around(program, path, OUTSIDE["vectorize"], "vectorize")
+    require_no_mark_inside(program, node, UNORDERED_KINDS, "vectorize")
+    require_independent(program, path, "vectorize")
+    return swap(program, node, replace(node, kind="vectorize"))
+
+
+def annotate(program: Program, loop: str, key: str, value) -> Program:
+    """Tell the back end something about a loop: ``for i in 0..4 (parallel, num_threads=2):``.
+
+    The value takes the place of an earlier one. What it means is the back end's affair; a note
+    never changes what is computed.
+
+    1. The key is a name. The value is an integer, a string or a truth value.
+    """
+    node = find_loop(program, loop, "annotate")[-1]
+    assert isinstance(node, For)
+    if not re.fullmatch(r"[a-z_]\w*", key):
+        refuse("annotate", f"key must be a name, not {key!r}", program, node)
+    if not isinstance(value, int | str | bool):
+        refuse("annotate", f"value of {key} must be an integer, a string or a truth value, "
+                           f"not {value!r}", program, node)
+    notes = dict(node.annotations) | {key: value}
+    return swap(program, node, replace(node, annotations=tuple(sorted(notes.items()))))
+
+
+def _serial(program: Program, loop: str, primitive: str):
+    path = find_loop(program, loop, primitive)
+    node = path[-1]
+    assert isinstance(node, For)
+    require_serial(program, node, primitive)
+    return node, path
+
+
+def require_independent(program: Program, path: tuple, primitive: str, **exchange: bool):
+    """Refuse a loop that carries a dependence; `exchange` says which do not count."""
+    loop = path[-1]
+    if found := carried(path, **exchange):
+        why = f": {found.a.buffer.name} {ROUNDS}" if exchange.get("exchange") and (
+            commutes(found.a, found.b, reassociate=True)) else ""
+        refuse_dependence(primitive, f"iterations of {loop.var.name} must not depend on each "
+                                     f"other{why}", program, found)
+
+
+def require_no_mark_around(program: Program, path: tuple, kinds: tuple[str, ...], primitive: str):
+    for around in path[:-1]:
+        if isinstance(around, For) and around.kind in kinds:
+            refuse(primitive, f"{path[-1].var.name} must not be inside of {around.var.name} "
+                              f"({around.kind})", program, around)
+
+
+def require_no_mark_inside(program: Program, node: For, kinds: tuple[str, ...], primitive: str):
+    for inside in loops(node.body):
+        if inside.kind in kinds:
+            refuse(primitive, f"{node.var.name} must not be around {inside.var.name} "
+                              f"({inside.kind})", program, inside)
+
+
+def require_marks(program: Program, primitive: str):
+    """Refuse a program in which a marked loop has come to carry a dependence, or to stand inside
+    of a loop that it must be around."""
+    for loop in loops(program.body):
+        if loop.kind not in UNORDERED_KINDS:
+            continue
+        path = find_loop(program, loop.var.name, primitive)
+        require_no_mark_around(program, path, OUTSIDE[loop.kind], primitive)
+        threads = loop.kind in THREAD_KINDS     # permitted to reduce together when it was bound
+        require_independent(program, path, primitive, exchange=threads, reassociate=threads)
