@@ -5,7 +5,8 @@
     int32_t name(const float *x, float *y);     /* 0, or 1: no memory for local buffers */
 
 Arrays are dense, in row-major order, aligned to their elements, and no output overlaps another
-array. Objects need nothing but the C library (and its mathematical part, for float64).
+array. Objects need nothing but the C library (its mathematical part
+for float64) and, for parallel loops, libgomp (``-fopenmp``).
 """
 
 import re
@@ -54,7 +55,7 @@ def header(programs: Mapping[str, Program], guard: str = "LOCKSTEP_KERNELS_H") -
                       if is_record(b.dtype)})
     lines = ["/* Arrays are dense, in row-major order, aligned to their elements; no output",
              "   overlaps another array. Functions return 0, or 1 when there is no memory for",
-             "   their local buffers; then nothing was written. */",
+             "   their local buffers; what the outputs hold then is not defined. */",
              f"#ifndef {guard}", f"#define {guard}", "",
              "#include <stdbool.h>", "#include <stdint.h>", "",
              "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
@@ -74,10 +75,11 @@ def link_shared(programs: Mapping[str, Program], path: Path, machine: Machine | 
     """
     text = header(programs, re.sub(r"\W", "_", path.stem).upper() + "_H")
     code = compile_object(programs, machine, contract)
+    openmp = ["-fopenmp"] if b"GOMP_parallel" in code else []
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernels.o").write_bytes(code)
         call([*(linker or compiler()[:1]), "-shared", "-o", str(path),
-              str(Path(folder) / "kernels.o"), "-lm"])
+              str(Path(folder) / "kernels.o"), "-lm", *openmp])
     path.with_suffix(".h").write_text(text)
 
 

@@ -1,19 +1,31 @@
 """Expressions: values and the addresses of elements."""
 
 from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from compiler.ir import is_index
-from compiler.te import (COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select,
-                         Var, is_float, is_record, numpy_dtype, walk)
+from compiler.ir import free_variables, is_index, linear, offset
+from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Field, Read,
+                         Select, Var, is_float, is_record, numpy_dtype, walk)
 
 from .floats import cast, float_binary, float_call, float_compare
 from .integers import integer_abs, integer_binary, integer_compare
-from .writer import Kind, Writer, constant, memory_type, type_name
+from .lanes import Lanes
+from .writer import Kind, Value, Writer, constant, memory_type
 
 __all__ = ["Expressions"]
 
 _NO_WRAP = {"add": "add nsw", "sub": "sub nsw", "mul": "mul nsw"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an element lies: one place for all lanes, or a row of `lanes` (`row`), or one each."""
+
+    pointer: str
+    lanes: int = 0
+    row: bool = False
 
 
 class Expressions:
@@ -24,110 +36,264 @@ class Expressions:
     buffers : name of a buffer to the pointer to its first element.
     variables : loop variables in scope, to their values.
     contract : whether products may be fused with sums.
+
+    `lanes` are the iterations that run side by side here, if any do.
     """
 
-    def __init__(self, w: Writer, buffers: Mapping[str, str], variables: Mapping[Var, str],
+    def __init__(self, w: Writer, buffers: Mapping[str, str], variables: dict[Var, Value],
                  contract: bool = False):
         self.w, self.buffers, self.variables, self.contract = w, buffers, variables, contract
+        self.lanes: Lanes | None = None
 
-    def value(self, expr: Expr) -> str:
+    def value(self, expr: Expr) -> Value:
         match expr:
             case Const(value, dtype):
-                return constant(value, dtype)
+                return Value(constant(value, dtype), Kind(dtype))
             case Var(name):
                 if expr not in self.variables:
                     raise ValueError(f"Variable {name} must be the index of a loop around its use")
                 return self.variables[expr]
             case Read(buffer, indices):
-                return self.load(buffer.dtype, self.address(buffer, indices))
+                return self.load(buffer, indices)
             case Field(base, name):
                 return self._field(base, name)
             case Binary(op, a, b):
-                return self._binary(op, a.dtype, self.value(a), self.value(b))
+                return self.binary(op, self.value(a), self.value(b))
             case Call(function, args):
-                return self._call(function, expr.dtype, self.value(args[0]))
+                return self._call(function, self.value(args[0]))
             case Cast(value, dtype):
-                return cast(self.w, Kind(value.dtype), dtype, self.value(value))
+                inner = self.value(value)
+                return Value(cast(self.w, inner.kind, dtype, inner.text), inner.kind.of(dtype))
             case Select():
                 return self._select(expr)
             case _:
                 raise TypeError(f"Expression must be of a known kind, not {expr!r}")
 
-    def _binary(self, op: str, dtype: str, a: str, b: str) -> str:
-        kind = Kind(dtype)
+    def scalar(self, expr: Expr) -> str:
+        """The value of an expression that is the same in all lanes."""
+        value = self.value(expr)
+        assert not value.kind.lanes
+        return value.text
+
+    def spread(self, value: Value, lanes: int) -> str:
+        """The value in as many lanes."""
+        if value.kind.lanes or not lanes:
+            return value.text
+        if not value.text.startswith("%"):
+            return f"splat ({value.kind} {value.text})"
+        kind = replace(value.kind, lanes=lanes)
+        first = self.w.op(f"insertelement {kind} poison, {value.kind} {value.text}, i64 0")
+        return self.w.op(f"shufflevector {kind} {first}, {kind} poison, "
+                         f"<{lanes} x i32> zeroinitializer")
+
+    def together(self, *values: Value) -> tuple[int, list[str]]:
+        """The values with as many lanes as those of them that have lanes."""
+        lanes = max(value.kind.lanes for value in values)
+        return lanes, [self.spread(value, lanes) for value in values]
+
+    def binary(self, op: str, a: Value, b: Value) -> Value:
+        lanes, (left, right) = self.together(a, b)
+        kind = Kind(a.kind.dtype, lanes)
         if op in COMPARISONS:
-            compare = float_compare if is_float(dtype) else integer_compare
-            return compare(self.w, op, kind, a, b)
-        if is_float(dtype):
-            return float_binary(self.w, op, kind, a, b, self.contract)
-        return integer_binary(self.w, op, kind, a, b)
+            compare = float_compare if is_float(kind.dtype) else integer_compare
+            return Value(compare(self.w, op, kind, left, right), kind.of("bool"))
+        if is_float(kind.dtype):
+            return Value(float_binary(self.w, op, kind, left, right, self.contract), kind)
+        return Value(integer_binary(self.w, op, kind, left, right), kind)
 
-    def fold(self, op: str, dtype: str, a: str, b: str) -> str:
-        """One step of a reduction by ``sum``, ``max`` or ``min``."""
-        return self._binary("add" if op == "sum" else op, dtype, a, b)
+    def _call(self, function: str, a: Value) -> Value:
+        if is_float(a.kind.dtype):
+            return Value(float_call(self.w, function, a.kind, a.text), a.kind)
+        return Value(integer_abs(self.w, a.kind, a.text), a.kind)   # the one function of integers
 
-    def _call(self, function: str, dtype: str, a: str) -> str:
-        if is_float(dtype):
-            return float_call(self.w, function, Kind(dtype), a)
-        return integer_abs(self.w, Kind(dtype), a)      # the one function of integers
+    # Choices: a side that reads memory runs only where it is chosen.
 
-    def _select(self, expr: Select) -> str:
-        """Branches where a side reads memory: only the chosen one may."""
-        w, kind = self.w, type_name(expr.dtype)
-        condition = self.value(expr.condition)
-        if not any(isinstance(n, Read) for side in (expr.a, expr.b) for n in walk(side)):
-            a, b = self.value(expr.a), self.value(expr.b)
-            return w.op(f"select i1 {condition}, {kind} {a}, {kind} {b}")
+    def _select(self, expr: Select) -> Value:
+        condition, sides = self.value(expr.condition), (expr.a, expr.b)
+        if not any(isinstance(n, Read) for side in sides for n in walk(side)):
+            return self._chosen(condition, self.value(expr.a), self.value(expr.b))
+        if not condition.kind.lanes:
+            return self._branched(condition.text, expr)
+        kind = condition.kind
+        opposite = self.w.op(f"xor {kind} {condition.text}, {kind.const(True)}")
+        yes, no = (self._where(mask, side) for mask, side in
+                   zip((condition.text, opposite), sides))
+        return self._chosen(condition, yes, no)
+
+    def _chosen(self, condition: Value, a: Value, b: Value) -> Value:
+        lanes = max(v.kind.lanes for v in (condition, a, b))
+        kind = Kind(a.kind.dtype, lanes)
+        a_text, b_text = self.spread(a, lanes), self.spread(b, lanes)
+        return Value(self.w.op(f"select {condition.kind} {condition.text}, {kind} {a_text}, "
+                               f"{kind} {b_text}"), kind)
+
+    def _branched(self, condition: str, expr: Select) -> Value:
+        w = self.w
         yes, no, done = w.name("yes"), w.name("no"), w.name("chosen")
+        lanes = self._lanes_of(expr)
         w.branch(condition, yes, no)
         arms = []
         for label, side in ((yes, expr.a), (no, expr.b)):
             w.label(label)
-            value = self.value(side)
+            value = self.spread(self.value(side), lanes)
             arms.append(f"[ {value}, %{w.block} ]")
             w.jump(done)
         w.label(done)
-        return w.op(f"phi {kind} {', '.join(arms)}")
+        kind = Kind(expr.dtype, lanes)
+        return Value(w.op(f"phi {kind} {', '.join(arms)}"), kind)
 
-    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+    def _lanes_of(self, expr: Expr) -> int:
+        """Lanes for a value of which some part may differ between them."""
+        return self.lanes.count if self.lanes and self._differs(expr) else 0
+
+    def _differs(self, expr: Expr) -> bool:
+        return any(var in self.variables and self.variables[var].kind.lanes
+                   for var in free_variables(expr))
+
+    def _where(self, mask: str, side: Expr) -> Value:
+        """The value in the lanes of `mask`; nothing else is read."""
+        lanes = self.lanes
+        assert lanes
+        kind = Kind(side.dtype, lanes.count)
+        with self.masked(mask) as some:
+            before = self.w.block
+            yes, done = self.w.name("some"), self.w.name("chosen")
+            self.w.branch(some, yes, done)
+            self.w.label(yes)
+            value = self.spread(self.value(side), lanes.count)
+            after = self.w.block
+            self.w.jump(done)
+            self.w.label(done)
+        return Value(self.w.op(f"phi {kind} [ zeroinitializer, %{before} ], "
+                               f"[ {value}, %{after} ]"), kind)
+
+    @contextmanager
+    def masked(self, mask: str):
+        """Fewer lanes take part inside; yields whether any does."""
+        outside = self.lanes
+        assert outside
+        kind = Kind("bool", outside.count)
+        if outside.mask:
+            mask = self.w.op(f"and {kind} {outside.mask}, {mask}")
+        self.lanes = replace(outside, mask=mask)
+        yield self.w.call(f"llvm.vector.reduce.or.{kind.suffix}", "i1", (kind, mask))
+        self.lanes = outside
+
+    # Memory
+
+    def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+        place = self._place(buffer, indices)
+        kind = Kind(buffer.dtype, place.lanes)
+        stored = Kind("uint8", place.lanes) if buffer.dtype == "bool" else kind
+        mask = self.lanes.mask if self.lanes and place.lanes else ""
+        if not place.lanes or place.row and not mask:
+            text = self.w.op(f"load {stored}, ptr {place.pointer}, align {_align(buffer.dtype)}")
+        else:
+            text = self._load_lanes(stored, place, mask, buffer.dtype)
+        if buffer.dtype == "bool":
+            text = self.w.op(f"trunc {stored} {text} to {kind}")
+        return Value(text, kind)
+
+    def _load_lanes(self, kind: Kind, place: _Place, mask: str, dtype: str) -> str:
+        flag, align = kind.of("bool"), ("i32", str(_align(dtype)))
+        mask = mask or flag.const(True)
+        if place.row:
+            return self.w.call(f"llvm.masked.load.{kind.suffix}.p0", kind, ("ptr", place.pointer),
+                               align, (flag, mask), (kind, "zeroinitializer"))
+        pointers = f"<{kind.lanes} x ptr>"
+        return self.w.call(f"llvm.masked.gather.{kind.suffix}.v{kind.lanes}p0", kind,
+                           (pointers, place.pointer), align, (flag, mask),
+                           (kind, "zeroinitializer"))
+
+    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
+        place = self._place(buffer, indices)
+        kind, text = Kind(buffer.dtype, place.lanes), self.spread(value, place.lanes)
+        if buffer.dtype == "bool":
+            stored = Kind("uint8", place.lanes)
+            text, kind = self.w.op(f"zext {kind} {text} to {stored}"), stored
+        mask = self.lanes.mask if self.lanes and place.lanes else ""
+        align, flag = _align(buffer.dtype), kind.of("bool")
+        if not place.lanes or place.row and not mask:
+            self.w.do(f"store {kind} {text}, ptr {place.pointer}, align {align}")
+        elif place.row:
+            self.w.call_void(f"llvm.masked.store.{kind.suffix}.p0", (kind, text),
+                             ("ptr", place.pointer), ("i32", str(align)), (flag, mask))
+        else:
+            self.w.call_void(f"llvm.masked.scatter.{kind.suffix}.v{kind.lanes}p0", (kind, text),
+                             (f"<{kind.lanes} x ptr>", place.pointer), ("i32", str(align)),
+                             (flag, mask or flag.const(True)))
+
+    def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Place:
+        where, lanes = offset(buffer, indices), self.lanes
+        if lanes is None or not self._differs(where):
+            return _Place(self.pointer(buffer, self._index(where)))
+        step = _step(where, lanes.var)
+        if step is None:
+            numbers = self.value(where)
+            return _Place(self._pointers(buffer, numbers.text, lanes.count), lanes.count)
+        first = self.pointer(buffer, self._first(where))
+        if step == 1:
+            return _Place(first, lanes.count, True)
+        steps = ", ".join(f"i64 {step * lane}" for lane in range(lanes.count))
+        return _Place(self.w.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {first}, "
+                                f"<{lanes.count} x i64> <{steps}>"), lanes.count)
+
+    def _first(self, where: Expr) -> str:
+        """An index in the first lane."""
+        lanes = self.lanes
+        assert lanes
+        vector = self.variables[lanes.var]
+        self.variables[lanes.var] = Value(lanes.first, Kind(INDEX))
+        result = self._index(where)
+        self.variables[lanes.var] = vector
+        return result
+
+    def pointer(self, buffer: Buffer, place: str) -> str:
+        return self.w.op(f"getelementptr inbounds {memory_type(buffer.dtype)}, "
+                         f"ptr {self._base(buffer)}, i64 {place}")
+
+    def _pointers(self, buffer: Buffer, places: str, lanes: int) -> str:
+        return self.w.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {self._base(buffer)}, "
+                         f"<{lanes} x i64> {places}")
+
+    def _base(self, buffer: Buffer) -> str:
         if buffer.name not in self.buffers:
             raise ValueError(f"Buffer {buffer.name} must be an input, an output or allocated "
                              f"around its use")
-        if buffer.strides is not None:
-            raise ValueError(f"Buffer {buffer.name} must be dense for LLVM, "
-                             f"not of strides {list(buffer.strides)}")
-        w, place = self.w, "0"
-        for position, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
-            value = self._index(index)
-            if position:
-                value = w.op(f"add nsw i64 {w.op(f'mul nsw i64 {place}, {extent}')}, {value}")
-            place = value
-        return w.op(f"getelementptr inbounds {memory_type(buffer.dtype)}, "
-                    f"ptr {self.buffers[buffer.name]}, i64 {place}")
+        return self.buffers[buffer.name]
 
     def _index(self, expr: Expr) -> str:
         """A subscript: it stays within its buffer, so no part of its arithmetic wraps."""
         if is_index(expr) and isinstance(expr, Binary) and expr.op in _NO_WRAP:
             return self.w.op(f"{_NO_WRAP[expr.op]} i64 {self._index(expr.a)}, "
                              f"{self._index(expr.b)}")
-        return self.value(expr)
+        return self.scalar(expr)
 
-    def load(self, dtype: str, pointer: str) -> str:
-        value = self.w.op(f"load {memory_type(dtype)}, ptr {pointer}, align {_align(dtype)}")
-        return self.w.op(f"trunc i8 {value} to i1") if dtype == "bool" else value
+    def address(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """Pointer to one element, the same in all lanes."""
+        return self.pointer(buffer, self._index(offset(buffer, indices)))
 
-    def store(self, dtype: str, pointer: str, value: str) -> None:
-        if dtype == "bool":
-            value = self.w.op(f"zext i1 {value} to i8")
-        self.w.do(f"store {memory_type(dtype)} {value}, ptr {pointer}, align {_align(dtype)}")
-
-    def _field(self, base: Read, name: str) -> str:
+    def _field(self, base: Read, name: str) -> Value:
         members: Any = numpy_dtype(base.dtype).fields
-        member, offset = members[name][:2]
+        member, place = members[name][:2]
         pointer = self.address(base.buffer, base.indices)
-        pointer = self.w.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {offset}")
+        pointer = self.w.op(f"getelementptr inbounds i8, ptr {pointer}, i64 {place}")
         value = self.w.op(f"load {memory_type(member.name)}, ptr {pointer}, align 1")
-        return self.w.op(f"trunc i8 {value} to i1") if member.name == "bool" else value
+        if member.name == "bool":
+            value = self.w.op(f"trunc i8 {value} to i1")
+        return Value(value, Kind(member.name))
+
+
+def _step(where: Expr, var: Var) -> int | None:
+    """How far an index moves with `var`, if always by the same."""
+    form = linear(where)
+    step = 0
+    for atom, factor in form.terms:
+        if atom == var:
+            step = factor
+        elif var in free_variables(atom):
+            return None
+    return step
 
 
 def _align(dtype: str) -> int:

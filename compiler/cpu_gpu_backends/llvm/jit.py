@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 from compiler.native import build_once, digest
 
 from .machine import Machine, host, target_machine
+from .pool import pool
 
 __all__ = ["Library", "assembly", "library", "object_code", "optimized"]
 
@@ -83,6 +84,9 @@ class Library:
         link.add_current_process()
         for name in _MATH:
             link.import_symbol(name, _address(_c_library(), name))
+        if "@GOMP_parallel(" in text:
+            for name, address in pool().symbols.items():
+                link.import_symbol(name, address)
         self._names = re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)
         for name in self._names:
             link.export_symbol(name)

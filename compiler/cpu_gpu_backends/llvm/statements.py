@@ -1,38 +1,63 @@
-"""Statements: loops, stores, reductions.
+"""Statements: loops, stores, reductions. Kinds of loops::
 
-A reduction is not decided iteration by iteration. Where a loop over a reduction variable holds
-nothing but the update, the elements that it is about to update are first set to the neutral value
-of the operation (if the reduction begins here), and then every iteration accumulates: the inner
-loop has no condition, and LLVM keeps its result in a register. The neutral value of a sum of
-floats is -0.0, so the result is the same to the bit.
+    serial, virtual_thread      one iteration after the other
+    unroll                      written out, if not too long; else left to LLVM
+    vectorize                   iterations side by side: see `lanes`
+    parallel                    iterations on several threads: see `teams`
+    blocks and threads of GPUs  one after the other
 """
 
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from compiler import te
-from compiler.ir import Alloc, Combine, For, If, Seq, Stmt, Store, Tensorized, Update, reads
-from compiler.te import INDEX, Buffer, Const, Expr, Var, is_float, is_signed, numpy_dtype
+from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
+                         walk_stmts)
+from compiler.te import INDEX, Buffer, Expr, Var
 
+from . import teams
 from .expressions import Expressions
+from .lanes import Lanes, has_lanes, pieces
 from .machine import Machine
-from .writer import Writer, type_name
+from .reductions import first_iteration, outer_axes, update_begun_by
+from .writer import Kind, Module, Value, Writer
 
-__all__ = ["Statements"]
+__all__ = ["Function", "Statements"]
 
 _ON_STACK = 1 << 14         # bytes of one buffer
 _STACK = 1 << 17            # bytes of all of them
+_COPIES = 256               # of statements, by loops that are written out
+_INDEX = Kind(INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What all parts of one function share: its module, its name, and how it is built."""
+
+    module: Module
+    name: str
+    machine: Machine
+    contract: bool = False
 
 
 class Statements:
-    """Writes statements. Large local buffers end up in `allocated`, for the caller to free."""
+    """Writes statements. Large local buffers end up in `allocated`, for the caller to free.
 
-    def __init__(self, w: Writer, buffers: dict[str, str], machine: Machine, contract: bool):
-        self.w, self.buffers, self.machine = w, dict(buffers), machine
-        self.variables: dict[Var, str] = {}
-        self.exprs = Expressions(w, self.buffers, self.variables, contract)
+    Where `leaves` is set, the function may end early, at the label ``leave`` with the reason in
+    ``%status``.
+    """
+
+    def __init__(self, function: Function, w: Writer, buffers: dict[str, str],
+                 variables: dict[Var, Value] | None = None):
+        self.function, self.w, self.buffers = function, w, dict(buffers)
+        self.variables = dict(variables or {})
+        self.exprs = Expressions(w, self.buffers, self.variables, function.contract)
         self.allocated: list[str] = []
+        self.leaves = False
+        self.begun: Update | None = None    # the update around here that has only to accumulate
+        self.on_team = False                # whether several threads run this already
         self._on_stack = 0
-        self._begun: Update | None = None   # the update around here that has only to accumulate
+        self._copies = 1
 
     def write(self, stmt: Stmt) -> None:
         match stmt:
@@ -40,7 +65,7 @@ class Statements:
                 begun = self._begin(stmt)
                 self._loop(stmt)
                 if begun:
-                    self._begun = None
+                    self.begun = None
             case Seq(stmts):
                 for one in stmts:
                     self.write(one)
@@ -48,41 +73,100 @@ class Statements:
                 self._allocate(buffer)
                 self.write(body)
             case If(condition, body):
-                self._guarded(self.exprs.value(condition), body)
+                self._if(self.exprs.value(condition), body)
             case Store(buffer, indices, value):
-                result = self.exprs.value(value)
-                self.exprs.store(buffer.dtype, self.exprs.address(buffer, indices), result)
+                self.exprs.store(buffer, indices, self.exprs.value(value))
             case Update():
                 self._update(stmt)
+            case Combine():
+                self._combine(stmt)
             case Tensorized():
                 self.write(stmt.body)
-            case Combine(_, _, reducer):
-                raise ValueError(f"Reduction by {reducer.name} must not reach LLVM: it writes "
-                                 f"sum, max and min alone")
+            case Barrier():
+                return              # the threads that it holds together run one after the other
             case _:
                 raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 
+    # Loops
+
     def _loop(self, loop: For) -> None:
-        w = self.w
         if loop.extent == 1:
-            self.variables[loop.var] = "0"
-            self.write(loop.body)
-            return
-        head, latch, done = w.name(f"{loop.var.name}.loop"), w.name("latch"), w.name("done")
-        step = f"%{w.name(f'{loop.var.name}.next')}"
-        before = w.block
+            self._once(loop, "0")
+        elif loop.kind == "vectorize" and not self.exprs.lanes and has_lanes(loop):
+            self._vectors(loop)
+        elif loop.kind == "parallel" and not self.exprs.lanes and not self.on_team:
+            teams.write(self, loop)
+        elif loop.kind == "unroll" and self._is_short(loop):
+            self._copies *= loop.extent
+            for value in range(loop.extent):
+                self._once(loop, str(value))
+            self._copies //= loop.extent
+        else:
+            self.iterate(loop, "0", str(loop.extent))
+
+    def _is_short(self, loop: For) -> bool:
+        return self._copies * loop.extent * sum(1 for _ in walk_stmts(loop.body)) <= _COPIES
+
+    def _once(self, loop: For, value: str) -> None:
+        self.variables[loop.var] = Value(value, _INDEX)
+        self.write(loop.body)
+
+    def iterate(self, loop: For, begin: str, end: str) -> None:
+        """Run the body from `begin` to `end`, at least once."""
+        with self.counted(loop.var.name, begin, end, 1, loop.kind == "unroll") as index:
+            self._once(loop, index)
+
+    @contextmanager
+    def counted(self, name: str, begin: str, end: str, step: int = 1, unroll: bool = False):
+        """A loop around the instructions that are written inside; its index."""
+        w = self.w
+        head, latch, done = w.name(f"{name}.loop"), w.name("latch"), w.name("done")
+        after, before = f"%{w.name(f'{name}.next')}", w.block
         w.jump(head)
         w.label(head)
-        index = w.op(f"phi i64 [ 0, %{before} ], [ {step}, %{latch} ]", loop.var.name)
-        self.variables[loop.var] = index
-        self.write(loop.body)
+        index = w.op(f"phi i64 [ {begin}, %{before} ], [ {after}, %{latch} ]", name)
+        yield index
         w.jump(latch)
         w.label(latch)
-        w.do(f"{step} = add nuw nsw i64 {index}, 1")
-        w.branch(w.op(f"icmp ult i64 {step}, {loop.extent}"), head, done)
+        w.do(f"{after} = add nuw nsw i64 {index}, {step}")
+        more = w.op(f"icmp ult i64 {after}, {end}")
+        hint = f", !llvm.loop {w.module.unrolled_loop()}" if unroll else ""
+        w.do(f"br i1 {more}, label %{head}, label %{done}{hint}")
         w.label(done)
 
-    def _guarded(self, condition: str, body: Stmt) -> None:
+    def _vectors(self, loop: For) -> None:
+        lanes, count, tail = pieces(loop)
+        if count == 1:
+            self._vector(loop, "0", lanes)
+        elif count:
+            with self.counted(loop.var.name, "0", str(count * lanes), lanes) as index:
+                self._vector(loop, index, lanes)
+        if tail == 1:
+            self._once(loop, str(count * lanes))
+        elif tail:
+            self._vector(loop, str(count * lanes), tail)
+
+    def _vector(self, loop: For, first: str, lanes: int) -> None:
+        kind = Kind(INDEX, lanes)
+        numbers = "<" + ", ".join(f"i64 {lane}" for lane in range(lanes)) + ">"
+        if first != "0":
+            start = self.exprs.spread(Value(first, _INDEX), lanes)
+            numbers = self.w.op(f"add nsw {kind} {start}, {numbers}")
+        self.exprs.lanes = Lanes(loop.var, lanes, first, numbers)
+        self.variables[loop.var] = Value(numbers, kind)
+        self.write(loop.body)
+        self.exprs.lanes = None
+
+    # Guards
+
+    def _if(self, condition: Value, body: Stmt) -> None:
+        if not condition.kind.lanes:
+            self.guarded(condition.text, body)
+            return
+        with self.exprs.masked(condition.text) as some:
+            self.guarded(some, body)
+
+    def guarded(self, condition: str, body: Stmt) -> None:
         yes, done = self.w.name("then"), self.w.name("done")
         self.w.branch(condition, yes, done)
         self.w.label(yes)
@@ -90,100 +174,89 @@ class Statements:
         self.w.jump(done)
         self.w.label(done)
 
+    def _all_zero(self, axes: tuple[Var, ...]) -> str:
+        return self.exprs.scalar(te.all_of(*(var.equal(0) for var in axes)))
+
+    # Reductions
+
     def _begin(self, loop: For) -> bool:
         """Set what the loop will update to the neutral value, if it is the place to do so."""
-        update = _only_update(loop)
-        if update is None or update is self._begun or loop.var not in update.axes or any(
-                read.buffer == update.buffer for read in reads(update)):
+        update = update_begun_by(loop)
+        if update is None or update is self.begun:
             return False
-        inner = _loop_variables(loop)
-        outer = tuple(var for var in update.axes if var not in inner)
-        self._begun = update
-        first = _first_iteration(loop, update.axes, _neutral(update.op, update.buffer.dtype))
+        outer, first = outer_axes(loop, update), first_iteration(loop, update)
+        self.begun = update
         if outer:
-            self._guarded(self._all_zero(outer), first)
+            self.guarded(self._all_zero(outer), first)
         else:
             self.write(first)
         return True
 
-    def _all_zero(self, axes: tuple[Var, ...]) -> str:
-        return self.exprs.value(te.all_of(*(var.equal(0) for var in axes)))
-
     def _update(self, stmt: Update) -> None:
-        exprs, dtype = self.exprs, stmt.buffer.dtype
+        exprs = self.exprs
         value = exprs.value(stmt.value)
-        pointer = exprs.address(stmt.buffer, stmt.indices)
-        if stmt is self._begun:
-            old = exprs.load(dtype, pointer)
-            exprs.store(dtype, pointer, exprs.fold(stmt.op, dtype, old, value))
+        if stmt is self.begun:
+            old = exprs.load(stmt.buffer, stmt.indices)
+            exprs.store(stmt.buffer, stmt.indices, self._fold(stmt.op, old, value))
+        elif not stmt.axes:
+            exprs.store(stmt.buffer, stmt.indices, value)
+        else:
+            self._reduce((stmt.buffer,), stmt.indices, (value,), stmt.axes,
+                         lambda old: [self._fold(stmt.op, old[0], value)])
+
+    def _fold(self, op: str, old: Value, value: Value) -> Value:
+        return self.exprs.binary("add" if op == "sum" else op, old, value)
+
+    def _combine(self, stmt: Combine) -> None:
+        values = tuple(self.exprs.value(value) for value in stmt.values)
+        names = (*stmt.reducer.left, *stmt.reducer.right)
+
+        def combined(old: list[Value]) -> list[Value]:
+            self.variables.update(zip(names, (*old, *values), strict=True))
+            result = [self.exprs.value(value) for value in stmt.reducer.combined]
+            for name in names:
+                del self.variables[name]
+            return result
+
+        self._reduce(stmt.buffers, stmt.indices, values, stmt.axes, combined)
+
+    def _reduce(self, buffers: tuple[Buffer, ...], indices: tuple[Expr, ...],
+                values: tuple[Value, ...], axes: tuple[Var, ...], fold) -> None:
+        """Assign `values` where all `axes` are zero, else ``fold(old values)``."""
+        w, exprs = self.w, self.exprs
+        if not axes:
+            for buffer, value in zip(buffers, values):
+                exprs.store(buffer, indices, value)
             return
-        if not stmt.axes:
-            exprs.store(dtype, pointer, value)
-            return
-        w, more, done = self.w, self.w.name("accumulate"), self.w.name("done")
-        begins, before = self._all_zero(stmt.axes), self.w.block
+        more, done = w.name("accumulate"), w.name("done")
+        lanes = exprs.lanes.count if exprs.lanes else 0
+        given = [exprs.spread(value, lanes) for value in values]
+        begins, before = self._all_zero(axes), w.block
         w.branch(begins, done, more)
         w.label(more)
-        new = exprs.fold(stmt.op, dtype, exprs.load(dtype, pointer), value)
+        folded = fold([exprs.load(buffer, indices) for buffer in buffers])
+        new = [exprs.spread(value, lanes) for value in folded]
+        after = w.block
         w.jump(done)
         w.label(done)
-        result = w.op(f"phi {type_name(dtype)} [ {value}, %{before} ], [ {new}, %{more} ]")
-        exprs.store(dtype, pointer, result)
+        kinds = [Kind(buffer.dtype, lanes) for buffer in buffers]
+        results = [w.op(f"phi {kind} [ {first}, %{before} ], [ {later}, %{after} ]")
+                   for kind, first, later in zip(kinds, given, new)]
+        for buffer, kind, result in zip(buffers, kinds, results):
+            exprs.store(buffer, indices, Value(result, kind))
+
+    # Local buffers
 
     def _allocate(self, buffer: Buffer) -> None:
+        """On the stack if small, else on the heap; the function's own either way."""
         size, name = buffer.size_bytes, f"%{self.w.name(buffer.name)}"
         if size <= _ON_STACK and self._on_stack + size <= _STACK:
             self._on_stack += size
             self.w.entry.append(f"  {name} = alloca [{size} x i8], align 64")
         else:
-            count, rounded = self.machine.size_type, -(-size // 64) * 64
+            count, rounded = self.function.machine.size_type, -(-size // 64) * 64
             self.w.module.declared.add(f"declare noalias ptr @aligned_alloc({count}, {count})")
             self.w.entry.append(f"  {name} = call noalias ptr @aligned_alloc({count} 64, "
                                 f"{count} {rounded})")
             self.allocated.append(name)
         self.buffers[buffer.name] = name
-
-
-def _only_update(stmt: Stmt) -> Update | None:
-    """The update in a nest of loops and guards that holds nothing else."""
-    while isinstance(stmt, For | If | Tensorized):
-        stmt = stmt.body
-    return stmt if isinstance(stmt, Update) else None
-
-
-def _loop_variables(stmt: Stmt) -> set[Var]:
-    found = set()
-    while isinstance(stmt, For | If | Tensorized):
-        if isinstance(stmt, For):
-            found.add(stmt.var)
-        stmt = stmt.body
-    return found
-
-
-def _first_iteration(stmt: Stmt, axes: tuple[Var, ...], value: Const) -> Stmt:
-    """The nest with the reduction variables of its loops at zero, storing `value`."""
-    loops = _loop_variables(stmt)
-    zeros: dict[Var, Expr] = {var: Const(0, INDEX) for var in axes if var in loops}
-
-    def go(node: Stmt) -> Stmt:
-        match node:
-            case For() if node.var in zeros: return go(node.body)
-            case For(): return replace(node, body=go(node.body))
-            case If(condition, body): return If(te.substitute(condition, zeros), go(body))
-            case Tensorized(): return go(node.body)
-            case Update(buffer, indices):
-                return Store(buffer, tuple(te.substitute(i, zeros) for i in indices), value)
-            case _: raise AssertionError(node)
-
-    return go(stmt)
-
-
-def _neutral(op: str, dtype: str) -> Const:
-    """What any value combined with it stays unchanged."""
-    if dtype == "bool":
-        return Const(op == "min", dtype)
-    if is_float(dtype):
-        return Const({"sum": -0.0, "max": -float("inf"), "min": float("inf")}[op], dtype)
-    width, signed = numpy_dtype(dtype).itemsize * 8, is_signed(dtype)
-    low = -(1 << (width - 1)) if signed else 0
-    return Const({"sum": 0, "max": low, "min": low + (1 << width) - 1}[op], dtype)

@@ -82,10 +82,21 @@ def literal(text: str) -> int | None:
 
 @dataclass(slots=True)
 class Module:
-    """Functions by name, each in whole, and declarations of what comes from outside."""
+    """Functions by name, each in whole, declarations of what comes from outside, metadata."""
 
     functions: dict[str, str] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
+    metadata: list[str] = field(default_factory=list)
+
+    def unrolled_loop(self) -> str:
+        """Metadata of one loop, which says that LLVM shall unroll it."""
+        number = len(self.metadata)
+        self.metadata += [f"!{number} = distinct !{{!{number}, !{number + 1}}}",
+                          f'!{number + 1} = !{{!"llvm.loop.unroll.enable"}}']
+        return f"!{number}"
+
+    def text(self) -> str:
+        return "\n".join([*self.functions.values(), *sorted(self.declared), *self.metadata, ""])
 
 
 class Writer:

@@ -9,6 +9,7 @@ from compiler import te
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.ir import interpret, lower
 from compiler.te import ARITHMETIC, BITWISE, COMPARISONS, Binary, Call
+from tests.compiler.cpu_gpu_backends.checks import marked
 
 INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
 FLOATS = ("float32", "float64")
@@ -44,15 +45,16 @@ def pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 def assert_same(tensor: te.Tensor, inputs: dict[str, np.ndarray], rtol: float = 0) -> None:
     program = lower([tensor], "p")
     expected = interpret(program, inputs)[tensor.name]
-    found = build(program).compute(inputs)[tensor.name]
-    assert found.dtype == expected.dtype
-    if rtol:
-        np.testing.assert_allclose(found, expected, rtol)
-        return
-    np.testing.assert_array_equal(found, expected)
-    if found.dtype.kind == "f":
-        number = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(found)[number], np.signbit(expected)[number])
+    for kind in ("serial", "vectorize"):
+        found = build(marked(program, **{f"{tensor.name}_i": kind})).compute(inputs)[tensor.name]
+        assert found.dtype == expected.dtype
+        if rtol:
+            np.testing.assert_allclose(found, expected, rtol)
+            continue
+        np.testing.assert_array_equal(found, expected)
+        if found.dtype.kind == "f":
+            number = ~np.isnan(expected)
+            np.testing.assert_array_equal(np.signbit(found)[number], np.signbit(expected)[number])
 
 
 def binary(op: str, dtype: str, a: np.ndarray, b: np.ndarray) -> None:

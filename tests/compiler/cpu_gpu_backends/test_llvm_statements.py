@@ -10,27 +10,11 @@ from compiler.ir import (Alloc, Binding, For, If, Program, Seq, Stmt, Store, Ten
                          interpret, lower)
 from compiler.schedule import fuse, reorder, split
 from compiler.te import Buffer, Const, Var
+from tests.compiler.cpu_gpu_backends.checks import assert_native_agrees
 from tests.compiler.schedule.strategies import Scheduled, scheduled
 
 PAIR = te.record("pair", small="int16", large="float64", flag="bool")
 I, J, K, L = (Var(name) for name in "ijkl")
-
-
-def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    inputs = {}
-    for buffer in program.inputs:
-        data = rng.integers(-9, 9, buffer.shape)
-        inputs[buffer.name] = data.astype(te.numpy_dtype(buffer.dtype))
-    return inputs
-
-
-def assert_native_agrees(program: Program, inputs=None) -> None:
-    inputs = inputs or random_inputs(program)
-    expected, found = interpret(program, inputs), build(program).compute(inputs)
-    assert found.keys() == expected.keys()
-    for name in expected:
-        np.testing.assert_array_equal(found[name], expected[name])
 
 
 def product(dtype: str = "float32") -> Program:
