@@ -299,7 +299,8 @@ class _Tile:
         for var, extent in self.extents.items():
             if extent > 1 and (var in begin) != (destination.over(var) == 0):
                 raise NotAffine(f"{var.name} in a reduction")
-        return all(value == 0 for var, value in self.fixed.items() if var in begin)
+        return self.binding.begins and all(
+            value == 0 for var, value in self.fixed.items() if var in begin)
 
     def _merged(self, addresses: Mapping[str, Affine]) -> list[tuple[int, dict[str, int]]]:
         result: list[tuple[int, dict[str, int]]] = []

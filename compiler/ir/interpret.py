@@ -6,8 +6,8 @@ Statements run for a list of *lanes*, each with its own values of the loop varia
 of the program. A perfect nest of loops around one store widens the lanes and then runs the store
 once, for all; every other loop runs as written. That changes the speed and nothing else: a store
 that depends on what another lane writes runs lane by lane. Loops whose iterations are declared to
-have no order run backwards: a dependence between them would show (unless threads reduce together, which
-begins with the first). Barriers mean nothing here, since threads run one after the other.
+have no order run backwards: a dependence between them would show. Threads that reduce together do not,
+the first one begins. Barriers mean nothing here: threads run one after the other.
 
 What a program must not do is found, not computed around: an index outside its buffer, a read of
 an element that nothing wrote, an output element that nothing wrote.
@@ -145,9 +145,7 @@ def _write(stmt: Store | Update, env: Env, lanes: int, memory: _Memory):
         data[place] = value                     # of lanes with one place, the last remains
         written[place] = True
         return
-    begin = np.ones(lanes, bool)
-    for var in stmt.axes:
-        begin &= env[var] == 0
+    begin = _begins(stmt, env, lanes)
     first = np.unique(place, return_index=True)[1]
     if np.isin(np.flatnonzero(begin), first).all():
         data[place[begin]] = value[begin]
@@ -157,6 +155,14 @@ def _write(stmt: Store | Update, env: Env, lanes: int, memory: _Memory):
     else:
         for lane in range(lanes):
             _update_one(stmt, place[lane:lane + 1], value[lane:lane + 1], begin[lane], memory)
+
+
+def _begins(stmt: Update | Combine, env: Env, lanes: int) -> np.ndarray:
+    """In which lanes the reduction begins."""
+    begin = np.full(lanes, stmt.begins)
+    for var in stmt.axes:
+        begin &= env[var] == 0
+    return begin
 
 
 def _update_one(stmt: Update, place: np.ndarray, value: np.ndarray, begin: bool, memory: _Memory):
@@ -171,9 +177,7 @@ def _combine(stmt: Combine, env: Env, lanes: int, memory: _Memory):
     """All lanes at once that are the first, the second, ... to touch their element."""
     values = [_eval(value, env, lanes, memory) for value in stmt.values]
     place = _address(stmt.buffers[0], stmt.indices, env, lanes, memory)
-    begin = np.ones(lanes, bool)
-    for var in stmt.axes:
-        begin &= env[var] == 0
+    begin = _begins(stmt, env, lanes)
     turn = _turns(place)
     for number in range(turn.max() + 1):
         now = turn == number

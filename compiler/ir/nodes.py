@@ -81,13 +81,18 @@ class Store(Stmt):
 
 @dataclass(frozen=True, slots=True)
 class Update(Stmt):
-    """`op` is ``sum``, ``max`` or ``min``; `axes` are the reduction variables around it."""
+    """`op` is ``sum``, ``max`` or ``min``; `axes` are the reduction variables around it.
+
+    `begins` is False where something else has put a value into the buffer, that the reduction goes
+    on from (see `compiler.schedule.decompose_reduction`).
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     op: str
     value: Expr
     axes: tuple[Var, ...]
+    begins: bool = True
 
     @property
     def buffers(self) -> tuple[Buffer, ...]: return (self.buffer,)
@@ -107,6 +112,7 @@ class Combine(Stmt):
     reducer: Reducer
     values: tuple[Expr, ...]
     axes: tuple[Var, ...]
+    begins: bool = True
 
 
 Write = Store | Update | Combine
@@ -135,12 +141,14 @@ class Binding:
         whose last indices, as many as the operand has dimensions, are zero. An operand bound to
         an immediate constant stands as a `Const`. The destination is among them.
     immediates : pairs (name, constant or, for predicates, condition).
-    begin : reduction variables outside the tile: the update is an assignment where all are zero.
+    begin : reduction variables outside the tile: the update is an assignment where all are zero,
+        or nowhere when `begins` is False.
     """
 
     tiles: tuple[tuple[str, Expr], ...]
     immediates: tuple[tuple[str, Expr], ...] = ()
     begin: tuple[Var, ...] = ()
+    begins: bool = True
 
     def tile(self, name: str) -> Expr:
         return dict(self.tiles)[name]

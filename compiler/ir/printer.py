@@ -131,18 +131,18 @@ def _head(stmt: Stmt) -> str:
             return f"alloc {_declared(buffer)}"
         case Store(buffer, indices, value):
             return f"{_access(buffer, indices)} = {expr_text(value)}"
-        case Update(buffer, indices, op, value, axes):
+        case Update(buffer, indices, op, value, axes, begins):
             sign = "+=" if op == "sum" else f"{op}="
-            return f"{_access(buffer, indices)} {sign} {expr_text(value)}{_begin(axes)}"
-        case Combine(buffers, indices, reducer, values, axes):
+            return f"{_access(buffer, indices)} {sign} {expr_text(value)}{_begin(axes, begins)}"
+        case Combine(buffers, indices, reducer, values, axes, begins):
             targets = ", ".join(_access(buffer, indices) for buffer in buffers)
-            return f"{targets} {reducer.name}= {_list(values)}{_begin(axes)}"
+            return f"{targets} {reducer.name}= {_list(values)}{_begin(axes, begins)}"
         case Barrier(scope):
             return f"barrier({scope})"
         case Tensorized(intrinsic, binding, _):
             pairs = (*binding.tiles, *binding.immediates)
             args = ", ".join(f"{name}={expr_text(value)}" for name, value in pairs)
-            return f"{intrinsic.name}({args}){_begin(binding.begin)}"
+            return f"{intrinsic.name}({args}){_begin(binding.begin, binding.begins)}"
         case _:
             raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 
@@ -154,5 +154,6 @@ def _how(loop: For) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _begin(axes: tuple[Var, ...]) -> str:
-    return f" begin({', '.join(var.name for var in axes)})" if axes else ""
+def _begin(axes: tuple[Var, ...], begins: bool) -> str:
+    word = "begin" if begins else "over"
+    return f" {word}({', '.join(var.name for var in axes)})" if axes else ""

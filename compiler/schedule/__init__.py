@@ -6,6 +6,7 @@ from .intrinsics import tensorize
 from .loops import fuse, split, tile, unroll
 from .parallel import annotate, parallel, vectorize
 from .place import ScheduleError
+from .reduction import decompose_reduction, rfactor
 from .reorder import reorder
 from .storage import cache_read, cache_write, set_scope
 from .threads import bind, virtual_thread

@@ -83,13 +83,14 @@ class Nest:
         return tuple(loop.var for loop in self.loops)
 
 
-def naive_nest(program: Program, stage: Stage, primitive: str) -> Nest:
-    """The nest of a stage whose axes are not split or fused yet; refuses any other."""
+def naive_nest(program: Program, stage: Stage, primitive: str, together: bool = False) -> Nest:
+    """The nest of a stage whose axes are not split or fused yet; refuses any other, and one that
+    writes several buffers unless `together`."""
     found = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
     if len(found) != 1:
         refuse(primitive, f"{stage.buffer.name} must be written in one place, "
                           f"not in {len(found)}", program, stage.stmt)
-    if len(found[0].buffers) != 1:
+    if len(found[0].buffers) != 1 and not together:
         others = ", ".join(b.name for b in found[0].buffers if b != stage.buffer)
         refuse(primitive, f"{stage.buffer.name} must be computed alone, not together with {others}",
                program, found[0])

@@ -5,7 +5,7 @@ from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, nu
 from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
                    Cast, Const, Expr, Field, Read, Reduce, Select, Var, as_expr, children, rewrite,
                    substitute, walk)
-from .reducer import Reducer, reducer
+from .reducer import Reducer, neutral, reducer
 from .tensor import (Axis, Tensor, abs, all_of, any_of, cast, clamp, compute, const, exp, max,
                      maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, select,
                      sqrt, sum, tanh)

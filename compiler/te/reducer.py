@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .expr import Binary, Call, Const, Expr, Read, Var, substitute, walk
-from .dtypes import is_float
+from .dtypes import bits, is_float, is_signed
 
-__all__ = ["Reducer", "reducer"]
+__all__ = ["Reducer", "neutral", "reducer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,17 @@ class Reducer:
         """The combined values of two partial results, as expressions."""
         values = dict(zip((*self.left, *self.right), (*left, *right), strict=True))
         return tuple(substitute(value, values) for value in self.combined)
+
+
+def neutral(op: str, dtype: str) -> Const:
+    """The value that ``sum``, ``max`` or ``min`` with any other leaves the other, to the bit: -0.0
+    for a sum of floats."""
+    if dtype == "bool":
+        return Const(op == "min", dtype)
+    if is_float(dtype):
+        return Const({"sum": -0.0, "max": -float("inf"), "min": float("inf")}[op], dtype)
+    low = -(1 << (bits(dtype) - 1)) if is_signed(dtype) else 0
+    return Const({"sum": 0, "max": low, "min": low + (1 << bits(dtype)) - 1}[op], dtype)
 
 
 Values = tuple[Var, ...]

@@ -12,7 +12,9 @@ Everything else is derived from this record: the pattern that a loop nest must u
 datapath, the simulator's arithmetic, the timing and the documentation.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from compiler.te import Axis, Expr, Read, Reduce, Var, walk
 
@@ -29,19 +31,21 @@ class Operand:
     Parameters
     ----------
     name : as it appears in `value` (the name of a placeholder of `shape` and `dtype`).
-    shape : extents of the tile; ``()`` for one element. The last dimensions of whatever buffer
-        the operand is bound to must be exactly these, so that a tile is one entry of the buffer.
+    shape : extents of the tile; ``()`` for one element.
     dtype : type in which `value` reads it, or `ANY`.
     storage : where it may live: pairs (scope, type as stored). A stored type differs from `dtype`
         where the hardware converts on access: ``int8`` is sign-extended when it is read and wraps
         when it is written; ``param.bias`` is the field `bias` of the record `param`;
         scope ``imm`` means a constant in the instruction.
+    window : whether the tile may be a window of a larger buffer, its rows apart; else the last
+        dimensions of the buffer must be exactly `shape`, so that a tile is one entry of it.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     storage: tuple[tuple[str, str], ...]
+    window: bool = False
 
     def __post_init__(self):
         if not self.storage:
@@ -86,6 +90,9 @@ class Intrinsic:
     value : expression over ``Read(<operand>, <axes>)`` and the immediates.
     update : one of `UPDATES`.
     loops : how many affine loops the instruction runs by itself around the tile.
+    needs : features that a machine must have for it; on others the loop nest itself is run.
+    lower : the rule by which a back end writes it down, for back ends that generate text; what the
+        rule is called with is theirs to say. It takes no part in equality.
     """
 
     name: str
@@ -97,6 +104,8 @@ class Intrinsic:
     update: str = "assign"
     immediates: tuple[Immediate, ...] = ()
     loops: int = 0
+    needs: tuple[str, ...] = ()
+    lower: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self):
         if self.update not in UPDATES:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from compiler.ir import Binding, For, Stmt, Store, Tensorized, Update
-from compiler.ir.affine import free_variables, linear
+from compiler.ir.affine import Linear, free_variables, from_linear, linear
 from compiler.ir.printer import expr_text
 from compiler.te import INDEX, Cast, Const, Expr, Read, Reduce, Var, substitute
 
@@ -60,7 +60,8 @@ class _Match:
             ((self.intrinsic.dst.name, destination), *((name, bound[name]) for name in names)),
             tuple((one.name, bound[one.name]) for one in self.intrinsic.immediates
                   if one.name in bound),
-            tuple(var for var in axes if var not in extents and var not in single))
+            tuple(var for var in axes if var not in extents and var not in single),
+            not isinstance(stmt, Update) or stmt.begins)
         return Tensorized(self.intrinsic, binding, self.nest)
 
     def _refuse(self, fact: str) -> MatchError:
@@ -87,22 +88,33 @@ class _Match:
             raise self._refuse(f"{buffer.name} must be {wanted}, "
                                f"not {buffer.dtype} in {buffer.scope}")
         outer = len(indices) - len(dst.shape)
-        if outer < 0 or buffer.shape[outer:] != dst.shape:
+        if outer < 0 or not dst.window and buffer.shape[outer:] != dst.shape:
             raise self._refuse(f"last dimensions of {buffer.name} must be {dst.shape}, "
                                f"not {buffer.shape[max(outer, 0):]}")
         space: dict[Var, Var] = {}
+        first: list[Expr] = []
         for axis, index in zip(self.intrinsic.axes, indices[outer:]):
+            begin: Expr = _ZERO
             if axis.extent > 1:
-                space[axis.var] = self._lane(buffer.name, axis.extent, index, extents)
+                space[axis.var], begin = self._lane(buffer.name, axis.extent, index, extents)
+            elif dst.window:
+                begin = index
+            first.append(begin)
         for index in indices[:outer]:
             for var in sorted(free_variables(index) & set(extents), key=lambda v: v.name):
                 raise self._refuse(f"{buffer.name} must not depend on {var.name} outside its tile")
-        return space, Read(buffer, indices[:outer] + (_ZERO,) * len(dst.shape))
+        return space, Read(buffer, (*indices[:outer], *first))
 
-    def _lane(self, name: str, extent: int, index: Expr, extents: dict[Var, int]) -> Var:
-        match linear(index).terms, linear(index).constant:
-            case ((Var() as var, 1),), 0 if extents.get(var) == extent:
-                return var
+    def _lane(self, name: str, extent: int, index: Expr,
+              extents: dict[Var, int]) -> tuple[Var, Expr]:
+        """The loop that walks a dimension, and where it begins: 0 unless the tile is a window."""
+        form = linear(index)
+        for atom, factor in form.terms:
+            if isinstance(atom, Var) and factor == 1 and extents.get(atom) == extent:
+                begin = from_linear(form - Linear(((atom, 1),)))
+                if begin == _ZERO or self.intrinsic.dst.window and not (
+                        free_variables(begin) & set(extents)):
+                    return atom, begin
         raise self._refuse(f"each lane of {name} must be indexed by a loop of extent {extent} "
                            f"of the nest, not {expr_text(index)}")
 
@@ -121,6 +133,8 @@ class _Match:
         for var in reduction:
             if var not in axes:
                 raise self._refuse(f"loop {var.name} must be a lane or a reduction")
+        if update == "assign" and isinstance(stmt, Update) and not stmt.begins:
+            raise self._refuse("the reduction must begin within the tile, not go on")
         if update == "assign" and (rest := [v for v in axes if v not in reduction
                                             and v not in _variables(self.nest)]):
             raise self._refuse(f"the reduction must be complete within the tile, "

@@ -8,7 +8,7 @@ program was spared and the intrinsic performs with an immediate.
 
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.affine import free_variables, linear
+from compiler.ir.affine import free_variables, from_linear, linear
 from compiler.te import (INDEX, Binary, Call, Cast, Const, Expr, Field, Read, Select, Var, children,
                          is_integer, rewrite, substitute, walk)
 
@@ -192,18 +192,23 @@ class Unifier:
     def _tile(self, operand: Operand, stored: str, pattern: Read, read: Read) -> Read | None:
         """The first element of the tile that `read` walks, or None with `mismatch` told why.
 
+        Each of the last dimensions is walked by lanes, in a window from a place that they do not
+        move.
         A field of a record serves the last axis only: parameters do not depend on the others.
         """
         rank = len(operand.shape)
         if "." in stored:
             rank = min(rank, 1)
         outer, shape = len(read.indices) - rank, operand.shape[len(operand.shape) - rank:]
-        reason = ""
-        if outer < 0 or read.buffer.shape[outer:] != shape:
+        reason, first = "", list[Expr]()
+        if outer < 0 or not operand.window and read.buffer.shape[outer:] != shape:
             reason = f"last dimensions of {read.buffer.name} must be {shape}"
         for wanted, index, extent in zip(pattern.indices[len(pattern.indices) - rank:],
                                          read.indices[max(outer, 0):], shape):
-            if extent > 1 and not _same_index(substitute(wanted, self.lanes), index):
+            begin = from_linear(linear(index) - linear(substitute(wanted, self.lanes)))
+            first.append(begin if operand.window else Const(0, INDEX))
+            moves = self.tile & free_variables(begin) if operand.window else begin != first[-1]
+            if moves and (extent > 1 or operand.window):
                 reason = reason or f"{operand.name} must be read at the lanes of its tile"
         for index in read.indices[:max(outer, 0)]:
             for var in sorted(self.tile & free_variables(index), key=lambda v: v.name):
@@ -214,7 +219,7 @@ class Unifier:
             self._differ(pattern, read, reason)
             self._depth -= 1
             return None
-        return Read(read.buffer, read.indices[:outer] + (Const(0, INDEX),) * rank)
+        return Read(read.buffer, (*read.indices[:outer], *first))
 
 
 def _leaves(pattern: Expr) -> Iterator[Expr]:
