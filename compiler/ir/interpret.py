@@ -5,9 +5,11 @@ Lanes
 Statements run for a list of *lanes*, each with its own values of the loop variables, in the order
 of the program. A perfect nest of loops around one store widens the lanes and then runs the store
 once, for all; every other loop runs as written. That changes the speed and nothing else: a store
-that depends on what another lane writes runs lane by lane. Loops whose iterations are declared to
-have no order run backwards: a dependence between them would show. Threads that reduce together do not,
-the first one begins. Barriers mean nothing here: threads run one after the other.
+that depends on what another lane writes runs lane by lane.
+
+Loops whose iterations are declared to have no order run backwards: a dependence between them would
+show. Threads that reduce together do not, the first one begins. Barriers mean nothing here, since
+threads run one after the other.
 
 What a program must not do is found, not computed around: an index outside its buffer, a read of
 an element that nothing wrote, an output element that nothing wrote.
