@@ -2,7 +2,7 @@
 
 ::
 
-    int32_t name(const float *x, float *y);     /* 0, or 1: no memory for local buffers */
+    int32_t name(const float *x, float *y);     /* 0, or why it could not run */
 
 Arrays are dense, in row-major order, aligned to their elements, and no output overlaps another
 array. Objects need nothing but the C library (its mathematical part
@@ -55,7 +55,8 @@ def header(programs: Mapping[str, Program], guard: str = "LOCKSTEP_KERNELS_H") -
                       if is_record(b.dtype)})
     lines = ["/* Arrays are dense, in row-major order, aligned to their elements; no output",
              "   overlaps another array. Functions return 0, or 1 when there is no memory for",
-             "   their local buffers; what the outputs hold then is not defined. */",
+             "   their local buffers, or 2 when the operating system refuses the tile registers of",
+             "   AMX; what the outputs hold then is not defined. */",
              f"#ifndef {guard}", f"#define {guard}", "",
              "#include <stdbool.h>", "#include <stdint.h>", "",
              "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]

@@ -8,9 +8,10 @@ import numpy as np
 from compiler.ir import Program
 from compiler.te import Buffer, numpy_dtype
 
+from .amx import REFUSED
 from .emit import FUNCTION, OUT_OF_MEMORY, emit
 from .jit import library
-from .machine import Machine, host
+from .machine import WITHOUT, Machine, MachineError, host
 
 __all__ = ["Kernel", "build"]
 
@@ -35,7 +36,8 @@ class Kernel:
 
     def __call__(self, *arrays: np.ndarray) -> None:
         """Raises ValueError for an array that does not fit, MemoryError when there is no memory
-        for the program's local buffers.
+        for the program's local buffers, MachineError when the operating system refuses the
+        processor's tile registers.
         """
         if len(arrays) != len(self._buffers):
             names = ", ".join(buffer.name for buffer in self._buffers)
@@ -46,8 +48,12 @@ class Kernel:
         for buffer, array in zip(self.program.outputs, arrays[len(self.program.inputs):]):
             if not array.flags.writeable:
                 raise ValueError(f"Array {buffer.name} must be writeable")
-        if self._function(*(array.ctypes.data for array in arrays)) == OUT_OF_MEMORY:
+        status = self._function(*(array.ctypes.data for array in arrays))
+        if status == OUT_OF_MEMORY:
             raise MemoryError(f"{self.program.name} cannot allocate its local buffers")
+        if status == REFUSED:
+            raise MachineError(f"{self.program.name} needs the tile registers of AMX, which the "
+                               f"operating system refuses: set {WITHOUT}=amx-tile to do without")
 
     def compute(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Outputs by name. Inputs of any memory layout are taken, but none is converted."""

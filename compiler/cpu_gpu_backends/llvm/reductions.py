@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from compiler import te
 from compiler.ir import For, If, Stmt, Store, Tensorized, Update, reads
-from compiler.te import INDEX, Const, Expr, Var, is_float, is_signed, numpy_dtype
+from compiler.te import INDEX, Const, Expr, Var, neutral
 
-__all__ = ["first_iteration", "neutral", "outer_axes", "update_begun_by"]
+__all__ = ["first_iteration", "outer_axes", "update_begun_by"]
 
 
 def update_begun_by(loop: For) -> Update | None:
@@ -21,7 +21,7 @@ def update_begun_by(loop: For) -> Update | None:
     stmt: Stmt = loop
     while isinstance(stmt, For | If | Tensorized):
         stmt = stmt.body
-    if not isinstance(stmt, Update) or loop.var not in stmt.axes or any(
+    if not isinstance(stmt, Update) or not stmt.begins or loop.var not in stmt.axes or any(
             read.buffer == stmt.buffer for read in reads(stmt)):
         return None
     return stmt
@@ -59,14 +59,3 @@ def _variables(stmt: Stmt) -> set[Var]:
             found.add(stmt.var)
         stmt = stmt.body
     return found
-
-
-def neutral(op: str, dtype: str) -> Const:
-    """What any value combined with it stays unchanged."""
-    if dtype == "bool":
-        return Const(op == "min", dtype)
-    if is_float(dtype):
-        return Const({"sum": -0.0, "max": -float("inf"), "min": float("inf")}[op], dtype)
-    width, signed = numpy_dtype(dtype).itemsize * 8, is_signed(dtype)
-    low = -(1 << (width - 1)) if signed else 0
-    return Const({"sum": 0, "max": low, "min": low + (1 << width) - 1}[op], dtype)

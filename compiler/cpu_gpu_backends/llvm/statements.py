@@ -7,19 +7,22 @@
     blocks and threads of GPUs  one after the other
 """
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from compiler import te
-from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
-                         walk_stmts)
-from compiler.te import INDEX, Buffer, Expr, Var
+from compiler.ir import (Alloc, Barrier, Binding, Combine, For, If, Seq, Stmt, Store, Tensorized,
+                         Update, walk_stmts)
+from compiler.te import INDEX, Buffer, Read, Var
+from compiler.tensorize import Intrinsic
 
 from . import teams
 from .expressions import Expressions
 from .lanes import Lanes, has_lanes, pieces
 from .machine import Machine
 from .reductions import first_iteration, outer_axes, update_begun_by
+from .tiles import Call, Tile
 from .writer import Kind, Module, Value, Writer
 
 __all__ = ["Function", "Statements"]
@@ -53,6 +56,7 @@ class Statements:
         self.variables = dict(variables or {})
         self.exprs = Expressions(w, self.buffers, self.variables, function.contract)
         self.allocated: list[str] = []
+        self.prepared: set[str] = set()     # what `frame.PREPARATIONS` is needed
         self.leaves = False
         self.begun: Update | None = None    # the update around here that has only to accumulate
         self.on_team = False                # whether several threads run this already
@@ -81,7 +85,7 @@ class Statements:
             case Combine():
                 self._combine(stmt)
             case Tensorized():
-                self.write(stmt.body)
+                self._tensorized(stmt)
             case Barrier():
                 return              # the threads that it holds together run one after the other
             case _:
@@ -184,6 +188,8 @@ class Statements:
         update = update_begun_by(loop)
         if update is None or update is self.begun:
             return False
+        if any(isinstance(s, Tensorized) and self._has(s.intrinsic) for s in walk_stmts(loop)):
+            return False            # the intrinsic begins by itself
         outer, first = outer_axes(loop, update), first_iteration(loop, update)
         self.begun = update
         if outer:
@@ -195,14 +201,13 @@ class Statements:
     def _update(self, stmt: Update) -> None:
         exprs = self.exprs
         value = exprs.value(stmt.value)
-        if stmt is self.begun:
+        if stmt is self.begun or not stmt.begins:
             old = exprs.load(stmt.buffer, stmt.indices)
             exprs.store(stmt.buffer, stmt.indices, self._fold(stmt.op, old, value))
         elif not stmt.axes:
             exprs.store(stmt.buffer, stmt.indices, value)
         else:
-            self._reduce((stmt.buffer,), stmt.indices, (value,), stmt.axes,
-                         lambda old: [self._fold(stmt.op, old[0], value)])
+            self._reduce(stmt, (value,), lambda old: [self._fold(stmt.op, old[0], value)])
 
     def _fold(self, op: str, old: Value, value: Value) -> Value:
         return self.exprs.binary("add" if op == "sum" else op, old, value)
@@ -218,24 +223,27 @@ class Statements:
                 del self.variables[name]
             return result
 
-        self._reduce(stmt.buffers, stmt.indices, values, stmt.axes, combined)
+        self._reduce(stmt, values, combined)
 
-    def _reduce(self, buffers: tuple[Buffer, ...], indices: tuple[Expr, ...],
-                values: tuple[Value, ...], axes: tuple[Var, ...], fold) -> None:
-        """Assign `values` where all `axes` are zero, else ``fold(old values)``."""
-        w, exprs = self.w, self.exprs
-        if not axes:
-            for buffer, value in zip(buffers, values):
+    def _reduce(self, stmt: Update | Combine, values: tuple[Value, ...],
+                fold: Callable[[list[Value]], list[Value]]) -> None:
+        """Assign `values` where the reduction begins, else ``fold(old values)``."""
+        w, exprs, buffers, indices = self.w, self.exprs, stmt.buffers, stmt.indices
+
+        def folded() -> list[Value]:
+            return fold([exprs.load(buffer, indices) for buffer in buffers])
+
+        if not stmt.begins or not stmt.axes:
+            for buffer, value in zip(buffers, values if stmt.begins else folded()):
                 exprs.store(buffer, indices, value)
             return
         more, done = w.name("accumulate"), w.name("done")
         lanes = exprs.lanes.count if exprs.lanes else 0
         given = [exprs.spread(value, lanes) for value in values]
-        begins, before = self._all_zero(axes), w.block
+        begins, before = self._all_zero(stmt.axes), w.block
         w.branch(begins, done, more)
         w.label(more)
-        folded = fold([exprs.load(buffer, indices) for buffer in buffers])
-        new = [exprs.spread(value, lanes) for value in folded]
+        new = [exprs.spread(value, lanes) for value in folded()]
         after = w.block
         w.jump(done)
         w.label(done)
@@ -244,6 +252,34 @@ class Statements:
                    for kind, first, later in zip(kinds, given, new)]
         for buffer, kind, result in zip(buffers, kinds, results):
             exprs.store(buffer, indices, Value(result, kind))
+
+    # Intrinsics
+
+    def _tensorized(self, stmt: Tensorized) -> None:
+        """By the intrinsic's instructions, if the machine has them; else by the nest itself."""
+        if not (self._has(stmt.intrinsic) and not self.exprs.lanes
+                and stmt.intrinsic.lower(self._call(stmt.binding, stmt.intrinsic))):
+            self.write(stmt.body)
+
+    def _has(self, intrinsic: Intrinsic | None) -> bool:
+        return (intrinsic is not None and intrinsic.lower is not None
+                and self.function.machine.has(*intrinsic.needs))
+
+    def _call(self, binding: Binding, intrinsic: Intrinsic) -> Call:
+        tiles = {}
+        for name, tile in binding.tiles:
+            if isinstance(tile, Read):
+                rank = len(intrinsic.operand(name).shape)
+                tiles[name] = Tile(self.exprs.address(tile.buffer, tile.indices),
+                                   tile.buffer.pitches[len(tile.indices) - rank:],
+                                   tile.buffer.dtype)
+        return Call(self.w, self.function.machine, self.function.contract, tiles,
+                    self._begins(binding), self.prepared.add)
+
+    def _begins(self, binding: Binding) -> str:
+        if not binding.begins:
+            return "false"
+        return self._all_zero(binding.begin) if binding.begin else "true"
 
     # Local buffers
 

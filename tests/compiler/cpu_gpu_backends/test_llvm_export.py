@@ -47,7 +47,8 @@ PROGRAMS = {"product": product(), "softened": softened(), "bright": brightened()
 HEADER = """\
 /* Arrays are dense, in row-major order, aligned to their elements; no output
    overlaps another array. Functions return 0, or 1 when there is no memory for
-   their local buffers; what the outputs hold then is not defined. */
+   their local buffers, or 2 when the operating system refuses the tile registers of
+   AMX; what the outputs hold then is not defined. */
 #ifndef KERNELS_H
 #define KERNELS_H
 

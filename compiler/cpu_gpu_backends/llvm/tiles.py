@@ -1,0 +1,103 @@
+"""What the rule of a declared intrinsic is called with, to write its instructions.
+
+A rule ``lower(call) -> bool`` writes LLVM IR through `Call.w` and says whether it could: where it
+returns False, or the machine lacks what the intrinsic needs, the loop nest itself is written.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .machine import Machine
+from .writer import Kind, Writer, memory_type
+
+__all__ = ["Call", "Tile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An operand's tile in memory: its first element, and the distance of neighbours in each of
+    its dimensions, in elements.
+    """
+
+    pointer: str
+    pitches: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of an intrinsic.
+
+    Parameters
+    ----------
+    w : the writer of the function.
+    machine : which has all that the intrinsic needs.
+    contract : whether products may be fused with sums.
+    tiles : by name of the operand, the destination among them.
+    begins : whether the reduction begins here, as an ``i1``; ``true`` and ``false`` are literal.
+    prepare : ``prepare(name)``: see `frame.PREPARATIONS`.
+    """
+
+    w: Writer
+    machine: Machine
+    contract: bool
+    tiles: Mapping[str, Tile]
+    begins: str
+    prepare: Callable[[str], None]
+
+    def at(self, name: str, *indices: int | str) -> str:
+        """Pointer to an element of a tile; texts among the indices are values of type ``i64``."""
+        w, tile, fixed, moving = self.w, self.tiles[name], 0, "0"
+        for index, pitch in zip(indices, tile.pitches, strict=True):
+            if isinstance(index, int):
+                fixed += index * pitch
+            else:
+                term = w.op(f"mul nsw i64 {index}, {pitch}")
+                moving = term if moving == "0" else w.op(f"add nsw i64 {moving}, {term}")
+        kind, pointer = memory_type(tile.dtype), tile.pointer
+        if moving != "0":
+            pointer = w.op(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {moving}")
+        return w.op(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {fixed}") if fixed else (
+            pointer)
+
+    def initial(self, kind: Kind, neutral: str, load: Callable[[], list[str]],
+                count: int) -> list[str]:
+        """`count` values that a reduction starts from: neutral ones where it begins, else what
+        `load` loads.
+        """
+        if self.begins == "true":
+            return [neutral] * count
+        if self.begins == "false":
+            return load()
+        w = self.w
+        more, done, before = w.name("resume"), w.name("begun"), w.block
+        w.branch(self.begins, done, more)
+        w.label(more)
+        loaded, after = load(), w.block
+        w.jump(done)
+        w.label(done)
+        return [w.op(f"phi {kind} [ {neutral}, %{before} ], [ {value}, %{after} ]")
+                for value in loaded]
+
+    def fold(self, count: int, kind: Kind, values: Sequence[str],
+             step: Callable[[str, list[str]], list[str]]) -> list[str]:
+        """``values = step(index, values)`` for every index from 0 to `count`."""
+        if count == 1:
+            return step("0", list(values))
+        w = self.w
+        head, done, before = w.name("steps"), w.name("done"), w.block
+        w.jump(head)
+        w.label(head)
+        following = f"%{w.name('next')}"
+        phis = len(w.lines)                 # written when it is known what comes back to them
+        index, carried = f"%{w.name('step')}", [f"%{w.name()}" for _ in values]
+        results = step(index, carried)
+        w.do(f"{following} = add nuw nsw i64 {index}, 1")
+        back = w.block
+        w.branch(w.op(f"icmp ult i64 {following}, {count}"), head, done)
+        w.lines[phis:phis] = [
+            f"  {index} = phi i64 [ 0, %{before} ], [ {following}, %{back} ]",
+            *(f"  {name} = phi {kind} [ {first}, %{before} ], [ {result}, %{back} ]"
+              for name, first, result in zip(carried, values, results, strict=True))]
+        w.label(done)
+        return results
