@@ -3,8 +3,10 @@
 from .compute import compute_at, compute_inline
 from .handle import Schedule, StageSchedule
 from .intrinsics import tensorize
+from .layout import storage_align, transform_layout
 from .loops import fuse, split, tile, unroll
 from .parallel import annotate, parallel, vectorize
+from .pipelining import double_buffer, pipeline
 from .place import ScheduleError
 from .reduction import decompose_reduction, rfactor
 from .reorder import reorder

@@ -1,0 +1,198 @@
+"""How the elements of an allocated buffer lie in memory."""
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from compiler.ir import (Access, Alloc, Domain, Program, Seq, Stmt, Tensorized, Write, accesses,
+                         bounds, expr_text, map_exprs, normalize, rebuilt, rewrite_stmts,
+                         walk_stmts, witness)
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute, walk
+
+from .place import find_buffer, finish, refuse
+
+__all__ = ["Layout", "layout_text", "storage_align", "transform_layout"]
+
+Layout = str | Callable[..., Sequence[Expr]]
+"""``"i, j -> i // 4, j, i % 4"``, or the same as a function."""
+
+_OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floordiv",
+              ast.Mod: "mod"}
+
+
+def storage_align(program: Program, buffer: str, dimension: int, factor: int,
+                  offset: int = 0) -> Program:
+    """Leave gaps: neighbours in `dimension` lie ``n * factor + offset`` elements apart.
+
+    ::
+
+        alloc shared.t: int32[32, 32]   ->   alloc shared.t: int32[32, 32] strides [33, 1]
+
+    ``storage_align(p, "t", 0, 32, 1)`` lets the elements of a column lie in different banks. The
+    least distance that keeps rows apart is taken.
+
+    1. The buffer is allocated by the program: inputs and outputs are dense.
+    2. The dimension is one of it, not the last; `factor` is positive and `offset` from 0 to less
+       than `factor`.
+    3. The buffer has no gaps yet. No intrinsic uses it already and no reduction of several outputs
+       writes it.
+    """
+    found = _allocated(program, buffer, "storage_align")
+    if not isinstance(dimension, int) or not 0 <= dimension < len(found.shape) - 1:
+        refuse("storage_align", f"dimension of {buffer} must be from 0 to {len(found.shape) - 2}, "
+                                f"not {dimension!r}", program, _alloc(program, found))
+    if factor < 1 or not 0 <= offset < factor:
+        refuse("storage_align", f"factor must be positive and offset less than it, not {factor} "
+                                f"and {offset}", program, _alloc(program, found))
+    _require_alone(program, found, "storage_align")
+    pitches = list(found.pitches)
+    for d in range(dimension, -1, -1):
+        least = found.shape[d + 1] * pitches[d + 1]
+        pitches[d] = least + (offset - least) % factor if d == dimension else least
+    return finish(program, _with(program, found, replace(found, strides=tuple(pitches)),
+                                 lambda indices: indices))
+
+
+def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
+    """Let element ``[i, j, ...]`` lie at what `layout` maps the indices to.
+
+    ::
+
+        alloc t: int32[8, 6]           alloc t: int32[2, 6, 4]
+        for i in 0..8:            ->   for i in 0..8:
+          for j in 0..6:                 for j in 0..6:
+            t[i, j] = f(i, j)              t[i // 4, j, i % 4] = f(i, j)
+
+    Here ``transform_layout(p, "t", "i, j -> i // 4, j, i % 4")``. The new shape is the least one
+    that holds all elements; the loops stay as they are.
+
+    1. The buffer is allocated by the program and has no gaps.
+    2. The layout has a name for each dimension and gives sums, products, quotients and remainders
+       of them and of integers, none of them negative.
+    3. No two elements come to lie in one place.
+    4. No intrinsic uses the buffer already and no reduction of several outputs writes it.
+    """
+    found = _allocated(program, buffer, "transform_layout")
+    alloc = _alloc(program, found)
+    _require_alone(program, found, "transform_layout")
+    names, exprs = _parsed(program, found, layout)
+    axes = tuple(map(Var, names))
+    domain = Domain(tuple(zip(axes, found.shape, strict=True)))
+    spans = [bounds(expr, domain) for expr in exprs]
+    for expr, span in zip(exprs, spans, strict=True):
+        if span is None or span[0] < 0:
+            refuse("transform_layout", f"index {expr_text(expr)} of the layout must not be "
+                                       f"negative", program, alloc)
+    _require_one_place_each(program, found, axes, exprs)
+    shape = tuple(span[1] + 1 for span in spans if span)
+    new = replace(found, shape=shape)
+
+    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        values = dict(zip(axes, indices, strict=True))
+        return tuple(substitute(expr, values) for expr in exprs)
+
+    return finish(program, _with(program, found, new, moved))
+
+
+def layout_text(layout: Layout) -> str:
+    """A layout as text, which `transform_layout` takes too."""
+    if isinstance(layout, str):
+        return layout
+    names = list(inspect.signature(layout).parameters)
+    indices = layout(*map(Var, names))
+    return f"{', '.join(names)} -> {', '.join(map(expr_text, indices))}"
+
+
+def _parsed(program: Program, buffer: Buffer,
+            layout: Layout) -> tuple[list[str], tuple[Expr, ...]]:
+    """Names of the dimensions and the new indices."""
+    text = layout_text(layout)
+    left, arrow, right = text.partition("->")
+    names = [name.strip() for name in left.split(",")]
+    try:
+        tree = ast.parse(f"({right.strip()},)", mode="eval").body if arrow else None
+        exprs = tuple(map(_expr, tree.elts)) if isinstance(tree, ast.Tuple) else ()
+    except (SyntaxError, _Foreign):
+        exprs = ()
+    used = {node.name for expr in exprs for node in _variables(expr)}
+    if (not exprs or len(names) != len(buffer.shape) or not all(map(str.isidentifier, names))
+            or len(set(names)) != len(names) or not used <= set(names)):
+        refuse("transform_layout", f"layout must map {len(buffer.shape)} names to sums, products, "
+                                   f"quotients and remainders of them, as in 'i, j -> i // 4, j, "
+                                   f"i % 4', not {text!r}", program, _alloc(program, buffer))
+    return names, tuple(normalize(expr) for expr in exprs)
+
+
+class _Foreign(ValueError):
+    """Something that is no index arithmetic."""
+
+
+def _expr(node: ast.expr) -> Expr:
+    match node:
+        case ast.Name(name): return Var(name)
+        case ast.Constant(int(value)): return Const(value, INDEX)
+        case ast.BinOp(left, op, right) if type(op) in _OPERATORS:
+            return Binary(_OPERATORS[type(op)], _expr(left), _expr(right))
+        case _: raise _Foreign(node)
+
+
+def _variables(expr: Expr) -> list[Var]:
+    return [node for node in walk(expr) if isinstance(node, Var)]
+
+
+def _require_one_place_each(program: Program, buffer: Buffer, axes: tuple[Var, ...],
+                            exprs: tuple[Expr, ...]):
+    """Elements with the same new indices are the same element."""
+    here = Domain(tuple(zip(axes, buffer.shape, strict=True)))
+    image = Buffer("image", tuple(1 << 30 for _ in exprs), buffer.dtype)
+    access = Access(image, exprs, "store", here, Seq(()))
+    differ = " or ".join(f"{{a[{axis.name}]}} != {{b[{axis.name}]}}" for axis in axes)
+    if found := witness(access, access, (), differ):
+        one, other = ([value for _, value in pair] for pair in (found.first, found.second))
+        refuse("transform_layout", f"elements {one} and {other} of {buffer.name} must not lie in "
+                                   f"one place, {list(found.element)}",
+               program, _alloc(program, buffer))
+
+
+def _allocated(program: Program, name: str, primitive: str) -> Buffer:
+    found = find_buffer(program, name, primitive)
+    if found in (*program.inputs, *program.outputs):
+        refuse(primitive, f"{name} must be allocated by the program, not an input or output",
+               program)
+    return found
+
+
+def _alloc(program: Program, buffer: Buffer) -> Stmt:
+    return next(s for s in walk_stmts(program.body)
+                if isinstance(s, Alloc) and s.buffer == buffer)
+
+
+def _require_alone(program: Program, buffer: Buffer, primitive: str):
+    if buffer.strides is not None:
+        refuse(primitive, f"{buffer.name} must have no gaps yet", program, _alloc(program, buffer))
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, Write) and buffer in stmt.buffers and len(stmt.buffers) > 1:
+            refuse(primitive, f"{buffer.name} must be written alone", program, stmt)
+        if isinstance(stmt, Tensorized) and any(
+                access.buffer == buffer for access in accesses(stmt.body)):
+            refuse(primitive, f"{buffer.name} must not be used by {stmt.intrinsic.name} already",
+                   program, stmt)
+
+
+def _with(program: Program, old: Buffer, new: Buffer,
+          moved: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Stmt:
+    """The program's body with the buffer exchanged and its indices moved."""
+    def read(node: Expr) -> Expr | None:
+        return Read(new, moved(node.indices)) if (
+            isinstance(node, Read) and node.buffer == old) else None
+
+    def write(node: Stmt) -> Stmt | None:
+        if isinstance(node, Alloc) and node.buffer == old:
+            return Alloc(new, node.body)
+        if isinstance(node, Write) and old in node.buffers:
+            buffers = tuple(new if buffer == old else buffer for buffer in node.buffers)
+            return rebuilt(node, buffers=buffers, indices=moved(node.indices))
+        return None
+
+    return rewrite_stmts(map_exprs(program.body, lambda expr: rewrite(expr, read)), write)
