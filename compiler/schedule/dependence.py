@@ -11,13 +11,13 @@ from itertools import combinations_with_replacement
 from typing import NoReturn
 
 from compiler.ir import (Access, Alloc, Combine, For, Program, Stmt, Update, Witness, accesses,
-                         loop_domain, stmt_text, walk_stmts, witness)
+                         loop_domain, path_to, stmt_children, stmt_text, walk_stmts, witness)
 from compiler.te import Var, is_float
 
 from .place import refuse
 
 __all__ = ["ROUNDS", "Dependence", "carried", "commutes", "earlier", "find_dependence",
-           "outside_accesses", "refuse_dependence"]
+           "outside_accesses", "program_order", "refuse_dependence"]
 
 ROUNDS = "is a sum of floats, which rounds differently in another order"
 _VERBS = {"read": "reads", "store": "stores", "update": "updates"}
@@ -109,3 +109,21 @@ def earlier(order: Iterable[Var], a: str = "a", b: str = "b") -> str:
         parts.append(" and ".join([*equal, f"{{{a}[{var.name}]}} < {{{b}[{var.name}]}}"]))
         equal.append(f"{{{a}[{var.name}]}} = {{{b}[{var.name}]}}")
     return " or ".join(f"({part})" for part in parts)
+
+
+def program_order(root: Stmt, a: Stmt, b: Stmt) -> str:
+    """Condition that an instance of `a` runs before one of `b`, two statements below `root`."""
+    first, second = (path_to(root, lambda s, one=one: s is one) for one in (a, b))
+    common = [one for one, other in zip(first, second) if one is other]
+    loops = [stmt.var for stmt in common if isinstance(stmt, For)]
+    if a is b or not _is_before(common[-1], first[len(common)], second[len(common)]):
+        return earlier(loops) or "false"
+    equal = " and ".join(f"{{a[{var.name}]}} = {{b[{var.name}]}}" for var in loops)
+    return f"{earlier(loops)} or ({equal})" if loops else "true"
+
+
+def _is_before(parent: Stmt, a: Stmt, b: Stmt) -> bool:
+    """Whether a child comes before another."""
+    children = stmt_children(parent)
+    places = [next(place for place, child in enumerate(children) if child is one) for one in (a, b)]
+    return places[0] < places[1]

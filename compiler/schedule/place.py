@@ -85,15 +85,17 @@ class Nest:
 
 def naive_nest(program: Program, stage: Stage, primitive: str, together: bool = False) -> Nest:
     """The nest of a stage whose axes are not split or fused yet; refuses any other, and one that
-    writes several buffers unless `together`."""
+    writes other buffers too unless `together`."""
     found = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
     if len(found) != 1:
         refuse(primitive, f"{stage.buffer.name} must be written in one place, "
                           f"not in {len(found)}", program, stage.stmt)
-    if len(found[0].buffers) != 1 and not together:
-        others = ", ".join(b.name for b in found[0].buffers if b != stage.buffer)
-        refuse(primitive, f"{stage.buffer.name} must be computed alone, not together with {others}",
-               program, found[0])
+    inside = {s.buffer for s in walk_stmts(stage.stmt) if isinstance(s, Alloc)} | {stage.buffer}
+    for write in writes(stage.stmt):
+        for buffer in write.buffers:
+            if buffer not in inside and not together:
+                refuse(primitive, f"{stage.buffer.name} must be computed alone, not together with "
+                                  f"{buffer.name}", program, write)
     own = {loop.var: loop for loop in loops(stage.stmt)}
     for dimension, index in enumerate(found[0].indices):
         if not isinstance(index, Var) or index not in own or (
