@@ -24,8 +24,7 @@ define internal i32 @lockstep.amx() noinline nounwind {
   %known = icmp eq i32 %allowed, 1
   br i1 %known, label %shape, label %ask
 ask:
-  %error = call i64 asm sideeffect "syscall",
-    "={rax},0,{rdi},{rsi},~{rcx},~{r11},~{memory}"(i64 158, i64 4131, i64 18)
+  %error = call i64 (i64, ...) @syscall(i64 158, i64 4131, i64 18)
   %fine = icmp eq i64 %error, 0
   br i1 %fine, label %allow, label %refused
 allow:
@@ -44,6 +43,7 @@ refused:
 def begin_amx(w: Writer) -> str:
     """Ask for the registers and shape them; a status, 0 if all is well."""
     w.declare("llvm.x86.ldtilecfg", "void", "ptr")
+    w.declare("syscall", "i64", "i64", "...")
     w.module.functions.setdefault("lockstep.amx", _DEFINITION)
     return w.op("call i32 @lockstep.amx()")
 

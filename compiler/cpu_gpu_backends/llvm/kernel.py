@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler.ir import Program
+from compiler.ir import Program, Tensorized, walk_stmts
 from compiler.te import Buffer, numpy_dtype
 
 from .amx import REFUSED
@@ -25,8 +25,11 @@ class Kernel:
     it was made from. Several threads may call it at once.
     """
 
-    def __init__(self, program: Program, machine: Machine | None = None, contract: bool = False):
+    def __init__(self, program: Program, machine: Machine | None = None, contract: bool = False,
+                 strict: bool = False):
         machine = machine or host()
+        if strict:
+            require(program, machine)
         self.program = program
         self.text = emit(program, machine, contract)
         self._buffers = (*program.inputs, *program.outputs)
@@ -75,10 +78,24 @@ def _require(buffer: Buffer, array: np.ndarray) -> None:
         raise ValueError(f"Array {buffer.name} must be dense, aligned and in row-major order")
 
 
-def build(program: Program, machine: Machine | None = None, contract: bool = False) -> Kernel:
+def require(program: Program, machine: Machine) -> None:
+    """Raise MachineError if `machine` lacks what an intrinsic of the program needs."""
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, Tensorized) and stmt.intrinsic is not None:
+            missing = [one for one in stmt.intrinsic.needs if not machine.has(one)]
+            if missing:
+                raise MachineError(f"{stmt.intrinsic.name} in {program.name} needs "
+                                   f"{', '.join(missing)}, which this processor lacks or was told "
+                                   f"to do without ({WITHOUT})")
+
+
+def build(program: Program, machine: Machine | None = None, contract: bool = False,
+          strict: bool = False) -> Kernel:
     """Compile `program` for this computer; texts are compiled once.
 
     `machine` may be ``host().without(...)``, to see what becomes of it where a feature is
     missing. With `contract` a product may be fused with a sum that it is part of (see `floats`).
+    Intrinsics that the machine lacks are replaced by their loop nests, or refused with
+    MachineError if `strict`.
     """
-    return Kernel(program, machine, contract)
+    return Kernel(program, machine, contract, strict)

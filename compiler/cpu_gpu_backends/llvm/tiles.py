@@ -60,23 +60,35 @@ class Call:
         return w.op(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {fixed}") if fixed else (
             pointer)
 
+    def either(self, begin: Callable[[], None], resume: Callable[[], None]) -> None:
+        """Write what is to be done where the reduction begins, and what where it goes on."""
+        if self.begins in ("true", "false"):
+            (begin if self.begins == "true" else resume)()
+            return
+        w = self.w
+        first, more, done = w.name("begin"), w.name("resume"), w.name("begun")
+        w.branch(self.begins, first, more)
+        for label, write in ((first, begin), (more, resume)):
+            w.label(label)
+            write()
+            w.jump(done)
+        w.label(done)
+
     def initial(self, kind: Kind, neutral: str, load: Callable[[], list[str]],
                 count: int) -> list[str]:
         """`count` values that a reduction starts from: neutral ones where it begins, else what
         `load` loads.
         """
-        if self.begins == "true":
-            return [neutral] * count
-        if self.begins == "false":
-            return load()
-        w = self.w
-        more, done, before = w.name("resume"), w.name("begun"), w.block
-        w.branch(self.begins, done, more)
-        w.label(more)
-        loaded, after = load(), w.block
-        w.jump(done)
-        w.label(done)
-        return [w.op(f"phi {kind} [ {neutral}, %{before} ], [ {value}, %{after} ]")
+        blocks, loaded = [], []
+
+        def resume() -> None:
+            loaded.extend(load())
+            blocks.append(self.w.block)
+
+        self.either(lambda: blocks.append(self.w.block), resume)
+        if len(blocks) < 2:
+            return loaded or [neutral] * count
+        return [self.w.op(f"phi {kind} [ {neutral}, %{blocks[0]} ], [ {value}, %{blocks[1]} ]")
                 for value in loaded]
 
     def fold(self, count: int, kind: Kind, values: Sequence[str],

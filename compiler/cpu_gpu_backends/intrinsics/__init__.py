@@ -1,0 +1,1 @@
+"""Declared tensor intrinsics of processors."""

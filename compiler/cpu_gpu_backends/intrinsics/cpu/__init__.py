@@ -1,0 +1,16 @@
+"""Tiles of matrix products that processors have instructions for.
+
+All compute ``dst[i, j] += sum(a[i, k] * b[k, j])`` over a tile of any number of rows, columns and
+steps that suits the instruction: `fp32` by fused multiply-adds of AVX-512 or AVX2, `dot` by dot
+products of bytes (AVX-512 VNNI, AVX-VNNI, NEON), `amx` by the tile registers of AMX. Operands are
+windows of buffers in scope ``global`` or ``local``. For bytes, b has four steps side by side:
+``b[k // 4, j, k % 4]``.
+
+A kernel that is built for a machine without the instruction runs the loop nest instead; the
+environment variable ``LOCKSTEP_CPU_WITHOUT``, or a machine that is made with ``host().without``,
+takes features away. Integers are exact. Floats are added in the order of the nest, and products
+are fused with sums only in kernels that are built with ``contract``.
+"""
+
+from .amx import amx
+from .vectors import dot, fp32

@@ -1,0 +1,143 @@
+"""Products of tiles in vector registers.
+
+A row of the destination lies in as many registers as it fills, all rows at once; each step loads a
+row of b and spreads one element of a column of a over a register::
+
+    for k:      b0 b1 = b[k, :]
+      for i:      dst[i, 0:16]  += a[i, k] * b0
+                  dst[i, 16:32] += a[i, k] * b1
+"""
+
+from collections.abc import Callable
+
+from compiler import te
+from compiler.cpu_gpu_backends.llvm.tiles import Call
+from compiler.cpu_gpu_backends.llvm.writer import Kind, Writer, type_name
+from compiler.te import Axis, Var
+from compiler.tensorize import Intrinsic, Operand
+
+__all__ = ["bytes_product", "dot", "fp32", "operand"]
+
+_FP32 = {16: ("avx512f",), 8: ("avx2", "fma")}
+_DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
+        ("uint8", 8): (("avxvnni",), "llvm.x86.avx512.vpdpbusd.256"),
+        ("int8", 4): (("dotprod", "neon"), "llvm.aarch64.neon.sdot.v4i32.v16i8")}
+
+
+def operand(name: str, shape: tuple[int, ...], dtype: str) -> Operand:
+    """A window of memory."""
+    return Operand(name, shape, dtype, (("global", dtype), ("local", dtype)), window=True)
+
+
+def fp32(rows: int, columns: int, depth: int, lanes: int = 16) -> Intrinsic:
+    """``dst: float32[rows, columns] += a[rows, depth] * b[depth, columns]``.
+
+    `lanes` is 16 (AVX-512) or 8 (AVX2 with FMA) and divides `columns`. Registers suffice for
+    about 28 and 12 vectors of the destination.
+    """
+    _check("lanes", lanes, _FP32)
+    _check_columns(columns, lanes)
+    a, b = te.placeholder((rows, depth), "float32", "a"), te.placeholder(
+        (depth, columns), "float32", "b")
+    i, j, k = Axis(Var("i"), rows), Axis(Var("j"), columns), te.reduce_axis(depth, "k")
+
+    def multiply_add(w: Writer, kind: Kind, flag: str, total: str, x: str, y: str) -> str:
+        return w.op(f"fadd{flag} {kind} {total}, {w.op(f'fmul{flag} {kind} {x}, {y}')}")
+
+    return Intrinsic(f"fp32_{rows}x{columns}x{depth}_{lanes}", "vectors",
+                     operand("dst", (rows, columns), "float32"),
+                     tuple(operand(t.name, t.shape, "float32") for t in (a, b)), (i, j),
+                     te.sum(a[i, k] * b[k, j], k), "sum", needs=_FP32[lanes],
+                     lower=_rule(rows, columns, depth, Kind("float32", lanes), 1, multiply_add))
+
+
+def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 16) -> Intrinsic:
+    """``dst: int32[rows, columns] += a[rows, depth] * b[depth // 4, columns, 4]``, bytes.
+
+    b is int8. a is uint8 with 16 lanes (AVX-512 VNNI) or 8 (AVX-VNNI), int8 with 4 (NEON).
+    """
+    _check("dtype and lanes", (dtype, lanes), _DOT)
+    _check_columns(columns, lanes)
+    needs, instruction = _DOT[dtype, lanes]
+    neon = lanes == 4
+
+    def multiply_add(w: Writer, kind: Kind, flag: str, total: str, x: str, y: str) -> str:
+        if neon:
+            bytes_ = f"<{4 * lanes} x i8>"
+            x, y = (w.op(f"bitcast {kind} {one} to {bytes_}") for one in (x, y))
+            return w.call(instruction, kind, (kind, total), (bytes_, x), (bytes_, y))
+        return w.call(instruction, kind, *((kind, one) for one in (total, x, y)))
+
+    return Intrinsic(f"dot_{dtype}_{rows}x{columns}x{depth}_{lanes}", "vectors",
+                     operand("dst", (rows, columns), "int32"),
+                     *bytes_product(rows, columns, depth, dtype, "int8"), "sum", needs=needs,
+                     lower=_rule(rows, columns, depth // 4, Kind("int32", lanes), 4,
+                                 multiply_add))
+
+
+def bytes_product(rows: int, columns: int, depth: int, a_dtype: str, b_dtype: str):
+    """Operands, axes and value of a product of bytes, four steps of b side by side."""
+    if depth % 4:
+        raise ValueError(f"Depth must be a multiple of 4, not {depth}")
+    a = te.placeholder((rows, depth), a_dtype, "a")
+    b = te.placeholder((depth // 4, columns, 4), b_dtype, "b")
+    i, j = Axis(Var("i"), rows), Axis(Var("j"), columns)
+    k, t = te.reduce_axis(depth // 4, "k"), te.reduce_axis(4, "t")
+    product = a[i, 4 * k + t.var].astype("int32") * b[k, j, t].astype("int32")
+    return tuple(operand(x.name, x.shape, x.dtype) for x in (a, b)), (i, j), te.sum(
+        product, (k, t))
+
+
+def _check(what: str, value, known) -> None:
+    if value not in known:
+        raise ValueError(f"{what.capitalize()} must be one of "
+                         f"{', '.join(map(str, known))}, not {value}")
+
+
+def _check_columns(columns: int, lanes: int) -> None:
+    if columns % lanes:
+        raise ValueError(f"Columns must be a multiple of {lanes}, not {columns}")
+
+
+def _rule(rows: int, columns: int, steps: int, kind: Kind, bytes_: int,
+          multiply_add: Callable[..., str]) -> Callable[[Call], bool]:
+    """`bytes_` elements of a, as many as a lane of `kind` holds, belong to one step."""
+    vectors = range(0, columns, kind.lanes)
+    one, zero = Kind(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
+
+    def lower(call: Call) -> bool:
+        dense = (1,) if bytes_ == 1 else (bytes_, 1)
+        if (call.tiles["dst"].pitches[-1:] != (1,) or call.tiles["b"].pitches[1:] != dense
+                or bytes_ > 1 and call.tiles["a"].pitches[-1] != 1):
+            return False
+        w, places = call.w, [(i, j) for i in range(rows) for j in vectors]
+        flag = " contract" if call.contract else ""
+
+        def load() -> list[str]:
+            return [w.op(f"load {kind}, ptr {call.at('dst', i, j)}, align 4") for i, j in places]
+
+        def step(k: str, totals: list[str]) -> list[str]:
+            inner = (0,) if bytes_ > 1 else ()
+            row = [w.op(f"load {kind}, ptr {call.at('b', k, j, *inner)}, align {4 // bytes_}")
+                   for j in vectors]
+            column = w.op(f"mul nsw i64 {k}, {bytes_}") if bytes_ > 1 else k
+            result = []
+            for i in range(rows):
+                x = _spread(w, kind, w.op(f"load {one}, ptr {call.at('a', i, column)}, "
+                                          f"align {4 // bytes_}"))
+                for y in row:
+                    result.append(multiply_add(w, kind, flag, totals[len(result)], x, y))
+            return result
+
+        totals = call.fold(steps, kind, call.initial(kind, zero, load, len(places)), step)
+        for (i, j), total in zip(places, totals):
+            w.do(f"store {kind} {total}, ptr {call.at('dst', i, j)}, align 4")
+        return True
+
+    return lower
+
+
+def _spread(w: Writer, kind: Kind, value: str) -> str:
+    first = w.op(f"insertelement {kind} poison, {type_name(kind.dtype)} {value}, i64 0")
+    return w.op(f"shufflevector {kind} {first}, {kind} poison, "
+                f"<{kind.lanes} x i32> zeroinitializer")
