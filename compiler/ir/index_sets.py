@@ -18,7 +18,7 @@ from .simplify import conjuncts
 from .visit import stmt_children
 
 __all__ = ["Access", "Box", "Domain", "Witness", "accesses", "bounds", "conflict", "covers",
-           "footprint", "hull", "is_implied", "loop_domain", "witness"]
+           "footprint", "hull", "is_implied", "loop_domain", "negated", "witness"]
 
 _RELATIONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
@@ -114,7 +114,7 @@ def _reads(expr: Expr, domain: Domain, stmt: Stmt) -> Iterator[Access]:
         case Select(condition, a, b):
             yield from _reads(condition, domain, stmt)
             yield from _reads(a, domain.where(condition), stmt)
-            yield from _reads(b, domain.where(_negation(condition)), stmt)
+            yield from _reads(b, domain.where(negated(condition)), stmt)
         case _:
             if isinstance(expr, Read):
                 yield Access(expr.buffer, expr.indices, "read", domain, stmt)
@@ -122,12 +122,15 @@ def _reads(expr: Expr, domain: Domain, stmt: Stmt) -> Iterator[Access]:
                 yield from _reads(child, domain, stmt)
 
 
-def _negation(condition: Expr) -> Expr:
+def negated(condition: Expr) -> Expr:
+    """What holds where the condition does not; true, no restriction, where that is unknown."""
     match condition:
-        case Binary(op, a, b) if op in _NEGATED:
+        case Binary(op, a, b) if op in _NEGATED and a.dtype != "bool":
             return Binary(_NEGATED[op], a, b)
+        case Binary("and" | "or" as op, a, b) if condition.dtype == "bool":
+            return Binary("or" if op == "and" else "and", negated(a), negated(b))
         case _:
-            return Const(True, "bool")          # unknown, hence no restriction
+            return Const(True, "bool")
 
 
 class _Text:

@@ -5,6 +5,7 @@ from .handle import Schedule, StageSchedule
 from .intrinsics import tensorize
 from .layout import storage_align, transform_layout
 from .loops import fuse, split, tile, unroll
+from .padding import pad
 from .parallel import annotate, parallel, vectorize
 from .pipelining import double_buffer, pipeline
 from .place import ScheduleError

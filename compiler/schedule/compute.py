@@ -13,7 +13,7 @@ from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_
                     naive_nest, refuse)
 from .threads import require_cooperation, thread_vars
 
-__all__ = ["compute_at", "compute_inline", "require_unchanged_reads"]
+__all__ = ["compute_at", "compute_inline", "is_safe", "require_unchanged_reads"]
 
 
 def compute_at(program: Program, stage: str, loop: str) -> Program:
@@ -141,7 +141,7 @@ def _shrunk(program: Program, found: Stage, nest: Nest, box: Box, around: Domain
     extents = dict(zip(nest.vars, box.extents))
     bare = map_exprs(found.stmt, lambda expr: substitute(expr, moved))
     bare = _with_loops(bare, extents, {})
-    if isinstance(nest.write, Store) and _is_safe(program, bare, around):
+    if isinstance(nest.write, Store) and is_safe(program, bare, around):
         return bare
     guards = {}
     for var, whole in zip(nest.vars, found.buffer.shape):
@@ -162,7 +162,7 @@ def _with_loops(stmt: Stmt, extents: dict[Var, int], guards: dict[Var, list[Expr
     return rewrite_stmts(stmt, rule)
 
 
-def _is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
+def is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
     """Whether all that it reads lies inside its buffer and holds a value, wherever it runs."""
     reads = [a for a in accesses(stmt, around) if a.kind == "read"]
     return (all(_is_inside(read) for read in reads)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from compiler.ir import Combine, For, Program, Update, replace_axes, substitute_stmt, walk_stmts
 from compiler.te import INDEX, Const, Var
 
-from .place import find_loop, guarded, refuse, require_free, require_serial, swap
+from .place import (find_loop, guarded, refuse, require_free, require_plain, require_serial,
+                    swap)
 from .reorder import reorder
 
 __all__ = ["fuse", "split", "tile", "unroll"]
@@ -30,7 +31,7 @@ def split(program: Program, loop: str, factor: int, outer: str | None = None,
     if not isinstance(factor, int) or not 1 <= factor <= node.extent:
         refuse("split", f"factor of {loop} must be from 1 to {node.extent}, not {factor!r}",
                program, node)
-    _require_plain(program, node, "split")
+    require_plain(program, node, "split")
     names = (outer or f"{loop}_o", inner or f"{loop}_i")
     require_free(program, names, "split")
     first, second = Var(names[0]), Var(names[1])
@@ -62,7 +63,7 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
     if not isinstance(child, For) or child.var.name != inner:
         refuse("fuse", f"{inner} must stand directly in {outer}", program, node)
     for one in (node, child):
-        _require_plain(program, one, "fuse")
+        require_plain(program, one, "fuse")
     for stmt in walk_stmts(child):
         if isinstance(stmt, Update | Combine) and (
                 (node.var in stmt.axes) != (child.var in stmt.axes)):
@@ -97,13 +98,6 @@ def unroll(program: Program, loop: str) -> Program:
     node = _loop(program, loop, "unroll")
     require_serial(program, node, "unroll")
     return swap(program, node, replace(node, kind="unroll"))
-
-
-def _require_plain(program: Program, node: For, primitive: str):
-    require_serial(program, node, primitive)
-    if node.annotations:
-        refuse(primitive, f"{node.var.name} must not carry notes yet, but has "
-                          f"{', '.join(key for key, _ in node.annotations)}", program, node)
 
 
 def _loop(program: Program, name: str, primitive: str) -> For:

@@ -15,7 +15,7 @@ from compiler.te import Buffer, Expr, Var, all_of
 
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
            "guarded", "hoist_guards", "inside_of", "is_complete", "naive_nest", "names_in_use",
-           "refuse", "require_free", "require_serial", "swap"]
+           "refuse", "require_free", "require_plain", "require_serial", "swap"]
 
 
 class ScheduleError(ValueError):
@@ -133,6 +133,13 @@ def require_serial(program: Program, node: For, primitive: str):
     if node.kind != "serial":
         refuse(primitive, f"{node.var.name} must be a serial loop, not {node.kind}",
                program, node)
+
+
+def require_plain(program: Program, node: For, primitive: str):
+    require_serial(program, node, primitive)
+    if node.annotations:
+        refuse(primitive, f"{node.var.name} must not carry notes yet, but has "
+                          f"{', '.join(key for key, _ in node.annotations)}", program, node)
 
 
 def guarded(conditions: list[Expr], body: Stmt) -> Stmt:
