@@ -10,9 +10,9 @@ import llvmlite.binding as llvm
 from compiler.native import build_once, digest
 
 from .machine import Machine, host, target_machine
-from .pool import pool
+from .pool import address_of, pool
 
-__all__ = ["Library", "assembly", "library", "object_code", "optimized"]
+__all__ = ["FOREIGN", "Library", "assembly", "library", "object_code", "optimized"]
 
 
 def _optimized(text: str, machine: Machine) -> llvm.ModuleRef:
@@ -64,15 +64,19 @@ def _object_code(text: str, machine: Machine) -> bytes:
     return target_machine(machine).emit_object(_optimized(text, machine))
 
 
-@cache
-def _c_library() -> ctypes.CDLL:
-    """Where the mathematical functions are: in the process already, or in a library apart."""
-    process = ctypes.CDLL(None)
-    return process if hasattr(process, "expf") else ctypes.CDLL(ctypes.util.find_library("m"))
-
+FOREIGN: dict[str, int] = {}
+"""Functions that code is linked with before those of the process: name to address."""
 
 _MATH = ("exp", "log", "tanh", "erf", "fmod", "fmodf", "floor", "floorf", "ceil", "ceilf",
          "rint", "rintf")
+
+
+@cache
+def _math() -> dict[str, int]:
+    """The mathematical functions: in the process already, or in a library apart."""
+    process = ctypes.CDLL(None)
+    library = process if hasattr(process, "expf") else ctypes.CDLL(ctypes.util.find_library("m"))
+    return {name: address_of(library, name) for name in _MATH}
 
 
 class Library:
@@ -82,11 +86,9 @@ class Library:
         self._jit = llvm.create_lljit_compiler(target_machine(machine))
         link = llvm.JITLibraryBuilder().add_object_img(object_code(text, machine))
         link.add_current_process()
-        for name in _MATH:
-            link.import_symbol(name, _address(_c_library(), name))
-        if "@GOMP_parallel(" in text:
-            for name, address in pool().symbols.items():
-                link.import_symbol(name, address)
+        symbols = _math() | (pool().symbols if "@GOMP_parallel(" in text else {}) | FOREIGN
+        for name, address in symbols.items():
+            link.import_symbol(name, address)
         self._names = re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)
         for name in self._names:
             link.export_symbol(name)
@@ -94,12 +96,6 @@ class Library:
 
     def address(self, name: str) -> int:
         return self._tracker[name]
-
-
-def _address(library: ctypes.CDLL, name: str) -> int:
-    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    assert address is not None
-    return address
 
 
 def library(text: str, machine: Machine | None = None) -> Library:

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 
 from .machine import host, target_machine
 
-__all__ = ["LIBRARY", "Pool", "PoolWarning", "pool", "set_threads"]
+__all__ = ["LIBRARY", "Pool", "PoolWarning", "address_of", "pool", "set_threads"]
 
 LIBRARY = "LOCKSTEP_OPENMP"
 """Environment variable: the file of libgomp, or ``none`` to do without."""
@@ -58,8 +58,8 @@ class Pool:
                         "omp_get_thread_num": self._code["zero"]}
         if self._openmp:
             for name in ("omp_get_num_threads", "omp_get_thread_num"):
-                self.symbols[name] = _address(self._openmp, name)
-            self._target.value = _address(self._openmp, "GOMP_parallel")
+                self.symbols[name] = address_of(self._openmp, name)
+            self._target.value = address_of(self._openmp, "GOMP_parallel")
             os.register_at_fork(after_in_child=self._serial)
 
     def _serial(self) -> None:
@@ -77,7 +77,8 @@ class Pool:
             self._openmp.omp_set_num_threads(count)
 
 
-def _address(library: ctypes.CDLL, name: str) -> int:
+def address_of(library: ctypes.CDLL, name: str) -> int:
+    """Where a function of a loaded library lies."""
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     assert address is not None
     return address
