@@ -1,7 +1,7 @@
 """Schedules: how it is computed. Each primitive is a pure function from program to program."""
 
 from .compute import compute_at, compute_inline
-from .handle import Schedule, StageSchedule
+from .handle import PRIMITIVES, Schedule, StageSchedule
 from .intrinsics import tensorize
 from .layout import storage_align, transform_layout
 from .loops import fuse, split, tile, unroll

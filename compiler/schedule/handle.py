@@ -11,9 +11,11 @@
 split(y_i, 4)
 >>> s.program.body.extent
 2
+>>> Schedule.replay([y], s.text()).program == s.program
+True
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compiler.ir import Program, lower, loops
@@ -22,14 +24,28 @@ from compiler.tensorize import Intrinsic
 
 from .compute import compute_at, compute_inline
 from .intrinsics import tensorize
+from .layout import Layout, layout_text, storage_align, transform_layout
 from .loops import fuse, split, tile, unroll
+from .padding import pad
+from .parallel import annotate, parallel, vectorize
+from .pipelining import double_buffer, pipeline
+from .record import read_step, step_text
+from .reduction import decompose_reduction, rfactor
 from .reorder import reorder
+from .reverse import reverse_compute_at, reverse_inline
 from .storage import cache_read, cache_write, set_scope
-from .threads import virtual_thread
+from .threads import bind, virtual_thread
 
-__all__ = ["Schedule", "StageSchedule"]
+__all__ = ["PRIMITIVES", "Schedule", "StageSchedule"]
 
 Loop = str | Axis | Var
+
+PRIMITIVES = {one.__name__: one for one in (
+    annotate, bind, cache_read, cache_write, compute_at, compute_inline, decompose_reduction,
+    double_buffer, fuse, pad, parallel, pipeline, reorder, reverse_compute_at, reverse_inline,
+    rfactor, set_scope, split, storage_align, tensorize, tile, transform_layout, unroll, vectorize,
+    virtual_thread)}
+"""The whole language: each is ``primitive(program, ...) -> program``."""
 
 
 class Schedule:
@@ -44,14 +60,27 @@ class Schedule:
         self.program = outputs if isinstance(outputs, Program) else lower(outputs, name)
         self.steps: list[tuple[str, Program]] = []
 
+    @classmethod
+    def replay(cls, outputs: Sequence[Tensor] | Program, text: str,
+               intrinsics: Iterable[Intrinsic] = ()) -> "Schedule":
+        """The schedule with the steps that `text` records, one a line, as `text()` gives them.
+
+        `intrinsics` are those that steps name. Raises ValueError for a line that is no step,
+        ScheduleError for a step that the program does not allow.
+        """
+        schedule = cls(outputs)
+        for line in filter(str.strip, text.splitlines()):
+            primitive, args, options = read_step(line, PRIMITIVES, intrinsics)
+            schedule.apply(primitive, *args, **options)
+        return schedule
+
     def __getitem__(self, stage: Tensor | str) -> "StageSchedule":
         return StageSchedule(self, stage if isinstance(stage, str) else stage.name)
 
     def apply(self, primitive, *args, **options) -> Program:
         """Apply any ``primitive(program, *args, **options)``."""
         self.program = primitive(self.program, *args, **options)
-        shown = [_text(arg) for arg in args] + [f"{k}={_text(v)}" for k, v in options.items()]
-        self.steps.append((f"{primitive.__name__}({', '.join(shown)})", self.program))
+        self.steps.append((step_text(primitive, args, options), self.program))
         return self.program
 
     def text(self) -> str:
@@ -59,13 +88,9 @@ class Schedule:
         return "\n".join(step for step, _ in self.steps)
 
 
-def _text(value) -> str:
-    return value if isinstance(value, str) else getattr(value, "name", None) or repr(value)
-
-
 @dataclass(frozen=True, slots=True)
 class StageSchedule:
-    """Primitives on one stage of a schedule."""
+    """Primitives on one stage of a schedule. What a method returns are names for further steps."""
 
     schedule: Schedule
     name: str
@@ -75,6 +100,8 @@ class StageSchedule:
         known = {one.var.name for one in loops(self.schedule.program.body)}
         short = f"{self.name}_{name}"
         return short if short in known and name not in known else name
+
+    # Loops
 
     def split(self, loop: Loop, factor: int, outer: str | None = None,
               inner: str | None = None) -> tuple[str, str]:
@@ -95,39 +122,90 @@ class StageSchedule:
         return f"{first}_o", f"{second}_o", f"{first}_i", f"{second}_i"
 
     def reorder(self, *order: Loop, reassociate: bool = False) -> None:
-        given = {"reassociate": True} if reassociate else {}
-        self.schedule.apply(reorder, *map(self._loop, order), **given)
+        self.schedule.apply(reorder, *map(self._loop, order), **_if_set(reassociate=reassociate))
 
     def unroll(self, loop: Loop) -> None:
         self.schedule.apply(unroll, self._loop(loop))
 
+    def vectorize(self, loop: Loop) -> None:
+        self.schedule.apply(vectorize, self._loop(loop))
+
+    def parallel(self, loop: Loop) -> None:
+        self.schedule.apply(parallel, self._loop(loop))
+
+    def bind(self, loop: Loop, axis: str, reassociate: bool = False) -> None:
+        self.schedule.apply(bind, self._loop(loop), axis, **_if_set(reassociate=reassociate))
+
     def virtual_thread(self, loop: Loop) -> None:
         self.schedule.apply(virtual_thread, self._loop(loop))
+
+    def annotate(self, loop: Loop, key: str, value: int | str | bool) -> None:
+        self.schedule.apply(annotate, self._loop(loop), key, value)
+
+    def pad(self, loop: Loop, extent: int) -> None:
+        self.schedule.apply(pad, self._loop(loop), extent)
+
+    def pipeline(self, loop: Loop, *stages: int, asynchronous: bool = False) -> None:
+        self.schedule.apply(pipeline, self._loop(loop), *stages,
+                            **_if_set(asynchronous=asynchronous))
+
+    # Where and how the stage is computed
 
     def compute_at(self, loop: str) -> None:
         """`loop` belongs to another stage: give its full name."""
         self.schedule.apply(compute_at, self.name, loop)
 
+    def reverse_compute_at(self, loop: str) -> None:
+        """`loop` belongs to another stage: give its full name."""
+        self.schedule.apply(reverse_compute_at, self.name, loop)
+
     def compute_inline(self) -> None:
         self.schedule.apply(compute_inline, self.name)
 
-    def set_scope(self, scope: str) -> None:
-        self.schedule.apply(set_scope, self.name, scope)
+    def reverse_inline(self) -> None:
+        self.schedule.apply(reverse_inline, self.name)
 
-    def cache_read(self, scope: str, readers: Sequence[str] | None = None,
-                   name: str | None = None) -> "StageSchedule":
-        """Stage of the copy."""
-        given = {k: v for k, v in (("readers", readers), ("name", name)) if v}
-        self.schedule.apply(cache_read, self.name, scope, **given)
-        return self.schedule[name or f"{self.name}_{scope}"]
+    def decompose_reduction(self, loop: Loop) -> None:
+        self.schedule.apply(decompose_reduction, self.name, self._loop(loop))
 
-    def cache_write(self, scope: str, name: str | None = None) -> "StageSchedule":
-        """Stage that computes into the copy's source."""
-        given = {"name": name} if name else {}
-        self.schedule.apply(cache_write, self.name, scope, **given)
-        return self.schedule[name or f"{self.name}_{scope}"]
+    def rfactor(self, loop: Loop, reassociate: bool = False,
+                scope: str | None = None) -> "StageSchedule":
+        """Stage of the partial results."""
+        self.schedule.apply(rfactor, self.name, self._loop(loop),
+                            **_if_set(reassociate=reassociate, scope=scope))
+        return self.schedule[f"{self.name}_rf"]
 
     def tensorize(self, loop: Loop | None, intrinsic: Intrinsic, **immediates) -> None:
         """`loop` is the outermost of the tile; None takes the bare store of the stage."""
         place = self.name if loop is None else self._loop(loop)
         self.schedule.apply(tensorize, place, intrinsic, **immediates)
+
+    # Where its elements lie
+
+    def set_scope(self, scope: str) -> None:
+        self.schedule.apply(set_scope, self.name, scope)
+
+    def storage_align(self, dimension: int, factor: int, offset: int = 0) -> None:
+        self.schedule.apply(storage_align, self.name, dimension, factor, offset)
+
+    def transform_layout(self, layout: Layout) -> None:
+        self.schedule.apply(transform_layout, self.name, layout_text(layout))
+
+    def double_buffer(self) -> None:
+        self.schedule.apply(double_buffer, self.name)
+
+    def cache_read(self, scope: str, readers: Sequence[str] | None = None,
+                   name: str | None = None) -> "StageSchedule":
+        """Stage of the copy."""
+        self.schedule.apply(cache_read, self.name, scope, **_if_set(readers=readers, name=name))
+        return self.schedule[name or f"{self.name}_{scope}"]
+
+    def cache_write(self, scope: str, name: str | None = None) -> "StageSchedule":
+        """Stage that computes into the copy's source."""
+        self.schedule.apply(cache_write, self.name, scope, **_if_set(name=name))
+        return self.schedule[name or f"{self.name}_{scope}"]
+
+
+def _if_set(**options) -> dict:
+    """Options that are not as they would be anyway."""
+    return {name: value for name, value in options.items() if value}

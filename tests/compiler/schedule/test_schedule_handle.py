@@ -2,9 +2,13 @@
 
 import doctest
 
+import pytest
+
 import compiler.schedule.handle
+from compiler import te
 from compiler.ir import lower, program_text
-from compiler.schedule import Schedule, compute_at, split
+from compiler.schedule import PRIMITIVES, Schedule, StageSchedule, compute_at, split
+from compiler.tensorize import Intrinsic, Operand
 from tests.compiler.ir.samples import assert_same_meaning, matmul, shifted
 
 SHIFTED = shifted()
@@ -58,3 +62,65 @@ def test_copies_are_stages():
 def test_example_in_the_text_is_true():
     failures, tried = doctest.testmod(compiler.schedule.handle)
     assert (failures, tried > 5) == (0, True)
+
+
+def test_every_primitive_has_a_method():
+    methods = {name for name in vars(StageSchedule) if not name.startswith("_")} - {
+        "schedule", "name"}
+    assert methods == set(PRIMITIVES)
+
+
+def replayed(s: Schedule, outputs, **options) -> None:
+    again = Schedule.replay(outputs, s.text(), **options)
+    assert again.program == s.program
+    assert again.text() == s.text()
+
+
+def test_record_is_replayed():
+    c = matmul()
+    s = Schedule([c])
+    near = s["c"].cache_write("local")
+    s["c"].split("i", 2, outer="rows")
+    s["c"].bind("rows", "blockIdx.x")
+    near.compute_at("rows")
+    near.split("k", 4)
+    s["x"].cache_read("shared", readers=["c_local"]).compute_at("k_o")
+    s["x_shared"].transform_layout(lambda i, j: (j, i))
+    s["x_shared"].storage_align(0, 4, 1)
+    near.decompose_reduction("i")
+    near.annotate("i", "why", "two words, in \"quotes\"")
+    replayed(s, [c])
+    assert_same_meaning(lower([c], "main"), s.program)
+
+
+def test_record_of_intrinsics_is_replayed():
+    x = te.placeholder((4,), "int8", "x")
+    y = te.compute((4,), lambda i: x[i], "y")
+    lane = te.Axis(te.Var("lane"), 4)
+    target, source = (Operand(name, (4,), "int8", (("global", "int8"),))
+                      for name in ("target", "source"))
+    copy = Intrinsic("copy", "vector", target, (source,), (lane,),
+                     te.placeholder((4,), "int8", "source")[lane.var])
+    s = Schedule([y])
+    s["y"].tensorize("i", copy)
+    replayed(s, [y], intrinsics=[copy])
+    with pytest.raises(ValueError, match=r"^Step 'tensorize\(y_i, copy\)' cannot be replayed: "
+                                         r"intrinsic must be one of none, not copy$"):
+        Schedule.replay([y], s.text())
+
+
+@pytest.mark.parametrize("line, reason", [
+    ("split(c_i, 4", "'(' was never closed"),
+    ("c_i", "it is no call"),
+    ("split(c_i, 2 + 2)", "argument must be a name or a number, not 2 + 2"),
+])
+def test_replay_of_what_is_no_step_wrong(line, reason):
+    with pytest.raises(ValueError) as caught:       # noqa: PT011 - the whole message is compared
+        Schedule.replay([SHIFTED], line)
+    assert str(caught.value) == f"Step {line!r} cannot be replayed: {reason}"
+
+
+def test_replay_of_an_unknown_primitive_wrong():
+    with pytest.raises(ValueError, match=r"^Step 'melt\(c_i\)' cannot be replayed: primitive must "
+                                         r"be one of annotate, bind, cache_read, .*, not 'melt'$"):
+        Schedule.replay([SHIFTED], "melt(c_i)")

@@ -1,0 +1,67 @@
+"""Steps of a schedule as text: one call a line, ``split(c_i, 4, inner=lane)``.
+
+Names and scopes stand as they are, other strings in quotes, an intrinsic by its name.
+"""
+
+import ast
+import keyword
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from compiler.tensorize import Intrinsic
+
+__all__ = ["read_step", "step_text"]
+
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def step_text(primitive: Callable, args: tuple, options: dict[str, Any]) -> str:
+    shown = [_text(arg) for arg in args] + [f"{k}={_text(v)}" for k, v in options.items()]
+    return f"{primitive.__name__}({', '.join(shown)})"
+
+
+def _text(value) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_text, value))}]"
+    if isinstance(value, str):
+        return value if _NAME.fullmatch(value) and not any(
+            map(keyword.iskeyword, value.split("."))) else repr(value)
+    return getattr(value, "name", None) or repr(value)
+
+
+def read_step(line: str, primitives: dict[str, Callable],
+              intrinsics: Iterable[Intrinsic]) -> tuple[Callable, tuple, dict[str, Any]]:
+    """Primitive, arguments and options of a line; ValueError when it is none."""
+    try:
+        call = ast.parse(line.strip(), mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("it is no call")
+        if call.func.id not in primitives:
+            raise ValueError(f"primitive must be one of {', '.join(sorted(primitives))}, "
+                             f"not {call.func.id!r}")
+        args = tuple(map(_value, call.args))
+        options = {str(pair.arg): _value(pair.value) for pair in call.keywords}
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"Step {line!r} cannot be replayed: "
+                         f"{error.msg if isinstance(error, SyntaxError) else error}") from None
+    if call.func.id == "tensorize":
+        args = (*args[:1], _intrinsic(line, args[1:2], intrinsics), *args[2:])
+    return primitives[call.func.id], args, options
+
+
+def _value(node: ast.expr) -> Any:
+    match node:
+        case ast.Name() | ast.Attribute(): return ast.unparse(node)
+        case ast.List(elements): return tuple(map(_value, elements))
+        case ast.Constant() | ast.UnaryOp(ast.USub(), ast.Constant()):
+            return ast.literal_eval(node)
+        case _: raise ValueError(f"argument must be a name or a number, not {ast.unparse(node)}")
+
+
+def _intrinsic(line: str, name: tuple, intrinsics: Iterable[Intrinsic]) -> Intrinsic:
+    known = {one.name: one for one in intrinsics}
+    if not name or name[0] not in known:
+        raise ValueError(f"Step {line!r} cannot be replayed: intrinsic must be one of "
+                         f"{', '.join(known) or 'none'}, not {name[0] if name else 'missing'}")
+    return known[name[0]]
