@@ -43,8 +43,8 @@ def pages(nbytes: int, at_end: bool) -> int:
 def placed(shape: tuple[int, ...], dtype: str, at_end: bool) -> np.ndarray:
     numbers = te.numpy_dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * numbers.itemsize
-    memory = (ctypes.c_char * size).from_address(pages(size, at_end))
-    return np.frombuffer(memory, numbers).reshape(shape)
+    memory = (ctypes.c_uint8 * size).from_address(pages(size, at_end))
+    return np.ctypeslib.as_array(memory).view(numbers).reshape(shape)
 
 
 def fence_scratch(at_end: bool) -> None:
@@ -53,9 +53,9 @@ def fence_scratch(at_end: bool) -> None:
     allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(
         lambda alignment, size: pages(size, at_end))
     free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda pointer: None)
-    jit.FOREIGN.update(aligned_alloc=ctypes.cast(allocate, ctypes.c_void_p).value,
-                       free=ctypes.cast(free, ctypes.c_void_p).value)
-    _KEPT.extend((allocate, free))
+    for name, function in (("aligned_alloc", allocate), ("free", free)):
+        jit.FOREIGN[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        _KEPT.append(function)
 
 
 _KEPT: list = []
