@@ -11,7 +11,7 @@ from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, Write,
                          accesses, buffers_of, conjuncts, covers, free_variables, loop_domain,
                          loops, normalize_stmt, path_to, program_text, replace_stmt,
                          rewrite_stmts, unblock, walk_stmts, writes)
-from compiler.te import Buffer, Expr, Var, all_of
+from compiler.te import Buffer, Expr, Read, Var, all_of, walk
 
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
            "guarded", "hoist_guards", "inside_of", "is_complete", "naive_nest", "names_in_use",
@@ -156,8 +156,8 @@ def hoist_guards(stmt: Stmt) -> Stmt:
         match node:
             case For(var, _, If(condition, body)):
                 parts = conjuncts(condition)
-                outside = [part for part in parts if var not in free_variables(part)]
-                inside = [part for part in parts if var in free_variables(part)]
+                outside = [part for part in parts if _is_fixed(part, var)]
+                inside = [part for part in parts if not _is_fixed(part, var)]
                 return guarded(outside, replace(node, body=guarded(inside, body)))
             case If(condition, If()):
                 return guarded(list(conjuncts(condition)), node.body)
@@ -165,6 +165,12 @@ def hoist_guards(stmt: Stmt) -> Stmt:
                 return None
 
     return rewrite_stmts(stmt, rule)
+
+
+def _is_fixed(condition: Expr, var: Var) -> bool:
+    """Whether the condition stays the same in every iteration over the variable."""
+    return var not in free_variables(condition) and not any(
+        isinstance(node, Read) for node in walk(condition))
 
 
 def _flat(stmt: Stmt) -> Stmt | None:

@@ -1,11 +1,12 @@
 """Tensor expressions: what is computed."""
 
+from .definition import Axis, Computed, Scan
 from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype, record,
                      record_fields)
 from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
                    Cast, Const, Expr, Field, Read, Reduce, Select, Var, as_expr, children, rewrite,
                    substitute, walk)
-from .reducer import Reducer, neutral, reducer
-from .tensor import (Axis, Tensor, abs, all_of, any_of, cast, clamp, compute, const, exp, max,
-                     maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, select,
-                     sqrt, sum, tanh)
+from .reducer import Reducer, Reduction, neutral, reducer
+from .tensor import (Tensor, abs, all_of, any_of, cast, clamp, compute, const, exp, max,
+                     maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, scan,
+                     select, sqrt, sum, tanh)

@@ -38,7 +38,7 @@ class Buffer:
     """Storage of a fixed shape: the thing that reads and stores name.
 
     `scope` says where it lives: ``global`` (DRAM or host memory) or an on-chip buffer of a target.
-    `definition` is the tensor expression that `compute` gave it, a pair (axes, body), so that a
+    `definition` is what `compute` or `scan` gave it (see `compiler.te.definition`), so that a
     reader leads back to what it reads; it takes no part in equality. `strides`, in elements, leave
     gaps between rows; without them the elements lie densely in row-major order.
     """

@@ -12,11 +12,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from .expr import Binary, Call, Const, Expr, Read, Var, substitute, walk
+from .expr import Binary, Call, Const, Expr, Read, Var, as_expr, substitute, walk
 from .dtypes import bits, is_float, is_signed
 
-__all__ = ["Reducer", "neutral", "reducer"]
+__all__ = ["Reducer", "Reduction", "neutral", "reducer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,32 @@ class Reducer:
                        isinstance(node, Binary) and node.op not in ("min", "max")))
                    for value in self.combined for node in walk(value))
 
+    def __call__(self, values: Sequence[Any], axis: Any) -> "Reduction":
+        """The reduction of `values` over one reduction axis or several: the body of a `compute` of
+        as many tensors. A Python number, or an axis for its index, adopts its type."""
+        axes = axis if isinstance(axis, tuple) else (axis,)
+        for one in axes:
+            if one.kind != "reduce":
+                raise ValueError(f"Axis of {self.name} must be a reduce_axis, not {one.name!r}")
+        exprs = tuple(as_expr(value, dtype) for value, dtype in zip(values, self.dtypes))
+        if len(values) != len(self.dtypes) or tuple(e.dtype for e in exprs) != self.dtypes:
+            raise TypeError(f"Values of {self.name} must be {', '.join(self.dtypes)}, "
+                            f"not {', '.join(expr.dtype for expr in exprs)}")
+        return Reduction(self, exprs, tuple((one.var, one.extent) for one in axes))
+
     def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
         """The combined values of two partial results, as expressions."""
         values = dict(zip((*self.left, *self.right), (*left, *right), strict=True))
         return tuple(substitute(value, values) for value in self.combined)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Several values combined by a reducer over every value of the reduction indices `axes`."""
+
+    reducer: Reducer
+    values: tuple[Expr, ...]
+    axes: tuple[tuple[Var, int], ...]
 
 
 def neutral(op: str, dtype: str) -> Const:

@@ -10,32 +10,16 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from .dtypes import INDEX
-from .expr import Buffer, Call, Const, Expr, Binary, Read, Reduce, Select, Var, as_expr, walk
+from .definition import Axis, Computed, Scan
+from .expr import Binary, Buffer, Call, Const, Expr, Read, Reduce, Select, Var, as_expr, walk
+from .reducer import Reduction
 
 __all__ = ["Axis", "Tensor", "abs", "all_of", "any_of", "cast", "clamp", "compute", "const", "exp",
            "max", "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint", "rshift_rne",
-           "select", "sqrt", "sum", "tanh"]
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An index with its extent; `kind` is ``space`` or ``reduce``."""
-
-    var: Var
-    extent: int
-    kind: str = "space"
-
-    @property
-    def name(self) -> str:
-        return self.var.name
-
-    def __add__(self, other): return self.var + as_expr(other, INDEX)
-    def __radd__(self, other): return as_expr(other, INDEX) + self.var
-    def __mul__(self, other): return self.var * as_expr(other, INDEX)
-    def __rmul__(self, other): return self.var * as_expr(other, INDEX)
+           "scan", "select", "sqrt", "sum", "tanh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +28,7 @@ class Tensor:
 
     buffer: Buffer
     axes: tuple[Axis, ...] = ()
-    body: Expr | None = None
+    body: Expr | Reduction | None = None
 
     @property
     def name(self) -> str: return self.buffer.name
@@ -58,7 +42,7 @@ class Tensor:
 
     @property
     def reduce_axes(self) -> tuple[Axis, ...]:
-        if not isinstance(self.body, Reduce):
+        if not isinstance(self.body, Reduce | Reduction):
             return ()
         return tuple(Axis(var, extent, "reduce") for var, extent in self.body.axes)
 
@@ -75,28 +59,106 @@ def reduce_axis(extent: int, name: str) -> Axis:
     return Axis(Var(name), extent, "reduce")
 
 
-def compute(shape: tuple[int, ...], fn: Callable[..., Expr], name: str) -> Tensor:
+def compute(shape: tuple[int, ...], fn: Callable[..., Any], name: str | tuple[str, ...]) -> Any:
     """Define ``name[i, j, ...] = fn(i, j, ...)``; the axes take the parameter names of `fn`.
 
     A function of ``*indices`` serves any number of dimensions; its axes are called i0, i1, ...
 
     A reduction must be the outermost operation of the body: put what follows it into a compute
     of its own, and inline that if you like.
+
+    A function that gives several values, or a reduction of several, defines as many tensors in one
+    nest of loops: `name` is then a tuple of their names, and so is what is returned. The axes are
+    named after the first.
     """
+    names = name if isinstance(name, tuple) else (name,)
+    axes = _axes(shape, fn, names[0])
+    body = fn(*(axis.var for axis in axes))
+    definition = _definition(names, tuple(shape), axes, body)
+    if isinstance(name, tuple) != isinstance(body, tuple | Reduction):
+        raise ValueError(f"Names of {names[0]} must be a tuple exactly if its body has several "
+                         f"values, not {name!r}")
+    tensors = tuple(Tensor(Buffer(one, tuple(shape), value.dtype, definition=definition), axes,
+                           body[place] if isinstance(body, tuple) else body)
+                    for place, (one, value) in enumerate(zip(names, definition.values)))
+    return tensors if isinstance(name, tuple) else tensors[0]
+
+
+def _axes(shape: tuple[int, ...], fn: Callable, name: str) -> tuple[Axis, ...]:
     parameters = inspect.signature(fn).parameters.values()
     names = [p.name for p in parameters]
     if [p.kind for p in parameters] == [inspect.Parameter.VAR_POSITIONAL]:
         names = [f"i{dimension}" for dimension in range(len(shape))]
     if len(names) != len(shape):
         raise ValueError(f"Body of {name} must take {len(shape)} indices, not {len(names)}")
-    axes = tuple(Axis(Var(f"{name}_{n}"), extent)
-                 for n, extent in zip(names, shape, strict=True))
-    body = fn(*(axis.var for axis in axes))
-    inner = body.value if isinstance(body, Reduce) else body
-    if any(isinstance(node, Reduce) for node in walk(inner)):
-        raise ValueError(f"Reduction in {name} must be the outermost operation of its body")
-    buffer = Buffer(name, tuple(shape), body.dtype, definition=(axes, body))
-    return Tensor(buffer, axes, body)
+    return tuple(Axis(Var(f"{name}_{n}"), extent) for n, extent in zip(names, shape, strict=True))
+
+
+def _definition(names: tuple[str, ...], shape: tuple[int, ...], axes: tuple[Axis, ...],
+                body: Any) -> Computed:
+    values, reducer, reduced = (body if isinstance(body, tuple) else (body,)), None, ()
+    if isinstance(body, Reduce):
+        values, reducer, reduced = (body.value,), body.op, body.axes
+    if isinstance(body, Reduction):
+        values, reducer, reduced = body.values, body.reducer, body.axes
+    for value in values:
+        if isinstance(value, Reduction) or any(isinstance(n, Reduce) for n in walk(value)):
+            raise ValueError(f"Reduction in {names[0]} must be the outermost operation of its body")
+    if len(values) != len(names):
+        raise ValueError(f"Body of {names[0]} must have {len(names)} values, one for each name, "
+                         f"not {len(values)}")
+    return Computed(names, shape, axes, values, reducer, reduced)
+
+
+def scan(shape: tuple[int, ...], init: Any, step: Callable[[Any, Expr], Any],
+         name: str | tuple[str, ...]) -> Any:
+    """Define the states of a recurrence; the first dimension of `shape` is time.
+
+    At time 0, ``name[0, i, ...] = init(i, ...)``. At every later time `t` the elements are those of
+    the tensor ``step(name, t)``, whose shape is that of one time; it and whatever it is computed
+    from may read ``name[t - 1, ...]`` and earlier. For several states, `name` is a tuple, `init`
+    a tuple of functions, and `step` takes and gives tuples.
+
+    >>> x = placeholder((8,), "int32", name="x")
+    >>> total = scan((8,), lambda: x[0], lambda s, t: compute(
+    ...     (), lambda: s[t - 1] + x[t], name="next"), name="total")
+    >>> total.shape
+    (8,)
+    """
+    names = name if isinstance(name, tuple) else (name,)
+    first = init if isinstance(init, tuple) else (init,)
+    if len(first) != len(names):
+        raise ValueError(f"Beginnings of {names[0]} must be {len(names)}, one for each state, "
+                         f"not {len(first)}")
+    if not shape or shape[0] < 2:
+        raise ValueError(f"Scan {names[0]} must have two times or more, not shape {shape}")
+    inner = tuple(shape[1:])
+    beginnings = []
+    for one, fn in zip(names, first):
+        axes = _axes(inner, fn, one)
+        value = fn(*(axis.var for axis in axes))
+        beginnings.append(_definition((one,), inner, axes, value))
+    states = tuple(Tensor(Buffer(one, tuple(shape), begin.values[0].dtype))
+                   for one, begin in zip(names, beginnings))
+    time = Var(f"{names[0]}_t")
+    made = step(states if isinstance(name, tuple) else states[0], time + 1)
+    steps = made if isinstance(made, tuple) else (made,)
+    _check_steps(states, steps, inner)
+    definition = Scan(names, tuple(shape), time, tuple(beginnings), steps)
+    tensors = tuple(Tensor(replace(state.buffer, definition=definition)) for state in states)
+    return tensors if isinstance(name, tuple) else tensors[0]
+
+
+def _check_steps(states: tuple[Tensor, ...], steps: tuple[Tensor, ...], inner: tuple[int, ...]):
+    if len(steps) != len(states):
+        raise ValueError(f"Steps of {states[0].name} must be {len(states)} tensors, one for each "
+                         f"state, not {len(steps)}")
+    for state, one in zip(states, steps):
+        if not isinstance(one.buffer.definition, Computed) or len(one.buffer.definition.names) > 1:
+            raise ValueError(f"Step of {state.name} must be computed by itself, not {one.name!r}")
+        if (one.shape, one.dtype) != (inner, state.dtype):
+            raise ValueError(f"Step of {state.name} must be {state.dtype}{list(inner)}, "
+                             f"not {one.dtype}{list(one.shape)}")
 
 
 def _reducer(op: str):
@@ -126,7 +188,11 @@ def cast(value: Expr, dtype: str) -> Expr:
 
 
 def select(condition: Expr, a, b) -> Select:
-    """`a` where `condition` holds, else `b`; Python numbers adopt the other side's type."""
+    """`a` where `condition` holds, else `b`; Python numbers adopt the other side's type.
+
+    Only the chosen side is computed: what the other one would read, outside a tensor perhaps, is
+    never read, by any back end.
+    """
     a = a if isinstance(a, Expr) else as_expr(a, b.dtype)
     return Select(condition, a, as_expr(b, a.dtype))
 
