@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from compiler import te
 from compiler.cpu_gpu_backends.llvm import build
@@ -11,7 +10,6 @@ from compiler.ir import (Alloc, Binding, For, If, Program, Seq, Stmt, Store, Ten
 from compiler.schedule import fuse, reorder, split
 from compiler.te import Buffer, Const, Var
 from tests.compiler.cpu_gpu_backends.checks import assert_native_agrees
-from tests.compiler.schedule.strategies import Scheduled, scheduled
 
 PAIR = te.record("pair", small="int16", large="float64", flag="bool")
 I, J, K, L = (Var(name) for name in "ijkl")
@@ -21,20 +19,6 @@ def product(dtype: str = "float32") -> Program:
     a, b = te.placeholder((5, 7), dtype, "a"), te.placeholder((7, 6), dtype, "b")
     k = te.reduce_axis(7, "k")
     return lower([te.compute((5, 6), lambda i, j: te.sum(a[i, k] * b[k, j], k), "c")], "product")
-
-
-@given(scheduled(most=6))
-@settings(max_examples=25)
-def test_random_programs_and_schedules(case: Scheduled):
-    for _, program in [("", case.program), *case.steps[-1:]]:
-        assert_native_agrees(program)
-
-
-@pytest.mark.slow
-@given(scheduled())
-@settings(max_examples=400)
-def test_many_random_programs_and_schedules(case: Scheduled):
-    assert_native_agrees(case.steps[-1][1] if case.steps else case.program)
 
 
 @pytest.mark.parametrize("order", ["ijk", "ikj", "kij", "kji"])
