@@ -9,6 +9,7 @@ from compiler.te import (INDEX, Axis, Buffer, Computed, Const, Expr, Read, Reduc
 from .index_sets import Domain, is_implied
 from .nodes import Combine, For, Program, Seq, Stmt, Store, Update
 from .printer import expr_text
+from .reducers import check_reducer
 from .simplify import normalize_stmt
 from .visit import block
 
@@ -26,6 +27,9 @@ def lower(outputs: Sequence[Tensor], name: str) -> Program:
     tensors are allocated in scope ``global`` around everything, those of a step inside of the loop
     over time. Inputs are the placeholders in the order in which they are met. A reduction variable
     whose name is taken gets the name of its stage in front.
+
+    Raises ValueError for a reducer that is not what it declares to be, and for a step of a scan
+    that reads its own time.
     """
     for tensor in outputs:
         if tensor.buffer.definition is None:
@@ -195,6 +199,7 @@ def _plain_read(node: Expr) -> Expr | None:
 def _write(reducer: str | Reducer | None, targets: tuple[Buffer, ...], indices: tuple[Expr, ...],
            values: tuple[Expr, ...], axes: tuple[Var, ...]) -> Stmt:
     if isinstance(reducer, Reducer):
+        check_reducer(reducer)
         return Combine(targets, indices, reducer, values, axes)
     if reducer is not None:
         return Update(targets[0], indices, reducer, values[0], axes)

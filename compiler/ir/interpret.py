@@ -28,7 +28,7 @@ from .nodes import (UNORDERED_KINDS, Alloc, Barrier, Combine, For, If, Program, 
 from .printer import expr_text
 from .visit import reads, writes
 
-__all__ = ["interpret"]
+__all__ = ["evaluate", "interpret"]
 
 _LANES = 1 << 17                    # more at a time would only cost memory
 _FOLD = {"sum": (np.add, "add"), "max": (np.maximum, "max"), "min": (np.minimum, "min")}
@@ -53,6 +53,11 @@ def interpret(program: Program, inputs: dict[str, np.ndarray]) -> dict[str, np.n
             place = np.argwhere(~memory.written[buffer.name].reshape(buffer.shape))[0].tolist()
             raise LookupError(f"Output {buffer.name}{place} was never written")
     return {b.name: memory.data[b.name].reshape(b.shape) for b in program.outputs}
+
+
+def evaluate(expr: Expr, env: Env, lanes: int) -> np.ndarray:
+    """Values of an expression that reads nothing, for `lanes` values of its variables each."""
+    return _eval(expr, env, lanes, _Memory())
 
 
 def _checked(buffer: Buffer, inputs: dict[str, np.ndarray], program: Program) -> np.ndarray:

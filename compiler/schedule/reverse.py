@@ -55,7 +55,7 @@ def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
     home = replace_stmt(replace_stmt(found.home, found.stmt, Seq(())), target, placed)
     moved = finish(program, replace_stmt(program.body, found.home, home))
     _require_order(program, moved, nest)
-    _require_all(program, moved, nest)
+    _require_all(program, moved, nest, "reverse_compute_at")
     require_marks(moved, "reverse_compute_at")
     require_cooperation(moved, "reverse_compute_at")
     return moved
@@ -144,13 +144,13 @@ def _require_order(program: Program, moved: Program, nest: Nest):
                                   moved, dependence)
 
 
-def _require_all(program: Program, moved: Program, nest: Nest):
+def _require_all(program: Program, moved: Program, nest: Nest, primitive: str):
     buffer = nest.write.buffers[0]
     before, after = (footprint([a for a in accesses(one.body) if a.is_write
                                 and a.buffer == buffer], ()) for one in (program, moved))
     if before is None or after is None or not before.is_subset(after):
-        refuse("reverse_compute_at", f"all of {buffer.name} must be computed, but what it reads is "
-                                     f"not all made there", moved, _write_in(moved, nest).stmt)
+        refuse(primitive, f"all of {buffer.name} must be computed, but what it reads is not all "
+                          f"made there", moved, _write_in(moved, nest).stmt)
 
 
 def _require_no_intrinsic(program: Program, around: Stmt, buffer: Buffer, primitive: str):
@@ -179,6 +179,7 @@ def reverse_inline(program: Program, stage: str) -> Program:
     2. It reads one allocated buffer of its own shape, or a permutation of it, at its own axes. That
        is computed by one store, in the block of the stage, and read by nothing else.
     3. Nothing else that the stage reads is written by what it moves to, or after it.
+    4. All of the stage is computed: every element of what it reads is stored.
     """
     found = find_stage(program, stage, "reverse_inline")
     nest = naive_nest(program, found, "reverse_inline")
@@ -204,8 +205,10 @@ def reverse_inline(program: Program, stage: str) -> Program:
                   Store(found.buffer, indices, value))
     home = replace_stmt(replace_stmt(found.home, found.stmt, Seq(())), store, new)
     body = replace_stmt(program.body, found.home, home)
-    return finish(program, rewrite_stmts(body, lambda node: node.body if isinstance(node, Alloc)
-                                         and node.buffer == read.buffer else None))
+    moved = finish(program, rewrite_stmts(body, lambda node: node.body if isinstance(node, Alloc)
+                                          and node.buffer == read.buffer else None))
+    _require_all(program, moved, nest, "reverse_inline")
+    return moved
 
 
 def _producer_store(program: Program, found: Stage, nest: Nest) -> tuple[Stmt, Read, Store]:
