@@ -39,7 +39,7 @@ class EmulatedDevice:
         if code.dialect != "cuda":
             raise ValueError(f"Text of {code.name} must be cuda, not {code.dialect}")
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
-        library = emulation(code.text, code.kernels)
+        library = emulation(code.text)
         for launch in code.launches:
             library.launch(launch.kernel, launch.grid, launch.block,
                            *(at[buffer] for buffer in launch.arguments))

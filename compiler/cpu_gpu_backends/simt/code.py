@@ -41,7 +41,3 @@ class Code:
         if self.dialect not in DIALECTS:
             raise ValueError(f"Dialect of {self.name} must be one of {', '.join(DIALECTS)}, "
                              f"not {self.dialect!r}")
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        return tuple(launch.kernel for launch in self.launches)

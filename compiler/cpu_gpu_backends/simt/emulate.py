@@ -5,7 +5,7 @@ its own text says how, and which mistakes it finds. Texts are compiled once, see
 """
 
 import ctypes
-from collections.abc import Sequence
+import re
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -18,6 +18,7 @@ __all__ = ["EmulationError", "Emulation", "emulation"]
 
 HEADER = Path(__file__).with_name("emulation.h")
 FLAGS = ("-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing")
+KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\(\d+\)\s)?(\w+)\(")
 # A reader of the text knows a kernel by its name alone; the launcher takes what every launch has.
 LAUNCHER = """\
 extern "C" int launch_{name}(const unsigned* grid, const unsigned* block, void** arguments) {{
@@ -33,8 +34,8 @@ class EmulationError(RuntimeError):
 class Emulation:
     """A CUDA text and its kernels; launches of one text do not overlap."""
 
-    def __init__(self, text: str, kernels: Sequence[str]):
-        launchers = "".join(LAUNCHER.format(name=name) for name in kernels)
+    def __init__(self, text: str):
+        launchers = "".join(LAUNCHER.format(name=name) for name in KERNEL.findall(text))
         source = f'#include "{HEADER.name}"\n{text}\n{launchers}'
         parts = (HEADER.read_text(), source, *FLAGS, *compiler())
         folder = build_once("simt", digest(parts), "CUDA emulation",
@@ -66,6 +67,6 @@ def _compile(source: str, folder: Path) -> None:
 
 
 @lru_cache(64)
-def emulation(text: str, kernels: tuple[str, ...]) -> Emulation:
+def emulation(text: str) -> Emulation:
     """The text compiled, once for each text and process."""
-    return Emulation(text, kernels)
+    return Emulation(text)

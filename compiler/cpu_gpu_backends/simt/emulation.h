@@ -233,6 +233,18 @@ inline int __dp4a(int a, int b, int c) {
   return c;
 }
 
+inline std::uint32_t float_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+inline float float_of(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+inline float __int_as_float(int bits) { return float_of(std::uint32_t(bits)); }
+
 using std::max;
 using std::min;
 
@@ -261,17 +273,6 @@ inline void async_wait() {
 }
 
 // Numbers of 16 bits. Every operator computes in float and rounds to nearest even.
-
-inline std::uint32_t float_bits(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return bits;
-}
-inline float float_of(std::uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
 
 struct half {
   std::uint16_t bits;

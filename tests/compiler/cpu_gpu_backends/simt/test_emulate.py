@@ -95,14 +95,12 @@ extern "C" __global__ void mma_s8(const signed char* a, const signed char* b, in
   tile<signed char, int, 32>(a, b, c, mma_m16n8k32_s8);
 }
 """
-NAMES = tuple(line.split("(")[0].split()[-1] if "__launch" not in line else "reverse"
-              for line in TEXT.splitlines() if line.startswith('extern "C"'))
 ONE = (1, 1, 1)
 
 
 @pytest.fixture(scope="module")
 def cuda():
-    return emulation(TEXT, NAMES)
+    return emulation(TEXT)
 
 
 def test_blocks_threads_and_a_barrier(cuda) -> None:
@@ -223,7 +221,7 @@ def test_mma_needs_a_whole_warp(cuda) -> None:
 
 
 def test_kernels_of_one_text_share_their_library() -> None:
-    assert emulation(TEXT, NAMES) is emulation(TEXT, NAMES)
+    assert emulation(TEXT) is emulation(TEXT)
 
 
 def test_no_compiler_is_one_clear_line(monkeypatch, tmp_path) -> None:
@@ -233,6 +231,6 @@ def test_no_compiler_is_one_clear_line(monkeypatch, tmp_path) -> None:
     native.compiler.cache_clear()
     try:
         with pytest.raises(native.BuildError, match="^A C.. compiler must be installed to build "):
-            emulation(f"// {next(count())} of {tmp_path}\n", ())
+            emulation(f"// {next(count())} of {tmp_path}\n")
     finally:
         native.compiler.cache_clear()

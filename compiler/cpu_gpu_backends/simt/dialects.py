@@ -1,0 +1,188 @@
+"""CUDA and OpenCL C: where they differ, and the functions that printed code may need.
+
+Everything that a kernel's text says in one language and not in the other is a field of `Dialect`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["CUDA", "DIALECT", "HELPERS", "OPENCL", "Dialect", "Helper"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a language spells things.
+
+    Parameters
+    ----------
+    types : C types by element type.
+    kernel : head of a kernel; takes the name, the parameters and the threads of a block.
+    pointer : a parameter; takes the C type, the name and whether it is only read.
+    place : variables of a thread's place, by their name in `kernels.AXES`.
+    shared, aligned, function : words of declarations.
+    barrier : a statement; takes whether what threads write to the device's memory is meant too.
+    math : name of a function of floats, by its name in `te.FUNCTIONS` and the element type.
+    vector : type of so many elements; takes the element type.
+    load, store : a vector, from or to the address of its first element in a space.
+    truth : false and true.
+    """
+
+    name: str
+    types: Mapping[str, str]
+    kernel: Callable[[str, str, int, tuple[int, int, int]], str]
+    pointer: Callable[[str, str, bool], str]
+    place: Mapping[str, str]
+    shared: str
+    aligned: str
+    barrier: Callable[[bool], str]
+    function: str
+    math: Callable[[str, str], str]
+    vector: Callable[[str, int], str]
+    load: Callable[[str, str, str], str]
+    store: Callable[[str, str, str, str], str]
+    infinity: str
+    nan: str
+    truth: tuple[str, str]
+    long_suffix: str
+
+
+_INTEGERS = {"int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned"}
+
+
+def _cuda_vector(dtype: str, lanes: int) -> str:
+    return {"float32": "float", "int32": "int", "uint32": "uint", "int8": "char", "uint8": "uchar",
+            "int16": "short", "uint16": "ushort", "float64": "double",
+            "int64": "longlong"}[dtype] + str(lanes)
+
+
+CUDA = Dialect(
+    name="cuda",
+    types=_INTEGERS | {"int8": "signed char", "uint8": "unsigned char", "int64": "long long",
+                       "uint64": "unsigned long long", "float16": "half", "bfloat16": "bfloat16",
+                       "float32": "float", "float64": "double", "bool": "bool"},
+    kernel=lambda name, parameters, threads, _: (
+        f'extern "C" __global__ void __launch_bounds__({threads})\n{name}({parameters}) {{'),
+    pointer=lambda ctype, name, constant: (
+        f"{'const ' if constant else ''}{ctype}* __restrict__ {name}"),
+    place={f"{name[0]}{axis}": f"{name}Idx.{axis}" for name in ("block", "thread")
+           for axis in "xyz"},
+    shared="__shared__ ",
+    aligned="__align__(16) ",
+    barrier=lambda _: "__syncthreads();",
+    function="__device__ __forceinline__ ",
+    math=lambda name, dtype: f"{'fabs' if name == 'abs' else name}{'f' * (dtype == 'float32')}",
+    vector=_cuda_vector,
+    load=lambda kind, address, space: f"*reinterpret_cast<const {kind}*>({address})",
+    store=lambda kind, address, space, value: (
+        f"*reinterpret_cast<{kind}*>({address}) = {value};"),
+    infinity="__int_as_float(0x7f800000)",
+    nan="__int_as_float(0x7fc00000)",
+    truth=("false", "true"),
+    long_suffix="LL",
+)
+
+_OPENCL_TYPES = _INTEGERS | {"int8": "char", "uint8": "uchar", "uint16": "ushort", "uint32": "uint",
+                             "int64": "long", "uint64": "ulong", "float32": "float",
+                             "float64": "double", "bool": "uchar"}
+
+OPENCL = Dialect(
+    name="opencl",
+    types=_OPENCL_TYPES,
+    kernel=lambda name, parameters, _, block: (
+        f"__kernel __attribute__((reqd_work_group_size{block})) void\n"
+        f"{name}({parameters}) {{"),
+    pointer=lambda ctype, name, constant: (
+        f"__global {'const ' if constant else ''}{ctype}* restrict {name}"),
+    place={f"{letter}{axis}": f"get_{name}_id({number})"
+           for letter, name in (("b", "group"), ("t", "local"))
+           for number, axis in enumerate("xyz")},
+    shared="__local ",
+    aligned="__attribute__((aligned(16))) ",
+    barrier=lambda both: ("barrier(CLK_LOCAL_MEM_FENCE"
+                          f"{' | CLK_GLOBAL_MEM_FENCE' if both else ''});"),
+    function="inline __attribute__((always_inline)) ",
+    math=lambda name, _: "fabs" if name == "abs" else name,
+    vector=lambda dtype, lanes: f"{_OPENCL_TYPES[dtype]}{lanes}",
+    load=lambda kind, address, space: f"*({space}const {kind}*)({address})",
+    store=lambda kind, address, space, value: f"*({space}{kind}*)({address}) = {value};",
+    infinity="INFINITY",
+    nan="NAN",
+    truth=("0", "1"),
+    long_suffix="L",
+)
+
+DIALECT = {dialect.name: dialect for dialect in (CUDA, OPENCL)}
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A function that the text defines when it calls it; `text` begins with its result's type.
+
+    `%long%` stands for the dialect's integer of 64 bits, `%ulong%` for the unsigned one, `%fn%`
+    for what functions begin with. One that is `emulated` is for a GPU alone: ``emulation.h``
+    defines it for the host.
+    """
+
+    name: str
+    text: str
+    needs: tuple[str, ...] = ()
+    emulated: bool = False
+
+    def spelled(self, dialect: Dialect) -> str:
+        text = f"#ifdef __CUDACC__\n{self.text}#endif\n" if self.emulated else self.text
+        for mark, word in (("%fn%", dialect.function), ("%long%", dialect.types["int64"]),
+                           ("%ulong%", dialect.types["uint64"])):
+            text = text.replace(mark, word)
+        return text
+
+
+def _wrapping(name: str, symbol: str) -> tuple[Helper, Helper]:
+    def text(suffix: str, signed: str, unsigned: str) -> str:
+        return (f"%fn%{signed} wrapping_{name}{suffix}({signed} a, {signed} b) {{\n"
+                f"  return ({signed})(({unsigned})a {symbol} ({unsigned})b);\n}}\n")
+
+    return (Helper(f"wrapping_{name}", text("", "int", "unsigned")),
+            Helper(f"wrapping_{name}64", text("64", "%long%", "%ulong%")))
+
+
+def _extremum(name: str, sign: str, kind: str, suffix: str) -> Helper:
+    return Helper(f"nan_{name}{suffix}",
+                  f"%fn%{kind} nan_{name}{suffix}({kind} a, {kind} b) {{  // NaN wins\n"
+                  f"  return a {sign} b || a != a ? a : b;\n}}\n")
+
+
+_ASYNC_COPY = """\
+template <unsigned bytes>
+%fn%void async_copy(void* shared, const void* global) {
+  const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+  if (bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(global));
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(global), "n"(bytes));
+}
+%fn%void async_commit() { asm volatile("cp.async.commit_group;"); }
+template <unsigned pending>
+%fn%void async_wait() {
+  asm volatile("cp.async.wait_group %0;" :: "n"(pending) : "memory");
+}
+"""
+
+HELPERS = {helper.name: helper for helper in (
+    Helper("async_copy", _ASYNC_COPY, emulated=True),
+    *_wrapping("add", "+"), *_wrapping("sub", "-"), *_wrapping("mul", "*"),
+    _extremum("max", ">", "float", ""), _extremum("min", "<", "float", ""),
+    _extremum("max", ">", "double", "64"), _extremum("min", "<", "double", "64"),
+    Helper("floor_div", "%fn%%long% floor_div(%long% a, %long% b) {\n"
+                        "  return a / b - (a % b != 0 && (a ^ b) < 0);\n}\n"),
+    Helper("floor_mod", "%fn%%long% floor_mod(%long% a, %long% b) {\n"
+                        "  return a - floor_div(a, b) * b;\n}\n", ("floor_div",)),
+    Helper("shift_left", "%fn%%long% shift_left(%long% a, %ulong% n) {\n"
+                         "  return n < 64 ? (%long%)((%ulong%)a << n) : 0;\n}\n"),
+    Helper("shift_right", "%fn%%long% shift_right(%long% a, %ulong% n) {\n"
+                          "  return a >> (n < 64 ? n : 63);\n}\n"),
+    Helper("rshift_rne", "%fn%%long% rshift_rne(%long% a, %long% n) {  // half to even\n"
+                         "  const %long% quotient = a >> n;\n"
+                         "  const %ulong% rest = (%ulong%)a - ((%ulong%)quotient << n);\n"
+                         "  const %ulong% twice = 2 * rest + (quotient & 1);\n"
+                         "  return quotient + (twice > ((%ulong%)1 << n));\n}\n"),
+)}

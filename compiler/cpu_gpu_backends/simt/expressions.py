@@ -1,0 +1,281 @@
+"""Expressions as C, with no more casts and parentheses than their meaning needs.
+
+Indices are `int`, and are printed with `/` and `%` where they are not negative; an index that may
+not fit is computed in 64 bits. Arithmetic of integers wraps: where the types of the operands do not
+say that the result fits, it is computed unsigned by a helper.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from compiler.ir import is_index
+from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Read, Select,
+                         Var, is_float, is_integer, is_signed, numpy_dtype)
+
+from .dialects import HELPERS, Dialect
+from .kernels import Shuffle
+
+__all__ = ["Expressions", "sides"]
+
+Range = tuple[int, int]
+INT32 = (-(1 << 31), (1 << 31) - 1)
+
+_SYMBOLS = {"add": ("+", 12), "sub": ("-", 12), "mul": ("*", 13), "div": ("/", 13),
+            "lt": ("<", 10), "le": ("<=", 10), "gt": (">", 10), "ge": (">=", 10),
+            "eq": ("==", 9), "ne": ("!=", 9), "and": ("&", 8), "xor": ("^", 7), "or": ("|", 6)}
+_LOGICAL = {"and": ("&&", 5), "or": ("||", 4), "xor": ("!=", 9), "add": ("||", 4),
+            "mul": ("&&", 5), "max": ("||", 4), "min": ("&&", 5)}
+_TERNARY, _TEST, _CAST, _ATOM = 3, 6, 14, 16
+
+
+class Expressions:
+    """Prints expressions; collects the helpers that they call in `used`.
+
+    Parameters
+    ----------
+    names : what IR names are called in the text.
+    ranges : variables in scope to their extents.
+    """
+
+    def __init__(self, dialect: Dialect, names: Mapping[str, str], ranges: dict[Var, int]):
+        self.dialect, self.names, self.ranges = dialect, names, ranges
+        self.used: dict[str, None] = {}
+        self.held: dict[Expr, str] = {}         # values that stand in variables already
+
+    def value(self, expr: Expr, level: int = 0) -> str:
+        text, own = self._value(expr)
+        return f"({text})" if own < level else text
+
+    def _value(self, expr: Expr) -> tuple[str, int]:
+        if expr in self.held:
+            return self.held[expr], _ATOM
+        match expr:
+            case Const(): return self._constant(expr)
+            case Var(name): return self.names.get(name, name), _ATOM
+            case Read(buffer, indices): return self.element(buffer, indices), _ATOM
+            case Shuffle(value, lane_xor):
+                return f"__shfl_xor_sync(0xffffffff, {self.value(value)}, {lane_xor})", _ATOM
+            case Cast(value, dtype): return self._cast(value, dtype)
+            case Select(condition, a, b):
+                return (f"{self.value(condition, _TEST)} ? {self.value(a, _TERNARY)} : "
+                        f"{self.value(b, _TERNARY)}"), _TERNARY
+            case Call(function, args): return self._call(function, args[0]), _ATOM
+            case Binary(): return self._binary(expr)
+            case _: raise TypeError(f"Expression must be of a known kind, not {expr!r}")
+
+    def _constant(self, const: Const) -> tuple[str, int]:
+        value, dtype = const.value, const.dtype
+        if dtype == "bool":
+            return self.dialect.truth[bool(value)], _ATOM
+        if is_float(dtype):
+            return self._float(float(numpy_dtype(dtype).type(value)), dtype)
+        number = int(value)
+        suffix = "" if INT32[0] <= number <= INT32[1] else self.dialect.long_suffix
+        if not is_signed(dtype):
+            suffix = f"u{suffix.lower()}" if suffix or dtype == "uint64" else "u"
+        if number in (INT32[0], -(1 << 63)):
+            return f"(-{-number - 1}{suffix} - 1)", _ATOM
+        return f"{number}{suffix}", _ATOM if number >= 0 else _CAST
+
+    def _float(self, value: float, dtype: str) -> tuple[str, int]:
+        if np.isnan(value):
+            return self.dialect.nan, _ATOM
+        if np.isinf(value):
+            return ("-" if value < 0 else "") + self.dialect.infinity, _CAST
+        text = repr(value) if dtype == "float64" else f"{np.float32(value)!s}f"
+        return text, _CAST if text.startswith("-") else _ATOM
+
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """An element as an lvalue: of a pointer, or of an array with its dimensions."""
+        name = self.names.get(buffer.name, buffer.name)
+        if buffer.scope == "global":
+            return f"{name}[{self.value(self._flat(buffer, indices))}]"
+        return name + "".join(f"[{self.value(index)}]" for index, extent
+                              in zip(indices, sides(buffer)) if extent > 1)
+
+    def _flat(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        place: Expr = Const(0, INDEX)
+        for index, pitch, extent in zip(indices, buffer.pitches, buffer.shape):
+            if extent == 1 and index == Const(0, INDEX):
+                continue
+            term = index if pitch == 1 else Const(pitch, INDEX) if index == Const(1, INDEX) else (
+                index * pitch)
+            place = term if place == Const(0, INDEX) else place + term
+        return place
+
+    # Types and ranges
+
+    def range(self, expr: Expr) -> Range | None:
+        """Least and greatest value of an integer, as far as types and loops tell."""
+        match expr:
+            case Const(value) if is_integer(expr.dtype): return int(value), int(value)
+            case Var() if expr in self.ranges: return 0, self.ranges[expr] - 1
+            case Cast(value, dtype) if is_integer(dtype) and is_integer(value.dtype):
+                inner, limits = self.range(value), _limits(dtype)
+                return inner if inner and _within(inner, limits) else limits
+            case Select(_, a, b) if is_integer(expr.dtype):
+                return _hull(self.range(a), self.range(b))
+            case Binary(op, a, b) if is_integer(expr.dtype):
+                return self._binary_range(op, self.range(a), self.range(b), expr.dtype)
+        return _limits(expr.dtype) if is_integer(expr.dtype) else None
+
+    def _binary_range(self, op: str, a: Range | None, b: Range | None, dtype: str) -> Range:
+        found = _exact(op, a, b) if a and b else None
+        return found if found and _within(found, _limits(dtype)) else _limits(dtype)
+
+    def fits(self, expr: Binary) -> bool:
+        """Whether the exact result fits the type, for all that types and loops tell."""
+        a, b = self.range(expr.a), self.range(expr.b)
+        found = _exact(expr.op, a, b) if a and b else None
+        return found is not None and _within(found, _limits(expr.dtype))
+
+    # Operators
+
+    def call(self, helper: str, *args: str) -> str:
+        for name in (*HELPERS[helper].needs, helper):
+            self.used[name] = None
+        return f"{helper}({', '.join(args)})"
+
+    def _binary(self, expr: Binary) -> tuple[str, int]:
+        op, a, b, dtype = expr.op, expr.a, expr.b, expr.a.dtype
+        if dtype == "bool" and op in _LOGICAL:
+            return self._infix(*_LOGICAL[op], a, b)
+        if op in COMPARISONS:
+            return self._infix(*_SYMBOLS[op], a, b)
+        if is_float(dtype):
+            return self._float_binary(expr)
+        return self._integer_binary(expr)
+
+    def _infix(self, symbol: str, own: int, a: Expr, b: Expr) -> tuple[str, int]:
+        left, right = self.value(a, own), self.value(b, own + 1)
+        if right.startswith("-") and symbol == "-":
+            right = f"({right})"
+        return f"{left} {symbol} {right}", own
+
+    def _float_binary(self, expr: Binary) -> tuple[str, int]:
+        op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
+        wide = "64" if dtype == "float64" else ""
+        if op in ("min", "max"):
+            text = self.call(f"nan_{op}{wide}", self.value(a), self.value(b)), _ATOM
+        elif op in _SYMBOLS:
+            text = self._infix(*_SYMBOLS[op], a, b)
+        else:
+            raise ValueError(f"Operands of {op} must be integers, not {dtype}")
+        if dtype in ("float16", "bfloat16"):            # computed in float, rounded once
+            return f"({self.dialect.types[dtype]})({text[0]})", _CAST
+        return text
+
+    def _integer_binary(self, expr: Binary) -> tuple[str, int]:
+        op, a, b, dtype = expr.op, expr.a, expr.b, expr.dtype
+        if op in ("add", "sub", "mul"):
+            return self._wrapping(expr)
+        if op in ("and", "or", "xor"):
+            return self._infix(*_SYMBOLS[op], a, b)
+        if op in ("min", "max"):
+            return f"{op}({self._same(a)}, {self._same(b)})", _ATOM
+        if op in ("floordiv", "mod", "div"):
+            return self._division(expr)
+        wide = [f"({self.dialect.types['int64']}){self.value(one, _CAST)}" for one in (a, b)]
+        name = {"shl": "shift_left", "shr": "shift_right", "rshift_rne": "rshift_rne"}[op]
+        return f"({self.dialect.types[dtype]}){self.call(name, *wide)}", _CAST
+
+    def _same(self, expr: Expr) -> str:
+        """As an argument of `min` and `max`, which take two of one type."""
+        text = self.value(expr)
+        if is_index(expr):
+            return text
+        wanted = "int" if numpy_dtype(expr.dtype).itemsize < 4 else self.dialect.types[expr.dtype]
+        return f"({wanted}){self.value(expr, _CAST)}" if isinstance(expr, Const | Var) or (
+            wanted == "int" and expr.dtype != "int32") else text
+
+    def _wrapping(self, expr: Binary) -> tuple[str, int]:
+        op, dtype = expr.op, expr.dtype
+        if is_index(expr):
+            return self._index(expr)
+        infix = self._infix(*_SYMBOLS[op], expr.a, expr.b)
+        if self.fits(expr) or dtype in ("uint32", "uint64"):
+            return infix
+        if numpy_dtype(dtype).itemsize < 4:
+            return f"({self.dialect.types[dtype]})({infix[0]})", _CAST
+        suffix = "64" if dtype == "int64" else ""
+        return self.call(f"wrapping_{op}{suffix}", self.value(expr.a), self.value(expr.b)), _ATOM
+
+    def _index(self, expr: Binary) -> tuple[str, int]:
+        left, right = expr.a, expr.b
+        if expr.op == "mul" and isinstance(left, Const):
+            left, right = right, left
+        symbol, own = _SYMBOLS[expr.op]
+        a, b = self.range(left), self.range(right)
+        found = _exact(expr.op, a, b) if a and b else None
+        if found and not _within(found, INT32):
+            wide = self.dialect.types["int64"]
+            return f"({wide}){self.value(left, _CAST)} {symbol} {self.value(right, own + 1)}", own
+        if expr.op == "add":                # indices never overflow: any order is the same
+            return f"{self.value(left, own)} + {self.value(right, own)}", own
+        return self._infix(symbol, own, left, right)
+
+    def _division(self, expr: Binary) -> tuple[str, int]:
+        a, b, dtype = expr.a, expr.b, expr.dtype
+        first, second = self.range(a), self.range(b)
+        symbol = "%" if expr.op == "mod" else "/"
+        if not is_signed(dtype) or (first and second and first[0] >= 0 and second[0] > 0):
+            return self._infix(symbol, 13, a, b)
+        name = "floor_mod" if expr.op == "mod" else "floor_div"
+        if expr.op == "div":
+            raise ValueError(f"Division of {dtype} must be floordiv")
+        return f"({self._index_type(expr)}){self.call(name, self.value(a), self.value(b))}", _CAST
+
+    def _index_type(self, expr: Expr) -> str:
+        return "int" if is_index(expr) else self.dialect.types[expr.dtype]
+
+    def _call(self, function: str, arg: Expr) -> str:
+        if not is_float(arg.dtype):
+            kind = self.dialect.types[arg.dtype]
+            return f"(({kind})abs({self.value(arg)}))" if is_signed(arg.dtype) else self.value(arg)
+        return f"{self.dialect.math(function, arg.dtype)}({self.value(arg)})"
+
+    def _cast(self, value: Expr, dtype: str) -> tuple[str, int]:
+        if dtype == value.dtype:
+            return self._value(value)
+        if dtype == "bool":
+            return self._infix("!=", 9, value, Const(0, value.dtype))
+        if dtype in ("float16", "bfloat16", "float32") and is_float(value.dtype) or (
+                dtype not in ("float16", "bfloat16")):
+            return f"({self.dialect.types[dtype]}){self.value(value, _CAST)}", _CAST
+        return f"({self.dialect.types[dtype]})(float){self.value(value, _CAST)}", _CAST
+
+
+def sides(buffer: Buffer) -> tuple[int, ...]:
+    """Dimensions of an array in a kernel, gaps between rows included."""
+    pitches = (buffer.shape[0] * buffer.pitches[0], *buffer.pitches) if buffer.shape else (1,)
+    if pitches[-1] != 1 or any(a % b for a, b in zip(pitches, pitches[1:])):
+        raise ValueError(f"Strides of {buffer.name} must divide each other, not {buffer.strides}")
+    return tuple(a // b for a, b in zip(pitches, pitches[1:]))
+
+
+def _limits(dtype: str) -> Range:
+    info = np.iinfo(numpy_dtype(dtype))
+    return int(info.min), int(info.max)
+
+
+def _exact(op: str, a: Range, b: Range) -> Range | None:
+    """Range of the result in integers without limits, where it is known."""
+    corners = [x * y for x in a for y in b]
+    match op:
+        case "add": return a[0] + b[0], a[1] + b[1]
+        case "sub": return a[0] - b[1], a[1] - b[0]
+        case "mul": return min(corners), max(corners)
+        case "min": return min(a[0], b[0]), min(a[1], b[1])
+        case "max": return max(a[0], b[0]), max(a[1], b[1])
+        case "floordiv" if b[0] == b[1] > 0: return a[0] // b[0], a[1] // b[0]
+        case "mod" if b[0] == b[1] > 0: return a if 0 <= a[0] and a[1] < b[0] else (0, b[0] - 1)
+    return None
+
+
+def _within(inner: Range, outer: Range) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def _hull(a: Range | None, b: Range | None) -> Range | None:
+    return (min(a[0], b[0]), max(a[1], b[1])) if a and b else None

@@ -1,0 +1,38 @@
+"""Programs to text: the back end's front door."""
+
+from collections.abc import Sequence
+
+from compiler.ir import Program
+
+from .code import Code, Launch
+from .dialects import DIALECT, HELPERS
+from .kernels import Kernels
+from .lowering import lower
+from .statements import Printer
+
+__all__ = ["generate", "generate_all"]
+
+
+def generate(program: Program, dialect: str = "cuda") -> Code:
+    """Kernels of one program in ``cuda`` or ``opencl``. Raises SimtError; see `lower`."""
+    return generate_all([program], dialect)[0]
+
+
+def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Code, ...]:
+    """Kernels of several programs, whose names differ, in one text that is compiled once."""
+    cuda = dialect == "cuda"
+    lowered = [lower(program, shuffles=cuda, asynchronous=cuda) for program in programs]
+    text = text_of(lowered, dialect)
+    return tuple(Code(one.program.name, dialect, text,
+                      tuple(Launch(k.name, k.grid, k.block, k.buffers) for k in one.kernels),
+                      one.program.inputs, one.program.outputs, one.temporaries)
+                 for one in lowered)
+
+
+def text_of(programs: Sequence[Kernels], dialect: str) -> str:
+    """Helpers that are called, then the kernels."""
+    spelled = DIALECT[dialect]
+    printers = [Printer(spelled, kernel) for one in programs for kernel in one.kernels]
+    used = dict.fromkeys(name for printer in printers for name in printer.used)
+    helpers = [helper.spelled(spelled) for name, helper in HELPERS.items() if name in used]
+    return "\n".join([*helpers, *(printer.text for printer in printers)])

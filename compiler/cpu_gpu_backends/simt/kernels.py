@@ -1,0 +1,90 @@
+"""Programs as kernels: what every thread of a block does. The result of `lower`.
+
+In the body of a kernel no loop over threads is left. It stands for one thread, whose place is in
+the variables `THREADS` and `BLOCKS`; conditions say which threads do a statement, and `Barrier`
+where they wait for each other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from compiler.ir import Program, Stmt, program_text
+from compiler.te import Buffer, Expr, Read, Var
+
+from .code import Extent3
+
+__all__ = ["AXES", "BLOCKS", "LOCAL", "SHARED", "THREADS", "WARP", "Kernel", "Kernels",
+           "Shuffle", "SimtError", "refuse"]
+
+THREADS = (Var("tx"), Var("ty"), Var("tz"))
+BLOCKS = (Var("bx"), Var("by"), Var("bz"))
+AXES = {f"{name}Idx.{axis}": var for name, variables in (("block", BLOCKS), ("thread", THREADS))
+        for axis, var in zip("xyz", variables)}
+"""Kind of a loop to the variable that takes the place of its own."""
+
+SHARED = "shared"           # of a block
+LOCAL = "local"             # of a thread
+WARP = 32
+
+
+class SimtError(ValueError):
+    """A program that cannot run on blocks of threads: the fact, and the program with the place."""
+
+
+def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
+    raise SimtError(f"{program.name}: {fact}\n{program_text(program, place)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle(Expr):
+    """What the thread whose lane differs in the bits of `lane_xor` reads of its own `value`.
+
+    All threads of the warp must come by.
+    """
+
+    value: Read
+    lane_xor: int
+
+    @property
+    def dtype(self) -> str:
+        return self.value.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Parameters
+    ----------
+    name : unique within a text.
+    grid, block : blocks of the grid, threads of a block.
+    buffers : what it takes of the memory of the device, in the order of its arguments.
+    written : names of those that it writes.
+    shared : what a block shares; lives as long as the block.
+    body : see the module's text.
+    """
+
+    name: str
+    grid: Extent3
+    block: Extent3
+    buffers: tuple[Buffer, ...]
+    written: frozenset[str]
+    shared: tuple[Buffer, ...]
+    body: Stmt
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    def ranges(self) -> Iterator[tuple[Var, int]]:
+        """The variables of the place of a thread and their extents."""
+        yield from zip((*BLOCKS, *THREADS), (*self.grid, *self.block))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """A program as kernels, to be launched in order, and the buffers between them."""
+
+    program: Program
+    kernels: tuple[Kernel, ...]
+    temporaries: tuple[Buffer, ...]

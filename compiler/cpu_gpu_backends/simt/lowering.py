@@ -1,0 +1,200 @@
+"""From loop programs to kernels: the whole way, as one list of steps.
+
+A loop bound to an axis of threads is executed by all of them at once, each doing one iteration;
+statements outside of such loops are executed by the first thread, or, when they fill what is a
+thread's own, by every thread. So a program that is right in order is right on threads, given
+barriers where one thread needs what another has done.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from compiler import te
+from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Combine, For, If, Program, Seq, Stmt,
+                         Store, Tensorized, Update, expressions, path_to, replace_axes,
+                         rewrite_stmts, simplify_stmt, substitute_stmt, walk_stmts, writes)
+from compiler.te import INDEX, Buffer, Const, Expr, Read, Var
+
+from .asynchronous import marked, possible, with_groups
+from .barriers import place_barriers
+from .code import Extent3
+from .kernels import (AXES, BLOCKS, LOCAL, SHARED, THREADS, Kernel, Kernels, refuse)
+from .reductions import begin_outside, reduce_across_threads
+
+__all__ = ["lower"]
+
+MAX_THREADS = 1024
+ZERO = Const(0, INDEX)
+
+
+def lower(program: Program, shuffles: bool = False, asynchronous: bool = False) -> Kernels:
+    """Kernels of a program whose loops are bound to blocks and threads.
+
+    Every statement of the program's own block becomes a kernel, as do those of the blocks of
+    buffers in scope ``global``, which become temporaries; loops over blocks are outermost. With
+    `shuffles` the threads of a warp reduce without shared memory, with `asynchronous` pipelined
+    copies are; CUDA has both.
+
+    Raises SimtError for programs that do not fit, ScheduleError's manner: the fact and the place.
+    """
+    temporaries: list[Buffer] = []
+    kernels: list[Kernel] = []
+    for stmt in _parts(program.body, temporaries):
+        name = program.name
+        if kernels:
+            name = f"{program.name}_{len(kernels)}"
+        kernels.append(_kernel(program, stmt, name, shuffles, asynchronous))
+    return Kernels(program, tuple(kernels), tuple(temporaries))
+
+
+def _parts(stmt: Stmt, temporaries: list[Buffer]) -> Iterator[Stmt]:
+    """Statements that become kernels, in order."""
+    match stmt:
+        case Alloc(buffer, body) if buffer.scope == "global":
+            temporaries.append(buffer)
+            yield from _parts(body, temporaries)
+        case Seq(stmts):
+            for one in stmts:
+                yield from _parts(one, temporaries)
+        case _:
+            yield stmt
+
+
+def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronous: bool) -> Kernel:
+    """The steps, in order."""
+    grid, threads = _extents(stmt, BLOCK_KINDS), _extents(stmt, THREAD_KINDS)
+    _require_fit(program, stmt, threads)
+    body = _without_clashes(stmt)
+    body = marked(body) if asynchronous else body
+    body = reduce_across_threads(program, body, shuffles and threads[0] % 32 == 0)
+    body = begin_outside(body)
+    body = _on_threads(program, body, grid, threads)
+    ranges = dict(zip((*BLOCKS, *THREADS), (*grid, *threads)))
+    body = simplify_stmt(_flat(_without_single(body)), ranges)
+    shared, body = _without_shared(body)
+    body = with_groups(possible(body))
+    body = place_barriers(program, body, ranges)
+    used = _global_buffers(program, body)
+    written = frozenset(buffer.name for write in writes(body) for buffer in write.buffers)
+    return Kernel(name, grid, threads, used, written & {b.name for b in used}, shared, body)
+
+
+def _extents(stmt: Stmt, kinds: tuple[str, ...]) -> Extent3:
+    x, y, z = (max((s.extent for s in walk_stmts(stmt) if isinstance(s, For) and s.kind == kind),
+                   default=1) for kind in kinds)
+    return x, y, z
+
+
+def _require_fit(program: Program, stmt: Stmt, threads: Extent3) -> None:
+    if threads[0] * threads[1] * threads[2] > MAX_THREADS:
+        refuse(f"threads of a block must be at most {MAX_THREADS}, not "
+               f"{' x '.join(map(str, threads))}", program, stmt)
+    for node in walk_stmts(stmt):
+        if isinstance(node, For) and node.kind in BLOCK_KINDS:
+            path = path_to(stmt, lambda s, loop=node: s is loop)
+            around = [s for s in path[:-1] if isinstance(s, For)]
+            if inner := [s for s in around if s.kind not in BLOCK_KINDS]:
+                refuse(f"blocks {node.var.name} must be outside of {inner[0].var.name}",
+                       program, node)
+        if isinstance(node, For) and node.kind in ("parallel", "virtual_thread"):
+            refuse(f"loop {node.var.name} must be bound to blocks or threads, not {node.kind}",
+                   program, node)
+        if isinstance(node, Alloc) and node.buffer.scope not in (SHARED, LOCAL):
+            refuse(f"scope of {node.buffer.name} must be shared or local inside a kernel, not "
+                   f"{node.buffer.scope}", program, node)
+
+
+def _without_clashes(stmt: Stmt) -> Stmt:
+    """Loops that have the name of a thread's place, and another meaning, get another."""
+    taken = {var.name for var in AXES.values()}
+    renamed = {s.var: Var(f"{s.var.name}_") for s in walk_stmts(stmt)
+               if isinstance(s, For) and s.var.name in taken}
+
+    def rule(node: Stmt) -> Stmt | None:
+        return replace(node, var=renamed[node.var]) if (
+            isinstance(node, For) and node.var in renamed) else None
+
+    if not renamed:
+        return stmt
+    axes: dict[Var, tuple[Var, ...]] = {old: (new,) for old, new in renamed.items()}
+    return rewrite_stmts(substitute_stmt(replace_axes(stmt, axes), dict(renamed)), rule)
+
+
+def _on_threads(program: Program, stmt: Stmt, grid: Extent3, threads: Extent3) -> Stmt:
+    """Loops over blocks and threads become conditions on the variables of `AXES`."""
+    sizes = dict(zip(AXES, (*grid, *threads)))
+    bound: dict[Var, Expr] = {s.var: AXES[s.kind] if sizes[s.kind] > 1 else ZERO
+                              for s in walk_stmts(stmt) if isinstance(s, For) and s.kind in AXES}
+
+    def go(node: Stmt, around: frozenset[str]) -> Stmt:
+        match node:
+            case For(_, extent, body, kind) if kind in AXES:
+                inner = go(body, around | {kind})
+                return inner if extent == sizes[kind] else If(AXES[kind] < extent, inner)
+            case For(): return replace(node, body=go(node.body, around))
+            case If(condition, body): return If(condition, go(body, around))
+            case Alloc(buffer, body): return Alloc(buffer, go(body, around))
+            case Seq(stmts): return Seq(tuple(go(one, around) for one in stmts))
+            case Store() | Update() | Combine(): return _once(node, around, sizes)
+            case Tensorized(): return go(node.body, around)
+            case _: return node
+
+    axes = {old: (new,) if isinstance(new, Var) else () for old, new in bound.items()}
+    return go(substitute_stmt(replace_axes(stmt, axes), bound), frozenset())
+
+
+def _once(stmt: Store | Update | Combine, around: frozenset[str], sizes: dict[str, int]) -> Stmt:
+    """One thread of each axis that no loop around is bound to; all, for what is their own."""
+    if all(buffer.scope == LOCAL for buffer in stmt.buffers):
+        return stmt
+    first = [AXES[kind].equal(0) for kind in AXES if kind not in around and sizes[kind] > 1]
+    return If(te.all_of(*first), stmt) if first else stmt
+
+
+def _without_single(stmt: Stmt) -> Stmt:
+    """Loops of one iteration are none."""
+    def rule(node: Stmt) -> Stmt | None:
+        if not isinstance(node, For) or node.extent > 1:
+            return None
+        return substitute_stmt(replace_axes(node.body, {node.var: ()}), {node.var: ZERO})
+
+    return rewrite_stmts(stmt, rule)
+
+
+def _flat(stmt: Stmt) -> Stmt:
+    """Sequences do not nest."""
+    def rule(node: Stmt) -> Stmt | None:
+        if not isinstance(node, Seq):
+            return None
+        parts = [one for s in node.stmts for one in (s.stmts if isinstance(s, Seq) else (s,))]
+        return parts[0] if len(parts) == 1 else Seq(tuple(parts))
+
+    return rewrite_stmts(stmt, rule)
+
+
+def _without_shared(stmt: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
+    """Shared buffers apart: they live as long as the block."""
+    found = tuple(s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)
+                  and s.buffer.scope == SHARED)
+
+    def rule(node: Stmt) -> Stmt | None:
+        return node.body if isinstance(node, Alloc) and node.buffer in found else None
+
+    return found, _flat(rewrite_stmts(stmt, rule))
+
+
+def _global_buffers(program: Program, stmt: Stmt) -> tuple[Buffer, ...]:
+    """What the kernel touches outside: inputs, then the rest as it comes, outputs last."""
+    own = {s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)}
+    found = dict.fromkeys(buffer for node in walk_stmts(stmt) for buffer in _named(node)
+                          if buffer.scope == "global" and buffer not in own)
+    inputs = [b for b in program.inputs if b in found]
+    outputs = [b for b in program.outputs if b in found]
+    return (*inputs, *(b for b in found if b not in inputs and b not in outputs), *outputs)
+
+
+def _named(stmt: Stmt) -> Iterator[Buffer]:
+    for expr in expressions(stmt):
+        yield from (node.buffer for node in te.walk(expr) if isinstance(node, Read))
+    if isinstance(stmt, Store | Update | Combine):
+        yield from stmt.buffers

@@ -1,0 +1,39 @@
+"""Steps that several schedules share."""
+
+from compiler.ir import buffers_of, loops
+from compiler.schedule import Schedule, bind, unroll, vectorize
+
+__all__ = ["bind_all", "fetch", "inner", "unroll_all"]
+
+
+def bind_all(schedule: Schedule, **axes: str) -> None:
+    """``bind_all(s, bx="C_i_o", tx="j")`` binds loops to ``blockIdx.x`` and ``threadIdx.x``."""
+    for short, loop in axes.items():
+        kind = {"b": "blockIdx", "t": "threadIdx"}[short[0]]
+        schedule.apply(bind, loop, f"{kind}.{short[1]}")
+
+
+def unroll_all(schedule: Schedule, *names: str) -> None:
+    for name in names:
+        schedule.apply(unroll, name)
+
+
+def inner(schedule: Schedule, stage: str, loop: str, count: int) -> str:
+    """The inner loop of `count` iterations after a split; the loop itself where it is shorter."""
+    extent = next(one.extent for one in loops(schedule.program.body) if one.var.name == loop)
+    return schedule[stage].split(loop, count)[1] if extent > count else loop
+
+
+def fetch(schedule: Schedule, buffer: str, at: str, name: str, rows: int, columns: int,
+          lanes: int = 1) -> None:
+    """Copy what is needed of `buffer` to shared memory in every iteration of the loop `at`: `rows`
+    by `columns` threads share the last two dimensions, `lanes` neighbours at a time.
+    """
+    rank = len(buffers_of(schedule.program)[buffer].shape)
+    schedule[buffer].cache_read("shared", name=name).compute_at(at)
+    column = f"{name}_{rank - 1}"
+    if lanes > 1:
+        column, lane = schedule[name].split(column, lanes)
+        schedule.apply(vectorize, lane)
+    bind_all(schedule, ty=inner(schedule, name, f"{name}_{rank - 2}", rows),
+             tx=inner(schedule, name, column, columns))

@@ -1,0 +1,60 @@
+"""Matrix product: tiles in shared memory, a tile of the result in the registers of each thread."""
+
+from dataclasses import dataclass
+
+from compiler import te
+from compiler.schedule import Schedule, pipeline
+from compiler.te import Tensor
+
+from .cooperative import bind_all, fetch, unroll_all
+
+__all__ = ["Tiles", "matmul", "schedule_matmul"]
+
+
+def matmul(m: int, n: int, k: int, dtype: str) -> Tensor:
+    """``c = a @ b``; products of bytes are summed in 32 bits, of 16-bit floats in float32."""
+    total = {"int8": "int32", "float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
+    a = te.placeholder((m, k), dtype, name="a")
+    b = te.placeholder((k, n), dtype, name="b")
+    r = te.reduce_axis(k, name="k")
+    return te.compute((m, n), lambda i, j: te.sum(
+        a[i, r].astype(total) * b[r, j].astype(total), axis=r), name="c")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Elements of the result that a block and a thread compute, and products at a time.
+
+    `stages` are the tiles of operands under way before they are used: 0 loads, then computes.
+    `lanes` are the neighbours that a thread loads at once.
+    """
+
+    block_m: int = 32
+    block_n: int = 32
+    block_k: int = 8
+    thread_m: int = 4
+    thread_n: int = 4
+    stages: int = 0
+    lanes: int = 1
+
+
+def schedule_matmul(c: Tensor, name: str, tiles: Tiles = Tiles()) -> Schedule:
+    schedule = Schedule([c], name)
+    schedule[c].cache_write("local", name="acc")
+    block_m, block_n = min(tiles.block_m, c.shape[0]), min(tiles.block_n, c.shape[1])
+    by, bx, i, j = schedule[c].tile("i", "j", block_m, block_n)
+    ty, i = schedule[c].split(i, tiles.thread_m, "ty_", "i")
+    tx, j = schedule[c].split(j, tiles.thread_n, "tx_", "j")
+    schedule[c].reorder(by, bx, ty, tx, i, j)
+    schedule["acc"].compute_at(tx)
+    (axis,) = c.reduce_axes
+    outer, k = schedule["acc"].split(axis.name, min(tiles.block_k, axis.extent), "k_tile", "k_in")
+    schedule["acc"].reorder(outer, k, "acc_i", "acc_j")
+    bind_all(schedule, by=by, bx=bx, ty=ty, tx=tx)
+    rows, columns = -(-block_m // tiles.thread_m), -(-block_n // tiles.thread_n)
+    fetch(schedule, "a", outer, "a_tile", rows, columns, tiles.lanes)
+    fetch(schedule, "b", outer, "b_tile", rows, columns, tiles.lanes)
+    if tiles.stages:
+        schedule.apply(pipeline, outer, 0, 0, tiles.stages, asynchronous=True)
+    unroll_all(schedule, "acc_i", "acc_j", i, j)
+    return schedule

@@ -1,0 +1,333 @@
+"""Statements as C, and kernels as functions."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Update, expressions,
+                         loops, normalize, reads, walk_stmts)
+from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Read, Var, all_of, is_float,
+                         numpy_dtype, substitute, walk)
+
+from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
+from .dialects import Dialect
+from .expressions import Expressions, sides
+from .kernels import BLOCKS, THREADS, Kernel
+from .vectors import Vector, vector, vectors, without_guard
+
+__all__ = ["Printer"]
+
+WIDTH = 100
+_KEYWORDS = frozenset("""auto bool break case char const continue default do double else enum extern
+    float for goto half if inline int long max min register restrict return short signed sizeof
+    static struct switch typedef union unsigned void volatile while kernel global local constant
+    private vector class template this new delete true false""".split())
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*"}
+_COMPONENTS = "xyzw"
+
+
+class Printer:
+    """Prints one kernel. `text` is its function, `used` the helpers that it calls."""
+
+    def __init__(self, dialect: Dialect, kernel: Kernel):
+        self.dialect, self.kernel = dialect, kernel
+        self.names = _names(kernel)
+        self.exprs = Expressions(dialect, self.names, dict(kernel.ranges()))
+        self.lines: list[str] = []
+        self.depth = 0
+        self._aligned = {b.name for one in vectors(kernel.body)
+                         for b in (one.store.buffer, *(read.buffer for read in one.loads))}
+        self._spaces = {b.name: "__global " for b in kernel.buffers} | {
+            b.name: dialect.shared for b in kernel.shared}
+        self._writes_what_it_reads = any(read.buffer.name in kernel.written
+                                         for read in reads(kernel.body))
+        self.text = self._function()
+
+    @property
+    def used(self) -> Iterable[str]:
+        return self.exprs.used
+
+    def _function(self) -> str:
+        kernel, dialect = self.kernel, self.dialect
+        parameters = [dialect.pointer(self._type(b), self.names[b.name],
+                                      b.name not in kernel.written) for b in kernel.buffers]
+        head = dialect.kernel(kernel.name, ", ".join(parameters), kernel.threads, kernel.block)
+        if max(map(len, head.splitlines())) > WIDTH:
+            indent = ",\n" + " " * (len(kernel.name) + 1)
+            head = dialect.kernel(kernel.name, indent.join(parameters), kernel.threads,
+                                  kernel.block)
+        self.depth = 1
+        for variables, sizes in ((BLOCKS, kernel.grid), (THREADS, kernel.block)):
+            self._place([var for var, size in zip(variables, sizes) if size > 1])
+        for buffer in kernel.shared:
+            self._line(f"{dialect.shared}{self._array(buffer, True)};")
+        self._write(kernel.body)
+        return "\n".join([head, *self.lines, "}", ""])
+
+    def _place(self, variables: list[Var]) -> None:
+        used = [var for var in variables if _mentions(self.kernel.body, var)]
+        if used:
+            parts = ", ".join(f"{var.name} = {self.dialect.place[var.name]}" for var in used)
+            self._line(f"const int {parts};")
+
+    def _line(self, text: str) -> None:
+        """A line, and where it is too long, the rest of it on others, further in."""
+        line = "  " * self.depth + text
+        while len(line) > WIDTH and (cut := line.rfind(" ", 2 * self.depth + 5, WIDTH)) > 0:
+            self.lines.append(line[:cut])
+            line = "  " * self.depth + "    " + line[cut + 1:]
+        self.lines.append(line)
+
+    def _type(self, buffer: Buffer) -> str:
+        if buffer.dtype not in self.dialect.types:
+            raise ValueError(f"Type of {buffer.name} must be one that {self.dialect.name} has, "
+                             f"not {buffer.dtype}")
+        return self.dialect.types[buffer.dtype]
+
+    def _array(self, buffer: Buffer, aligned: bool) -> str:
+        name, kind = self.names[buffer.name], self._type(buffer)
+        dimensions = "".join(f"[{side}]" for side in sides(buffer) if side > 1)
+        attribute = self.dialect.aligned if aligned and dimensions else ""
+        return f"{attribute}{kind} {name}{dimensions}"
+
+    # Statements
+
+    def _write(self, stmt: Stmt) -> None:
+        match stmt:
+            case Seq(stmts):
+                for place, one in enumerate(stmts):
+                    nested = isinstance(one, Alloc) and place < len(stmts) - 1
+                    self._braced("", one) if nested else self._write(one)
+            case Alloc(): self._allocate(stmt)
+            case For(): self._loop(stmt)
+            case If(condition, If(inner, body)): self._write(If(all_of(condition, inner), body))
+            case If(condition, body): self._braced(f"if ({self.exprs.value(condition)}) ", body)
+            case Barrier(): self._line(self.dialect.barrier(self._writes_what_it_reads))
+            case AsyncCopy(): self._copy(stmt)
+            case AsyncCommit(): self._line("async_commit();")
+            case AsyncWait(pending): self._line(f"async_wait<{pending}>();")
+            case Store(): self._store(stmt)
+            case Update(): self._update(stmt)
+            case Combine(): self._combine(stmt)
+            case _: raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+    def _allocate(self, stmt: Alloc) -> None:
+        """An array, or a variable with the value that it is given first."""
+        declared = self._array(stmt.buffer, stmt.buffer.name in self._aligned)
+        first, *rest = stmt.body.stmts if isinstance(stmt.body, Seq) else (stmt.body,)
+        if stmt.buffer.size == 1 and isinstance(first, Store) and first.buffer == stmt.buffer:
+            self._line(f"{declared} = {self.exprs.value(first.value)};")
+            self._write(Seq(tuple(rest)))
+        else:
+            self._line(f"{declared};")
+            self._write(stmt.body)
+
+    def _braced(self, head: str, body: Stmt) -> None:
+        """Braces around several lines, as people write them."""
+        self._line(f"{head}{{")
+        start = len(self.lines)
+        self.depth += 1
+        self._write(body)
+        self.depth -= 1
+        if head and len(self.lines) == start + 1:
+            self.lines[start - 1] = self.lines[start - 1].removesuffix(" {")
+            if _is_flat(body) and len(self.lines[start - 1]) + len(
+                    self.lines[start].strip()) < WIDTH:
+                self.lines[start - 1:] = [f"{self.lines[start - 1]} {self.lines[start].strip()}"]
+        else:
+            self._line("}")
+
+    def _loop(self, loop: For) -> None:
+        condition, bare = without_guard(loop)
+        if found := vector(bare):
+            if condition is not None:
+                self._line(f"if ({self.exprs.value(condition)}) {{")
+                self.depth += 1
+            self._vector(found)
+            if condition is not None:
+                self.depth -= 1
+                self._line("}")
+            return
+        name = self.names[loop.var.name]
+        self.exprs.ranges[loop.var] = loop.extent
+        if loop.kind in ("unroll", "vectorize"):
+            self._line("#pragma unroll")
+        self._braced(f"for (int {name} = 0; {name} < {loop.extent}; ++{name}) ", loop.body)
+
+    def _store(self, stmt: Store) -> None:
+        target = self.exprs.element(stmt.buffer, stmt.indices)
+        self._assign(target, stmt.value, Read(stmt.buffer, stmt.indices))
+
+    def _copy(self, stmt: AsyncCopy, size_bytes: int = 0) -> None:
+        size = size_bytes or numpy_dtype(stmt.buffer.dtype).itemsize
+        assert isinstance(stmt.value, Read)
+        target = self.exprs.element(stmt.buffer, stmt.indices)
+        source = self.exprs.element(stmt.value.buffer, stmt.value.indices)
+        self.exprs.used["async_copy"] = None
+        self._line(f"async_copy<{size}>(&{target}, &{source});")
+
+    def _assign(self, target: str, value: Expr, old: Expr) -> None:
+        """``a += b`` for ``a = a + b`` where C computes that as it is meant."""
+        match value:
+            case Binary("add" | "sub" | "mul" as op, a, b) if a == old and self._is_plain(value):
+                self._line(f"{target} {_OPERATORS[op]}= {self.exprs.value(b)};")
+            case _:
+                self._line(f"{target} = {self.exprs.value(value)};")
+
+    def _is_plain(self, value: Binary) -> bool:
+        return value.dtype in ("float32", "float64", "uint32", "uint64") or (
+            not is_float(value.dtype) and value.dtype != "bool" and self.exprs.fits(value))
+
+    def _update(self, stmt: Update) -> None:
+        old = Read(stmt.buffer, stmt.indices)
+        target = self.exprs.element(stmt.buffer, stmt.indices)
+        total = Binary({"sum": "add"}.get(stmt.op, stmt.op), old, stmt.value)
+        if not stmt.begins:
+            self._assign(target, total, old)
+        elif not stmt.axes:
+            self._assign(target, stmt.value, old)
+        else:
+            self._line(f"if ({self._begins(stmt)}) {{")
+            self._inside(lambda: self._assign(target, stmt.value, old))
+            self._line("} else {")
+            self._inside(lambda: self._assign(target, total, old))
+            self._line("}")
+
+    def _inside(self, write: Callable[[], None]) -> None:
+        self.depth += 1
+        write()
+        self.depth -= 1
+
+    def _begins(self, stmt: Update | Combine) -> str:
+        if not stmt.begins:
+            return "false"
+        return self.exprs.value(all_of(*(var.equal(0) for var in stmt.axes)))
+
+    def _combine(self, stmt: Combine) -> None:
+        """New values first, then all stores: each new value may need every old one."""
+        names = [f"new_{self.names[buffer.name]}" for buffer in stmt.buffers]
+        right = tuple(Var(name, buffer.dtype) for name, buffer in zip(names, stmt.buffers))
+        old = [Read(buffer, stmt.indices) for buffer in stmt.buffers]
+
+        def store(values: Sequence[Expr]) -> None:
+            for buffer, value in zip(stmt.buffers, values):
+                self._line(f"{self.exprs.element(buffer, stmt.indices)} = "
+                           f"{self.exprs.value(value)};")
+
+        def combine() -> None:
+            both = [f"{name}_" for name in names]
+            self._declare(both, stmt.buffers, stmt.reducer.combine(old, right))
+            store([Var(name, buffer.dtype) for name, buffer in zip(both, stmt.buffers)])
+
+        def write() -> None:
+            self._declare(names, stmt.buffers, stmt.values)
+            if not stmt.begins:
+                combine()
+            elif not stmt.axes:
+                store(right)
+            else:
+                self._line(f"if ({self._begins(stmt)}) {{")
+                self._inside(lambda: store(right))
+                self._line("} else {")
+                self._inside(combine)
+                self._line("}")
+
+        self._line("{")
+        self._inside(write)
+        self._line("}")
+
+    def _declare(self, names: Sequence[str], buffers: Sequence[Buffer],
+                 values: Sequence[Expr]) -> None:
+        for name, buffer, value in zip(names, buffers, values):
+            self._line(f"const {self._type(buffer)} {name} = {self.exprs.value(value)};")
+
+    # Vectors
+
+    def _vector(self, found: Vector) -> None:
+        if isinstance(found.store, AsyncCopy):
+            first = _lane(found, Read(found.store.buffer, found.store.indices))
+            self._copy(AsyncCopy(first.buffer, first.indices, _lane(found, found.loads[0])),
+                       found.bytes)
+        elif found.is_copy:
+            kind = self._copy_type(found)
+            self._line(self._stored(found, kind, self._loaded(found, found.loads[0], kind)))
+        else:
+            self._computed(found)
+
+    def _computed(self, found: Vector) -> None:
+        """Loads, then each component of the result, then the store."""
+        self._line("{")
+        self.depth += 1
+        names = {}
+        for number, read in enumerate(found.loads):
+            kind = self.dialect.vector(read.dtype, found.lanes)
+            names[read] = f"v{number}"
+            self._line(f"const {kind} v{number} = {self._loaded(found, read, kind)};")
+        kind = self.dialect.vector(found.store.buffer.dtype, found.lanes)
+        self._line(f"{kind} result;")
+        for component in _COMPONENTS[:found.lanes]:
+            for read, name in names.items():
+                self.exprs.held[read] = f"{name}.{component}"
+            self._line(f"result.{component} = {self.exprs.value(found.store.value)};")
+        for read in names:
+            del self.exprs.held[read]
+        self._line(self._stored(found, kind, "result"))
+        self.depth -= 1
+        self._line("}")
+
+    def _copy_type(self, found: Vector) -> str:
+        """The vector of the elements themselves where there is one, else of whole words."""
+        dtype = found.store.buffer.dtype
+        if found.lanes in (2, 4) and dtype not in ("float16", "bfloat16", "bool", "uint64"):
+            return self.dialect.vector(dtype, found.lanes)
+        if found.bytes < 4:
+            return self.dialect.types["uint16"]
+        words = found.bytes // 4
+        return self.dialect.types["uint32"] if words == 1 else self.dialect.vector("uint32", words)
+
+    def _loaded(self, found: Vector, read: Read, kind: str) -> str:
+        return self.dialect.load(kind, *self._first(found, read))
+
+    def _stored(self, found: Vector, kind: str, value: str) -> str:
+        first = Read(found.store.buffer, found.store.indices)
+        return self.dialect.store(kind, *self._first(found, first), value)
+
+    def _first(self, found: Vector, lane: Read) -> tuple[str, str]:
+        """Address of the first lane, and the space that it is in."""
+        first = _lane(found, lane)
+        return (f"&{self.exprs.element(first.buffer, first.indices)}",
+                self._spaces.get(first.buffer.name, ""))
+
+
+def _lane(found: Vector, read: Read) -> Read:
+    """The first lane of it."""
+    first = normalize(substitute(read, {found.var: Const(0, INDEX)}))
+    assert isinstance(first, Read)
+    return first
+
+
+def _mentions(stmt: Stmt, var: Var) -> bool:
+    return any(node == var for s in walk_stmts(stmt) for expr in expressions(s)
+               for node in walk(expr))
+
+
+def _is_flat(stmt: Stmt) -> bool:
+    """Whether it may stand on the line of its condition or loop."""
+    return isinstance(stmt, Store | Barrier)
+
+
+def _names(kernel: Kernel) -> dict[str, str]:
+    """IR names to names that C takes and that differ from each other."""
+    taken = {var.name for var in (*BLOCKS, *THREADS)}
+    found = {name: name for name in taken}
+    wanted = [*(b.name for b in (*kernel.buffers, *kernel.shared)),
+              *(s.buffer.name for s in walk_stmts(kernel.body) if isinstance(s, Alloc)),
+              *(loop.var.name for loop in loops(kernel.body))]
+    for name in dict.fromkeys(wanted):
+        if name in found:
+            continue
+        plain = re.sub(r"^(?=\d)|\W", "_", name)
+        while plain in taken or plain in _KEYWORDS:
+            plain += "_"
+        taken.add(plain)
+        found[name] = plain
+    return found

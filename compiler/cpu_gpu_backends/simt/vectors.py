@@ -1,0 +1,96 @@
+"""Vectorized loops: which of them are loads and stores of whole vectors.
+
+A loop becomes vector accesses when its body is one store, every access that moves with the loop
+moves by one element, and begins where a vector is aligned. Buffers begin aligned: those of a
+device by 256 bytes, arrays in a kernel by 16. Any other loop is unrolled.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compiler.ir import For, If, Stmt, Store, free_variables, linear, offset, walk_stmts
+from compiler.te import Buffer, Expr, Read, Var, children, numpy_dtype, walk
+
+__all__ = ["Vector", "vector", "vectors", "without_guard"]
+
+MAX_BYTES = 16
+LANES = (2, 4)              # of a vector whose elements are named
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`loads` move with the loop, and are vectors; all else in the value is one for all lanes."""
+
+    var: Var
+    lanes: int
+    store: Store
+    loads: tuple[Read, ...]
+
+    @property
+    def is_copy(self) -> bool:
+        return self.loads == (self.store.value,)
+
+    @property
+    def bytes(self) -> int:
+        return self.lanes * numpy_dtype(self.store.buffer.dtype).itemsize
+
+
+def vector(loop: For) -> Vector | None:
+    """What the loop becomes, None when it stays a loop."""
+    body = loop.body
+    if loop.kind != "vectorize" or not isinstance(body, Store):
+        return None
+    if not _moves_by_one(body.buffer, body.indices, loop):
+        return None
+    loads = tuple(dict.fromkeys(_loads(body.value, loop.var)))
+    if not all(_moves_by_one(read.buffer, read.indices, loop) for read in loads):
+        return None
+    found = Vector(loop.var, loop.extent, body, loads)
+    if found.is_copy:
+        return found if found.bytes in (2, 4, 8, 16) else None
+    widths = {numpy_dtype(b.dtype).itemsize for b in (body.buffer, *(r.buffer for r in loads))}
+    if loop.extent not in LANES or max(widths) * loop.extent > MAX_BYTES or _names(
+            body.value, loop.var, loads):
+        return None
+    return found
+
+
+def vectors(stmt: Stmt) -> Iterator[Vector]:
+    """All that the statement holds."""
+    for node in walk_stmts(stmt):
+        if isinstance(node, For) and (found := vector(without_guard(node)[1])):
+            yield found
+
+
+def without_guard(loop: For) -> tuple[Expr | None, For]:
+    """A guard directly inside that is one for all iterations, and the loop without it."""
+    if isinstance(loop.body, If) and loop.var not in free_variables(loop.body.condition):
+        return loop.body.condition, For(loop.var, loop.extent, loop.body.body, loop.kind,
+                                        loop.annotations)
+    return None, loop
+
+
+def _loads(value: Expr, var: Var) -> Iterator[Read]:
+    for node in walk(value):
+        if isinstance(node, Read) and any(var in free_variables(index) for index in node.indices):
+            yield node
+
+
+def _moves_by_one(buffer: Buffer, indices: tuple[Expr, ...], loop: For) -> bool:
+    """Whether lane `i` is element `i` after an aligned one."""
+    form = linear(offset(buffer, indices))
+    terms = dict(form.terms)
+    step = terms.pop(loop.var, 0)
+    if any(loop.var in free_variables(atom) for atom in terms):
+        return False
+    return step == 1 and all(factor % loop.extent == 0
+                             for factor in (*terms.values(), form.constant))
+
+
+def _names(value: Expr, var: Var, loads: tuple[Read, ...]) -> bool:
+    """Whether the value uses the loop's variable other than in its loads."""
+    if value in loads:
+        return False
+    if value == var:
+        return True
+    return any(_names(child, var, loads) for child in children(value))

@@ -1,0 +1,70 @@
+"""Shipped schedules on devices: PoCL, the emulation of CUDA, NVRTC for what it takes."""
+
+import numpy as np
+import pytest
+
+from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.cpu_gpu_backends.simt.generate import generate_all
+from compiler.cpu_gpu_backends.simt.nvrtc import compile_cuda
+from compiler.native import BuildError
+from runtime.device import DeviceMissing
+from runtime.emulated import EmulatedDevice
+from runtime.kernels import compute
+from runtime.opencl import OpenClDevice
+from tests.support.gpu_cases import CASES, DTYPES, GpuCase, random_inputs
+
+ARCHITECTURES = ("sm_80", "sm_90")
+
+
+def test_there_are_enough_combinations() -> None:
+    assert len(CASES) >= 120 and len({str(case) for case in CASES}) == len(CASES)
+    for dtype in DTYPES:
+        assert sum(dtype in str(case) for case in CASES) >= 35
+
+
+def codes(dialect: str) -> dict[str, Code]:
+    """All cases, in one text, by their names."""
+    return dict(zip(map(str, CASES), generate_all([case.program for case in CASES], dialect)))
+
+
+@pytest.fixture(scope="module")
+def opencl():
+    try:
+        device = OpenClDevice()
+    except DeviceMissing as error:
+        pytest.skip(str(error))
+    return device, codes("opencl")
+
+
+@pytest.fixture(scope="module")
+def cuda():
+    return EmulatedDevice(), codes("cuda")
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_opencl(opencl, rng: np.random.Generator, case: GpuCase) -> None:
+    device, codes = opencl
+    inputs = random_inputs(case.program, rng)
+    case.check(inputs, compute(device, codes[str(case)], inputs))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_cuda_without_a_gpu(cuda, rng: np.random.Generator, case: GpuCase) -> None:
+    device, codes = cuda
+    inputs = random_inputs(case.program, rng)
+    case.check(inputs, compute(device, codes[str(case)], inputs))
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_cuda_is_compiled_without_spills(cuda, arch: str) -> None:
+    code = next(iter(cuda[1].values()))
+    try:
+        cubin = compile_cuda(code.text, arch)
+    except BuildError as error:
+        if "must be installed" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert set(cubin.resources) == set(map(str, CASES))
+    for kernel, resources in cubin.resources.items():
+        assert resources.spill_bytes == 0, kernel
+        assert 0 < resources.registers <= 128 and resources.shared_bytes <= 48 * 1024, kernel
