@@ -15,3 +15,4 @@ from .export import ExportError, compile_object, header, link_shared
 from .kernel import Kernel, build
 from .jit import assembly, object_code, optimized
 from .machine import MACHINES, WITHOUT, Machine, MachineError, host
+from .pool import set_threads
