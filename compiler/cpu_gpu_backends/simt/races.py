@@ -1,0 +1,304 @@
+"""Kernels on NumPy lanes: all threads of a block at once, and who touches what when.
+
+Every statement runs for all threads of a block together, so the result is that of the kernel, in
+another way than any device's. Each access to memory that threads share is recorded with its thread
+until the next barrier: two threads that touch one element in between, one of them writing, race.
+So do two blocks that touch one element at all. What asynchronous copies write counts when they are
+issued and again when they are waited for, since they may land at any time in between.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compiler.ir import Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Update, stmt_text
+from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, numpy_dtype)
+
+from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
+from .kernels import LOCAL, Kernel, Kernels, Shuffle, WARP
+
+__all__ = ["Race", "find_races", "run_kernels"]
+
+Lanes = np.ndarray
+"""Numbers of the threads that do a statement, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two threads of a block, or two blocks, in one element; `second` found it touched."""
+
+    kernel: str
+    buffer: str
+    element: int
+    first: int
+    second: int
+    between: str        # "threads" or "blocks"
+    stmt: str
+
+    def __str__(self) -> str:
+        return (f"{self.kernel}: {self.between} {self.first} and {self.second} meet in element "
+                f"{self.element} of {self.buffer}: {self.stmt}")
+
+
+def find_races(kernels: Kernels, inputs: Mapping[str, np.ndarray]) -> list[Race]:
+    """The first race in each statement, in order; [] when there is none."""
+    return _run(kernels, inputs)[1]
+
+
+def run_kernels(kernels: Kernels, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs by name, like `compiler.ir.interpret`."""
+    return _run(kernels, inputs)[0]
+
+
+def _run(kernels: Kernels, inputs: Mapping[str, np.ndarray]):
+    program, races = kernels.program, []
+    memory = {b.name: np.ascontiguousarray(inputs[b.name]).reshape(-1) for b in program.inputs}
+    for buffer in (*program.outputs, *kernels.temporaries):
+        memory[buffer.name] = _poisoned(buffer.size, buffer.dtype)
+    for kernel in kernels.kernels:
+        races += _Grid(kernel, memory).run()
+    return {b.name: memory[b.name].reshape(b.shape) for b in program.outputs}, races
+
+
+def _poisoned(size: int, dtype: str) -> np.ndarray:
+    data = np.zeros(size, numpy_dtype(dtype))
+    data.view(np.uint8)[:] = 0xA5
+    return data
+
+
+class _Watch:
+    """Who touched each element of a buffer since the last `reset`."""
+
+    NOBODY, SEVERAL = -1, -2
+
+    def __init__(self, size: int):
+        self.writer = np.full(size, self.NOBODY)
+        self.reader = np.full(size, self.NOBODY)
+        self._touched: list[np.ndarray] = []
+
+    def touch(self, places: np.ndarray, actors: np.ndarray,
+              write: bool) -> tuple[int, int, int] | None:
+        """Record accesses; the first one that meets another's: element, actor before, actor."""
+        found = self._met(places, actors, self.writer)
+        if write:
+            found = found or self._met(places, actors, self.reader)
+            found = found or _twice(places, actors)
+            self.writer[places] = actors
+        else:
+            old = self.reader[places]
+            alone = (old == self.NOBODY) | (old == actors)
+            self.reader[places] = np.where(alone, actors, self.SEVERAL)
+            if twice := _several(places, actors):
+                self.reader[list(twice)] = self.SEVERAL
+        self._touched.append(places)
+        return found
+
+    def _met(self, places: np.ndarray, actors: np.ndarray,
+             known: np.ndarray) -> tuple[int, int, int] | None:
+        others = known[places]
+        met = np.flatnonzero((others != self.NOBODY) & (others != actors))
+        if not met.size:
+            return None
+        return int(places[met[0]]), int(others[met[0]]), int(actors[met[0]])
+
+    def reset(self) -> None:
+        for places in self._touched:
+            self.writer[places] = self.reader[places] = self.NOBODY
+        self._touched.clear()
+
+
+def _several(places: np.ndarray, actors: np.ndarray) -> set[int]:
+    """Elements that more than one of the actors touches."""
+    order = np.lexsort((actors, places))
+    p, a = places[order], actors[order]
+    same = np.flatnonzero((p[1:] == p[:-1]) & (a[1:] != a[:-1]))
+    return set(p[same].tolist())
+
+
+def _twice(places: np.ndarray, actors: np.ndarray) -> tuple[int, int, int] | None:
+    for place in sorted(_several(places, actors)):
+        first, second = np.unique(actors[places == place])[:2]
+        return place, int(first), int(second)
+    return None
+
+
+@dataclass
+class _Grid:
+    """A kernel on its blocks, one after the other."""
+
+    kernel: Kernel
+    memory: dict[str, np.ndarray]
+    races: dict[str, Race] = field(default_factory=dict)
+
+    def run(self) -> list[Race]:
+        blocks = {b.name: _Watch(b.size) for b in self.kernel.buffers}
+        threads = {b.name: _Watch(b.size) for b in (*self.kernel.buffers, *self.kernel.shared)}
+        x, y, z = self.kernel.grid
+        for number in range(x * y * z):
+            place = (number % x, number // x % y, number // x // y)
+            _Block(self, number, place, threads, blocks).run()
+        return list(self.races.values())
+
+    def found(self, race: tuple[int, int, int] | None, between: str, buffer: str, stmt: Stmt):
+        if race:
+            text = stmt_text(stmt).strip()
+            self.races.setdefault(f"{text}{between}", Race(self.kernel.name, buffer, *race, between,
+                                                           text))
+
+
+class _Block:
+    """All threads of one block."""
+
+    def __init__(self, grid: _Grid, number: int, place: tuple[int, int, int],
+                 threads: dict[str, _Watch], blocks: dict[str, _Watch]):
+        self.grid, self.number, self.kernel = grid, number, grid.kernel
+        self.threads, self.blocks = threads, blocks
+        count = np.arange(self.kernel.threads)
+        x, y, _ = self.kernel.block
+        ids = (count % x, count // x % y, count // x // y)
+        values = (*(np.full(count.size, one) for one in place), *ids)
+        self.env = {var: value for (var, _), value in zip(self.kernel.ranges(), values)}
+        self.memory = dict(grid.memory)
+        for buffer in self.kernel.shared:
+            self.memory[buffer.name] = _poisoned(buffer.size, buffer.dtype)
+        self.local: dict[str, np.ndarray] = {}
+        self.groups: list[list] = [[]]              # asynchronous copies: open one last
+        self.stmt: Stmt = self.kernel.body
+
+    def run(self) -> None:
+        everybody = np.arange(self.kernel.threads)
+        self._do(self.kernel.body, everybody)
+        self._barrier(everybody)
+
+    def _do(self, stmt: Stmt, lanes: Lanes) -> None:
+        match stmt:
+            case Seq(stmts):
+                for one in stmts:
+                    self._do(one, lanes)
+            case For(var, extent, body):
+                for value in range(extent):
+                    self.env[var] = np.full(self.kernel.threads, value)
+                    self._do(body, lanes)
+            case If(condition, body):
+                self.stmt = stmt
+                chosen = lanes[self._eval(condition, lanes)]
+                if chosen.size:
+                    self._do(body, chosen)
+            case Alloc(buffer, body):
+                size = (self.kernel.threads, buffer.size)
+                self.local[buffer.name] = _poisoned(size[0] * size[1], buffer.dtype).reshape(size)
+                self._do(body, lanes)
+            case Barrier():
+                self._barrier(lanes)
+            case AsyncCommit():
+                self.groups.append([])
+            case AsyncWait(pending):
+                self._wait(pending)
+            case AsyncCopy() | Store() | Update() | Combine():
+                self.stmt = stmt
+                self._write(stmt, lanes)
+            case _:
+                raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+    def _barrier(self, lanes: Lanes) -> None:
+        if lanes.size != self.kernel.threads:
+            raise ValueError(f"{self.kernel.name}: all {self.kernel.threads} threads must reach a "
+                             f"barrier, not {lanes.size}")
+        for watch in self.threads.values():
+            watch.reset()
+
+    def _wait(self, pending: int) -> None:
+        while len(self.groups) - 1 > pending:
+            for buffer, places, lanes, stmt in self.groups.pop(0):
+                self.stmt = stmt
+                self._record(buffer, places, lanes, True)
+
+    # Writes
+
+    def _write(self, stmt: Store | Update | Combine, lanes: Lanes) -> None:
+        values = [self._eval(value, lanes) for value in stmt.values]
+        places = [self._place(buffer, stmt.indices, lanes) for buffer in stmt.buffers]
+        if isinstance(stmt, Update | Combine):
+            values = self._folded(stmt, values, places, lanes)
+        for buffer, place, value in zip(stmt.buffers, places, values):
+            if buffer.scope == LOCAL:
+                self.local[buffer.name][lanes, place] = value
+            else:
+                self._record(buffer, place, lanes, True)
+                self.memory[buffer.name][place] = value
+            if isinstance(stmt, AsyncCopy):
+                self.groups[-1].append((buffer, place, lanes, stmt))
+
+    def _folded(self, stmt: Update | Combine, values: list[np.ndarray],
+                places: list[np.ndarray], lanes: Lanes) -> list[np.ndarray]:
+        begins = np.full(lanes.size, stmt.begins)
+        for var in stmt.axes:
+            begins &= self.env[var][lanes] == 0
+        old = [self._load(buffer, place, lanes) for buffer, place in zip(stmt.buffers, places)]
+        if isinstance(stmt, Update):
+            new = [apply_binary({"sum": "add"}.get(stmt.op, stmt.op), old[0], values[0])]
+        else:
+            saved = dict(self.env)
+            for var, value in zip((*stmt.reducer.left, *stmt.reducer.right), (*old, *values)):
+                self.env[var] = np.zeros(self.kernel.threads, value.dtype)
+                self.env[var][lanes] = value
+            new = [self._eval(value, lanes) for value in stmt.reducer.combined]
+            self.env = saved
+        return [np.where(begins, value, total) for value, total in zip(values, new)]
+
+    def _record(self, buffer: Buffer, places: np.ndarray, lanes: Lanes, write: bool) -> None:
+        met = self.threads[buffer.name].touch(places, lanes, write)
+        self.grid.found(met, "threads", buffer.name, self.stmt)
+        if buffer.name in self.blocks:
+            here = np.full(lanes.size, self.number)
+            met = self.blocks[buffer.name].touch(places, here, write)
+            self.grid.found(met, "blocks", buffer.name, self.stmt)
+
+    # Values
+
+    def _place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: Lanes) -> np.ndarray:
+        place = np.zeros(lanes.size, np.int64)
+        for index, pitch, extent in zip(indices, buffer.pitches, buffer.shape):
+            value = self._eval(index, lanes)
+            if ((value < 0) | (value >= extent)).any():
+                raise IndexError(f"{self.kernel.name}: index of {buffer.name} must be from 0 to "
+                                 f"{extent - 1}: {stmt_text(self.stmt).strip()}")
+            place += pitch * value
+        return place
+
+    def _load(self, buffer: Buffer, place: np.ndarray, lanes: Lanes) -> np.ndarray:
+        if buffer.scope == LOCAL:
+            return self.local[buffer.name][lanes, place]
+        self._record(buffer, place, lanes, False)
+        return self.memory[buffer.name][place]
+
+    def _eval(self, expr: Expr, lanes: Lanes) -> np.ndarray:
+        match expr:
+            case Const(value, dtype): return np.full(lanes.size, value, numpy_dtype(dtype))
+            case Var(): return self.env[expr][lanes]
+            case Read(buffer, indices):
+                return self._load(buffer, self._place(buffer, indices, lanes), lanes)
+            case Shuffle(value, lane_xor): return self._shuffled(value, lane_xor, lanes)
+            case Binary(op, a, b): return apply_binary(op, self._eval(a, lanes),
+                                                       self._eval(b, lanes))
+            case Call(function, args): return apply_call(function, self._eval(args[0], lanes))
+            case Cast(value, dtype): return apply_cast(self._eval(value, lanes), dtype)
+            case Select(): return self._selected(expr, lanes)
+            case _: raise TypeError(f"Expression must be of a known kind, not {expr!r}")
+
+    def _selected(self, expr: Select, lanes: Lanes) -> np.ndarray:
+        chosen = self._eval(expr.condition, lanes)
+        result = np.empty(lanes.size, numpy_dtype(expr.dtype))
+        for side, where in ((expr.a, chosen), (expr.b, ~chosen)):
+            if where.any():
+                result[where] = self._eval(side, lanes[where])
+        return result
+
+    def _shuffled(self, value: Read, lane_xor: int, lanes: Lanes) -> np.ndarray:
+        if (np.bincount(lanes // WARP) % WARP).any():
+            raise ValueError(f"{self.kernel.name}: all threads of a warp must exchange values")
+        own = np.zeros(self.kernel.threads, numpy_dtype(value.dtype))
+        own[lanes] = self._eval(value, lanes)
+        return own[lanes ^ lane_xor]
