@@ -11,8 +11,8 @@ __all__ = ["MACHINES", "WITHOUT", "Machine", "MachineError", "host", "target_mac
 WITHOUT = "LOCKSTEP_CPU_WITHOUT"
 """Environment variable: features of this computer that kernels must do without, ``a,b,...``."""
 
-_DEPENDENTS = {"avx2": ("avx512", "avx10", "avxvnni", "fma", "amx"), "avx512f": ("avx512", "avx10"),
-               "amx-tile": ("amx",), "fma": ("avx512", "avx10")}
+_DEPENDENTS = {"avx": ("avx", "fma", "f16c"), "avx2": ("avx512", "avx10", "avxvnni"),
+               "avx512f": ("avx512", "avx10"), "fma": ("avx512", "avx10"), "amx-tile": ("amx",)}
 """Feature to beginnings of the names of those that are nothing without it."""
 
 

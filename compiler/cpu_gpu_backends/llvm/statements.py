@@ -56,10 +56,11 @@ class Statements:
         self.variables = dict(variables or {})
         self.exprs = Expressions(w, self.buffers, self.variables, function.contract)
         self.allocated: list[str] = []
-        self.prepared: set[str] = set()     # what `frame.PREPARATIONS` is needed
+        self.prepared: set[str] = set()     # of `frame.PREPARATIONS`
         self.leaves = False
         self.begun: Update | None = None    # the update around here that has only to accumulate
         self.on_team = False                # whether several threads run this already
+        self._local: set[str] = set()
         self._on_stack = 0
         self._copies = 1
 
@@ -284,8 +285,13 @@ class Statements:
     # Local buffers
 
     def _allocate(self, buffer: Buffer) -> None:
-        """On the stack if small, else on the heap; the function's own either way."""
+        """On the stack if small, else on the heap; the function's own either way. Copies of one
+        statement, by a loop that is written out, take turns with one.
+        """
+        if buffer.name in self._local:
+            return
         size, name = buffer.size_bytes, f"%{self.w.name(buffer.name)}"
+        self._local.add(buffer.name)
         if size <= _ON_STACK and self._on_stack + size <= _STACK:
             self._on_stack += size
             self.w.entry.append(f"  {name} = alloca [{size} x i8], align 64")

@@ -179,6 +179,13 @@ def test_copies_of_a_reduction():
         assert_native_agrees(marked(product(), **dict.fromkeys(loops, "unroll")))
 
 
+def test_copies_share_their_scratch():
+    program = with_scratch(64)
+    program = marked(program, i="unroll", j="unroll")
+    assert emit(program).count("alloca") == 1
+    assert_native_agrees(program)
+
+
 def test_axes_of_a_gpu_run_one_after_the_other():
     program = marked(product("int32"), c_i="blockIdx.x", c_j="threadIdx.x")
     assert_native_agrees(replace(program, body=Seq((Barrier(), program.body))))
