@@ -10,6 +10,8 @@ Functions (`exp`, `tanh`, ...) are within the bounds of `functions`. A conversio
 that cannot hold the value saturates, and gives 0 for NaN.
 """
 
+from collections.abc import Callable
+
 from compiler.te import bits, is_float, is_signed
 
 from .functions import FUNCTIONS, function
@@ -32,10 +34,8 @@ def float_binary(w: Writer, op: str, kind: Kind, a: str, b: str, contract: bool 
         return w.op(f"{_PLAIN[op]}{flag} {kind} {a}, {b}")
     if op in ("min", "max"):            # NaN wins, as in np.minimum
         return _intrinsic(w, f"{op}imum", kind, a, b)
-    if op == "mod":
-        return _mod(w, kind, a, b)
-    if op == "floordiv":
-        return _floordiv(w, kind, a, b)
+    if op in ("mod", "floordiv"):
+        return _in_single(w, _mod if op == "mod" else _floordiv, kind, a, b)
     raise TypeError(f"Operands of {op} must be integers, not {kind.dtype}")
 
 
@@ -43,6 +43,15 @@ def float_call(w: Writer, name: str, kind: Kind, a: str) -> str:
     if name in FUNCTIONS:
         return function(w, name, kind, a)
     return _intrinsic(w, _INTRINSICS[name], kind, a)
+
+
+def _in_single(w: Writer, rule: Callable[..., str], kind: Kind, *args: str) -> str:
+    """Types of 16 bits are divided with remainder in float32, as NumPy does."""
+    if bits(kind.dtype) > 16:
+        return rule(w, kind, *args)
+    single = kind.of("float32")
+    wide = (w.op(f"fpext {kind} {arg} to {single}") for arg in args)
+    return w.op(f"fptrunc {single} {rule(w, single, *wide)} to {kind}")
 
 
 def _intrinsic(w: Writer, name: str, kind: Kind, *args: str) -> str:
