@@ -231,25 +231,27 @@ class Expressions:
         if step is None:
             numbers = self.value(where)
             return _Place(self._pointers(buffer, numbers.text, lanes.count), lanes.count)
-        first = self.pointer(buffer, self._first(where))
+        first = self._first(buffer, where)
         if step == 1:
             return _Place(first, lanes.count, True)
         steps = ", ".join(f"i64 {step * lane}" for lane in range(lanes.count))
         return _Place(self.w.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {first}, "
                                 f"<{lanes.count} x i64> <{steps}>"), lanes.count)
 
-    def _first(self, where: Expr) -> str:
-        """An index in the first lane."""
+    def _first(self, buffer: Buffer, where: Expr) -> str:
+        """Pointer to the element of the first lane; where lanes are masked, it may be no element,
+        and LLVM must not be told that it is one.
+        """
         lanes = self.lanes
         assert lanes
         vector = self.variables[lanes.var]
         self.variables[lanes.var] = Value(lanes.first, Kind(INDEX))
-        result = self._index(where)
+        place = self.scalar(where) if lanes.mask else self._index(where)
         self.variables[lanes.var] = vector
-        return result
+        return self.pointer(buffer, place, "" if lanes.mask else " inbounds")
 
-    def pointer(self, buffer: Buffer, place: str) -> str:
-        return self.w.op(f"getelementptr inbounds {memory_type(buffer.dtype)}, "
+    def pointer(self, buffer: Buffer, place: str, inbounds: str = " inbounds") -> str:
+        return self.w.op(f"getelementptr{inbounds} {memory_type(buffer.dtype)}, "
                          f"ptr {self._base(buffer)}, i64 {place}")
 
     def _pointers(self, buffer: Buffer, places: str, lanes: int) -> str:

@@ -42,7 +42,20 @@ def float_binary(w: Writer, op: str, kind: Kind, a: str, b: str, contract: bool 
 def float_call(w: Writer, name: str, kind: Kind, a: str) -> str:
     if name in FUNCTIONS:
         return function(w, name, kind, a)
+    if name == "tf32":
+        return _tf32(w, kind, a)
     return _intrinsic(w, _INTRINSICS[name], kind, a)
+
+
+def _tf32(w: Writer, kind: Kind, a: str) -> str:
+    """Half of the last bit that stays is added, and the rest cut off; not for infinity and NaN."""
+    word = kind.of("int32")
+    bits_ = w.op(f"bitcast {kind} {a} to {word}")
+    half, mask, infinite = (word.const(value) for value in (0x1000, -0x2000, 0x7F800000))
+    rounded = w.op(f"and {word} {w.op(f'add {word} {bits_}, {half}')}, {mask}")
+    exponent = w.op(f"and {word} {bits_}, {infinite}")
+    finite = w.op(f"icmp ne {word} {exponent}, {infinite}")
+    return _select(w, kind, finite, w.op(f"bitcast {word} {rounded} to {kind}"), a)
 
 
 def _in_single(w: Writer, rule: Callable[..., str], kind: Kind, *args: str) -> str:

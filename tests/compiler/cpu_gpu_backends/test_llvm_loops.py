@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm import MACHINES, build, compile_object, emit, optimized
+from compiler.cpu_gpu_backends.llvm import (MACHINES, assembly, build, compile_object, emit,
+                                            optimized)
 from compiler.cpu_gpu_backends.llvm.pool import LIBRARY, pool, set_threads
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Program, Seq, Store, Update, interpret,
                          lower, rewrite_stmts)
-from compiler.schedule import reorder, split
+from compiler.schedule import Schedule, reorder, split
 from compiler.te import Buffer, Const, Var
 from tests.compiler.cpu_gpu_backends.checks import assert_native_agrees, marked, random_inputs
 
@@ -163,6 +164,22 @@ def test_fused_products():
 def test_fusing_leaves_integers_alone():
     for dtype in ("int8", "int32", "uint16"):
         assert emit(product(dtype), contract=True) == emit(product(dtype))
+
+
+def test_accumulators_stay_in_registers():
+    """Eight rows of two vectors, by a schedule alone: 16 fused products a step, nothing spilled."""
+    s = Schedule(product(rows=64, inner=64, columns=64))
+    total = s["c"].cache_write("local")
+    _, outer, _, inner = s["c"].tile("i", "j", 8, 32)
+    total.compute_at(outer)
+    total.reorder("k", "i", "j")
+    total.unroll("i")
+    total.vectorize("j")
+    s["c"].vectorize(inner)
+    machine = MACHINES["x86-64-v4"]
+    code = assembly(emit(s.program, machine, contract=True), machine)
+    assert code.count("vfmadd") == 16 and "rsp)" not in code
+    assert_native_agrees(s.program)
 
 
 # Copies
