@@ -22,7 +22,7 @@ _BINARY = {
 }
 _CALLS = {"abs": np.abs, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh,
           "floor": np.floor, "ceil": np.ceil, "rint": np.rint,
-          "erf": np.frompyfunc(math.erf, 1, 1)}
+          "erf": np.frompyfunc(math.erf, 1, 1), "tf32": lambda a: _tf32(a)}
 
 
 def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -37,6 +37,13 @@ def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def apply_call(function: str, a: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return np.asarray(_CALLS[function](a)).astype(a.dtype)
+
+
+def _tf32(a: np.ndarray) -> np.ndarray:
+    """The lower 13 bits of the mantissa rounded away, ties away from zero."""
+    bits = a.view(np.uint32)
+    rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(a), rounded.view(np.float32), a)
 
 
 def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:

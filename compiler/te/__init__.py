@@ -9,4 +9,4 @@ from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary
 from .reducer import Reducer, Reduction, neutral, reducer
 from .tensor import (Tensor, abs, all_of, any_of, cast, clamp, compute, const, exp, max,
                      maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, scan,
-                     select, sqrt, sum, tanh)
+                     select, sqrt, sum, tanh, tf32)

@@ -1,12 +1,13 @@
 """Element types of tensors: NumPy's numbers, `bool`, and declared records.
 
-A type is named by a string: ``int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64
-bool``, or the name of a record that was declared with :func:`record`. Integer arithmetic wraps at
-the width of its type, as NumPy's does; loop indices are ``int64``.
+A type is named by a string: ``int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16
+float32 float64 bool``, or the name of a record that was declared with :func:`record`. Integer
+arithmetic wraps at the width of its type, as NumPy's does; loop indices are ``int64``.
 """
 
 import re
 
+import ml_dtypes
 import numpy as np
 
 __all__ = ["INDEX", "bits", "is_float", "is_integer", "is_record", "is_signed", "numpy_dtype",
@@ -14,7 +15,7 @@ __all__ = ["INDEX", "bits", "is_float", "is_integer", "is_record", "is_signed", 
 
 INDEX = "int64"
 
-_NUMBER = re.compile(r"(u?int)(8|16|32|64)|(float)(32|64)|bool")
+_NUMBER = re.compile(r"(u?int)(8|16|32|64)|float(16|32|64)|bfloat16|bool")
 _RECORDS: dict[str, np.dtype] = {}
 
 
@@ -53,11 +54,11 @@ def numpy_dtype(dtype: str) -> np.dtype:
         return _RECORDS[dtype]
     if not _NUMBER.fullmatch(dtype):
         raise ValueError(f"Element type must be a number type or a declared record, not {dtype!r}")
-    return np.dtype(dtype)
+    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
 
 def is_float(dtype: str) -> bool:
-    return dtype.startswith("float")
+    return dtype.startswith(("float", "bfloat")) and dtype not in _RECORDS
 
 
 def is_integer(dtype: str) -> bool:
@@ -65,7 +66,7 @@ def is_integer(dtype: str) -> bool:
 
 
 def is_signed(dtype: str) -> bool:
-    return dtype.startswith(("int", "float")) and dtype not in _RECORDS
+    return dtype.startswith(("int", "float", "bfloat")) and dtype not in _RECORDS
 
 
 def bits(dtype: str) -> int:

@@ -29,7 +29,7 @@ __all__ = [
 ARITHMETIC = frozenset("add sub mul div floordiv mod min max".split())
 BITWISE = frozenset("and or xor shl shr rshift_rne".split())
 COMPARISONS = frozenset("lt le gt ge eq ne".split())
-FUNCTIONS = frozenset("abs exp log sqrt tanh erf floor ceil rint".split())
+FUNCTIONS = frozenset("abs exp log sqrt tanh erf floor ceil rint tf32".split())
 REDUCERS = frozenset("sum max min".split())
 
 
@@ -215,6 +215,8 @@ class Call(Expr):
         if self.function != "abs" and not is_float(self.args[0].dtype):
             raise TypeError(f"Argument of {self.function} must be a float, "
                             f"not {self.args[0].dtype}")
+        if self.function == "tf32" and self.args[0].dtype != "float32":
+            raise TypeError(f"Argument of tf32 must be float32, not {self.args[0].dtype}")
 
     @property
     def dtype(self) -> str:

@@ -19,7 +19,7 @@ from .reducer import Reduction
 
 __all__ = ["Axis", "Tensor", "abs", "all_of", "any_of", "cast", "clamp", "compute", "const", "exp",
            "max", "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint", "rshift_rne",
-           "scan", "select", "sqrt", "sum", "tanh"]
+           "scan", "select", "sqrt", "sum", "tanh", "tf32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +236,8 @@ def exp(value: Expr) -> Call: return Call("exp", (value,))
 def rint(value: Expr) -> Call: return Call("rint", (value,))
 def sqrt(value: Expr) -> Call: return Call("sqrt", (value,))
 def tanh(value: Expr) -> Call: return Call("tanh", (value,))
+
+
+def tf32(value: Expr) -> Call:
+    """A float32 rounded to the 10 bits of mantissa that tensor cores take, ties away from zero."""
+    return Call("tf32", (value,))

@@ -151,6 +151,12 @@ def test_functions(function, dtype):
                 tolerance)
 
 
+def test_floats_as_tensor_cores_take_them():
+    values = np.concatenate([edges("float32"), np.float32([1 + 2**-11, 1 + 2**-12, -1 - 2**-11])])
+    x = te.placeholder(values.shape, "float32", "a")
+    assert_same(te.compute(values.shape, lambda i: te.tf32(x[i]), "y"), {"a": values})
+
+
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_absolute_values_of_integers(dtype):
     values = edges(dtype)

@@ -46,8 +46,14 @@ def test_record_named_like_a_number_wrong():
         te.record("int8", a="int8")
 
 
-@pytest.mark.parametrize("dtype", ["int7", "float16", "str", "int8 ", ""])
+@pytest.mark.parametrize("dtype", ["int7", "float8", "str", "int8 ", ""])
 def test_unknown_type_wrong(dtype):
     message = f"Element type must be a number type or a declared record, not {dtype!r}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         te.numpy_dtype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_of_16_bits(dtype):
+    assert te.is_float(dtype) and te.is_signed(dtype) and not te.is_integer(dtype)
+    assert te.bits(dtype) == 16 and te.numpy_dtype(dtype).name == dtype

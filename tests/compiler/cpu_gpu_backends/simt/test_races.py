@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.simt.kernels import Kernels
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
-from compiler.ir import Barrier, Seq, Stmt, replace_stmt, walk_stmts
-from tests.support.gpu_cases import CASES, GpuCase, random_inputs
+from compiler.ir import Barrier, Seq, replace_stmt, walk_stmts
+from tests.support.gpu_cases import CASES, random_inputs
 
 BY_NAME = {str(case): case for case in CASES}
 # Both ways in which CUDA and OpenCL differ.
