@@ -168,7 +168,7 @@ def test_fusing_leaves_integers_alone():
 
 def test_accumulators_stay_in_registers():
     """Eight rows of two vectors, by a schedule alone: 16 fused products a step, nothing spilled."""
-    s = Schedule(product(rows=64, inner=64, columns=64))
+    s = Schedule(product(rows=8, inner=64, columns=32))
     total = s["c"].cache_write("local")
     _, outer, _, inner = s["c"].tile("i", "j", 8, 32)
     total.compute_at(outer)
