@@ -1,0 +1,1 @@
+"""Algorithms and their schedules: each module has one of each, as a paragraph."""
