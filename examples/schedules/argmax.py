@@ -1,6 +1,5 @@
 """A reduction of one's own with two results: the largest element of each row, and where it is."""
 
-import numpy as np
 
 from compiler import te
 from compiler.schedule import Schedule

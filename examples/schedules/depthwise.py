@@ -68,8 +68,9 @@ def reference(x):
     image, weight = x["image"], x["weight"]
     size = image.shape[1]
     padded = np.pad(image, ((0, 0), (EDGE, EDGE), (EDGE, EDGE)))
-    return {"y": sum(padded[:, h:h + size, w:w + size] * weight[:, h, w, None, None]
-                     for h in range(KERNEL) for w in range(KERNEL))}
+    parts = [padded[:, h:h + size, w:w + size] * weight[:, h, w, None, None]
+             for h in range(KERNEL) for w in range(KERNEL)]
+    return {"y": np.sum(parts, axis=0)}
 
 
 EXAMPLES = (
