@@ -10,6 +10,7 @@ from compiler.te import Buffer, Expr, Read, Var, rewrite, substitute
 
 from .place import (Stage, find_buffer, find_stage, finish, guarded, is_complete, naive_nest,
                     refuse, require_free)
+from .threads import require_cooperation
 
 __all__ = ["cache_read", "cache_write", "set_scope"]
 
@@ -18,12 +19,15 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
     """Let an allocated buffer live elsewhere: ``alloc acc.c: int32[4]`` for ``alloc c: int32[4]``.
 
     1. The buffer is allocated by the program: inputs and outputs stay where they are.
+    2. What is ``shared`` inside a loop of threads does not depend on it (see `bind`).
     """
     found = find_buffer(program, buffer, "set_scope")
     if found in (*program.inputs, *program.outputs):
         refuse("set_scope", f"{buffer} must be allocated by the program, not an input or output",
                program)
-    return finish(program, map_buffers(program.body, {found: replace(found, scope=scope)}))
+    changed = finish(program, map_buffers(program.body, {found: replace(found, scope=scope)}))
+    require_cooperation(changed, "set_scope")
+    return changed
 
 
 def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str] | None = None,
@@ -46,6 +50,7 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
     1. The stages `readers` (all, unless given) read the buffer, and none of them is inside an
        intrinsic yet.
     2. The name is not in use.
+    3. What is ``shared`` inside a loop of threads does not depend on it (see `bind`).
     """
     found = find_buffer(program, buffer, "cache_read")
     label = name or f"{buffer}_{scope}"
@@ -59,7 +64,9 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
     changed = tuple(_redirected(stmt, found, cache, reading) for stmt in stmts[first:])
     copy = _copy(cache, found, axes, _holes(program, found, axes, "cache_read"))
     new = block((*buffers, cache), (*stmts[:first], copy, *changed))
-    return finish(program, replace_stmt(program.body, home, new))
+    cached = finish(program, replace_stmt(program.body, home, new))
+    require_cooperation(cached, "cache_read")
+    return cached
 
 
 def _home(program: Program, buffer: Buffer) -> Stmt:
@@ -157,6 +164,7 @@ def cache_write(program: Program, buffer: str, scope: str, name: str | None = No
     1. The buffer is computed by the program, its axes are not split or fused yet, and the stage
        is not inside an intrinsic.
     2. The name and those of the new loops are not in use.
+    3. What is ``shared`` inside a loop of threads does not depend on it (see `bind`).
     """
     found = find_stage(program, buffer, "cache_write")
     nest = naive_nest(program, found, "cache_write")
@@ -171,8 +179,10 @@ def cache_write(program: Program, buffer: str, scope: str, name: str | None = No
     source = map_buffers(_renamed(found.stmt, renamed), {found.buffer: cache})
     copy = _copy(found.buffer, cache, nest.vars,
                  _holes(program, found.buffer, nest.vars, "cache_write"))
-    return finish(program, replace_stmt(program.body, found.home,
-                                        _with_copy(found, cache, source, copy)))
+    cached = finish(program, replace_stmt(program.body, found.home,
+                                          _with_copy(found, cache, source, copy)))
+    require_cooperation(cached, "cache_write")
+    return cached
 
 
 def _axis_name(name: str, buffer: str, label: str) -> str:

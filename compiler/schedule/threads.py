@@ -108,6 +108,8 @@ def thread_vars(path: tuple[Stmt, ...]) -> frozenset[Var]:
 
 def require_cooperation(program: Program, primitive: str):
     """Refuse what threads that run one nest cannot do together: rules 4 and 5 of `bind`."""
+    if not any(isinstance(s, For) and s.kind in THREAD_KINDS for s in walk_stmts(program.body)):
+        return
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Alloc) and stmt.buffer.scope == "shared":
             path = path_to(program.body, lambda s, alloc=stmt: s is alloc)

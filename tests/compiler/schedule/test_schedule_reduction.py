@@ -127,7 +127,7 @@ k_i], k_o*2 + k_i begin(k_i)
     assert_same_meaning(largest(), program)
 
 
-def test_decompose_refuses_what_does_not_reduce():
+def test_decompose_reduction_refuses_what_does_not_reduce():
     refused(lambda: decompose_reduction(SCALED, "c", "c_i"), """
         decompose_reduction: c must be computed by one reduction that begins
         program main(a: int32[10]) -> c: int32[10]
@@ -139,7 +139,7 @@ def test_decompose_refuses_what_does_not_reduce():
         """)
 
 
-def test_decompose_refuses_another_loop():
+def test_decompose_reduction_refuses_another_loop():
     program = lower([te.compute((4, 6), lambda i, j: matmul()[i, j] + 1, "d")], "main")
     refused(lambda: decompose_reduction(program, "c", "d_i"), """
         decompose_reduction: loop d_i must be around the reduction of c
@@ -155,7 +155,7 @@ def test_decompose_refuses_another_loop():
         """)
 
 
-def test_decompose_refuses_a_reduction_outside():
+def test_decompose_reduction_refuses_a_reduction_outside():
     refused(lambda: decompose_reduction(SPLIT, "c", "k_i"), """
         decompose_reduction: k_o, which c is reduced over, must not be outside of k_i
         program main(x: int32[4, 8], y: int32[8, 6]) -> c: int32[4, 6]
@@ -167,7 +167,7 @@ def test_decompose_refuses_a_reduction_outside():
         """)
 
 
-def test_decompose_refuses_a_buffer_of_the_inside():
+def test_decompose_reduction_refuses_a_buffer_of_the_inside():
     near = compute_at(cache_write(MATMUL, "c", "near"), "c_near", "c_i")
     refused(lambda: decompose_reduction(near, "c_near", "c_i"), """
         decompose_reduction: c_near must be allocated outside of c_i
@@ -183,7 +183,7 @@ def test_decompose_refuses_a_buffer_of_the_inside():
         """)
 
 
-def test_decompose_refuses_company():
+def test_decompose_reduction_refuses_company():
     both = Seq((For(K, 8, Update(BEST, (R,), "sum", X[R, K], (K,))),
                 Store(WHERE, (R,), BEST[R].astype("int64"))))
     program = Program("main", (X,), (BEST, WHERE), For(R, 3, both))
@@ -197,7 +197,7 @@ def test_decompose_refuses_company():
         """)
 
 
-def test_decompose_refuses_to_begin_once_for_several_times():
+def test_decompose_reduction_refuses_to_begin_once_for_several_times():
     total = Buffer("total", (1,), "int32")
     body = For(R, 3, For(K, 8, Update(total, (ZERO,), "sum", X[R, K], (K,))))
     program = Program("main", (X,), (total,), body)
@@ -212,7 +212,7 @@ def test_decompose_refuses_to_begin_once_for_several_times():
         """)
 
 
-def test_decompose_refuses_names_in_use():
+def test_decompose_reduction_refuses_names_in_use():
     twice = decompose_reduction(MATMUL, "c", "c_j")
     refused(lambda: decompose_reduction(twice, "c", "c_j"), """
         decompose_reduction: c must be computed by one reduction that begins

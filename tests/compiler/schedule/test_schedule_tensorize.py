@@ -103,7 +103,7 @@ def test_reduction_outside_of_the_tile_may_still_be_split():
     assert_same_meaning(ROWS, after)
 
 
-def test_refused_nest_says_what_differs():
+def test_tensorize_refuses_another_nest():
     refused(lambda: tensorize(ROWS, "c_j", row(5)), """
         tensorize: row does not match: last dimensions of c must be (5,), not (6,)
         program main(x: int32[4, 8], y: int32[8, 6]) -> c: int32[4, 6]
