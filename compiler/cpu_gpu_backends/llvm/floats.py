@@ -6,11 +6,13 @@ part of. One rounding is spared then: in a sum of n products each step is at lea
 exact sum as without it, and the bound of ``n * eps * sum(|a * b|)`` holds for both. Integers are
 never touched by that.
 
-Functions (`exp`, `tanh`, ...) are within the bounds of `functions`. A conversion to an integer
-that cannot hold the value saturates, and gives 0 for NaN.
+bfloat16 is calculated with in float32, and each result rounded. Functions (`exp`, `tanh`, ...)
+are within the bounds of `functions`. A conversion to an integer that cannot hold the value
+saturates, and gives 0 for NaN.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from compiler.te import bits, is_float, is_signed
 
@@ -25,10 +27,14 @@ _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", 
 
 
 def float_compare(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+    kind, a, b = _calculated(w, kind, a, b)
     return w.op(f"fcmp {_COMPARISONS[op]} {kind} {a}, {b}")
 
 
 def float_binary(w: Writer, op: str, kind: Kind, a: str, b: str, contract: bool = False) -> str:
+    if kind.dtype == "bfloat16":
+        single, *wide = _calculated(w, kind, a, b)
+        return narrow(w, single, float_binary(w, op, single, *wide))
     if op in _PLAIN:
         flag = " contract" if contract and op != "div" else ""
         return w.op(f"{_PLAIN[op]}{flag} {kind} {a}, {b}")
@@ -40,11 +46,43 @@ def float_binary(w: Writer, op: str, kind: Kind, a: str, b: str, contract: bool 
 
 
 def float_call(w: Writer, name: str, kind: Kind, a: str) -> str:
+    if kind.dtype == "bfloat16":
+        single, wide = _calculated(w, kind, a)
+        return narrow(w, single, float_call(w, name, single, wide))
     if name in FUNCTIONS:
         return function(w, name, kind, a)
     if name == "tf32":
         return _tf32(w, kind, a)
     return _intrinsic(w, _INTRINSICS[name], kind, a)
+
+
+def _calculated(w: Writer, kind: Kind, *args: str) -> tuple[Any, ...]:
+    """Operands in the type in which they are calculated with, and that: bfloat16 is the upper
+    half of a float32.
+    """
+    if kind.dtype != "bfloat16":
+        return kind, *args
+    word, single = kind.of("uint32"), kind.of("float32")
+    wide = []
+    for arg in args:
+        pattern = w.op(f"zext {kind} {arg} to {word}")
+        pattern = w.op(f"shl {word} {pattern}, {word.const(16)}")
+        wide.append(w.op(f"bitcast {word} {pattern} to {single}"))
+    return single, *wide
+
+
+def narrow(w: Writer, single: Kind, a: str) -> str:
+    """float32 to bfloat16, rounded half to even. Instructions for it flush what is subnormal."""
+    word, short = single.of("uint32"), single.of("bfloat16")
+    pattern = w.op(f"bitcast {single} {a} to {word}")
+    upper = w.op(f"lshr {word} {pattern}, {word.const(16)}")
+    odd = w.op(f"and {word} {upper}, {word.const(1)}")
+    rounded = w.op(f"add {word} {pattern}, {w.op(f'add {word} {odd}, {word.const(0x7FFF)}')}")
+    rounded = w.op(f"lshr {word} {rounded}, {word.const(16)}")
+    quiet = w.op(f"or {word} {upper}, {word.const(0x40)}")
+    unordered = w.op(f"fcmp uno {single} {a}, {a}")
+    chosen = _select(w, word, unordered, quiet, rounded)
+    return w.op(f"trunc {word} {chosen} to {short}")
 
 
 def _tf32(w: Writer, kind: Kind, a: str) -> str:
@@ -59,8 +97,8 @@ def _tf32(w: Writer, kind: Kind, a: str) -> str:
 
 
 def _in_single(w: Writer, rule: Callable[..., str], kind: Kind, *args: str) -> str:
-    """Types of 16 bits are divided with remainder in float32, as NumPy does."""
-    if bits(kind.dtype) > 16:
+    """float16 is divided with remainder in float32, as NumPy does."""
+    if kind.dtype != "float16":
         return rule(w, kind, *args)
     single = kind.of("float32")
     wide = (w.op(f"fpext {kind} {arg} to {single}") for arg in args)
@@ -117,6 +155,12 @@ def cast(w: Writer, kind: Kind, target: str, a: str) -> str:
     source, new = kind.dtype, kind.of(target)
     if source == target:
         return a
+    if source == "bfloat16":
+        single, wide = _calculated(w, kind, a)
+        return cast(w, single, target, wide)
+    if target == "bfloat16":
+        single = kind.of("float32")
+        return narrow(w, single, cast(w, kind, "float32", a))
     if target == "bool":
         test = "fcmp une" if is_float(source) else "icmp ne"
         return w.op(f"{test} {kind} {a}, {kind.const(0)}")

@@ -2,18 +2,19 @@
 
 A value is the text of an operand (``%v7``, ``-3``, ``true``) with its kind: an element type, and
 how many lanes of it. `bool` is ``i1`` as a value and a byte in memory; a record is one integer of
-its size and has no lanes.
+its size and has no lanes; bfloat16 is an integer of its bits, since LLVM cannot calculate with
+vectors of it everywhere.
 """
 
 import re
 import struct
 from dataclasses import dataclass, field, replace
 
-from compiler.te import bits, is_float, is_integer, is_record, numpy_dtype
+from compiler.te import bits, is_integer, is_record, numpy_dtype
 
 __all__ = ["Kind", "Module", "Value", "Writer", "constant", "literal", "memory_type", "type_name"]
 
-_FLOATS = {"float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double"}
+_FLOATS = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
 
 
 def type_name(dtype: str) -> str:
@@ -33,6 +34,8 @@ def constant(value, dtype: str) -> str:
         return "true" if value else "false"
     if is_integer(dtype):
         return str(int(value))
+    if dtype == "bfloat16":
+        return str(int(numpy_dtype(dtype).type(value).view("uint16")))
     double = float(numpy_dtype(dtype).type(value))      # LLVM spells a float as a double
     return f"0x{struct.pack('>d', double).hex().upper()}"
 
@@ -63,7 +66,7 @@ class Kind:
     @property
     def suffix(self) -> str:
         """What LLVM appends to the names of its intrinsics: ``f32``, ``v8i16``."""
-        letter = "f" if is_float(self.dtype) else "i"
+        letter = "i" if type_name(self.dtype).startswith("i") else "f"
         vector = f"v{self.lanes}" if self.lanes else ""
         return f"{vector}{letter}{bits(self.dtype)}"
 
