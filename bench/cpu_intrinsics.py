@@ -91,7 +91,7 @@ def _report(best: dict[str, float], work: int) -> None:
         print(f"cpu_{name}_tmacs", f"{work / seconds / 1e12:.4f}")
     for suffix in ("", "_packing"):
         ours = [best[name + suffix] for name in PRODUCTS
-                if PRODUCTS[name].c == "float32" and name + suffix in best]
+                if PRODUCTS[name].a == "float32" and name + suffix in best]
         if ours:
             print(f"cpu_fp32{suffix}_ratio", f"{best['blas'] / min(ours):.3f}")
 

@@ -2,12 +2,13 @@
 
 The algorithm::
 
-    c[i, j] = sum(a[i, k] * b[k, j])        float32, or bytes into int32
+    c[i, j] = sum(a[i, k] * b[k, j])        float32, bfloat16 into float32, or bytes into int32
 
-reads b in panels, columns of one tile side by side (and four steps of them, for bytes). The
-schedule cuts c into tiles, hands each to an intrinsic of `compiler.cpu_gpu_backends.intrinsics`
-and orders them so that what the next tile shares with the last one is near. With ``packed`` the
-kernel takes b in panels already, as weights are; without, packing is its first stage.
+reads b in panels, columns of one tile side by side (and two or four steps of them, for short
+types). The schedule cuts c into tiles, hands each to an intrinsic of
+`compiler.cpu_gpu_backends.intrinsics` and orders them so that what the next tile shares with the
+last one is near. With ``packed`` the kernel takes b in panels already, as weights are; without,
+packing is its first stage.
 """
 
 from collections.abc import Callable
@@ -18,10 +19,10 @@ import numpy as np
 from compiler import te
 from compiler.ir import Program
 from compiler.schedule import Schedule
-from compiler.te import Tensor
+from compiler.te import Tensor, bits, numpy_dtype
 from compiler.tensorize import Intrinsic
 
-from .intrinsics.cpu import amx, dot, fp32
+from .intrinsics.cpu import amx, amx_bf16, dot, fp32
 
 __all__ = ["PRODUCTS", "Product", "aligned", "in_panels", "product"]
 
@@ -52,7 +53,7 @@ class Product:
     @property
     def together(self) -> int:
         """Steps of b side by side."""
-        return 1 if self.b == "float32" else 4
+        return 32 // bits(self.b)
 
 
 PRODUCTS = {
@@ -65,6 +66,7 @@ PRODUCTS = {
     "avx_vnni": Product(lambda r, c, d: dot(r, c, d, "uint8", 8), 4, 16, 1024,
                         "uint8", "int8", "int32"),
     "amx": Product(amx, 32, 32, 1024, "int8", "int8", "int32"),
+    "amx_bf16": Product(amx_bf16, 32, 32, 1024, "bfloat16", "bfloat16", "float32"),
     "neon_dot": Product(lambda r, c, d: dot(r, c, d, "int8", 4), 4, 16, 1024,
                         "int8", "int8", "int32"),
 }
@@ -138,7 +140,7 @@ def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """An array that begins where a cache line does. Tiles that straddle lines load at half the
     rate, and NumPy aligns to 16 bytes only.
     """
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    size = int(np.prod(shape)) * numpy_dtype(dtype).itemsize
     memory = np.empty(size + _LINE, np.uint8)
     begin = -memory.ctypes.data % _LINE
-    return memory[begin:begin + size].view(dtype).reshape(shape)
+    return memory[begin:begin + size].view(numpy_dtype(dtype)).reshape(shape)

@@ -8,7 +8,7 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu_products import PRODUCTS, aligned, in_panels, product
-from compiler.cpu_gpu_backends.intrinsics.cpu import amx, dot, fp32
+from compiler.cpu_gpu_backends.intrinsics.cpu import amx, amx_bf16, dot, fp32
 from compiler.cpu_gpu_backends.llvm import (MACHINES, MachineError, build, compile_object, emit,
                                             header, host)
 from compiler.cpu_gpu_backends.llvm import amx as tiles
@@ -21,7 +21,7 @@ from tests.compiler.cpu_gpu_backends.test_llvm_export import EMULATOR, cross_com
 X86 = [name for name in PRODUCTS if name != "neon_dot"]
 MARKS = {"fp32_avx512": "<16 x float>", "fp32_avx2": "<8 x float>",
          "vnni": "vpdpbusd.512", "avx_vnni": "vpdpbusd.256", "amx": "tdpbssd",
-         "neon_dot": "neon.sdot"}
+         "amx_bf16": "tdpbf16ps", "neon_dot": "neon.sdot"}
 
 
 def needs(kind: str) -> tuple[str, ...]:
@@ -39,8 +39,8 @@ def random_operands(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     rng, operands = np.random.default_rng(seed), {}
     for buffer in program.inputs:
         dtype = te.numpy_dtype(buffer.dtype)
-        low, high = (-16, 17) if dtype.kind == "f" else (np.iinfo(dtype).min,
-                                                         np.iinfo(dtype).max + 1)
+        low, high = (-16, 17) if te.is_float(buffer.dtype) else (
+            np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
         operands[buffer.name] = rng.integers(low, high, buffer.shape).astype(dtype)
     return operands
 
@@ -48,7 +48,8 @@ def random_operands(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
 def assert_exact(program: Program, machine=None, strict: bool = True) -> None:
     inputs = random_operands(program)
     expected = interpret(program, inputs)
-    for name, found in build(program, machine, strict=strict).compute(inputs).items():
+    kernel = build(program, machine, contract=True, strict=strict)
+    for name, found in kernel.compute(inputs).items():
         np.testing.assert_array_equal(found, expected[name])
 
 
@@ -60,7 +61,7 @@ def test_products(kind, packed):
     skip_without(*needs(kind))
     way = PRODUCTS[kind]
     program = product(kind, 2 * way.rows, 2 * way.columns, 128, packed)
-    assert MARKS[kind] in emit(program)
+    assert MARKS[kind] in emit(program, contract=True)
     assert_exact(program)
 
 
@@ -76,7 +77,7 @@ def test_what_a_machine_lacks_is_replaced_by_the_nest(kind):
     program = product(kind, PRODUCTS[kind].rows, PRODUCTS[kind].columns, 64)
     gone = [one for one in needs(kind) if host().has(one)]
     machine = host().without(*gone)
-    assert MARKS[kind] not in emit(program, machine)
+    assert MARKS[kind] not in emit(program, machine, contract=True)
     assert_exact(program, machine, strict=False)
 
 
@@ -85,7 +86,7 @@ def test_the_environment_takes_features_away(kind, monkeypatch):
     skip_without(*needs(kind))
     program = product(kind, PRODUCTS[kind].rows, PRODUCTS[kind].columns, 64)
     monkeypatch.setenv(WITHOUT, ",".join(needs(kind)))
-    assert MARKS[kind] not in emit(program)
+    assert MARKS[kind] not in emit(program, contract=True)
     assert_exact(program, strict=False)
 
 
@@ -97,6 +98,22 @@ def test_strictly_what_a_machine_lacks_is_refused():
     assert str(refusal.value) == (
         "amx_int8_int8_32x32x64 in product needs amx-int8, amx-tile, which this processor lacks "
         "or was told to do without (LOCKSTEP_CPU_WITHOUT)")
+
+
+def test_bfloat16_runs_in_tiles_on_demand_only():
+    """They add in an order of their own."""
+    skip_without(*needs("amx_bf16"))
+    program = product("amx_bf16", 32, 32, 96)
+    assert "tdpbf16ps" not in emit(program) and "tdpbf16ps" in emit(program, contract=True)
+    rng = np.random.default_rng(0)
+    inputs = {b.name: rng.normal(size=b.shape).astype(te.numpy_dtype(b.dtype))
+              for b in program.inputs}
+    np.testing.assert_array_equal(build(program).compute(inputs)["c"],
+                                  interpret(program, inputs)["c"])
+    a, b = inputs["a"].astype(np.float64), inputs["b"].astype(np.float64)
+    b = b.transpose(1, 3, 0, 2).reshape(96, 32)
+    bound = 97 * np.finfo(np.float32).eps * (abs(a) @ abs(b))
+    assert (abs(build(program, contract=True).compute(inputs)["c"] - a @ b) <= bound).all()
 
 
 def test_floats_are_fused_on_demand_only():
@@ -119,7 +136,7 @@ def tiled(intrinsic: Intrinsic, shape: tuple[int, int], at: tuple[int, int], cut
           scope: str = "global") -> Program:
     """The intrinsic on a window of larger buffers, its depth in `cuts` pieces."""
     (rows, columns), a, b = intrinsic.dst.shape, *intrinsic.operands
-    depth, together = a.shape[1] * cuts, 4 if len(b.shape) == 3 else 1
+    depth, together = a.shape[1] * cuts, b.shape[2] if len(b.shape) == 3 else 1
     x = te.placeholder((at[0] + rows, depth + 8), a.dtype, "x")
     y = te.placeholder((depth // together, at[1] + columns + 3, together)[:len(b.shape)],
                        b.dtype, "y")
@@ -130,7 +147,7 @@ def tiled(intrinsic: Intrinsic, shape: tuple[int, int], at: tuple[int, int], cut
             x[i + at[0], k + 8] * y[k, j + at[1]], k), "c")
     else:
         c = te.compute((rows, columns), lambda i, j: te.sum(
-            x[i + at[0], 4 * k + t.var + 8].astype(dtype)
+            x[i + at[0], together * k + t.var + 8].astype(dtype)
             * y[k, j + at[1], t].astype(dtype), (k, t)), "c")
     d = te.compute(shape, lambda i, j: c[i % rows, j % columns] + te.const(1, dtype), "d")
     s = Schedule([d], "tiled")
@@ -158,6 +175,8 @@ TILES = [
           (16, 16, 64, "int8", "int8"), (32, 32, 128, "int8", "int8"), (16, 48, 64, "int8", "int8"),
           (48, 16, 192, "int8", "int8"), (32, 16, 64, "uint8", "int8"),
           (16, 32, 64, "int8", "uint8"), (16, 16, 128, "uint8", "uint8"))),
+    *((amx_bf16(rows, columns, depth), ("amx-bf16", "amx-tile"))
+      for rows, columns, depth in ((16, 16, 32), (32, 32, 96), (16, 48, 64))),
 ]
 
 
@@ -248,6 +267,7 @@ def test_panels_begin_at_cache_lines():
     (lambda: amx(48, 48, 64), "Rows and columns must be multiples of 16 that fill at most 8 "
                               "registers, not 48 and 48"),
     (lambda: amx(16, 16, 32), "Depth must be a multiple of 64, not 32"),
+    (lambda: amx_bf16(16, 16, 16), "Depth must be a multiple of 32, not 16"),
     (lambda: amx(16, 16, 64, "int16"), "Operands must be int8 or uint8, not int16"),
     (lambda: dot(4, 16, 6), "Depth must be a multiple of 4, not 6"),
     (lambda: dot(4, 24, 8), "Columns must be a multiple of 16, not 24"),
@@ -255,7 +275,7 @@ def test_panels_begin_at_cache_lines():
                                        "('uint8', 8), ('int8', 4), not ('int8', 8)"),
     (lambda: fp32(4, 16, 8, 4), "Lanes must be one of 16, 8, not 4"),
     (lambda: product("int4", 8, 8, 8), "Kind of product must be one of fp32_avx512, fp32_avx2, "
-                                       "vnni, avx_vnni, amx, neon_dot, not 'int4'"),
+                                       "vnni, avx_vnni, amx, amx_bf16, neon_dot, not 'int4'"),
     (lambda: product("amx", 40, 32, 64), "Rows of amx must be a multiple of 32, not 40"),
 ])
 def test_sizes_wrong(make, message):

@@ -158,7 +158,8 @@ def test_functions(function, dtype):
 
 
 def test_floats_as_tensor_cores_take_them():
-    values = np.concatenate([edges("float32"), np.float32([1 + 2**-11, 1 + 2**-12, -1 - 2**-11])])
+    ties = np.array([1 + 2**-11, 1 + 2**-12, -1 - 2**-11], np.float32)
+    values = np.concatenate([edges("float32"), ties])
     x = te.placeholder(values.shape, "float32", "a")
     assert_same(te.compute(values.shape, lambda i: te.tf32(x[i]), "y"), {"a": values})
 

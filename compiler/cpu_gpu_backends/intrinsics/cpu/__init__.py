@@ -2,9 +2,9 @@
 
 All compute ``dst[i, j] += sum(a[i, k] * b[k, j])`` over a tile of any number of rows, columns and
 steps that suits the instruction: `fp32` by fused multiply-adds of AVX-512 or AVX2, `dot` by dot
-products of bytes (AVX-512 VNNI, AVX-VNNI, NEON), `amx` by the tile registers of AMX. Operands are
-windows of buffers in scope ``global`` or ``local``. For bytes, b has four steps side by side:
-``b[k // 4, j, k % 4]``.
+products of bytes (AVX-512 VNNI, AVX-VNNI, NEON), `amx` and `amx_bf16` by the tile registers of
+AMX. Operands are windows of buffers in scope ``global`` or ``local``. Of bytes, b has four steps
+side by side, ``b[k // 4, j, k % 4]``; of bfloat16, two.
 
 A kernel that is built for a machine without the instruction runs the loop nest instead; the
 environment variable ``LOCKSTEP_CPU_WITHOUT``, or a machine that is made with ``host().without``,
@@ -12,5 +12,5 @@ takes features away. Integers are exact. Floats are added in the order of the ne
 are fused with sums only in kernels that are built with ``contract``.
 """
 
-from .amx import amx
+from .amx import amx, amx_bf16
 from .vectors import dot, fp32

@@ -1,4 +1,4 @@
-"""Products of tiles of bytes in the tile registers of AMX.
+"""Products of tiles of bytes or bfloat16 in the tile registers of AMX.
 
 Eight registers of 16 rows of 64 bytes: a block of the destination stays in up to six of them while
 the product runs along its depth, 64 bytes a step::
@@ -15,9 +15,9 @@ from compiler.cpu_gpu_backends.llvm.writer import Kind
 from compiler.te import bits, is_signed
 from compiler.tensorize import Intrinsic
 
-from .vectors import bytes_product, operand
+from .vectors import grouped_product, operand
 
-__all__ = ["amx"]
+__all__ = ["amx", "amx_bf16"]
 
 _REGISTERS, _SIDE, _STEP = 8, 16, 64
 
@@ -29,37 +29,61 @@ def amx(rows: int, columns: int, depth: int, a_dtype: str = "int8",
     Rows and columns are multiples of 16 whose blocks fit the eight registers (32 by 32 is best),
     the depth is a multiple of 64. Each operand is int8 or uint8.
     """
-    high, wide = rows // _SIDE, columns // _SIDE
-    if rows % _SIDE or columns % _SIDE or high * wide + high + wide > _REGISTERS:
-        raise ValueError(f"Rows and columns must be multiples of {_SIDE} that fill at most "
-                         f"{_REGISTERS} registers, not {rows} and {columns}")
-    if depth % _STEP:
-        raise ValueError(f"Depth must be a multiple of {_STEP}, not {depth}")
+    _check(rows, columns, depth, _STEP)
     for dtype in (a_dtype, b_dtype):
-        if bits(dtype) != 8:
+        if dtype not in ("int8", "uint8"):
             raise ValueError(f"Operands must be int8 or uint8, not {dtype}")
     signs = "".join("s" if is_signed(dtype) else "u" for dtype in (a_dtype, b_dtype))
     return Intrinsic(f"amx_{a_dtype}_{b_dtype}_{rows}x{columns}x{depth}", "tiles",
                      operand("dst", (rows, columns), "int32"),
-                     *bytes_product(rows, columns, depth, a_dtype, b_dtype), "sum",
+                     *grouped_product(rows, columns, depth, a_dtype, b_dtype, "int32"), "sum",
                      needs=("amx-int8", "amx-tile"),
-                     lower=_rule(high, wide, depth // _STEP, f"llvm.x86.tdpb{signs}d"))
+                     lower=_rule(rows, columns, depth // _STEP, f"llvm.x86.tdpb{signs}d"))
 
 
-def _rule(high: int, wide: int, steps: int, product: str) -> Callable[[Call], bool]:
+def amx_bf16(rows: int, columns: int, depth: int) -> Intrinsic:
+    """``dst: float32[rows, columns] += a[rows, depth] * b[depth // 2, columns, 2]``, bfloat16.
+
+    As `amx`; the depth is a multiple of 32. Products are exact; even and odd steps are added
+    apart, 32 at a time, and what is subnormal is taken as zero. So it stays within the bound of a
+    sum in any order, ``depth * eps * sum(|a * b|)``, and is used only in kernels that are built
+    with ``contract``.
+    """
+    _check(rows, columns, depth, _STEP // 2)
+    return Intrinsic(f"amx_bf16_{rows}x{columns}x{depth}", "tiles",
+                     operand("dst", (rows, columns), "float32"),
+                     *grouped_product(rows, columns, depth, "bfloat16", "bfloat16", "float32"),
+                     "sum", needs=("amx-bf16", "amx-tile"),
+                     lower=_rule(rows, columns, depth // (_STEP // 2), "llvm.x86.tdpbf16ps"))
+
+
+def _check(rows: int, columns: int, depth: int, step: int) -> None:
+    high, wide = rows // _SIDE, columns // _SIDE
+    if rows % _SIDE or columns % _SIDE or high * wide + high + wide > _REGISTERS:
+        raise ValueError(f"Rows and columns must be multiples of {_SIDE} that fill at most "
+                         f"{_REGISTERS} registers, not {rows} and {columns}")
+    if depth % step:
+        raise ValueError(f"Depth must be a multiple of {step}, not {depth}")
+
+
+def _rule(rows: int, columns: int, steps: int, product: str) -> Callable[[Call], bool]:
+    """`steps` of 64 bytes each."""
+    high, wide = rows // _SIDE, columns // _SIDE
     blocks = [(i, j) for i in range(high) for j in range(wide)]
     number = {block: register for register, block in enumerate(blocks)}
     first_a, first_b = len(blocks), len(blocks) + high
 
     def lower(call: Call) -> bool:
+        size = bits(call.tiles["a"].dtype) // 8
         if (call.tiles["dst"].pitches[1] != 1 or call.tiles["a"].pitches[1] != 1
-                or call.tiles["b"].pitches[1:] != (4, 1)):
+                or call.tiles["b"].pitches[1:] != (4 // size, 1)
+                or call.tiles["dst"].dtype == "float32" and not call.contract):
             return False
         call.prepare("amx")
         _begin(call, number)
 
         def step(k: str, _: list[str]) -> list[str]:
-            column = call.w.op(f"mul nsw i64 {k}, {_STEP}")
+            column = call.w.op(f"mul nsw i64 {k}, {_STEP // size}")
             row = call.w.op(f"mul nsw i64 {k}, {_STEP // 4}")
             _expect_stores(call, k, steps, high, wide)
             for i in range(high):

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from compiler import te
 from compiler.cpu_gpu_backends.llvm.tiles import Call
 from compiler.cpu_gpu_backends.llvm.writer import Kind, Writer, type_name
-from compiler.te import Axis, Var
+from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["bytes_product", "dot", "fp32", "operand"]
+__all__ = ["dot", "fp32", "grouped_product", "operand"]
 
 _FP32 = {16: ("avx512f",), 8: ("avx2", "fma")}
 _DOT = {("uint8", 16): (("avx512vnni",), "llvm.x86.avx512.vpdpbusd.512"),
@@ -70,20 +70,24 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
 
     return Intrinsic(f"dot_{dtype}_{rows}x{columns}x{depth}_{lanes}", "vectors",
                      operand("dst", (rows, columns), "int32"),
-                     *bytes_product(rows, columns, depth, dtype, "int8"), "sum", needs=needs,
+                     *grouped_product(rows, columns, depth, dtype, "int8", "int32"), "sum",
+                     needs=needs,
                      lower=_rule(rows, columns, depth // 4, Kind("int32", lanes), 4,
                                  multiply_add))
 
 
-def bytes_product(rows: int, columns: int, depth: int, a_dtype: str, b_dtype: str):
-    """Operands, axes and value of a product of bytes, four steps of b side by side."""
-    if depth % 4:
-        raise ValueError(f"Depth must be a multiple of 4, not {depth}")
+def grouped_product(rows: int, columns: int, depth: int, a_dtype: str, b_dtype: str, dtype: str):
+    """Operands, axes and value of a product of short numbers; as many steps of b lie side by side
+    as fill 32 bits.
+    """
+    together = 32 // bits(b_dtype)
+    if depth % together:
+        raise ValueError(f"Depth must be a multiple of {together}, not {depth}")
     a = te.placeholder((rows, depth), a_dtype, "a")
-    b = te.placeholder((depth // 4, columns, 4), b_dtype, "b")
+    b = te.placeholder((depth // together, columns, together), b_dtype, "b")
     i, j = Axis(Var("i"), rows), Axis(Var("j"), columns)
-    k, t = te.reduce_axis(depth // 4, "k"), te.reduce_axis(4, "t")
-    product = a[i, 4 * k + t.var].astype("int32") * b[k, j, t].astype("int32")
+    k, t = te.reduce_axis(depth // together, "k"), te.reduce_axis(together, "t")
+    product = a[i, together * k + t.var].astype(dtype) * b[k, j, t].astype(dtype)
     return tuple(operand(x.name, x.shape, x.dtype) for x in (a, b)), (i, j), te.sum(
         product, (k, t))
 
