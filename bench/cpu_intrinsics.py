@@ -2,7 +2,8 @@
 
 Each kind of `compiler.cpu_gpu_backends.cpu_products` that this processor has, 1024 x 1024 x 1024
 without an argument: first checked, then timed in turns with NumPy's BLAS on float32, so that all
-share what else the machine does; the best of all rounds counts. Prints ``name value`` lines:
+share what else the machine does; the best processor time of all rounds counts. Prints
+``name value`` lines:
 
 - ``cpu_KIND_tmacs``: millions of millions of multiply-accumulates a second, b packed in panels
   beforehand, as weights are; ``cpu_KIND_packing_tmacs``: packing b is part of it;
@@ -76,13 +77,13 @@ def _ours(kind: str, size: int, packed: bool) -> Run:
 
 
 def _best(runs: dict[str, Run], rounds: int) -> dict[str, float]:
-    """Seconds of each, the best of all rounds."""
+    """Seconds of processor time of each, the best of all rounds."""
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(rounds):
         for name, run in runs.items():
-            begin = time.perf_counter()
+            begin = time.thread_time()
             run()
-            best[name] = min(best[name], time.perf_counter() - begin)
+            best[name] = min(best[name], time.thread_time() - begin)
     return best
 
 
