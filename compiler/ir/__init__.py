@@ -8,8 +8,9 @@ from .index_sets import (Access, Box, Domain, Witness, accesses, bounds, conflic
 from .interpret import interpret
 from .nodes import (BLOCK_KINDS, LOOP_KINDS, THREAD_KINDS, UNORDERED_KINDS, Alloc, Barrier, Binding,
                     Combine, For, If, Program, Seq, Stmt, Store, Tensorized, Update, Write)
-from .printer import expr_text, program_text, stmt_text
+from .printer import expr_text, extent_text, program_text, shape_text, stmt_text
 from .simplify import conjuncts, normalize, normalize_stmt, simplify, simplify_stmt
+from .specialize import specialize, symbols_of
 from .verify import RULES, VerifyError, verify
 from .visit import (block, buffers_of, expressions, loops, map_buffers, map_exprs, path_to,
                     reads, rebuilt, replace_axes, replace_stmt, rewrite_stmts, stmt_children,

@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from compiler import te
-from compiler.te import (INDEX, Axis, Buffer, Computed, Const, Expr, Read, Reducer, Scan, Tensor,
-                         Var)
+from compiler.te import (INDEX, Axis, Buffer, Computed, Const, Expr, Extent, Read, Reducer, Scan,
+                         Tensor, Var)
 
 from .index_sets import Domain, is_implied
 from .nodes import Combine, For, Program, Seq, Stmt, Store, Update
 from .printer import expr_text
 from .reducers import check_reducer
 from .simplify import normalize_stmt
-from .visit import block
+from .specialize import symbols_of
+from .visit import block, loops
 
 __all__ = ["lower"]
 
@@ -43,7 +44,10 @@ def lower(outputs: Sequence[Tensor], name: str) -> Program:
     nests = _flat(stmt for stage in found.stages for stmt in _lowered(stage, found, taken))
     inner = tuple(b for stage in found.stages for b in found.made(stage) if b.name not in kept)
     results = tuple(_plain(tensor.buffer) for tensor in outputs)
-    return Program(name, tuple(found.inputs), results, normalize_stmt(block(inner, nests)))
+    body = normalize_stmt(block(inner, nests))
+    extents = [extent for b in (*found.inputs, *results, *inner) for extent in b.shape]
+    extents += [loop.extent for loop in loops(body)]
+    return Program(name, tuple(found.inputs), results, body, tuple(symbols_of(extents)))
 
 
 class _Found:
@@ -215,7 +219,7 @@ def _fresh(var: Var, stage: str, taken: set[str]) -> Var:
     return Var(name)
 
 
-def _loops(ranges: list[tuple[Var, int]], body: Stmt) -> Stmt:
+def _loops(ranges: list[tuple[Var, Extent]], body: Stmt) -> Stmt:
     for var, extent in reversed(ranges):
         body = For(var, extent, body)
     return body

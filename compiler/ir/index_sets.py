@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Select, Var, children
+from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Select, Symbol, Var,
+                         children)
 
 from .affine import Linear, free_variables, from_linear, interval, is_index, linear
 from .nodes import Combine, For, If, Stmt, Store, Update
@@ -28,7 +29,7 @@ _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "e
 class Domain:
     """Iterations of nested loops, outermost first, in which all conditions hold."""
 
-    loops: tuple[tuple[Var, int], ...] = ()
+    loops: tuple[tuple[Var, Extent], ...] = ()
     conditions: tuple[Expr, ...] = ()
 
     def inside(self, loop: For) -> "Domain":
@@ -40,6 +41,11 @@ class Domain:
     @property
     def vars(self) -> tuple[Var, ...]:
         return tuple(var for var, _ in self.loops)
+
+    @property
+    def extents(self) -> dict[Var, int]:
+        """Loops whose extent is a number."""
+        return {var: extent for var, extent in self.loops if isinstance(extent, int)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class Box:
     """Elements ``lower[d] <= index[d] < lower[d] + extents[d]``."""
 
     lower: tuple[Expr, ...]
-    extents: tuple[int, ...]
+    extents: tuple[Extent, ...]
 
 
 def loop_domain(path: Iterable[Stmt]) -> Domain:
@@ -134,15 +140,20 @@ def negated(condition: Expr) -> Expr:
 
 
 class _Text:
-    """isl text of expressions; each variable stands under a short name of its own."""
+    """isl text of expressions; each variable stands under a short name of its own. Symbols are
+    parameters of the set, under theirs."""
 
     def __init__(self, variables: Iterable[Var], prefix: str = "v"):
         self.names = {var: f"{prefix}{i}" for i, var in enumerate(variables)}
+        self.symbols: dict[str, None] = {}
 
     def expr(self, expr: Expr) -> str | None:
         match expr:
             case Const(value) if expr.dtype == INDEX:
                 return str(value)
+            case Symbol(name):
+                self.symbols[f"p_{name}"] = None
+                return f"p_{name}"
             case Var():
                 return self.names.get(expr)
             case Binary(op, a, b) if is_index(expr):
@@ -176,9 +187,24 @@ class _Text:
                 return f"({left} {op} {right})"
         return None
 
+    def extent(self, extent: Extent) -> str:
+        return self.expr(extent) or "infty" if isinstance(extent, Expr) else str(extent)
+
+    def within(self, name: str, extent: Extent) -> str:
+        if isinstance(extent, Expr) and self.expr(extent) is None:
+            return f"0 <= {name}"               # a product of symbols: unknown
+        return f"0 <= {name} < {self.extent(extent)}"
+
     def domain(self, domain: Domain) -> list[str]:
-        parts = [f"0 <= {self.names[var]} < {extent}" for var, extent in domain.loops]
+        parts = [self.within(self.names[var], extent) for var, extent in domain.loops]
         return parts + [text for text in map(self.condition, domain.conditions) if text]
+
+
+def _set(text: "_Text", tuples: str, parts: Iterable[str]) -> str:
+    """isl text of a set or a map; every symbol is at least 1."""
+    symbols = list(text.symbols)
+    where = _where([*(f"{name} >= 1" for name in symbols), *parts])
+    return f"{_tuple(symbols)} -> {{ {tuples} : {where} }}"
 
 
 def _tuple(names: Iterable[str]) -> str:
@@ -191,19 +217,23 @@ def _where(parts: Iterable[str]) -> str:
 
 def bounds(expr: Expr, domain: Domain) -> tuple[int, int] | None:
     """Least and greatest value of an index over a domain; None when it is empty or unknown."""
-    form = linear(expr, dict(domain.loops))
+    form = linear(expr, domain.extents)
     relevant = _relevant(free_variables(expr), domain)
-    if not relevant.conditions and all(isinstance(atom, Var) for atom, _ in form.terms):
-        return interval(form, dict(domain.loops))
+    if not relevant.conditions and all(isinstance(atom, Var) for atom, _ in form.terms) and (
+            len(relevant.extents) == len(relevant.loops)):
+        return interval(form, domain.extents)
     text = _Text(relevant.vars)
     value = text.expr(expr)
     if value is None:
         return None
-    image = isl.Set(f"{{ [x] : exists {', '.join(text.names.values())} : x = {value} "
-                    f"and {_where(text.domain(relevant))} }}")
+    parts = text.domain(relevant)
+    names = ", ".join(text.names.values())
+    image = isl.Set(_set(text, "[x]", [f"(exists {names} : {_where([f'x = {value}', *parts])})"
+                                       if names else f"x = {value}"]))
     if image.is_empty():
         return None
-    return (image.dim_min_val(0).to_python(), image.dim_max_val(0).to_python())
+    ends = image.dim_min_val(0), image.dim_max_val(0)
+    return (ends[0].to_python(), ends[1].to_python()) if all(e.is_int() for e in ends) else None
 
 
 def _relevant(variables: frozenset[Var], domain: Domain) -> Domain:
@@ -226,18 +256,17 @@ def is_implied(condition: Expr, domain: Domain) -> bool:
     wanted = text.condition(condition)
     if wanted is None or any(text.condition(c) is None for c in conjuncts(condition)):
         return False
-    all_ = isl.Set(f"{{ {_tuple(text.names.values())} : {_where(text.domain(relevant))} }}")
-    held = isl.Set(f"{{ {_tuple(text.names.values())} : {wanted} }}")
-    return all_.is_subset(held)
+    names, parts = _tuple(text.names.values()), text.domain(relevant)
+    return isl.Set(_set(text, names, parts)).is_subset(isl.Set(_set(text, names, [wanted])))
 
 
-def covers(touching: Iterable[Access], around: Domain, shape: tuple[int, ...]) -> bool:
+def covers(touching: Iterable[Access], around: Domain, shape: tuple[Extent, ...]) -> bool:
     """Whether the accesses touch every element, in every iteration of the loops `around`."""
     touched = footprint(touching, around.vars)
     text = _Text(around.vars)
-    parts = text.domain(around) + [f"0 <= e{d} < {extent}" for d, extent in enumerate(shape)]
+    parts = text.domain(around) + [text.within(f"e{d}", e) for d, e in enumerate(shape)]
     targets = _tuple(f"e{d}" for d in range(len(shape)))
-    whole = isl.Map(f"{{ {_tuple(text.names.values())} -> {targets} : {_where(parts)} }}")
+    whole = isl.Map(_set(text, f"{_tuple(text.names.values())} -> {targets}", parts))
     return touched is not None and whole.is_subset(touched)
 
 
@@ -253,14 +282,14 @@ def footprint(touching: Iterable[Access], outer: tuple[Var, ...]) -> isl.Map | N
         for target, index in zip(targets, access.indices):
             if (value := text.expr(index)) is not None:
                 parts.append(f"{target} = {value}")
-        parts += [f"0 <= {t} < {extent}" for t, extent in zip(targets, access.buffer.shape)]
-        exists = f"exists {', '.join(inner)} : " if inner else ""
-        one = isl.Map(f"{{ {_tuple(source)} -> {_tuple(targets)} : {exists}{_where(parts)} }}")
+        parts += [text.within(t, extent) for t, extent in zip(targets, access.buffer.shape)]
+        held = f"(exists {', '.join(inner)} : {_where(parts)})" if inner else _where(parts)
+        one = isl.Map(_set(text, f"{_tuple(source)} -> {_tuple(targets)}", [held]))
         result = one if result is None else result.union(one)
     return result
 
 
-def hull(reads: list[Access], outer: frozenset[Var], shape: tuple[int, ...]) -> Box:
+def hull(reads: list[Access], outer: frozenset[Var], shape: tuple[Extent, ...]) -> Box:
     """Smallest box found that holds what `reads` touch while the variables `outer` stand still.
 
     Its lower corner is a linear form of the outer variables, its extents are constants. A
@@ -272,16 +301,16 @@ def hull(reads: list[Access], outer: frozenset[Var], shape: tuple[int, ...]) -> 
 
 
 def _side(indices: list[tuple[Expr, Domain]], outer: frozenset[Var],
-          extent: int) -> tuple[Expr, int]:
+          extent: Extent) -> tuple[Expr, Extent]:
     best = (from_linear(Linear()), extent)
-    bases = [_outer_part(index, outer, dict(domain.loops)) for index, domain in indices]
+    bases = [_outer_part(index, outer, domain.extents) for index, domain in indices]
     for base in dict.fromkeys((Linear(), *bases)):      # a fixed corner where nothing is smaller
         spans = [_distance(other, base, around) for other, around in indices]
         if any(span is None for span in spans):
             continue
         low = min((span[0] for span in spans if span), default=0)
         size = max((span[1] for span in spans if span), default=0) - low + 1
-        if size < best[1]:
+        if not isinstance(best[1], int) or size < best[1]:
             best = from_linear(base + Linear((), low)), size
     return best
 
@@ -294,7 +323,7 @@ def _outer_part(index: Expr, outer: frozenset[Var], extents: dict[Var, int]) -> 
 def _distance(index: Expr, base: Linear, domain: Domain) -> tuple[int, int] | None:
     if not is_index(index):
         return None
-    return bounds(from_linear(linear(index, dict(domain.loops)) - base), domain)
+    return bounds(from_linear(linear(index, domain.extents) - base), domain)
 
 
 def conflict(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> bool:
@@ -324,7 +353,7 @@ class _Conflict:
         for d, (left, right) in enumerate(zip(a.indices, b.indices, strict=True)):
             known = [text for text in (first.expr(left), second.expr(right)) if text is not None]
             parts += [f"e{d} = {text}" for text in known]
-            parts.append(f"0 <= e{d} < {a.buffer.shape[d]}")
+            parts.append(first.within(f"e{d}", a.buffer.shape[d]))
             targets.append((f"e{d}", bool(known)))
         by_name = ({v.name: n for v, n in first.names.items()},
                    {v.name: n for v, n in second.names.items()})
@@ -332,12 +361,17 @@ class _Conflict:
         self.first_names, self.second_names, self.targets = first.names, second.names, targets
         self.names = list(dict.fromkeys((*first.names.values(), *second.names.values(),
                                          *(target for target, _ in targets))))
-        self.pairs = isl.Set(f"{{ {_tuple(self.names)} : {_where(parts)} }}")
+        self.symbols = list(dict.fromkeys((*first.symbols, *second.symbols)))
+        parts = [f"{name} >= 1" for name in self.symbols] + parts
+        names = _tuple((*self.symbols, *self.names))
+        self.pairs = isl.Set(f"{{ {names} : {_where(parts)} }}")
 
     def first(self) -> Witness:
+        """With the least values of the symbols for which there is one."""
         point = self.pairs.lexmin().sample_point()
         at = {name: point.get_coordinate_val(isl.dim_type.set, place).to_python()
-              for place, name in enumerate(self.names)}
-        return Witness(tuple((var, at[name]) for var, name in self.first_names.items()),
-                       tuple((var, at[name]) for var, name in self.second_names.items()),
+              for place, name in enumerate((*self.symbols, *self.names))}
+        known = tuple((Symbol(name.removeprefix("p_")), at[name]) for name in self.symbols)
+        return Witness((*known, *((var, at[name]) for var, name in self.first_names.items())),
+                       (*known, *((var, at[name]) for var, name in self.second_names.items())),
                        tuple(at[name] if known else None for name, known in self.targets))

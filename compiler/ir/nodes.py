@@ -27,7 +27,7 @@ Names of variables and buffers are unique within a program.
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.te import Buffer, Expr, Reducer, Var
+from compiler.te import Buffer, Expr, Extent, Reducer, Symbol, Var
 
 __all__ = ["BLOCK_KINDS", "LOOP_KINDS", "THREAD_KINDS", "UNORDERED_KINDS", "Alloc", "Barrier",
            "Binding", "Combine", "For", "If", "Program", "Seq", "Stmt", "Store", "Tensorized",
@@ -50,7 +50,7 @@ class For(Stmt):
     """`annotations`, pairs of a key and a value in order of the keys, are for back ends to read."""
 
     var: Var
-    extent: int
+    extent: Extent
     body: Stmt
     kind: str = "serial"
     annotations: tuple[tuple[str, int | str | bool], ...] = ()
@@ -171,10 +171,12 @@ class Program:
     """A loop program over global buffers.
 
     `inputs` are read only and come from outside, `outputs` are written completely. All other
-    buffers are allocated inside.
+    buffers are allocated inside. `parameters` are the symbols in its extents: it holds for every
+    value of them from 1 (see `compiler.ir.specialize`).
     """
 
     name: str
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     body: Stmt
+    parameters: tuple[Symbol, ...] = ()

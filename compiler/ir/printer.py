@@ -15,14 +15,14 @@ that names the intrinsic and the tiles; ``bodies=True`` shows its nest below it.
 
 from collections.abc import Iterator
 
-from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Reduce,
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Extent, Field, Read, Reduce,
                          Select, Var, is_float)
 
 from .affine import is_index
 from .nodes import (Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store, Tensorized,
                     Update)
 
-__all__ = ["expr_text", "program_text", "stmt_text"]
+__all__ = ["expr_text", "extent_text", "program_text", "shape_text", "stmt_text"]
 
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%",
             "and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>",
@@ -78,14 +78,23 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
 def _declared(buffer: Buffer) -> str:
     scope = "" if buffer.scope == "global" else f"{buffer.scope}."
     strides = "" if buffer.strides is None else f" strides {list(buffer.strides)}"
-    return f"{scope}{buffer.name}: {buffer.dtype}{list(buffer.shape)}{strides}"
+    return f"{scope}{buffer.name}: {buffer.dtype}{shape_text(buffer.shape)}{strides}"
+
+
+def shape_text(shape: tuple[Extent, ...]) -> str:
+    return f"[{', '.join(map(extent_text, shape))}]"
+
+
+def extent_text(extent: Extent) -> str:
+    return expr_text(extent) if isinstance(extent, Expr) else str(extent)
 
 
 def program_text(program: Program, mark: Stmt | None = None, bodies: bool = False) -> str:
     """The whole program; the statement that is `mark` (the very object) is pointed at."""
     inputs = ", ".join(map(_declared, program.inputs))
     outputs = ", ".join(map(_declared, program.outputs))
-    return (f"program {program.name}({inputs}) -> {outputs}\n"
+    symbols = ", ".join(symbol.name for symbol in program.parameters)
+    return (f"program {program.name}{f'<{symbols}>' if symbols else ''}({inputs}) -> {outputs}\n"
             + stmt_text(program.body, mark, bodies))
 
 
@@ -124,7 +133,8 @@ def _seq(seq: Seq, depth: int, mark: Stmt | None, bodies: bool) -> Lines:
 def _head(stmt: Stmt) -> str:
     match stmt:
         case For(var, extent):
-            return f"for {var.name} in 0..{extent}{_how(stmt)}:"
+            end = _expr(extent, 99) if isinstance(extent, Expr) else extent
+            return f"for {var.name} in 0..{end}{_how(stmt)}:"
         case If(condition, _):
             return f"if {expr_text(condition)}:"
         case Alloc(buffer, _):

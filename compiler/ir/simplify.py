@@ -61,7 +61,7 @@ def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
     extents = extents or {}
     match stmt:
         case For() as loop:
-            inside = {**extents, loop.var: loop.extent}
+            inside = _inside(loop, extents)
             return replace(loop, body=normalize_stmt(loop.body, inside))
         case Seq(stmts):
             return Seq(tuple(normalize_stmt(one, extents) for one in stmts))
@@ -74,6 +74,11 @@ def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
                            body=normalize_stmt(one.body, extents))
         case _:
             return map_exprs(stmt, lambda expr: normalize(expr, extents))
+
+
+def _inside(loop: For, extents: Extents) -> Extents:
+    """Known extents inside of a loop: a symbol is not known."""
+    return {**extents, loop.var: loop.extent} if isinstance(loop.extent, int) else extents
 
 
 def simplify(expr: Expr, extents: Extents | None = None) -> Expr:
@@ -210,7 +215,9 @@ def _simplify_if(condition: Expr, body: Stmt, extents: Extents) -> Stmt:
 
 
 def _simplify_for(loop: For, extents: Extents) -> Stmt:
-    body = simplify_stmt(loop.body, {**extents, loop.var: loop.extent})
+    body = simplify_stmt(loop.body, _inside(loop, extents))
+    if not isinstance(loop.extent, int):
+        return Seq(()) if body == Seq(()) else replace(loop, body=body)
     limits = [_upper_bound(condition, loop.var) for condition in conjuncts(body.condition)] if (
         isinstance(body, If)) else []
     extent = min([loop.extent, *(limit for limit in limits if limit is not None)])

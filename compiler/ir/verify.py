@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from compiler import te
-from compiler.te import INDEX, Buffer, Expr, Read, Reduce, Var
+from compiler.te import INDEX, Buffer, Expr, Extent, Read, Reduce, Symbol, Var, is_extent
 
 from .nodes import (LOOP_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Tensorized,
                     Update, Write)
-from .printer import expr_text, program_text
-from .visit import expressions, stmt_children, walk_stmts
+from .printer import expr_text, program_text, shape_text
+from .visit import buffers_of, expressions, stmt_children, walk_stmts
 
 __all__ = ["RULES", "VerifyError", "verify"]
 
@@ -43,7 +43,9 @@ def _unique_names(program: Program) -> Iterator[Fact]:
 def _loops(program: Program) -> Iterator[Fact]:
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, For):
-            if stmt.extent < 1:
+            if isinstance(stmt.extent, Expr):
+                yield from ((fact, stmt) for fact in _undeclared_symbols(stmt.extent, program))
+            elif stmt.extent < 1:
                 yield f"Extent of {stmt.var.name} must be positive, not {stmt.extent}", stmt
             if stmt.kind not in LOOP_KINDS:
                 yield (f"Kind of {stmt.var.name} must be one of {', '.join(LOOP_KINDS)}, "
@@ -58,10 +60,21 @@ def _loops(program: Program) -> Iterator[Fact]:
             yield f"Barrier must be of a block, not {stmt.scope!r}", stmt
 
 
+def _undeclared_symbols(extent: Extent, program: Program) -> Iterator[str]:
+    if not is_extent(extent):
+        yield f"Extent must be made of symbols and integers, not {expr_text(extent)}"
+    for node in te.walk(extent) if isinstance(extent, Expr) else ():
+        if isinstance(node, Symbol) and node not in program.parameters:
+            yield f"Symbol {node.name} must be a parameter of the program"
+
+
 def _scoping(program: Program) -> Iterator[Fact]:
     """Variables are bound by loops around; buffers are declared as they are used."""
     declared = {b.name: b for b in (*program.inputs, *program.outputs)}
-    yield from _scoped(program.body, frozenset(), declared)
+    yield from _scoped(program.body, frozenset(program.parameters), declared)
+    for buffer in buffers_of(program).values():
+        for extent in buffer.shape:
+            yield from ((fact, program.body) for fact in _undeclared_symbols(extent, program))
 
 
 def _scoped(stmt: Stmt, bound: frozenset[Var], declared: dict[str, Buffer]) -> Iterator[Fact]:
@@ -100,7 +113,7 @@ def _undeclared(buffer: Buffer, declared: dict[str, Buffer]) -> Iterator[str]:
 
 def _declared(buffer: Buffer) -> str:
     strides = "" if buffer.strides is None else f" strides {list(buffer.strides)}"
-    return f"{buffer.scope} {buffer.dtype}{list(buffer.shape)}{strides}"
+    return f"{buffer.scope} {buffer.dtype}{shape_text(buffer.shape)}{strides}"
 
 
 def _types(program: Program) -> Iterator[Fact]:

@@ -6,7 +6,7 @@ from compiler.ir import (Access, Alloc, Box, Domain, For, If, Program, Seq, Stmt
                          Write, accesses, block, conjuncts, free_variables, from_linear, hull,
                          is_implied, linear, loop_domain, map_exprs, path_to, rebuilt, replace_stmt,
                          rewrite_stmts, unblock, walk_stmts)
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, as_expr, rewrite, substitute
 
 from .dependence import find_dependence, refuse_dependence
 from .place import (Nest, Stage, find_loop, find_stage, finish, guarded, inside_of, is_complete,
@@ -147,7 +147,7 @@ def _shrunk(program: Program, found: Stage, nest: Nest, box: Box, around: Domain
     for var, whole in zip(nest.vars, found.buffer.shape):
         domain = Domain((*around.loops, (var, extents[var])), around.conditions)
         wanted = [Binary("ge", moved[var], Const(0, INDEX)),
-                  Binary("lt", moved[var], Const(whole, INDEX))]
+                  Binary("lt", moved[var], as_expr(whole, INDEX))]
         guards[var] = [condition for condition in wanted if not is_implied(condition, domain)]
     return _with_loops(bare, extents, guards)
 
@@ -171,7 +171,7 @@ def is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
 
 def _is_inside(read: Access) -> bool:
     return all(is_implied(Binary("ge", index, Const(0, INDEX)), read.domain)
-               and is_implied(Binary("lt", index, Const(extent, INDEX)), read.domain)
+               and is_implied(Binary("lt", index, as_expr(extent, INDEX)), read.domain)
                for index, extent in zip(read.indices, read.buffer.shape))
 
 

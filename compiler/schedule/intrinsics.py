@@ -5,7 +5,7 @@ from compiler.te import Const, as_expr
 from compiler.tensorize import Intrinsic
 from compiler.tensorize.match import MatchError, match
 
-from .place import find_loop, refuse, swap
+from .place import find_loop, refuse, require_numbers, swap
 
 __all__ = ["tensorize"]
 
@@ -27,6 +27,7 @@ def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) 
     1. The nest is what the intrinsic computes: see `compiler.tensorize.match`.
     2. The immediates that are named are bound to those constants.
     """
+    require_numbers(program, "tensorize")
     node = _nest(program, place)
     try:
         result = match(node, intrinsic)

@@ -10,7 +10,7 @@ from compiler.ir import (Access, Alloc, Domain, Program, Seq, Stmt, Tensorized, 
                          walk_stmts, witness)
 from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute, walk
 
-from .place import find_buffer, finish, refuse
+from .place import find_buffer, finish, refuse, require_numbers
 
 __all__ = ["Layout", "layout_text", "storage_align", "transform_layout"]
 
@@ -38,6 +38,7 @@ def storage_align(program: Program, buffer: str, dimension: int, factor: int,
     3. The buffer has no gaps yet. No intrinsic uses it already and no reduction of several outputs
        writes it.
     """
+    require_numbers(program, "storage_align")
     found = _allocated(program, buffer, "storage_align")
     if not isinstance(dimension, int) or not 0 <= dimension < len(found.shape) - 1:
         refuse("storage_align", f"dimension of {buffer} must be from 0 to {len(found.shape) - 2}, "
@@ -73,6 +74,7 @@ def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
     3. No two elements come to lie in one place.
     4. No intrinsic uses the buffer already and no reduction of several outputs writes it.
     """
+    require_numbers(program, "transform_layout")
     found = _allocated(program, buffer, "transform_layout")
     alloc = _alloc(program, found)
     _require_alone(program, found, "transform_layout")

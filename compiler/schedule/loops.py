@@ -2,17 +2,18 @@
 
 from dataclasses import replace
 
-from compiler.ir import Combine, For, Program, Update, replace_axes, substitute_stmt, walk_stmts
-from compiler.te import INDEX, Const, Var
+from compiler.ir import (Combine, For, Program, Update, extent_text, linear, normalize,
+                         replace_axes, substitute_stmt, walk_stmts)
+from compiler.te import INDEX, Const, Expr, Extent, Var
 
-from .place import (find_loop, guarded, refuse, require_free, require_plain, require_serial,
-                    swap)
+from .place import (find_loop, guarded, refuse, require_free, require_number, require_plain,
+                    require_serial, swap)
 from .reorder import reorder
 
 __all__ = ["fuse", "split", "tile", "unroll"]
 
 
-def split(program: Program, loop: str, factor: int, outer: str | None = None,
+def split(program: Program, loop: str, factor: Extent, outer: str | None = None,
           inner: str | None = None) -> Program:
     """Two loops for one; the inner one runs `factor` iterations.
 
@@ -23,13 +24,17 @@ def split(program: Program, loop: str, factor: int, outer: str | None = None,
                                      if i_o*4 + i_i < 10:
                                        s(i_o*4 + i_i)
 
-    1. `factor` is from 1 to the extent of the loop. The guard is left out where it divides it.
+    1. `factor` is a number from 1 to the extent of the loop, any number from 1 if that is a symbol.
+       The guard is left out where it divides the extent.
     2. The loop is serial and carries no notes.
     3. The new names, ``<loop>_o`` and ``<loop>_i`` unless given, are not in use.
     """
     node = _loop(program, loop, "split")
-    if not isinstance(factor, int) or not 1 <= factor <= node.extent:
-        refuse("split", f"factor of {loop} must be from 1 to {node.extent}, not {factor!r}",
+    most = node.extent if isinstance(node.extent, int) else factor
+    if not isinstance(factor, int) or not 1 <= factor <= most:
+        end = f"from 1 to {node.extent}" if isinstance(node.extent, int) else "a number from 1"
+        refuse("split", f"factor of {loop} must be {end}, "
+                        f"not {extent_text(factor) if isinstance(factor, Expr) else repr(factor)}",
                program, node)
     require_plain(program, node, "split")
     names = (outer or f"{loop}_o", inner or f"{loop}_i")
@@ -38,9 +43,9 @@ def split(program: Program, loop: str, factor: int, outer: str | None = None,
     index = first * factor + second
     body = substitute_stmt(replace_axes(node.body, {node.var: (first, second)}),
                            {node.var: index})
-    if node.extent % factor:
+    count, whole = _parts(node.extent, factor)
+    if not whole:
         body = guarded([index < node.extent], body)
-    count = -(-node.extent // factor)
     return swap(program, node, For(first, count, For(second, factor, body)))
 
 
@@ -57,6 +62,7 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
     2. Both are serial and carry no notes.
     3. Both are reduction loops of the same updates, or neither is.
     4. The new name, ``<outer>_<inner>`` unless given, is not in use.
+    5. The extent of `inner` is a number: symbols are not multiplied and not divided by.
     """
     node = _loop(program, outer, "fuse")
     child = node.body
@@ -69,13 +75,28 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
                 (node.var in stmt.axes) != (child.var in stmt.axes)):
             refuse("fuse", f"{outer} and {inner} must both be reduction loops of "
                            f"{stmt.buffers[0].name}, or neither", program, stmt)
+    if not isinstance(child.extent, int):
+        refuse("fuse", f"extent of {inner} must be a number, not {extent_text(child.extent)}: "
+                       f"symbols are not multiplied and not divided by", program, child)
     name = fused or f"{outer}_{inner}"
     require_free(program, (name,), "fuse")
     var = Var(name)
     size = Const(child.extent, INDEX)
     body = replace_axes(child.body, {node.var: (var,), child.var: (var,)})
     body = substitute_stmt(body, {node.var: var // size, child.var: var % size})
-    return swap(program, node, For(var, node.extent * child.extent, body))
+    extent = node.extent * child.extent
+    return swap(program, node, For(var, normalize(extent) if isinstance(extent, Expr) else extent,
+                                   body))
+
+
+def _parts(extent: Extent, factor: int) -> tuple[Extent, bool]:
+    """How many times `factor` goes into the extent, rounded up, and whether it divides it."""
+    if isinstance(extent, int):
+        return -(-extent // factor), extent % factor == 0
+    form = linear(extent)
+    if all(part % factor == 0 for part in (form.constant, *(f for _, f in form.terms))):
+        return normalize(extent // factor), True
+    return normalize((extent + (factor - 1)) // factor), False
 
 
 def tile(program: Program, x: str, y: str, x_factor: int, y_factor: int) -> Program:
@@ -97,6 +118,7 @@ def unroll(program: Program, loop: str) -> Program:
     """Mark a loop to be unrolled by the back end: ``for i in 0..4 (unroll):``."""
     node = _loop(program, loop, "unroll")
     require_serial(program, node, "unroll")
+    require_number(program, node, "unroll")
     return swap(program, node, replace(node, kind="unroll"))
 
 

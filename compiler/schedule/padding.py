@@ -9,7 +9,7 @@ from compiler.te import (Binary, Buffer, Cast, Const, Expr, Read, Select, Var, i
                          neutral, select, substitute)
 
 from .compute import is_safe
-from .place import find_loop, finish, refuse, require_plain
+from .place import find_loop, finish, refuse, require_numbers, require_plain
 
 __all__ = ["pad"]
 
@@ -36,6 +36,7 @@ def pad(program: Program, loop: str, extent: int) -> Program:
        write an allocated buffer of numbers of which it runs over one whole dimension. No intrinsic
        does it.
     """
+    require_numbers(program, "pad")
     path = find_loop(program, loop, "pad")
     node = path[-1]
     assert isinstance(node, For)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from compiler.ir import BLOCK_KINDS, THREAD_KINDS, UNORDERED_KINDS, For, Program, loops
 
 from .dependence import ROUNDS, carried, commutes, refuse_dependence
-from .place import find_loop, refuse, require_serial, swap
+from .place import find_loop, refuse, require_number, require_serial, swap
 
 __all__ = ["OUTSIDE", "annotate", "parallel", "require_independent", "require_marks",
            "require_no_mark_around", "require_no_mark_inside", "vectorize"]
@@ -37,12 +37,13 @@ def parallel(program: Program, loop: str) -> Program:
 def vectorize(program: Program, loop: str) -> Program:
     """Let the iterations be the lanes of vectors: ``for j in 0..16 (vectorize):``.
 
-    1. The loop is serial: not marked already.
+    1. The loop is serial, not marked already, and its extent is a number.
     2. No iteration touches an element of a buffer allocated outside of the loop that another one
        writes. A reduction over the loop does: `rfactor` it first, or `reorder`.
     3. No loop inside is marked as vectorized, parallel, or as blocks or threads.
     """
     node, path = _serial(program, loop, "vectorize")
+    require_number(program, node, "vectorize")
     require_no_mark_around(program, path, OUTSIDE["vectorize"], "vectorize")
     require_no_mark_inside(program, node, UNORDERED_KINDS, "vectorize")
     require_independent(program, path, "vectorize")

@@ -16,7 +16,8 @@ from compiler.ir import (Access, Alloc, Combine, For, If, Program, Seq, Stmt, St
 from compiler.te import INDEX, Buffer, Const, Expr, Read, Select, Var, rewrite
 
 from .dependence import find_dependence, refuse_dependence
-from .place import find_buffer, find_loop, finish, guarded, refuse, require_free, require_serial
+from .place import (find_buffer, find_loop, finish, guarded, refuse, require_free,
+                    require_numbers, require_serial)
 
 __all__ = ["double_buffer", "pipeline"]
 
@@ -39,6 +40,7 @@ def double_buffer(program: Program, buffer: str) -> Program:
 
     1. The buffer is allocated by the program, inside of a serial loop of two iterations or more.
     """
+    require_numbers(program, "double_buffer")
     found = find_buffer(program, buffer, "double_buffer")
     path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == found)
     loop = next((stmt for stmt in reversed(path) if isinstance(stmt, For)), None)
@@ -130,6 +132,7 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
     3. A reduction over the loop is in the last stage.
     4. The new names, with ``_pre``, are not in use.
     """
+    require_numbers(program, "pipeline")
     path = find_loop(program, loop, "pipeline")
     node = path[-1]
     assert isinstance(node, For)

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, Write,
-                         accesses, buffers_of, conjuncts, covers, free_variables, loop_domain,
-                         loops, normalize_stmt, path_to, program_text, replace_stmt,
+                         accesses, buffers_of, conjuncts, covers, extent_text, free_variables,
+                         loop_domain, loops, normalize_stmt, path_to, program_text, replace_stmt,
                          rewrite_stmts, unblock, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Read, Var, all_of, walk
 
 __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_stage", "finish",
            "guarded", "hoist_guards", "inside_of", "is_complete", "naive_nest", "names_in_use",
-           "refuse", "require_free", "require_plain", "require_serial", "swap"]
+           "refuse", "require_free", "require_number", "require_numbers", "require_plain",
+           "require_serial", "swap"]
 
 
 class ScheduleError(ValueError):
@@ -120,7 +121,8 @@ def is_complete(program: Program, buffer: Buffer) -> bool:
 
 
 def names_in_use(program: Program) -> set[str]:
-    return {loop.var.name for loop in loops(program.body)} | set(buffers_of(program))
+    return ({loop.var.name for loop in loops(program.body)} | set(buffers_of(program))
+            | {symbol.name for symbol in program.parameters})
 
 
 def require_free(program: Program, names: tuple[str, ...], primitive: str):
@@ -133,6 +135,20 @@ def require_serial(program: Program, node: For, primitive: str):
     if node.kind != "serial":
         refuse(primitive, f"{node.var.name} must be a serial loop, not {node.kind}",
                program, node)
+
+
+def require_number(program: Program, node: For, primitive: str):
+    if not isinstance(node.extent, int):
+        refuse(primitive, f"extent of {node.var.name} must be a number, "
+                          f"not {extent_text(node.extent)}", program, node)
+
+
+def require_numbers(program: Program, primitive: str):
+    """Refuse a program with symbols, for a primitive that calculates with extents."""
+    if program.parameters:
+        names = ", ".join(symbol.name for symbol in program.parameters)
+        refuse(primitive, f"extents must be numbers, but the program has symbols ({names}): "
+                          f"specialize it first", program)
 
 
 def require_plain(program: Program, node: For, primitive: str):

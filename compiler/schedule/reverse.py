@@ -6,7 +6,7 @@ from compiler.ir import (Access, Alloc, Box, Domain, For, Program, Seq, Stmt, St
                          accesses, block, expr_text, footprint, from_linear, hull, is_implied,
                          linear, loop_domain, path_to, reads, replace_stmt, rewrite_stmts,
                          substitute_stmt, unblock, walk_stmts, writes)
-from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, rewrite, substitute
+from compiler.te import INDEX, Binary, Buffer, Const, Expr, Read, Var, as_expr, rewrite, substitute
 
 from .dependence import find_dependence, program_order, refuse_dependence
 from .parallel import require_marks
@@ -112,7 +112,7 @@ def _shrunk(stmt: Stmt, nest: Nest, read: Read, box: Box, around: Domain) -> Stm
         extents[var] = extent
         domain = Domain((*around.loops, (var, extent)), around.conditions)
         wanted = [Binary("ge", moved[var], Const(0, INDEX)),
-                  Binary("lt", moved[var], Const(whole[var], INDEX))]
+                  Binary("lt", moved[var], as_expr(whole[var], INDEX))]
         guards[var] = [condition for condition in wanted if not is_implied(condition, domain)]
 
     def rule(node: Stmt) -> Stmt | None:

@@ -9,7 +9,7 @@ from compiler.te import Buffer, Read, Var, walk
 
 from .parallel import (OUTSIDE, require_independent, require_no_mark_around,
                        require_no_mark_inside)
-from .place import find_loop, refuse, require_serial, swap
+from .place import find_loop, refuse, require_numbers, require_serial, swap
 
 __all__ = ["bind", "require_cooperation", "thread_vars", "virtual_thread"]
 
@@ -31,6 +31,7 @@ def virtual_thread(program: Program, loop: str) -> Program:
 
     1. The loop is serial: not marked already.
     """
+    require_numbers(program, "virtual_thread")
     node = find_loop(program, loop, "virtual_thread")[-1]
     assert isinstance(node, For)
     require_serial(program, node, "virtual_thread")

@@ -4,9 +4,9 @@ from .definition import Axis, Computed, Scan
 from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype, record,
                      record_fields)
 from .expr import (ARITHMETIC, BITWISE, COMPARISONS, FUNCTIONS, REDUCERS, Binary, Buffer, Call,
-                   Cast, Const, Expr, Field, Read, Reduce, Select, Var, as_expr, children, rewrite,
-                   substitute, walk)
+                   Cast, Const, Expr, Extent, Field, Read, Reduce, Select, Symbol, Var, as_expr,
+                   children, is_extent, rewrite, substitute, walk)
 from .reducer import Reducer, Reduction, neutral, reducer
 from .tensor import (Tensor, abs, all_of, any_of, cast, clamp, compute, const, exp, max,
                      maximum, min, minimum, placeholder, reduce_axis, rint, rshift_rne, scan,
-                     select, sqrt, sum, tanh, tf32)
+                     select, sqrt, sum, symbol, tanh, tf32)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .dtypes import INDEX
-from .expr import Expr, Var, as_expr
+from .expr import Expr, Extent, Var, as_expr
 from .reducer import Reducer
 
 __all__ = ["Axis", "Computed", "Scan"]
@@ -15,7 +15,7 @@ class Axis:
     """An index with its extent; `kind` is ``space`` or ``reduce``."""
 
     var: Var
-    extent: int
+    extent: Extent
     kind: str = "space"
 
     @property
@@ -34,11 +34,11 @@ class Computed:
     `reduce_axes` by `reducer` (``sum``, ``max``, ``min``, or one of one's own) if there is one."""
 
     names: tuple[str, ...]
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
     axes: tuple[Axis, ...]
     values: tuple[Expr, ...]
     reducer: str | Reducer | None = None
-    reduce_axes: tuple[tuple[Var, int], ...] = ()
+    reduce_axes: tuple[tuple[Var, Extent], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Scan:
     (tensors of one dimension less) those at ``time + 1``, from what they were before."""
 
     names: tuple[str, ...]
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
     time: Var
     first: tuple[Computed, ...]
     steps: tuple[Any, ...]              # Tensor, which stands above

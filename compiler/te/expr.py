@@ -22,9 +22,12 @@ from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, nu
 
 __all__ = [
     "ARITHMETIC", "BITWISE", "COMPARISONS", "FUNCTIONS", "REDUCERS",
-    "Binary", "Buffer", "Call", "Cast", "Const", "Expr", "Field", "Read", "Reduce", "Select",
-    "Var", "as_expr", "children", "rewrite", "substitute", "walk",
+    "Binary", "Buffer", "Call", "Cast", "Const", "Expr", "Extent", "Field", "Read", "Reduce",
+    "Select", "Symbol", "Var", "as_expr", "children", "is_extent", "rewrite", "substitute", "walk",
 ]
+
+Extent = Any
+"""A positive integer, or an index expression over symbols (see `Symbol`)."""
 
 ARITHMETIC = frozenset("add sub mul div floordiv mod min max".split())
 BITWISE = frozenset("and or xor shl shr rshift_rne".split())
@@ -44,14 +47,14 @@ class Buffer:
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
     dtype: str
     scope: str = "global"
     definition: Any = field(default=None, compare=False, repr=False)
     strides: tuple[int, ...] | None = None
 
     def __post_init__(self):
-        if not all(isinstance(extent, int) and extent > 0 for extent in self.shape):
+        if not all(map(is_extent, self.shape)):
             raise ValueError(f"Shape of {self.name} must hold positive integers, "
                              f"not {self.shape!r}")
         numpy_dtype(self.dtype)
@@ -64,19 +67,19 @@ class Buffer:
         return Read(self, tuple(as_expr(index, INDEX) for index in indices))
 
     @property
-    def pitches(self) -> tuple[int, ...]:
+    def pitches(self) -> tuple[Extent, ...]:
         """Distance of neighbours in each dimension, in elements."""
         if self.strides is not None:
             return self.strides
         return tuple(prod(self.shape[d + 1:]) for d in range(len(self.shape)))
 
     @property
-    def size(self) -> int:
+    def size(self) -> Extent:
         """Elements that it takes room for, gaps between rows included."""
         return self.shape[0] * self.pitches[0] if self.shape else 1
 
     @property
-    def size_bytes(self) -> int:
+    def size_bytes(self) -> Extent:
         return self.size * numpy_dtype(self.dtype).itemsize
 
 
@@ -143,6 +146,11 @@ class Var(Expr):
 
     name: str
     dtype: str = INDEX
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol(Var):
+    """An extent that is known when the program runs: a parameter of it, at least 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +278,14 @@ class Reduce(Expr):
     @property
     def dtype(self) -> str:
         return self.value.dtype
+
+
+def is_extent(value) -> bool:
+    """Whether it may be an extent."""
+    if isinstance(value, Expr):
+        return value.dtype == INDEX and all(
+            isinstance(node, Symbol | Const | Binary) for node in walk(value))
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def as_expr(value, dtype: str) -> Expr:

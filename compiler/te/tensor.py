@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .definition import Axis, Computed, Scan
-from .expr import Binary, Buffer, Call, Const, Expr, Read, Reduce, Select, Var, as_expr, walk
+from .expr import (Binary, Buffer, Call, Const, Expr, Extent, Read, Reduce, Select, Symbol, Var,
+                   as_expr, is_extent, walk)
 from .reducer import Reduction
 
 __all__ = ["Axis", "Tensor", "abs", "all_of", "any_of", "cast", "clamp", "compute", "const", "exp",
            "max", "maximum", "min", "minimum", "placeholder", "reduce_axis", "rint", "rshift_rne",
-           "scan", "select", "sqrt", "sum", "tanh", "tf32"]
+           "scan", "select", "sqrt", "sum", "symbol", "tanh", "tf32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Tensor:
     @property
     def name(self) -> str: return self.buffer.name
     @property
-    def shape(self) -> tuple[int, ...]: return self.buffer.shape
+    def shape(self) -> tuple[Extent, ...]: return self.buffer.shape
     @property
     def dtype(self) -> str: return self.buffer.dtype
 
@@ -47,19 +48,25 @@ class Tensor:
         return tuple(Axis(var, extent, "reduce") for var, extent in self.body.axes)
 
 
-def placeholder(shape: tuple[int, ...], dtype: str, name: str, scope: str = "global") -> Tensor:
+def symbol(name: str) -> Symbol:
+    """An extent that is known when the program runs: for shapes and reduction axes, and in index
+    arithmetic. Primitives must hold for every value from 1."""
+    return Symbol(name)
+
+
+def placeholder(shape: tuple[Extent, ...], dtype: str, name: str, scope: str = "global") -> Tensor:
     """An input of the computation."""
     return Tensor(Buffer(name, tuple(shape), dtype, scope))
 
 
-def reduce_axis(extent: int, name: str) -> Axis:
+def reduce_axis(extent: Extent, name: str) -> Axis:
     """An index to reduce over, for `sum`, `max` and `min`."""
-    if not isinstance(extent, int) or extent <= 0:
+    if not is_extent(extent):
         raise ValueError(f"Extent of {name} must be a positive integer, not {extent!r}")
     return Axis(Var(name), extent, "reduce")
 
 
-def compute(shape: tuple[int, ...], fn: Callable[..., Any], name: str | tuple[str, ...]) -> Any:
+def compute(shape: tuple[Extent, ...], fn: Callable[..., Any], name: str | tuple[str, ...]) -> Any:
     """Define ``name[i, j, ...] = fn(i, j, ...)``; the axes take the parameter names of `fn`.
 
     A function of ``*indices`` serves any number of dimensions; its axes are called i0, i1, ...
@@ -84,7 +91,7 @@ def compute(shape: tuple[int, ...], fn: Callable[..., Any], name: str | tuple[st
     return tensors if isinstance(name, tuple) else tensors[0]
 
 
-def _axes(shape: tuple[int, ...], fn: Callable, name: str) -> tuple[Axis, ...]:
+def _axes(shape: tuple[Extent, ...], fn: Callable, name: str) -> tuple[Axis, ...]:
     parameters = inspect.signature(fn).parameters.values()
     names = [p.name for p in parameters]
     if [p.kind for p in parameters] == [inspect.Parameter.VAR_POSITIONAL]:
@@ -94,7 +101,7 @@ def _axes(shape: tuple[int, ...], fn: Callable, name: str) -> tuple[Axis, ...]:
     return tuple(Axis(Var(f"{name}_{n}"), extent) for n, extent in zip(names, shape, strict=True))
 
 
-def _definition(names: tuple[str, ...], shape: tuple[int, ...], axes: tuple[Axis, ...],
+def _definition(names: tuple[str, ...], shape: tuple[Extent, ...], axes: tuple[Axis, ...],
                 body: Any) -> Computed:
     values, reducer, reduced = (body if isinstance(body, tuple) else (body,)), None, ()
     if isinstance(body, Reduce):
@@ -110,7 +117,7 @@ def _definition(names: tuple[str, ...], shape: tuple[int, ...], axes: tuple[Axis
     return Computed(names, shape, axes, values, reducer, reduced)
 
 
-def scan(shape: tuple[int, ...], init: Any, step: Callable[[Any, Expr], Any],
+def scan(shape: tuple[Extent, ...], init: Any, step: Callable[[Any, Expr], Any],
          name: str | tuple[str, ...]) -> Any:
     """Define the states of a recurrence; the first dimension of `shape` is time.
 
@@ -130,7 +137,7 @@ def scan(shape: tuple[int, ...], init: Any, step: Callable[[Any, Expr], Any],
     if len(first) != len(names):
         raise ValueError(f"Beginnings of {names[0]} must be {len(names)}, one for each state, "
                          f"not {len(first)}")
-    if not shape or shape[0] < 2:
+    if not shape or isinstance(shape[0], int) and shape[0] < 2:
         raise ValueError(f"Scan {names[0]} must have two times or more, not shape {shape}")
     inner = tuple(shape[1:])
     beginnings = []
@@ -149,7 +156,7 @@ def scan(shape: tuple[int, ...], init: Any, step: Callable[[Any, Expr], Any],
     return tensors if isinstance(name, tuple) else tensors[0]
 
 
-def _check_steps(states: tuple[Tensor, ...], steps: tuple[Tensor, ...], inner: tuple[int, ...]):
+def _check_steps(states: tuple[Tensor, ...], steps: tuple[Tensor, ...], inner: tuple[Extent, ...]):
     if len(steps) != len(states):
         raise ValueError(f"Steps of {states[0].name} must be {len(states)} tensors, one for each "
                          f"state, not {len(steps)}")
