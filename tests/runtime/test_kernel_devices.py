@@ -153,6 +153,40 @@ def test_without_the_libraries(monkeypatch, module: str, make, message: str) -> 
         make()
 
 
+GUARDED = """
+__kernel __attribute__((reqd_work_group_size(16, 16, 1)))
+void guarded(__global const float* restrict x, __global float* restrict y) {
+  const int bx = get_group_id(0), by = get_group_id(1);
+  const int tx = get_local_id(0), ty = get_local_id(1);
+  __local float tile[16][8];
+  float acc = 0;
+  for (int k_o = 0; k_o < 2; ++k_o) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (bx * 16 + ty < 33 && tx < 8 && k_o * 8 + tx < 10)
+      tile[ty][tx] = x[(bx * 16 + ty) * 10 + k_o * 8 + tx];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (by * 16 + ty < 20 && bx * 16 + tx < 33)
+      for (int k_i = 0; k_i < 8; ++k_i) if (k_o * 8 + k_i < 10) acc += tile[tx][k_i];
+  }
+  if (by * 16 + ty < 20 && bx * 16 + tx < 33) y[(by * 16 + ty) * 33 + bx * 16 + tx] = acc;
+}
+"""
+
+
+def test_guarded_stores_after_a_loop_with_barriers(rng) -> None:
+    """Which an optimizer of PoCL loses."""
+    x, y = Buffer("x", (33, 10), "float32"), Buffer("y", (20, 33), "float32")
+    launch = Launch("guarded", (3, 2, 1), (16, 16, 1), (x, y))
+    try:
+        device = OpenClDevice()
+    except DeviceMissing as error:
+        pytest.skip(str(error))
+    values = rng.integers(-9, 9, (33, 10)).astype(np.float32)
+    code = Code("guarded", "opencl", GUARDED, (launch,), (x,), (y,))
+    found = compute(device, code, {"x": values})["y"]
+    np.testing.assert_array_equal(found, np.tile(values.sum(1), (20, 1)))
+
+
 def test_an_unknown_platform() -> None:
     pytest.importorskip("pyopencl")
     with pytest.raises(DeviceMissing, match="^An OpenCL device of a platform named 'no such' must "

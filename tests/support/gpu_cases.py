@@ -8,14 +8,15 @@ import numpy as np
 
 from compiler import te
 from compiler.cpu_gpu_backends.simt.schedules import (
-    Tiles, convolution, depthwise, reduce_rows, schedule_convolution, schedule_depthwise,
+    Tiles, argmax, convolution, depthwise, matmul, matmul_bytes, matmul_tensor_cores, reduce_rows,
+    schedule_argmax, schedule_bytes, schedule_convolution, schedule_depthwise,
     schedule_elementwise, schedule_matmul, schedule_reduce_rows, schedule_softmax,
-    schedule_transpose, softmax, transpose, matmul)
+    schedule_tensor_cores, schedule_transpose, softmax, transpose)
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.te import numpy_dtype
 
-__all__ = ["CASES", "DTYPES", "GpuCase", "random_inputs"]
+__all__ = ["CASES", "CUDA_CASES", "DTYPES", "GpuCase", "random_inputs"]
 
 DTYPES = ("float32", "int8", "int32")
 Arrays = dict[str, np.ndarray]
@@ -40,7 +41,7 @@ class GpuCase:
         return self.schedule(self.name).program
 
     def check(self, inputs: Arrays, outputs: Arrays) -> None:
-        ((name, found),) = outputs.items()
+        name, found = next(iter(outputs.items()))       # the first is what is asked for
         wanted = self.reference(inputs)
         assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
         if self.rtol:
@@ -161,5 +162,38 @@ def _convolution_of(x: Arrays) -> np.ndarray:
     return np.einsum("chwij,fcij->fhw", windows, weight).astype(total)
 
 
+def _argmax() -> Iterator[GpuCase]:
+    for dtype in DTYPES:
+        for rows, columns in ((4, 64), (3, 50)):
+            yield GpuCase(_label("argmax", dtype, rows, columns),
+                          partial(schedule_argmax, argmax(rows, columns, dtype)),
+                          lambda x: np.argmax(x["x"], axis=1))
+
+
+def _dot_products() -> Iterator[GpuCase]:
+    for m, n, k in ((32, 32, 16), (20, 33, 10)):
+        yield GpuCase(_label("dp4a", "int8", m, n, k),
+                      partial(schedule_bytes, matmul_bytes(m, n, k)), _product_by_rows)
+
+
+def _product_by_rows(x: Arrays) -> np.ndarray:
+    """Operands lie with their depth last, in one dimension or in several."""
+    a, b = (x[name].reshape(len(x[name]), -1) for name in "ab")
+    total = np.int32 if a.dtype == np.int8 else np.float32
+    return a.astype(total) @ b.astype(total).T
+
+
+def _tensor_cores() -> Iterator[GpuCase]:
+    for kind, depth in (("f16", 64), ("bf16", 64), ("tf32", 32), ("s8", 128)):
+        for stages in (0, 1):
+            y = matmul_tensor_cores(32, 64, depth, kind)
+            yield GpuCase(_label("mma", kind, 32, 64, depth, stages),
+                          partial(schedule_tensor_cores, y, kind, stages=stages),
+                          _product_by_rows)
+
+
 CASES = (*_elementwise(), *_transpose(), *_matmul(), *_reductions(), *_softmax(),
-         *_convolutions())
+         *_convolutions(), *_argmax(), *_dot_products())
+"""Without what only GPUs have: these run in OpenCL too."""
+
+CUDA_CASES = tuple(_tensor_cores())

@@ -1,1 +1,1 @@
-"""Declared tensor intrinsics of processors."""
+"""Declared tensor intrinsics of processors and GPUs."""

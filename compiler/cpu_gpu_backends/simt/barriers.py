@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 from compiler import te
 from compiler.ir import (Access, Alloc, Barrier, Domain, For, If, Program, Seq, Stmt, accesses,
-                         conflict, rewrite_stmts, stmt_text)
+                         conflict, rewrite_stmts, stmt_text, walk_stmts)
 from compiler.ir.affine import free_variables
 from compiler.te import Expr, Read, Var
 
-from .kernels import LOCAL, THREADS, refuse
+from .kernels import OWN, THREADS, is_of_warps, refuse
 
 __all__ = ["is_uniform", "place_barriers"]
 
@@ -120,11 +120,21 @@ class _Walk:
 
     def _meet(self, a: Access, b: Access, order: str = "") -> bool:
         """Whether different threads of a block touch one element, one of them writing."""
-        threads = [var for var in THREADS if self.ranges[var] > 1]
-        if a.buffer != b.buffer or not (a.is_write or b.is_write) or not threads:
+        if a.buffer != b.buffer or not (a.is_write or b.is_write):
             return False
-        apart = " or ".join(f"{{a[{var.name}]}} != {{b[{var.name}]}}" for var in threads)
-        return conflict(a, b, _common(a, b, order), f"({apart}){order}")
+        apart = self._apart(a, b)
+        return bool(apart) and conflict(a, b, _common(a, b, order), f"({apart}){order}")
+
+    def _apart(self, a: Access, b: Access) -> str:
+        """That the accesses are made by different threads; warps do one instruction together."""
+        if isinstance(a, WarpAccess) or isinstance(b, WarpAccess):
+            if a.stmt is not b.stmt:
+                return "1 = 1"
+            threads = THREADS[1:]
+        else:
+            threads = THREADS
+        return " or ".join(f"{{a[{var.name}]}} != {{b[{var.name}]}}" for var in threads
+                           if self.ranges[var] > 1)
 
 
 def _pushed(condition: Expr, body: Stmt) -> Stmt | None:
@@ -147,8 +157,16 @@ def _common(a: Access, b: Access, order: str) -> tuple[Var, ...]:
     return tuple(common)
 
 
+@dataclass(frozen=True, slots=True)
+class WarpAccess(Access):
+    """Made by some thread of a warp, which one is not told."""
+
+
 def _accesses(stmt: Stmt, domain: Domain) -> Accesses:
-    return [a for a in accesses(stmt, domain) if a.buffer.scope != LOCAL]
+    by_warps = {id(leaf) for s in walk_stmts(stmt) if is_of_warps(s) for leaf in walk_stmts(s)}
+    return [WarpAccess(a.buffer, a.indices, a.kind, a.domain, a.stmt)
+            if id(a.stmt) in by_warps else a
+            for a in accesses(stmt, domain) if a.buffer.scope not in OWN]
 
 
 def _parts(stmt: Stmt) -> bool:

@@ -16,7 +16,8 @@ class Dialect:
     Parameters
     ----------
     types : C types by element type.
-    kernel : head of a kernel; takes the name, the parameters and the threads of a block.
+    kernel : head of a kernel; takes the name, the parameters, how many threads and blocks there
+        are at least, and the threads of a block.
     pointer : a parameter; takes the C type, the name and whether it is only read.
     place : variables of a thread's place, by their name in `kernels.AXES`.
     shared, aligned, function : words of declarations.
@@ -29,7 +30,7 @@ class Dialect:
 
     name: str
     types: Mapping[str, str]
-    kernel: Callable[[str, str, int, tuple[int, int, int]], str]
+    kernel: Callable[[str, str, str, tuple[int, int, int]], str]
     pointer: Callable[[str, str, bool], str]
     place: Mapping[str, str]
     shared: str
@@ -60,8 +61,8 @@ CUDA = Dialect(
     types=_INTEGERS | {"int8": "signed char", "uint8": "unsigned char", "int64": "long long",
                        "uint64": "unsigned long long", "float16": "half", "bfloat16": "bfloat16",
                        "float32": "float", "float64": "double", "bool": "bool"},
-    kernel=lambda name, parameters, threads, _: (
-        f'extern "C" __global__ void __launch_bounds__({threads})\n{name}({parameters}) {{'),
+    kernel=lambda name, parameters, bounds, _: (
+        f'extern "C" __global__ void __launch_bounds__({bounds})\n{name}({parameters}) {{'),
     pointer=lambda ctype, name, constant: (
         f"{'const ' if constant else ''}{ctype}* __restrict__ {name}"),
     place={f"{name[0]}{axis}": f"{name}Idx.{axis}" for name in ("block", "thread")
@@ -167,8 +168,95 @@ template <unsigned pending>
 }
 """
 
+_HALF = """\
+struct half {  // every operator computes in float and rounds to nearest even
+  unsigned short bits;
+  half() = default;
+  %fn%half(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+  %fn%operator float() const {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+};
+"""
+
+_BFLOAT16 = """\
+struct bfloat16 {  // every operator computes in float and rounds to nearest even
+  unsigned short bits;
+  bfloat16() = default;
+  %fn%bfloat16(float value) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+  %fn%operator float() const { return __int_as_float((int)bits << 16); }
+};
+"""
+
+_TO_TF32 = """\
+%fn%float to_tf32(float value) {
+  int bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __int_as_float(bits);
+}
+"""
+
+
+def _mma(name: str, operands: str, letter: str, kind: str) -> Helper:
+    """The instruction, which adds in place; ``emulation.h`` has the same function."""
+    sums = ", ".join(f"%{i}" for i in range(4))
+    return Helper(name, f"""\
+%fn%void {name}({kind}* d, const unsigned* a, const unsigned* b) {{
+  asm("mma.sync.aligned.{operands} "
+      "{{{sums}}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{{sums}}};"
+      : "+{letter}"(d[0]), "+{letter}"(d[1]), "+{letter}"(d[2]), "+{letter}"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}}
+""", emulated=True)
+
+
+_MMA_TILE = """\
+template <class T>
+%fn%unsigned mma_word(const T* first) {
+  return *reinterpret_cast<const unsigned*>(first);
+}
+%fn%unsigned mma_word(const float* first) { return __float_as_uint(to_tf32(*first)); }
+
+// d += a * b of a warp: 16 rows of a and 8 of b, `pitch` elements apart, in shared memory.
+template <auto mma, int a_pitch, int b_pitch, class Sum, class T>
+%fn%void mma_tile(Sum* d, const T* a, const T* b) {
+  const int n = 4 / sizeof(T), g = threadIdx.x / 4, t = threadIdx.x % 4;
+  unsigned fa[4], fb[2];
+  for (int r = 0; r < 4; ++r) fa[r] = mma_word(&a[(g + r % 2 * 8) * a_pitch + (t + r / 2 * 4) * n]);
+  for (int r = 0; r < 2; ++r) fb[r] = mma_word(&b[g * b_pitch + (t + r * 4) * n]);
+  mma(d, fa, fb);
+}
+"""
+
+_MMA_FILL = """\
+template <class Sum>
+%fn%void mma_fill(Sum* d) {
+  for (int i = 0; i < 4; ++i) d[i] = 0;
+}
+"""
+
+_MMA_STORE = """\
+template <int pitch, class Sum>
+%fn%void mma_store(Sum* to, const Sum* d) {
+  const int g = threadIdx.x / 4, t = threadIdx.x % 4;
+  for (int i = 0; i < 4; ++i) to[(g + i / 2 * 8) * pitch + 2 * t + i % 2] = d[i];
+}
+"""
+
 HELPERS = {helper.name: helper for helper in (
+    Helper("half", _HALF, emulated=True),
+    Helper("bfloat16", _BFLOAT16, emulated=True),
+    Helper("to_tf32", _TO_TF32, emulated=True),
     Helper("async_copy", _ASYNC_COPY, emulated=True),
+    _mma("mma_m16n8k16_f16", "m16n8k16.row.col.f32.f16.f16.f32", "f", "float"),
+    _mma("mma_m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "f", "float"),
+    _mma("mma_m16n8k8_tf32", "m16n8k8.row.col.f32.tf32.tf32.f32", "f", "float"),
+    _mma("mma_m16n8k32_s8", "m16n8k32.row.col.s32.s8.s8.s32", "r", "int"),
+    Helper("mma_tile", _MMA_TILE, ("to_tf32",)),
+    Helper("mma_fill", _MMA_FILL),
+    Helper("mma_store", _MMA_STORE),
     *_wrapping("add", "+"), *_wrapping("sub", "-"), *_wrapping("mul", "*"),
     _extremum("max", ">", "float", ""), _extremum("min", "<", "float", ""),
     _extremum("max", ">", "double", "64"), _extremum("min", "<", "double", "64"),

@@ -18,7 +18,7 @@ __all__ = ["EmulationError", "Emulation", "emulation"]
 
 HEADER = Path(__file__).with_name("emulation.h")
 FLAGS = ("-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing")
-KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\(\d+\)\s)?(\w+)\(")
+KERNEL = re.compile(r"__global__ void (?:__launch_bounds__\([\d, ]+\)\s)?(\w+)\(")
 # A reader of the text knows a kernel by its name alone; the launcher takes what every launch has.
 LAUNCHER = """\
 extern "C" int launch_{name}(const unsigned* grid, const unsigned* block, void** arguments) {{

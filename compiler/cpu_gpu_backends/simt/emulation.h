@@ -243,6 +243,7 @@ inline float float_of(std::uint32_t bits) {
   std::memcpy(&value, &bits, 4);
   return value;
 }
+inline unsigned __float_as_uint(float value) { return float_bits(value); }
 inline float __int_as_float(int bits) { return float_of(std::uint32_t(bits)); }
 
 using std::max;

@@ -14,7 +14,7 @@ from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, 
                          Var, is_float, is_integer, is_signed, numpy_dtype)
 
 from .dialects import HELPERS, Dialect
-from .kernels import Shuffle
+from .kernels import FRAGMENT, TILE, WARP, Shuffle
 
 __all__ = ["Expressions", "sides"]
 
@@ -60,6 +60,7 @@ class Expressions:
             case Select(condition, a, b):
                 return (f"{self.value(condition, _TEST)} ? {self.value(a, _TERNARY)} : "
                         f"{self.value(b, _TERNARY)}"), _TERNARY
+            case Call("tf32", args): return self.call("to_tf32", self.value(args[0])), _ATOM
             case Call(function, args): return self._call(function, args[0]), _ATOM
             case Binary(): return self._binary(expr)
             case _: raise TypeError(f"Expression must be of a known kind, not {expr!r}")
@@ -132,9 +133,13 @@ class Expressions:
 
     # Operators
 
+    def use(self, helper: str) -> None:
+        for name in HELPERS[helper].needs:
+            self.use(name)
+        self.used[helper] = None
+
     def call(self, helper: str, *args: str) -> str:
-        for name in (*HELPERS[helper].needs, helper):
-            self.used[name] = None
+        self.use(helper)
         return f"{helper}({', '.join(args)})"
 
     def _binary(self, expr: Binary) -> tuple[str, int]:
@@ -248,6 +253,9 @@ class Expressions:
 
 def sides(buffer: Buffer) -> tuple[int, ...]:
     """Dimensions of an array in a kernel, gaps between rows included."""
+    if buffer.scope == FRAGMENT:            # tiles, and the elements that a thread has of one
+        *outer, rows, columns = buffer.shape
+        return (*outer, rows // TILE[0], columns // TILE[1], TILE[0] * TILE[1] // WARP)
     pitches = (buffer.shape[0] * buffer.pitches[0], *buffer.pitches) if buffer.shape else (1,)
     if pitches[-1] != 1 or any(a % b for a, b in zip(pitches, pitches[1:])):
         raise ValueError(f"Strides of {buffer.name} must divide each other, not {buffer.strides}")

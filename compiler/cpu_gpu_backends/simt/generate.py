@@ -21,7 +21,8 @@ def generate(program: Program, dialect: str = "cuda") -> Code:
 def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Code, ...]:
     """Kernels of several programs, whose names differ, in one text that is compiled once."""
     cuda = dialect == "cuda"
-    lowered = [lower(program, shuffles=cuda, asynchronous=cuda) for program in programs]
+    lowered = [lower(program, shuffles=cuda, asynchronous=cuda, intrinsics=cuda)
+               for program in programs]
     text = text_of(lowered, dialect)
     return tuple(Code(one.program.name, dialect, text,
                       tuple(Launch(k.name, k.grid, k.block, k.buffers) for k in one.kernels),

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from compiler.ir import Program, Stmt, program_text
+from compiler.ir import Program, Stmt, Tensorized, program_text
 from compiler.te import Buffer, Expr, Read, Var
 
 from .code import Extent3
 
-__all__ = ["AXES", "BLOCKS", "LOCAL", "SHARED", "THREADS", "WARP", "Kernel", "Kernels",
-           "Shuffle", "SimtError", "refuse"]
+__all__ = ["AXES", "BLOCKS", "FRAGMENT", "LOCAL", "OWN", "SHARED", "THREADS", "TILE", "WARP",
+           "Kernel", "Kernels", "Shuffle", "SimtError", "is_of_warps", "refuse"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -25,7 +25,10 @@ AXES = {f"{name}Idx.{axis}": var for name, variables in (("block", BLOCKS), ("th
 
 SHARED = "shared"           # of a block
 LOCAL = "local"             # of a thread
+FRAGMENT = "fragment"       # of a warp, spread over its threads: of intrinsics alone
+OWN = (LOCAL, FRAGMENT)     # of no concern to other threads, or other warps
 WARP = 32
+TILE = (16, 8)              # of a fragment
 
 
 class SimtError(ValueError):
@@ -34,6 +37,11 @@ class SimtError(ValueError):
 
 def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
     raise SimtError(f"{program.name}: {fact}\n{program_text(program, place)}")
+
+
+def is_of_warps(stmt: Stmt) -> bool:
+    """Whether the threads of a warp run it together."""
+    return isinstance(stmt, Tensorized) and stmt.intrinsic.unit == "warp"
 
 
 @dataclass(frozen=True, slots=True)

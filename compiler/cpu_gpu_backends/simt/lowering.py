@@ -11,14 +11,16 @@ from dataclasses import replace
 
 from compiler import te
 from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Combine, For, If, Program, Seq, Stmt,
-                         Store, Tensorized, Update, expressions, path_to, replace_axes,
-                         rewrite_stmts, simplify_stmt, substitute_stmt, walk_stmts, writes)
+                         Store, Tensorized, Update, expressions, map_buffers, path_to, replace_axes,
+                         rewrite_stmts, simplify_stmt, stmt_children, substitute_stmt, walk_stmts,
+                         writes)
 from compiler.te import INDEX, Buffer, Const, Expr, Read, Var
 
 from .asynchronous import marked, possible, with_groups
 from .barriers import place_barriers
 from .code import Extent3
-from .kernels import (AXES, BLOCKS, LOCAL, SHARED, THREADS, Kernel, Kernels, refuse)
+from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, Kernel, Kernels,
+                      is_of_warps, refuse)
 from .reductions import begin_outside, reduce_across_threads
 
 __all__ = ["lower"]
@@ -27,13 +29,14 @@ MAX_THREADS = 1024
 ZERO = Const(0, INDEX)
 
 
-def lower(program: Program, shuffles: bool = False, asynchronous: bool = False) -> Kernels:
+def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
+          intrinsics: bool = False) -> Kernels:
     """Kernels of a program whose loops are bound to blocks and threads.
 
     Every statement of the program's own block becomes a kernel, as do those of the blocks of
     buffers in scope ``global``, which become temporaries; loops over blocks are outermost. With
     `shuffles` the threads of a warp reduce without shared memory, with `asynchronous` pipelined
-    copies are; CUDA has both.
+    copies are, with `intrinsics` these are kept, else their nests are run; CUDA has all three.
 
     Raises SimtError for programs that do not fit, ScheduleError's manner: the fact and the place.
     """
@@ -43,7 +46,8 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False) 
         name = program.name
         if kernels:
             name = f"{program.name}_{len(kernels)}"
-        kernels.append(_kernel(program, stmt, name, shuffles, asynchronous))
+        kernels.append(_kernel(program, stmt if intrinsics else _plain(stmt), name, shuffles,
+                               asynchronous))
     return Kernels(program, tuple(kernels), tuple(temporaries))
 
 
@@ -79,6 +83,14 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronou
     return Kernel(name, grid, threads, used, written & {b.name for b in used}, shared, body)
 
 
+def _plain(stmt: Stmt) -> Stmt:
+    """The nests of intrinsics themselves, and fragments as every thread's own."""
+    fragments = {s.buffer: replace(s.buffer, scope=LOCAL) for s in walk_stmts(stmt)
+                 if isinstance(s, Alloc) and s.buffer.scope == FRAGMENT}
+    bare = rewrite_stmts(stmt, lambda s: s.body if isinstance(s, Tensorized) else None)
+    return map_buffers(bare, fragments)
+
+
 def _extents(stmt: Stmt, kinds: tuple[str, ...]) -> Extent3:
     x, y, z = (max((s.extent for s in walk_stmts(stmt) if isinstance(s, For) and s.kind == kind),
                    default=1) for kind in kinds)
@@ -99,9 +111,33 @@ def _require_fit(program: Program, stmt: Stmt, threads: Extent3) -> None:
         if isinstance(node, For) and node.kind in ("parallel", "virtual_thread"):
             refuse(f"loop {node.var.name} must be bound to blocks or threads, not {node.kind}",
                    program, node)
-        if isinstance(node, Alloc) and node.buffer.scope not in (SHARED, LOCAL):
+        if is_of_warps(node):
+            _require_warps(program, stmt, node, threads)
+    for buffer in _outside_intrinsics(stmt):
+        if buffer.scope == FRAGMENT:
+            refuse(f"{buffer.name}, a fragment, must be used by intrinsics alone", program)
+    for node in walk_stmts(stmt):
+        if isinstance(node, Alloc) and node.buffer.scope not in (SHARED, *OWN):
             refuse(f"scope of {node.buffer.name} must be shared or local inside a kernel, not "
                    f"{node.buffer.scope}", program, node)
+
+
+def _outside_intrinsics(stmt: Stmt) -> Iterator[Buffer]:
+    """Buffers that plain statements use."""
+    if not isinstance(stmt, Tensorized):
+        yield from _named(stmt)
+        for child in stmt_children(stmt):
+            yield from _outside_intrinsics(child)
+
+
+def _require_warps(program: Program, stmt: Stmt, node: Stmt, threads: Extent3) -> None:
+    if threads[0] != WARP:
+        refuse(f"threadIdx.x must be the {WARP} threads of a warp, not {threads[0]}, around an "
+               f"intrinsic of warps", program, node)
+    for loop in path_to(stmt, lambda s: s is node):
+        if isinstance(loop, For) and loop.kind == "threadIdx.x":
+            refuse(f"an intrinsic of warps must not be inside of {loop.var.name} "
+                   f"(threadIdx.x), the threads of one", program, node)
 
 
 def _without_clashes(stmt: Stmt) -> Stmt:
@@ -136,16 +172,18 @@ def _on_threads(program: Program, stmt: Stmt, grid: Extent3, threads: Extent3) -
             case Alloc(buffer, body): return Alloc(buffer, go(body, around))
             case Seq(stmts): return Seq(tuple(go(one, around) for one in stmts))
             case Store() | Update() | Combine(): return _once(node, around, sizes)
-            case Tensorized(): return go(node.body, around)
+            case Tensorized(): return _once(node, around, sizes)
             case _: return node
 
     axes = {old: (new,) if isinstance(new, Var) else () for old, new in bound.items()}
     return go(substitute_stmt(replace_axes(stmt, axes), bound), frozenset())
 
 
-def _once(stmt: Store | Update | Combine, around: frozenset[str], sizes: dict[str, int]) -> Stmt:
+def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, int]) -> Stmt:
     """One thread of each axis that no loop around is bound to; all, for what is their own."""
-    if all(buffer.scope == LOCAL for buffer in stmt.buffers):
+    if is_of_warps(stmt):
+        around = around | {"threadIdx.x"}
+    if all(buffer.scope in OWN for write in writes(stmt) for buffer in write.buffers):
         return stmt
     first = [AXES[kind].equal(0) for kind in AXES if kind not in around and sizes[kind] > 1]
     return If(te.all_of(*first), stmt) if first else stmt

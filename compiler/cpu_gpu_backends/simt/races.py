@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.ir import Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Update, stmt_text
+from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
+                         stmt_text)
 from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, numpy_dtype)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
-from .kernels import LOCAL, Kernel, Kernels, Shuffle, WARP
+from .kernels import OWN, WARP, Kernel, Kernels, Shuffle, is_of_warps
 
 __all__ = ["Race", "find_races", "run_kernels"]
 
@@ -165,6 +166,7 @@ class _Block:
             self.memory[buffer.name] = _poisoned(buffer.size, buffer.dtype)
         self.local: dict[str, np.ndarray] = {}
         self.groups: list[list] = [[]]              # asynchronous copies: open one last
+        self.owners = self.actors = count           # of local buffers, and as recorded
         self.stmt: Stmt = self.kernel.body
 
     def run(self) -> None:
@@ -199,8 +201,45 @@ class _Block:
             case AsyncCopy() | Store() | Update() | Combine():
                 self.stmt = stmt
                 self._write(stmt, lanes)
+            case Tensorized():
+                self._perform(stmt, lanes)
             case _:
                 raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
+
+    def _perform(self, stmt: Tensorized, lanes: Lanes) -> None:
+        if not is_of_warps(stmt):
+            self._do(stmt.body, lanes)
+            return
+        kept = self.env, self.owners, self.actors
+        for first in lanes[lanes % WARP == 0]:
+            self._perform_warp(stmt.body, first)
+            self.env, self.owners, self.actors = kept
+
+    def _perform_warp(self, nest: Stmt, first: int) -> None:
+        """All iterations of the nest at once, done by the warp whose first thread is given: a
+        party of its own, since it is not told which thread does what.
+        """
+        loops = []
+        while isinstance(nest, For):
+            loops.append(nest)
+            nest = nest.body
+        assert isinstance(nest, Store | Update)
+        places = np.indices([loop.extent for loop in loops]).reshape(len(loops), -1)
+        count = places.shape[1]
+        self.env = {var: np.full(count, values[first]) for var, values in self.env.items()} | {
+            loop.var: place for loop, place in zip(loops, places)}
+        self.owners = np.full(count, first)
+        self.actors = np.full(count, self.kernel.threads + first // WARP)
+        self.stmt, every = nest, np.arange(count)
+        if isinstance(nest, Store):
+            self._write(nest, every)
+            return
+        value = self._eval(nest.value, every)
+        place = self._place(nest.buffer, nest.indices, every)
+        begins = self._begins(nest, every)
+        table = self.local[nest.buffer.name][first]
+        table[place[begins]] = value[begins]
+        np.add.at(table, place[~begins], value[~begins])        # in the order of the nest
 
     def _barrier(self, lanes: Lanes) -> None:
         if lanes.size != self.kernel.threads:
@@ -223,8 +262,8 @@ class _Block:
         if isinstance(stmt, Update | Combine):
             values = self._folded(stmt, values, places, lanes)
         for buffer, place, value in zip(stmt.buffers, places, values):
-            if buffer.scope == LOCAL:
-                self.local[buffer.name][lanes, place] = value
+            if buffer.scope in OWN:
+                self.local[buffer.name][self.owners[lanes], place] = value
             else:
                 self._record(buffer, place, lanes, True)
                 self.memory[buffer.name][place] = value
@@ -233,9 +272,7 @@ class _Block:
 
     def _folded(self, stmt: Update | Combine, values: list[np.ndarray],
                 places: list[np.ndarray], lanes: Lanes) -> list[np.ndarray]:
-        begins = np.full(lanes.size, stmt.begins)
-        for var in stmt.axes:
-            begins &= self.env[var][lanes] == 0
+        begins = self._begins(stmt, lanes)
         old = [self._load(buffer, place, lanes) for buffer, place in zip(stmt.buffers, places)]
         if isinstance(stmt, Update):
             new = [apply_binary({"sum": "add"}.get(stmt.op, stmt.op), old[0], values[0])]
@@ -248,8 +285,14 @@ class _Block:
             self.env = saved
         return [np.where(begins, value, total) for value, total in zip(values, new)]
 
+    def _begins(self, stmt: Update | Combine, lanes: Lanes) -> np.ndarray:
+        begins = np.full(lanes.size, stmt.begins)
+        for var in stmt.axes:
+            begins &= self.env[var][lanes] == 0
+        return begins
+
     def _record(self, buffer: Buffer, places: np.ndarray, lanes: Lanes, write: bool) -> None:
-        met = self.threads[buffer.name].touch(places, lanes, write)
+        met = self.threads[buffer.name].touch(places, self.actors[lanes], write)
         self.grid.found(met, "threads", buffer.name, self.stmt)
         if buffer.name in self.blocks:
             here = np.full(lanes.size, self.number)
@@ -269,8 +312,8 @@ class _Block:
         return place
 
     def _load(self, buffer: Buffer, place: np.ndarray, lanes: Lanes) -> np.ndarray:
-        if buffer.scope == LOCAL:
-            return self.local[buffer.name][lanes, place]
+        if buffer.scope in OWN:
+            return self.local[buffer.name][self.owners[lanes], place]
         self._record(buffer, place, lanes, False)
         return self.memory[buffer.name][place]
 

@@ -3,15 +3,16 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Update, expressions,
-                         loops, normalize, reads, walk_stmts)
+from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
+                         expressions, loops, normalize, reads, walk_stmts)
 from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Read, Var, all_of, is_float,
                          numpy_dtype, substitute, walk)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
 from .dialects import Dialect
 from .expressions import Expressions, sides
-from .kernels import BLOCKS, THREADS, Kernel
+from .kernels import BLOCKS, FRAGMENT, THREADS, TILE, Kernel
+from .tiles import Call, Tile
 from .vectors import Vector, vector, vectors, without_guard
 
 __all__ = ["Printer"]
@@ -50,10 +51,10 @@ class Printer:
         kernel, dialect = self.kernel, self.dialect
         parameters = [dialect.pointer(self._type(b), self.names[b.name],
                                       b.name not in kernel.written) for b in kernel.buffers]
-        head = dialect.kernel(kernel.name, ", ".join(parameters), kernel.threads, kernel.block)
+        head = dialect.kernel(kernel.name, ", ".join(parameters), self._bounds(), kernel.block)
         if max(map(len, head.splitlines())) > WIDTH:
             indent = ",\n" + " " * (len(kernel.name) + 1)
-            head = dialect.kernel(kernel.name, indent.join(parameters), kernel.threads,
+            head = dialect.kernel(kernel.name, indent.join(parameters), self._bounds(),
                                   kernel.block)
         self.depth = 1
         for variables, sizes in ((BLOCKS, kernel.grid), (THREADS, kernel.block)):
@@ -62,6 +63,14 @@ class Printer:
             self._line(f"{dialect.shared}{self._array(buffer, True)};")
         self._write(kernel.body)
         return "\n".join([head, *self.lines, "}", ""])
+
+    def _bounds(self) -> str:
+        """Fragments take registers: one block at a time is enough, or the assembler saves some of
+        them in memory for the sake of others.
+        """
+        fragments = any(isinstance(s, Alloc) and s.buffer.scope == FRAGMENT
+                        for s in walk_stmts(self.kernel.body))
+        return f"{self.kernel.threads}, 1" if fragments else str(self.kernel.threads)
 
     def _place(self, variables: list[Var]) -> None:
         used = [var for var in variables if _mentions(self.kernel.body, var)]
@@ -81,6 +90,8 @@ class Printer:
         if buffer.dtype not in self.dialect.types:
             raise ValueError(f"Type of {buffer.name} must be one that {self.dialect.name} has, "
                              f"not {buffer.dtype}")
+        if buffer.dtype in ("float16", "bfloat16"):
+            self.exprs.use(self.dialect.types[buffer.dtype])
         return self.dialect.types[buffer.dtype]
 
     def _array(self, buffer: Buffer, aligned: bool) -> str:
@@ -107,7 +118,8 @@ class Printer:
             case AsyncWait(pending): self._line(f"async_wait<{pending}>();")
             case Store(): self._store(stmt)
             case Update(): self._update(stmt)
-            case Combine(): self._combine(stmt)
+            case Combine(): self._braced("", stmt)
+            case Tensorized(): self._intrinsic(stmt)
             case _: raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 
     def _allocate(self, stmt: Alloc) -> None:
@@ -125,9 +137,8 @@ class Printer:
         """Braces around several lines, as people write them."""
         self._line(f"{head}{{")
         start = len(self.lines)
-        self.depth += 1
-        self._write(body)
-        self.depth -= 1
+        self._inside(lambda: self._combine(body) if isinstance(body, Combine)
+                     else self._write(body))
         if head and len(self.lines) == start + 1:
             self.lines[start - 1] = self.lines[start - 1].removesuffix(" {")
             if _is_flat(body) and len(self.lines[start - 1]) + len(
@@ -162,7 +173,7 @@ class Printer:
         assert isinstance(stmt.value, Read)
         target = self.exprs.element(stmt.buffer, stmt.indices)
         source = self.exprs.element(stmt.value.buffer, stmt.value.indices)
-        self.exprs.used["async_copy"] = None
+        self.exprs.use("async_copy")
         self._line(f"async_copy<{size}>(&{target}, &{source});")
 
     def _assign(self, target: str, value: Expr, old: Expr) -> None:
@@ -203,7 +214,7 @@ class Printer:
         return self.exprs.value(all_of(*(var.equal(0) for var in stmt.axes)))
 
     def _combine(self, stmt: Combine) -> None:
-        """New values first, then all stores: each new value may need every old one."""
+        """New values first, then all stores: each new value may need every old one. In braces."""
         names = [f"new_{self.names[buffer.name]}" for buffer in stmt.buffers]
         right = tuple(Var(name, buffer.dtype) for name, buffer in zip(names, stmt.buffers))
         old = [Read(buffer, stmt.indices) for buffer in stmt.buffers]
@@ -218,27 +229,41 @@ class Printer:
             self._declare(both, stmt.buffers, stmt.reducer.combine(old, right))
             store([Var(name, buffer.dtype) for name, buffer in zip(both, stmt.buffers)])
 
-        def write() -> None:
-            self._declare(names, stmt.buffers, stmt.values)
-            if not stmt.begins:
-                combine()
-            elif not stmt.axes:
-                store(right)
-            else:
-                self._line(f"if ({self._begins(stmt)}) {{")
-                self._inside(lambda: store(right))
-                self._line("} else {")
-                self._inside(combine)
-                self._line("}")
-
-        self._line("{")
-        self._inside(write)
-        self._line("}")
+        self._declare(names, stmt.buffers, stmt.values)
+        if not stmt.begins:
+            combine()
+        elif not stmt.axes:
+            store(right)
+        else:
+            self._line(f"if ({self._begins(stmt)}) {{")
+            self._inside(lambda: store(right))
+            self._line("} else {")
+            self._inside(combine)
+            self._line("}")
 
     def _declare(self, names: Sequence[str], buffers: Sequence[Buffer],
                  values: Sequence[Expr]) -> None:
         for name, buffer, value in zip(names, buffers, values):
             self._line(f"const {self._type(buffer)} {name} = {self.exprs.value(value)};")
+
+    def _intrinsic(self, stmt: Tensorized) -> None:
+        intrinsic, binding = stmt.intrinsic, stmt.binding
+        if intrinsic.lower is None:
+            raise ValueError(f"Intrinsic {intrinsic.name} must have a rule that writes C")
+        begins = "false" if not binding.begins else "true" if not binding.begin else (
+            self.exprs.value(all_of(*(var.equal(0) for var in binding.begin))))
+        tiles = {name: self._tile(tile, len(intrinsic.operand(name).shape))
+                 for name, tile in binding.tiles if isinstance(tile, Read)}
+        for line in intrinsic.lower(Call(tiles, begins, self.exprs.use)):
+            self._line(line)
+
+    def _tile(self, first: Read, rank: int) -> Tile:
+        buffer, indices = first.buffer, first.indices
+        if buffer.scope != FRAGMENT:
+            return Tile(self.exprs.element(buffer, indices), buffer.pitches[-rank:] if rank else ())
+        places = (*indices[:-2], *(normalize(index // side)
+                                   for index, side in zip(indices[-2:], TILE)))
+        return Tile(self.exprs.element(buffer, places), ())
 
     # Vectors
 

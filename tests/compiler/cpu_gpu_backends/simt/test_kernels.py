@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends.simt.code import Code
-from compiler.cpu_gpu_backends.simt.generate import generate_all
+from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.nvrtc import compile_cuda
 from compiler.native import BuildError
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
-from tests.support.gpu_cases import CASES, DTYPES, GpuCase, random_inputs
+from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs
 
 ARCHITECTURES = ("sm_80", "sm_90")
 
@@ -22,9 +22,9 @@ def test_there_are_enough_combinations() -> None:
         assert sum(dtype in str(case) for case in CASES) >= 35
 
 
-def codes(dialect: str) -> dict[str, Code]:
+def codes(dialect: str, cases: tuple[GpuCase, ...]) -> dict[str, Code]:
     """All cases, in one text, by their names."""
-    return dict(zip(map(str, CASES), generate_all([case.program for case in CASES], dialect)))
+    return dict(zip(map(str, cases), generate_all([case.program for case in cases], dialect)))
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +33,12 @@ def opencl():
         device = OpenClDevice()
     except DeviceMissing as error:
         pytest.skip(str(error))
-    return device, codes("opencl")
+    return device, codes("opencl", CASES)
 
 
 @pytest.fixture(scope="module")
 def cuda():
-    return EmulatedDevice(), codes("cuda")
+    return EmulatedDevice(), codes("cuda", CASES + CUDA_CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -48,11 +48,21 @@ def test_opencl(opencl, rng: np.random.Generator, case: GpuCase) -> None:
     case.check(inputs, compute(device, codes[str(case)], inputs))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES + CUDA_CASES, ids=str)
 def test_cuda_without_a_gpu(cuda, rng: np.random.Generator, case: GpuCase) -> None:
     device, codes = cuda
     inputs = random_inputs(case.program, rng)
     case.check(inputs, compute(device, codes[str(case)], inputs))
+
+
+def test_intrinsics_that_opencl_lacks_are_run_as_their_nests(rng: np.random.Generator) -> None:
+    (case,) = (case for case in CUDA_CASES if str(case) == "mma_s8_32_64_128_1")
+    try:
+        device = OpenClDevice()
+    except DeviceMissing as error:
+        pytest.skip(str(error))
+    inputs = random_inputs(case.program, rng)
+    case.check(inputs, compute(device, generate(case.program, "opencl"), inputs))
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -64,7 +74,7 @@ def test_cuda_is_compiled_without_spills(cuda, arch: str) -> None:
         if "must be installed" not in str(error):
             raise
         pytest.skip(str(error))
-    assert set(cubin.resources) == set(map(str, CASES))
+    assert set(cubin.resources) == set(cuda[1])
     for kernel, resources in cubin.resources.items():
         assert resources.spill_bytes == 0, kernel
         assert 0 < resources.registers <= 128 and resources.shared_bytes <= 48 * 1024, kernel

@@ -9,21 +9,25 @@ from compiler.cpu_gpu_backends.simt.kernels import Kernels
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
 from compiler.ir import Barrier, Seq, replace_stmt, walk_stmts
-from tests.support.gpu_cases import CASES, random_inputs
+from tests.support.gpu_cases import CASES, CUDA_CASES, random_inputs
 
-BY_NAME = {str(case): case for case in CASES}
+BY_NAME = {str(case): case for case in CASES + CUDA_CASES}
 # Both ways in which CUDA and OpenCL differ.
-MODES = {"cuda": {"shuffles": True, "asynchronous": True}, "opencl": {}}
+MODES = {"cuda": {"shuffles": True, "asynchronous": True, "intrinsics": True}, "opencl": {}}
 # One of each kind of schedule and of each plan, small.
 SMALL = ["relu_int8_3_7_5_4", "relu_float32_256_4", "transpose_float32_50_37",
          "transpose_int8_32_32", "matmul_int8_33_17_24_0", "matmul_int32_33_17_24_1",
          "matmul_float32_32_32_24_2", "matmul_float32_33_17_24_2", "sum_int8_4_256_1",
          "max_float32_5_200_1", "min_int32_3_33_1", "sum_int32_6_64_4", "softmax_float32_3_77",
-         "depthwise_int8_2_32_3", "depthwise_float32_2_40_3", "convolution_int32_4_8_18"]
+         "argmax_int8_3_50", "dp4a_int8_20_33_10", "depthwise_int8_2_32_3",
+         "depthwise_float32_2_40_3", "convolution_int32_4_8_18"]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", SMALL)
+WARPS = [name for name in map(str, CUDA_CASES) if not name.endswith("_0")]
+PLANTED = [(name, mode) for name in SMALL for mode in MODES] + [(name, "cuda") for name in WARPS]
+
+
+@pytest.mark.parametrize(("name", "mode"), PLANTED)
 def test_no_shipped_schedule_has_a_race(rng, name: str, mode: str) -> None:
     case = BY_NAME[name]
     kernels = lower(case.program, **MODES[mode])
@@ -40,9 +44,6 @@ def without(kernels: Kernels) -> Iterator[Kernels]:
                 fewer = replace(kernel, body=replace_stmt(kernel.body, stmt, Seq(())))
                 yield replace(kernels, kernels=(*kernels.kernels[:place], fewer,
                                                 *kernels.kernels[place + 1:]))
-
-
-PLANTED = [(name, mode) for name in SMALL for mode in MODES if not name.startswith("relu")]
 
 
 def test_every_missing_barrier_is_found_and_no_barrier_is_idle(rng) -> None:

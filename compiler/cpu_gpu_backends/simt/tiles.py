@@ -1,0 +1,42 @@
+"""What the rule of a declared intrinsic is called with, to write its instructions as C.
+
+A rule ``lower(call) -> list[str]`` gives the statements. An intrinsic of the unit ``thread`` is run
+by each thread for itself; one of the unit ``warp`` by the 32 threads of a warp together, which lie
+along ``threadIdx.x``. What a warp holds together has the scope ``fragment``: of each tile of it,
+every thread has the same number of elements.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Call", "Tile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """An operand's tile: its first element as an lvalue, and the distance of neighbours in each
+    of its dimensions, in elements. Of a fragment, `element` is the array of the thread's elements.
+    """
+
+    element: str
+    pitches: tuple[int, ...]
+
+    @property
+    def address(self) -> str:
+        return f"&{self.element}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of an intrinsic.
+
+    Parameters
+    ----------
+    tiles : by name of the operand, the destination among them.
+    begins : the condition under which the reduction begins here, ``true`` and ``false`` literally.
+    needs : ``needs(name)`` asks for a helper of `dialects.HELPERS`.
+    """
+
+    tiles: Mapping[str, Tile]
+    begins: str
+    needs: Callable[[str], None]
