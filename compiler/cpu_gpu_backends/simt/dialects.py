@@ -172,7 +172,9 @@ _HALF = """\
 struct half {  // every operator computes in float and rounds to nearest even
   unsigned short bits;
   half() = default;
-  %fn%half(float value) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+  %fn%half(float value) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  }
   %fn%operator float() const {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -185,7 +187,9 @@ _BFLOAT16 = """\
 struct bfloat16 {  // every operator computes in float and rounds to nearest even
   unsigned short bits;
   bfloat16() = default;
-  %fn%bfloat16(float value) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value)); }
+  %fn%bfloat16(float value) {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  }
   %fn%operator float() const { return __int_as_float((int)bits << 16); }
 };
 """
@@ -217,14 +221,17 @@ template <class T>
 %fn%unsigned mma_word(const T* first) {
   return *reinterpret_cast<const unsigned*>(first);
 }
-%fn%unsigned mma_word(const float* first) { return __float_as_uint(to_tf32(*first)); }
+%fn%unsigned mma_word(const float* first) {
+  return __float_as_uint(to_tf32(*first));
+}
 
 // d += a * b of a warp: 16 rows of a and 8 of b, `pitch` elements apart, in shared memory.
 template <auto mma, int a_pitch, int b_pitch, class Sum, class T>
 %fn%void mma_tile(Sum* d, const T* a, const T* b) {
   const int n = 4 / sizeof(T), g = threadIdx.x / 4, t = threadIdx.x % 4;
   unsigned fa[4], fb[2];
-  for (int r = 0; r < 4; ++r) fa[r] = mma_word(&a[(g + r % 2 * 8) * a_pitch + (t + r / 2 * 4) * n]);
+  for (int r = 0; r < 4; ++r)
+    fa[r] = mma_word(&a[(g + r % 2 * 8) * a_pitch + (t + r / 2 * 4) * n]);
   for (int r = 0; r < 2; ++r) fb[r] = mma_word(&b[g * b_pitch + (t + r * 4) * n]);
   mma(d, fa, fb);
 }

@@ -40,6 +40,9 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
 
     Raises SimtError for programs that do not fit, ScheduleError's manner: the fact and the place.
     """
+    if program.parameters:
+        names = ", ".join(var.name for var in program.parameters)
+        refuse(f"extents must be numbers, not the parameters {names}", program)
     temporaries: list[Buffer] = []
     kernels: list[Kernel] = []
     for stmt in _parts(program.body, temporaries):
