@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from compiler.ir import Program
+from compiler.ir import Program, shape_text
 from compiler.native import call, compiler
 from compiler.te import Buffer, is_record, numpy_dtype, record_fields
 
@@ -119,19 +119,24 @@ def _prototype(name: str, program: Program) -> str:
     taken: set[str] = set()
     parts = [_parameter("const ", b, taken) for b in program.inputs]
     parts += [_parameter("", b, taken) for b in program.outputs]
+    parts += [f"int64_t {_free_name(symbol.name, taken)}" for symbol in program.parameters]
     return f"int32_t {name}({', '.join(parts) or 'void'})"
 
 
 def _parameter(const: str, buffer: Buffer, taken: set[str]) -> str:
-    name = _c_name(buffer.name)
+    return f"{const}{_c_type(buffer.dtype)} *{_free_name(buffer.name, taken)}"
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    name = _c_name(name)
     while name in taken:
         name += "_"
     taken.add(name)
-    return f"{const}{_c_type(buffer.dtype)} *{name}"
+    return name
 
 
 def _signature(program: Program) -> str:
     def listed(buffers: Sequence[Buffer]) -> str:
-        return ", ".join(f"{_c_name(b.name)}: {b.dtype}{list(b.shape)}" for b in buffers)
+        return ", ".join(f"{_c_name(b.name)}: {b.dtype}{shape_text(b.shape)}" for b in buffers)
 
     return f"({listed(program.inputs)}) -> {listed(program.outputs)}"

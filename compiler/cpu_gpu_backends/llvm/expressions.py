@@ -37,13 +37,15 @@ class Expressions:
     variables : loop variables in scope, to their values.
     contract : whether products may be fused with sums.
 
-    `lanes` are the iterations that run side by side here, if any do.
+    `lanes` are the iterations that run side by side here, if any do; `own` are the buffers of
+    which each of them has one, by name.
     """
 
     def __init__(self, w: Writer, buffers: Mapping[str, str], variables: dict[Var, Value],
                  contract: bool = False):
         self.w, self.buffers, self.variables, self.contract = w, buffers, variables, contract
         self.lanes: Lanes | None = None
+        self.own: set[str] = set()
 
     def value(self, expr: Expr) -> Value:
         match expr:
@@ -225,6 +227,8 @@ class Expressions:
 
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Place:
         where, lanes = offset(buffer, indices), self.lanes
+        if lanes is not None and buffer.name in self.own:
+            return self._own_place(buffer, where, lanes)
         if lanes is None or not self._differs(where):
             return _Place(self.pointer(buffer, self._index(where)))
         step = _step(where, lanes.var)
@@ -237,6 +241,15 @@ class Expressions:
         steps = ", ".join(f"i64 {step * lane}" for lane in range(lanes.count))
         return _Place(self.w.op(f"getelementptr {memory_type(buffer.dtype)}, ptr {first}, "
                                 f"<{lanes.count} x i64> <{steps}>"), lanes.count)
+
+    def _own_place(self, buffer: Buffer, where: Expr, lanes: Lanes) -> _Place:
+        """In a buffer of which each lane has one: an element of all lanes is a row."""
+        row = self.binary("mul", self.value(where), Value(str(lanes.count), Kind(INDEX)))
+        if not row.kind.lanes:
+            return _Place(self.pointer(buffer, row.text), lanes.count, True)
+        numbers = "<" + ", ".join(f"i64 {lane}" for lane in range(lanes.count)) + ">"
+        places = self.w.op(f"add {row.kind} {row.text}, {numbers}")
+        return _Place(self._pointers(buffer, places, lanes.count), lanes.count)
 
     def _first(self, buffer: Buffer, where: Expr) -> str:
         """Pointer to the element of the first lane; where lanes are masked, it may be no element,

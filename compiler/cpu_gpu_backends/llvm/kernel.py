@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler.ir import Program, Tensorized, walk_stmts
-from compiler.te import Buffer, numpy_dtype
+from compiler.ir import Program, Tensorized, simplify, walk_stmts
+from compiler.te import (INDEX, Buffer, Const, Expr, Symbol, Var, as_expr, numpy_dtype,
+                         substitute)
 
 from .amx import REFUSED
 from .emit import FUNCTION, OUT_OF_MEMORY, emit
@@ -23,6 +24,9 @@ class Kernel:
     fills the outputs; no output may overlap another array. `compute` is like
     `compiler.ir.interpret`: arrays by name in, new arrays by name out. `text` is the LLVM IR that
     it was made from. Several threads may call it at once.
+
+    Parameters of the program take their values from the shapes of the arrays, where a dimension is
+    a parameter by itself; others are given by name.
     """
 
     def __init__(self, program: Program, machine: Machine | None = None, contract: bool = False,
@@ -34,10 +38,11 @@ class Kernel:
         self.text = emit(program, machine, contract)
         self._buffers = (*program.inputs, *program.outputs)
         self._library = library(self.text, machine)
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(self._buffers))
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(self._buffers),
+                                     *[ctypes.c_int64] * len(program.parameters))
         self._function = prototype(self._library.address(FUNCTION))
 
-    def __call__(self, *arrays: np.ndarray) -> None:
+    def __call__(self, *arrays: np.ndarray, **symbols: int) -> None:
         """Raises ValueError for an array that does not fit, MemoryError when there is no memory
         for the program's local buffers, MachineError when the operating system refuses the
         processor's tile registers.
@@ -46,33 +51,65 @@ class Kernel:
             names = ", ".join(buffer.name for buffer in self._buffers)
             raise ValueError(f"Arrays of {self.program.name} must be {names}, "
                              f"not {len(arrays)} arrays")
+        values = self._values(dict(zip(self._buffers, arrays)), symbols)
         for buffer, array in zip(self._buffers, arrays):
-            _require(buffer, array)
+            _require(buffer, array, values)
         for buffer, array in zip(self.program.outputs, arrays[len(self.program.inputs):]):
             if not array.flags.writeable:
                 raise ValueError(f"Array {buffer.name} must be writeable")
-        status = self._function(*(array.ctypes.data for array in arrays))
+        status = self._function(*(array.ctypes.data for array in arrays), *values.values())
         if status == OUT_OF_MEMORY:
             raise MemoryError(f"{self.program.name} cannot allocate its local buffers")
         if status == REFUSED:
             raise MachineError(f"{self.program.name} needs the tile registers of AMX, which the "
                                f"operating system refuses: set {WITHOUT}=amx-tile to do without")
 
-    def compute(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _values(self, arrays: Mapping[Buffer, np.ndarray],
+                given: Mapping[str, int]) -> dict[Symbol, int]:
+        """Values of the parameters, in order."""
+        name = self.program.name
+        found = {Symbol(symbol): value for symbol, value in given.items()}
+        if unknown := [one.name for one in found if one not in self.program.parameters]:
+            raise ValueError(f"Parameter of {name} must be one of "
+                             f"{', '.join(p.name for p in self.program.parameters) or 'none'}, "
+                             f"not {unknown[0]!r}")
+        for buffer, array in arrays.items():
+            for extent, size in zip(buffer.shape, array.shape):
+                if isinstance(extent, Symbol):
+                    found.setdefault(extent, size)
+        for symbol in self.program.parameters:
+            if found.get(symbol, 0) < 1:
+                raise ValueError(f"Parameter {symbol.name} of {name} must be given, a positive "
+                                 f"integer, not {found.get(symbol)!r}")
+        return {symbol: found[symbol] for symbol in self.program.parameters}
+
+    def compute(self, inputs: Mapping[str, np.ndarray], **symbols: int) -> dict[str, np.ndarray]:
         """Outputs by name. Inputs of any memory layout are taken, but none is converted."""
         for buffer in self.program.inputs:
             if buffer.name not in inputs:
                 raise ValueError(f"Inputs of {self.program.name} must hold {buffer.name!r}, "
                                  f"not only {sorted(inputs)}")
-        outputs = {b.name: np.empty(b.shape, numpy_dtype(b.dtype)) for b in self.program.outputs}
+        values = self._values({b: inputs[b.name] for b in self.program.inputs}, symbols)
+        outputs = {b.name: np.empty(_shape(b, values), numpy_dtype(b.dtype))
+                   for b in self.program.outputs}
         arrays = [np.require(inputs[b.name], requirements=["C", "A"]) for b in self.program.inputs]
-        self(*arrays, *outputs.values())
+        self(*arrays, *outputs.values(), **symbols)
         return outputs
 
 
-def _require(buffer: Buffer, array: np.ndarray) -> None:
-    if array.shape != buffer.shape or array.dtype != numpy_dtype(buffer.dtype):
-        raise ValueError(f"Array {buffer.name} must be {buffer.dtype}{list(buffer.shape)}, "
+def _shape(buffer: Buffer, values: Mapping[Symbol, int]) -> tuple[int, ...]:
+    """The shape for these values of the parameters."""
+    if not values:
+        return buffer.shape
+    bound: dict[Var, Expr] = {symbol: Const(int(value), INDEX) for symbol, value in values.items()}
+    extents = (simplify(substitute(as_expr(extent, INDEX), bound)) for extent in buffer.shape)
+    return tuple(int(extent.value) for extent in extents if isinstance(extent, Const))
+
+
+def _require(buffer: Buffer, array: np.ndarray, values: Mapping[Symbol, int]) -> None:
+    shape = _shape(buffer, values)
+    if array.shape != shape or array.dtype != numpy_dtype(buffer.dtype):
+        raise ValueError(f"Array {buffer.name} must be {buffer.dtype}{list(shape)}, "
                          f"not {array.dtype}{list(array.shape)}")
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise ValueError(f"Array {buffer.name} must be dense, aligned and in row-major order")

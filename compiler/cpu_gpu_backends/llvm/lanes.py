@@ -3,7 +3,8 @@
 A loop of kind ``vectorize`` runs as vectors of all its iterations, or of pieces of them where it
 is long; a tail is a shorter vector. What does not depend on the loop is computed once. A condition
 that differs between lanes becomes a mask: lanes that it leaves out read and write nothing, and a
-part that no lane takes part in is skipped.
+part that no lane takes part in is skipped. What is allocated inside the loop is each lane's own:
+the lanes' elements of one place lie side by side.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from compiler.ir import (Alloc, Combine, For, Update, free_variables, offset, re
                          writes)
 from compiler.te import Var, is_record, numpy_dtype
 
-__all__ = ["Lanes", "has_lanes", "pieces"]
+__all__ = ["Lanes", "has_lanes", "piece", "pieces"]
 
 _WHOLE = 64             # loops of so many iterations are one vector
 _BYTES = 64             # a piece of a longer loop: as many elements as fill a register of AVX-512
@@ -37,23 +38,29 @@ class Lanes:
 
 
 def has_lanes(loop: For) -> bool:
-    """Whether the loop can run as vectors. It cannot where lanes write to one place, have buffers
-    of their own, or touch records; then it runs as any loop does.
+    """Whether the loop can run as vectors. It cannot where lanes write to one place or touch
+    records; then it runs as any loop does.
     """
-    for stmt in walk_stmts(loop.body):
-        if isinstance(stmt, Alloc) or (isinstance(stmt, Update | Combine)
-                                       and loop.var in stmt.axes):
-            return False
+    if any(isinstance(stmt, Update | Combine) and loop.var in stmt.axes
+           for stmt in walk_stmts(loop.body)):
+        return False
+    own = {stmt.buffer for stmt in walk_stmts(loop.body) if isinstance(stmt, Alloc)}
     places = [(b, stmt.indices) for stmt in writes(loop.body) for b in stmt.buffers]
     touched = [b for b, _ in places] + [read.buffer for read in reads(loop.body)]
-    return (all(loop.var in free_variables(offset(b, indices)) for b, indices in places)
+    return (all(b in own or loop.var in free_variables(offset(b, indices))
+                for b, indices in places)
             and not any(is_record(buffer.dtype) for buffer in touched))
+
+
+def piece(loop: For) -> int:
+    """Lanes of a piece of a long loop."""
+    return _BYTES // min(numpy_dtype(b.dtype).itemsize
+                         for s in writes(loop.body) for b in s.buffers)
 
 
 def pieces(loop: For) -> tuple[int, int, int]:
     """Lanes of a vector, how many such vectors, and the lanes of the tail."""
     if loop.extent <= _WHOLE:
         return loop.extent, 1, 0
-    smallest = min(numpy_dtype(b.dtype).itemsize for s in writes(loop.body) for b in s.buffers)
-    lanes = _BYTES // smallest
+    lanes = piece(loop)
     return lanes, loop.extent // lanes, loop.extent % lanes

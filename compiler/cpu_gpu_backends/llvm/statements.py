@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from compiler import te
 from compiler.ir import (Alloc, Barrier, Binding, Combine, For, If, Seq, Stmt, Store, Tensorized,
                          Update, walk_stmts)
-from compiler.te import INDEX, Buffer, Read, Var
+from compiler.te import INDEX, Buffer, Expr, Read, Var
+from compiler.te.expr import Extent
 from compiler.tensorize import Intrinsic
 
 from . import teams
 from .expressions import Expressions
-from .lanes import Lanes, has_lanes, pieces
+from .lanes import Lanes, has_lanes, piece, pieces
 from .machine import Machine
 from .reductions import first_iteration, outer_axes, update_begun_by
 from .tiles import Call, Tile
@@ -29,6 +30,7 @@ __all__ = ["Function", "Statements"]
 
 _ON_STACK = 1 << 14         # bytes of one buffer
 _STACK = 1 << 17            # bytes of all of them
+_LINE = 64                  # bytes of a cache line
 _COPIES = 256               # of statements, by loops that are written out
 _INDEX = Kind(INDEX)
 
@@ -101,13 +103,16 @@ class Statements:
             self._vectors(loop)
         elif loop.kind == "parallel" and not self.exprs.lanes and not self.on_team:
             teams.write(self, loop)
-        elif loop.kind == "unroll" and self._is_short(loop):
+        elif loop.kind == "unroll" and isinstance(loop.extent, int) and self._is_short(loop):
             self._copies *= loop.extent
             for value in range(loop.extent):
                 self._once(loop, str(value))
             self._copies //= loop.extent
         else:
-            self.iterate(loop, "0", str(loop.extent))
+            self.iterate(loop, "0", self.extent(loop.extent))
+
+    def extent(self, extent: Extent) -> str:
+        return self.exprs.scalar(extent) if isinstance(extent, Expr) else str(extent)
 
     def _is_short(self, loop: For) -> bool:
         return self._copies * loop.extent * sum(1 for _ in walk_stmts(loop.body)) <= _COPIES
@@ -117,13 +122,28 @@ class Statements:
         self.write(loop.body)
 
     def iterate(self, loop: For, begin: str, end: str) -> None:
-        """Run the body from `begin` to `end`, at least once."""
-        with self.counted(loop.var.name, begin, end, 1, loop.kind == "unroll") as index:
+        """Run the body from `begin` to `end`; at least once if `end` is a number."""
+        with self._if_any(begin, end), self.counted(loop.var.name, begin, end, 1,
+                                                    loop.kind == "unroll") as index:
             self._once(loop, index)
 
     @contextmanager
+    def _if_any(self, begin: str, end: str):
+        """What is written inside runs if there are iterations from `begin` to `end`."""
+        if not end.startswith("%"):
+            yield
+            return
+        w = self.w
+        some, done = w.name("some"), w.name("done")
+        w.branch(w.op(f"icmp slt i64 {begin}, {end}"), some, done)
+        w.label(some)
+        yield
+        w.jump(done)
+        w.label(done)
+
+    @contextmanager
     def counted(self, name: str, begin: str, end: str, step: int = 1, unroll: bool = False):
-        """A loop around the instructions that are written inside; its index."""
+        """A loop, run at least once, around the instructions that are written inside; its index."""
         w = self.w
         head, latch, done = w.name(f"{name}.loop"), w.name("latch"), w.name("done")
         after, before = f"%{w.name(f'{name}.next')}", w.block
@@ -140,6 +160,9 @@ class Statements:
         w.label(done)
 
     def _vectors(self, loop: For) -> None:
+        if not isinstance(loop.extent, int):
+            self._vectors_of_any_number(loop)
+            return
         lanes, count, tail = pieces(loop)
         if count == 1:
             self._vector(loop, "0", lanes)
@@ -151,16 +174,32 @@ class Statements:
         elif tail:
             self._vector(loop, str(count * lanes), tail)
 
-    def _vector(self, loop: For, first: str, lanes: int) -> None:
+    def _vectors_of_any_number(self, loop: For) -> None:
+        """Whole vectors, then one with a mask."""
+        w, lanes, extent = self.w, piece(loop), self.extent(loop.extent)
+        rest = w.op(f"srem i64 {extent}, {lanes}")
+        whole = w.op(f"sub nsw i64 {extent}, {rest}")
+        with self._if_any("0", whole), self.counted(loop.var.name, "0", whole, lanes) as index:
+            self._vector(loop, index, lanes)
+        with self._if_any("0", rest):
+            self._vector(loop, whole, lanes, extent)
+
+    def _vector(self, loop: For, first: str, lanes: int, end: str = "") -> None:
+        """Iterations from `first`, as many as there are lanes, or up to `end` if there is one."""
         kind = Kind(INDEX, lanes)
         numbers = "<" + ", ".join(f"i64 {lane}" for lane in range(lanes)) + ">"
         if first != "0":
             start = self.exprs.spread(Value(first, _INDEX), lanes)
             numbers = self.w.op(f"add nsw {kind} {start}, {numbers}")
-        self.exprs.lanes = Lanes(loop.var, lanes, first, numbers)
+        mask = ""
+        if end:
+            limit = self.exprs.spread(Value(end, _INDEX), lanes)
+            mask = self.w.op(f"icmp slt {kind} {numbers}, {limit}")
+        self.exprs.lanes = Lanes(loop.var, lanes, first, numbers, mask)
         self.variables[loop.var] = Value(numbers, kind)
         self.write(loop.body)
         self.exprs.lanes = None
+        self.exprs.own.clear()
 
     # Guards
 
@@ -288,17 +327,34 @@ class Statements:
         """On the stack if small, else on the heap; the function's own either way. Copies of one
         statement, by a loop that is written out, take turns with one.
         """
-        if buffer.name in self._local:
+        lanes = self.exprs.lanes.count if self.exprs.lanes else 1
+        if self.exprs.lanes:
+            self.exprs.own.add(buffer.name)
+        if buffer.name in self._local:      # never with fewer lanes: tails come last
             return
-        size, name = buffer.size_bytes, f"%{self.w.name(buffer.name)}"
+        size, name = buffer.size_bytes * lanes, f"%{self.w.name(buffer.name)}"
         self._local.add(buffer.name)
-        if size <= _ON_STACK and self._on_stack + size <= _STACK:
+        if isinstance(size, int) and size <= _ON_STACK and self._on_stack + size <= _STACK:
             self._on_stack += size
             self.w.entry.append(f"  {name} = alloca [{size} x i8], align 64")
         else:
-            count, rounded = self.function.machine.size_type, -(-size // 64) * 64
+            count = self.function.machine.size_type
             self.w.module.declared.add(f"declare noalias ptr @aligned_alloc({count}, {count})")
-            self.w.entry.append(f"  {name} = call noalias ptr @aligned_alloc({count} 64, "
-                                f"{count} {rounded})")
+            size = self._rounded(size)
+            self.w.entry.append(f"  {name} = call noalias ptr @aligned_alloc({count} {_LINE}, "
+                                f"{count} {size})")
             self.allocated.append(name)
         self.buffers[buffer.name] = name
+
+    def _rounded(self, size: Extent) -> str:
+        """Bytes in whole cache lines, as `aligned_alloc` wants them, known at the entry."""
+        if isinstance(size, int):
+            return str(-(-size // _LINE) * _LINE)
+        w = self.w
+        w.entry, w.lines = w.lines, w.entry         # symbols are parameters of the function
+        rounded = w.op(f"and i64 {w.op(f'add i64 {self.exprs.scalar(size)}, {_LINE - 1}')}, "
+                       f"{-_LINE}")
+        if self.function.machine.size_type != "i64":
+            rounded = w.op(f"trunc i64 {rounded} to {self.function.machine.size_type}")
+        w.entry, w.lines = w.lines, w.entry
+        return rounded

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from compiler.ir import For, free_variables, reads, walk_stmts, writes
 from compiler.ir import expressions as expressions_of
-from compiler.te import INDEX, Var
+from compiler.te import INDEX, Symbol, Var
 
 from .frame import framed
 from .writer import Kind, Value, Writer
@@ -30,7 +30,7 @@ _SLOT = 8               # bytes of a value in the context
 def write(outer: "Statements", loop: For) -> None:
     """Write the loop, and the functions that its threads run."""
     if outer.function.machine.architecture.startswith("wasm"):
-        outer.iterate(loop, "0", str(loop.extent))
+        outer.iterate(loop, "0", outer.extent(loop.extent))
         return
     captured = _captured(outer, loop)
     number = sum(".team." in name for name in outer.w.module.functions)
@@ -39,8 +39,8 @@ def write(outer: "Statements", loop: For) -> None:
     functions = outer.w.module.functions
     functions[team] = ""                    # the name is taken, whatever the body holds
     functions[body] = _body(outer, loop, body)
-    functions[team] = _team(outer.w, team, body, captured, loop.extent)
-    context = _context(outer, captured)
+    functions[team] = _team(outer.w, team, body, [kind for kind, _ in captured])
+    context = _context(outer, [("i64", outer.extent(loop.extent)), *captured])
     threads = dict(loop.annotations).get("num_threads", 0)
     outer.w.call_void("GOMP_parallel", ("ptr", f"@{team}"), ("ptr", context),
                       ("i32", str(threads)), ("i32", "0"))
@@ -56,7 +56,8 @@ def _buffers(outer: "Statements", loop: For) -> list[str]:
 def _variables(outer: "Statements", loop: For) -> list[Var]:
     used = {v for s in walk_stmts(loop) for e in expressions_of(s) for v in free_variables(e)}
     used |= {v for s in writes(loop) for v in getattr(s, "axes", ())}
-    return [var for var in outer.variables if var in used and var != loop.var]
+    return [var for var in outer.variables
+            if (var in used or isinstance(var, Symbol)) and var != loop.var]
 
 
 def _captured(outer: "Statements", loop: For) -> list[tuple[str, str]]:
@@ -81,23 +82,23 @@ def _body(outer: "Statements", loop: For, name: str) -> str:
                   f"noinline nounwind", inner)
 
 
-def _team(outer: Writer, name: str, body: str, captured: list[tuple[str, str]],
-          extent: int) -> str:
+def _team(outer: Writer, name: str, body: str, captured: list[str]) -> str:
     """``void team(context)``: what every thread does."""
     w = Writer(outer.module)
-    values = []
-    for place, (kind, _) in enumerate(captured, 1):
+    kinds, values = ["i64", *captured], []
+    for place, kind in enumerate(kinds, 1):
         pointer = w.op(f"getelementptr i8, ptr %context, i64 {_SLOT * place}")
-        values.append(f"{kind} {w.op(f'load {kind}, ptr {pointer}')}")
+        values.append(w.op(f"load {kind}, ptr {pointer}"))
+    extent, *arguments = values
+    passed = "".join(f"{kind} {value}, " for kind, value in zip(captured, arguments))
     threads, thread = (w.op(f"zext i32 {w.call(function, 'i32')} to i64") for function in
                        ("omp_get_num_threads", "omp_get_thread_num"))
     following = w.op(f"add i64 {thread}, 1")
-    begin, end = (w.op(f"udiv i64 {w.op(f'mul i64 {one}, {extent}')}, {threads}")
+    begin, end = (w.op(f"sdiv i64 {w.op(f'mul i64 {one}, {extent}')}, {threads}")
                   for one in (thread, following))
-    w.branch(w.op(f"icmp ult i64 {begin}, {end}"), "some", "done")
+    w.branch(w.op(f"icmp slt i64 {begin}, {end}"), "some", "done")
     w.label("some")
-    status = w.op(f"call i32 @{body}({', '.join(values)}{', ' * bool(values)}"
-                  f"i64 {begin}, i64 {end})")
+    status = w.op(f"call i32 @{body}({passed}i64 {begin}, i64 {end})")
     w.branch(w.op(f"icmp eq i32 {status}, 0"), "done", "failed")
     w.label("failed")
     w.do(f"store atomic i32 {status}, ptr %context monotonic, align 4")
@@ -108,7 +109,7 @@ def _team(outer: Writer, name: str, body: str, captured: list[tuple[str, str]],
 
 
 def _context(outer: "Statements", captured: list[tuple[str, str]]) -> str:
-    """The status of the team (0: all is well) and what is captured."""
+    """The status of the team (0: all is well), the extent, and what is captured."""
     w = outer.w
     context = f"%{w.name('context')}"
     w.entry.append(f"  {context} = alloca [{_SLOT * (1 + len(captured))} x i8], align {_SLOT}")

@@ -121,17 +121,30 @@ def test_functions_in_lanes():
     np.testing.assert_array_equal(plain, lanes)
 
 
-@pytest.mark.parametrize("change", ["reduction", "local", "one place", "inside vectors"])
+@pytest.mark.parametrize("extent", [3, 8, 70])
+def test_what_is_allocated_inside_is_each_lane_s_own(extent):
+    x, y = Buffer("x", (extent, 5), "int32"), Buffer("y", (extent, 5), "int32")
+    t, s = Buffer("t", (5,), "int32", "local"), Buffer("s", (1,), "int32", "local")
+    fill = For(J, 5, Store(t, (4 - J,), x[I, J] * 3))
+    total = For(K, 5, Update(s, (ZERO,), "sum", t[K], (K,)))
+    at = te.cast(x[I, L] % 5, te.INDEX)                 # each lane reads a place of its own
+    use = For(L, 5, If(x[I, L] > -5, Store(y, (I, L), s[0] + t[L] + t[at])))
+    body = For(I, extent, Seq((For(Var("z"), 5, Store(y, (I, Var("z")), x[I, Var("z")])),
+                               Alloc(t, Alloc(s, Seq((fill, total, use)))))))
+    program = marked(Program("p", (x,), (y,), body), i="vectorize")
+    assert "x i32>" in emit(program)
+    assert_native_agrees(program)
+
+
+@pytest.mark.parametrize("change", ["reduction", "one place", "inside vectors"])
 def test_what_cannot_be_vectors_runs_as_loops(change):
     x, y, t = Buffer("x", (6, 6), "int32"), Buffer("y", (6,), "int32"), Buffer("t", (1,), "int32")
     z = Buffer("z", (6, 6), "int32")
     total = For(I, 6, For(K, 6, Update(y, (I,), "sum", x[I, K], (K,))))
-    local = Alloc(t, Seq((Store(t, (ZERO,), x[I, 0]), Store(y, (I,), t[0] * 2))))
     shared = Alloc(t, For(I, 6, Seq((Store(t, (ZERO,), x[I, 0]), Store(y, (I,), t[0] * 2)))))
     nest = For(I, 6, For(J, 6, Store(z, (I, J), x[I, J] + 1)))
     programs = {"reduction": marked(Program("p", (x,), (y,), total), k="vectorize"),
-                "local": marked(Program("p", (x,), (y,), For(I, 6, local)), i="vectorize"),
-                "one place": Program("p", (x,), (y,), shared),
+                "one place": marked(Program("p", (x,), (y,), shared), i="vectorize"),
                 "inside vectors": marked(Program("p", (x,), (z,), nest), i="vectorize",
                                          j="vectorize")}
     assert_native_agrees(programs[change])
