@@ -69,18 +69,31 @@ extern "C" __global__ void halves(const float* x, half* y, bfloat16* z, float* b
   }
 }
 extern "C" __global__ void rounded(const float* x, float* y) { y[0] = to_tf32(x[0]); }
+// Element i of a fragment, of n elements a register, as the PTX ISA has it for each type.
+template <int n> __device__ int row_of_a(int g, int i) {
+  if (n == 2) return i < 2 || (4 <= i && i < 6) ? g : g + 8;
+  if (n == 1) return i == 0 || i == 2 ? g : g + 8;
+  return i < 4 || (8 <= i && i < 12) ? g : g + 8;
+}
+template <int n> __device__ int column_of_a(int t, int i) {
+  if (n == 2) return i < 4 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8;
+  if (n == 1) return i < 2 ? t : t + 4;
+  return i < 8 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16;
+}
+template <int n> __device__ int row_of_b(int t, int i) {
+  if (n == 2) return i < 2 ? t * 2 + (i & 1) : t * 2 + (i & 1) + 8;
+  if (n == 1) return i == 0 ? t : t + 4;
+  return i < 4 ? t * 4 + (i & 3) : t * 4 + (i & 3) + 16;
+}
 template <class T, class S, int K, class F>
 __device__ void tile(const T* a, const T* b, S* c, F f) {
   const int g = threadIdx.x / 4, t = threadIdx.x % 4, n = 4 / sizeof(T);
   T fa[4 * n], fb[2 * n];
   S fc[4] = {};
-  for (int r = 0; r < 4; ++r)
-    for (int e = 0; e < n; ++e)
-      fa[r * n + e] = a[(g + 8 * (r % 2)) * K + n * t + 4 * n * (r / 2) + e];
-  for (int r = 0; r < 2; ++r)
-    for (int e = 0; e < n; ++e) fb[r * n + e] = b[(n * t + 4 * n * r + e) * 8 + g];
+  for (int i = 0; i < 4 * n; ++i) fa[i] = a[row_of_a<n>(g, i) * K + column_of_a<n>(t, i)];
+  for (int i = 0; i < 2 * n; ++i) fb[i] = b[row_of_b<n>(t, i) * 8 + g];
   f(fc, reinterpret_cast<unsigned*>(fa), reinterpret_cast<unsigned*>(fb));
-  for (int i = 0; i < 4; ++i) c[(g + 8 * (i / 2)) * 8 + 2 * t + i % 2] = fc[i];
+  for (int i = 0; i < 4; ++i) c[(i < 2 ? g : g + 8) * 8 + t * 2 + (i & 1)] = fc[i];
 }
 extern "C" __global__ void mma_f16(const half* a, const half* b, float* c) {
   tile<half, float, 16>(a, b, c, mma_m16n8k16_f16);
