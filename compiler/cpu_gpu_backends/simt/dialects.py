@@ -120,17 +120,19 @@ class Helper:
     """A function that the text defines when it calls it; `text` begins with its result's type.
 
     `%long%` stands for the dialect's integer of 64 bits, `%ulong%` for the unsigned one, `%fn%`
-    for what functions begin with. One that is `emulated` is for a GPU alone: ``emulation.h``
-    defines it for the host.
+    for what functions begin with. One that is `emulated` is CUDA, and for a GPU alone:
+    ``emulation.h`` defines it for the host; `opencl` is its text in OpenCL, if it has one.
     """
 
     name: str
     text: str
     needs: tuple[str, ...] = ()
     emulated: bool = False
+    opencl: str = ""
 
     def spelled(self, dialect: Dialect) -> str:
         text = f"#ifdef __CUDACC__\n{self.text}#endif\n" if self.emulated else self.text
+        text = self.opencl if self.opencl and dialect.name == "opencl" else text
         for mark, word in (("%fn%", dialect.function), ("%long%", dialect.types["int64"]),
                            ("%ulong%", dialect.types["uint64"])):
             text = text.replace(mark, word)
@@ -203,6 +205,14 @@ _TO_TF32 = """\
 """
 
 
+_TO_TF32_OPENCL = """\
+%fn%float to_tf32(float value) {
+  const int bits = as_int(value);
+  return (bits & 0x7f800000) == 0x7f800000 ? value : as_float((bits + 0x1000) & ~0x1fff);
+}
+"""
+
+
 def _mma(name: str, operands: str, letter: str, kind: str) -> Helper:
     """The instruction, which adds in place; ``emulation.h`` has the same function."""
     sums = ", ".join(f"%{i}" for i in range(4))
@@ -255,7 +265,7 @@ template <int pitch, class Sum>
 HELPERS = {helper.name: helper for helper in (
     Helper("half", _HALF, emulated=True),
     Helper("bfloat16", _BFLOAT16, emulated=True),
-    Helper("to_tf32", _TO_TF32, emulated=True),
+    Helper("to_tf32", _TO_TF32, emulated=True, opencl=_TO_TF32_OPENCL),
     Helper("async_copy", _ASYNC_COPY, emulated=True),
     _mma("mma_m16n8k16_f16", "m16n8k16.row.col.f32.f16.f16.f32", "f", "float"),
     _mma("mma_m16n8k16_bf16", "m16n8k16.row.col.f32.bf16.bf16.f32", "f", "float"),

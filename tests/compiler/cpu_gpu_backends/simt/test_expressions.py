@@ -1,0 +1,81 @@
+"""Every operator in C, in both dialects, against the interpreter."""
+
+import numpy as np
+import pytest
+
+from compiler import te
+from compiler.cpu_gpu_backends.simt.generate import generate_all
+from compiler.cpu_gpu_backends.simt.schedules import schedule_elementwise
+from compiler.ir import interpret
+from compiler.te import Binary, Call, numpy_dtype
+from runtime.device import DeviceMissing
+from runtime.emulated import EmulatedDevice
+from runtime.kernels import compute
+from runtime.opencl import OpenClDevice
+
+INTEGERS = ("int8", "uint8", "int16", "int32", "uint32", "int64")
+OPS = ("add", "sub", "mul", "min", "max", "floordiv", "mod", "and", "or", "xor", "shl", "shr",
+       "rshift_rne", "lt", "ge", "eq")
+FLOAT_OPS = ("add", "sub", "mul", "div", "min", "max", "lt", "ne")
+FUNCTIONS = ("abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "ceil", "rint", "tf32")
+SIZE = 64
+
+
+def values(dtype: str, rng: np.random.Generator, positive: bool = False) -> np.ndarray:
+    if dtype.startswith("float"):
+        found = rng.normal(size=SIZE).astype(dtype)
+        return np.abs(found) + np.float32(0.5) if positive else found
+    info = np.iinfo(dtype)
+    return rng.integers(1 if positive else info.min, 7 if positive else info.max, SIZE, dtype,
+                        endpoint=True)
+
+
+def binary(op: str, dtype: str):
+    a, b = (te.placeholder((SIZE,), dtype, name=name) for name in "ab")
+    return te.compute((SIZE,), lambda i: te.cast(Binary(op, a[i], b[i]), (
+        "int32" if op in te.COMPARISONS else dtype)), name="y")
+
+
+def unary(function: str):
+    a = te.placeholder((SIZE,), "float32", name="a")
+    return te.compute((SIZE,), lambda i: Call(function, (te.abs(a[i]) if function in ("log", "sqrt")
+                                                         else a[i],)), name="y")
+
+
+def cast(source: str, target: str):
+    a = te.placeholder((SIZE,), source, name="a")
+    return te.compute((SIZE,), lambda i: te.cast(a[i], target), name="y")
+
+
+def index_arithmetic():
+    a = te.placeholder((SIZE,), "int32", name="a")
+    return te.compute((SIZE,), lambda i: a[(i * 7 + 3) % SIZE] + te.cast(
+        (i - 40) // 7 * 1000 + (i - 40) % 7, "int32") + te.cast(i * 100_000_000_000, "int32"),
+        name="y")
+
+
+COMPUTED = {
+    **{f"{op}_{dtype}": binary(op, dtype) for dtype in INTEGERS for op in OPS},
+    **{f"{op}_float32": binary(op, "float32") for op in FLOAT_OPS},
+    **{f"{function}_function": unary(function) for function in FUNCTIONS},
+    **{f"{source}_to_{target}": cast(source, target) for source in ("int8", "int32", "uint8")
+       for target in (*INTEGERS, "float32", "bool") if source != target},
+    "indices": index_arithmetic(),
+}
+PROGRAMS = [schedule_elementwise(y, name, 16).program for name, y in COMPUTED.items()]
+
+
+@pytest.mark.parametrize("dialect", ["cuda", "opencl"])
+def test_every_operator(rng: np.random.Generator, dialect: str) -> None:
+    try:
+        device = EmulatedDevice() if dialect == "cuda" else OpenClDevice()
+    except DeviceMissing as error:
+        pytest.skip(str(error))
+    for program, code in zip(PROGRAMS, generate_all(PROGRAMS, dialect)):
+        inputs = {b.name: values(b.dtype, rng, b.name == "b") for b in program.inputs}
+        found, wanted = compute(device, code, inputs)["y"], interpret(program, inputs)["y"]
+        assert found.dtype == numpy_dtype(program.outputs[0].dtype)
+        if program.name.endswith("_function"):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6, err_msg=program.name)
+        else:
+            np.testing.assert_array_equal(found, wanted, err_msg=program.name)
