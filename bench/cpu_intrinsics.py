@@ -7,6 +7,7 @@ share what else the machine does; the best processor time of all rounds counts. 
 
 - ``cpu_KIND_tmacs``: millions of millions of multiply-accumulates a second, b packed in panels
   beforehand, as weights are; ``cpu_KIND_packing_tmacs``: packing b is part of it;
+- ``cpu_KIND_over_blas``: the same, divided by what NumPy's BLAS does on float32 in this run;
 - ``cpu_fp32_ratio``: time of NumPy's BLAS divided by that of the fastest float32 kind, b packed
   beforehand; ``cpu_fp32_packing_ratio``: packing is part of it.
 
@@ -90,6 +91,7 @@ def _best(runs: dict[str, Run], rounds: int) -> dict[str, float]:
 def _report(best: dict[str, float], work: int) -> None:
     for name, seconds in best.items():
         print(f"cpu_{name}_tmacs", f"{work / seconds / 1e12:.4f}")
+        print(f"cpu_{name}_over_blas", f"{best['blas'] / seconds:.2f}")
     for suffix in ("", "_packing"):
         ours = [best[name + suffix] for name in PRODUCTS
                 if PRODUCTS[name].a == "float32" and name + suffix in best]
