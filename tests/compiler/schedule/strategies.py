@@ -100,8 +100,19 @@ def _running(draw, x: Tensor, name: str) -> Tensor:
     return te.scan(x.shape, lambda j: x[0, j], step, name) if x.shape[0] > 1 else x
 
 
+def _slanted(draw, x: Tensor, name: str) -> Tensor:
+    """Each row from the one above, straight down or turned around, in one perfect nest."""
+    width, turned = x.shape[1], draw(st.booleans())
+
+    def step(s, t):
+        return te.compute((width,), lambda j: x[t, j] + s[t - 1, width - 1 - j if turned else j],
+                          f"{name}_next")
+
+    return te.scan(x.shape, lambda j: x[0, j], step, name) if x.shape[0] > 1 else x
+
+
 KINDS = (_elementwise, _padded, _window, _product, _enlarged, _turned, _gathered, _largest,
-         _running)
+         _running, _slanted)
 
 
 @dataclass(repr=False)
