@@ -36,7 +36,7 @@ class Arbiter(wiring.Component):
     """Interleaves the bursts of its clients: fetch before store before load, burst by burst.
 
     A request is offered to the memory in the cycle after the client's; one a cycle, while fewer
-    than `BURSTS` are open. Write data is offered from the cycle after the memory accepted its
+    than `BURSTS` are open (one is closed in the cycle after its last beat or acknowledgement). Write data is offered from the cycle after the memory accepted its
     request. Data that is read and acknowledgements pass through combinationally.
 
     Members
@@ -57,20 +57,27 @@ class Arbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.owners = owners = Queue(data.StructLayout({"load": 1, "last": 5}), BURSTS)
-        self._requests(m, owners)
+        m.submodules.owners = owners = Queue(data.StructLayout({"load": 1, "last": 5}), BURSTS,
+                                             registered=True)
+        full = Signal()             # as many as may be are open
+        self._requests(m, owners, full)
         read_done = self._reads(m, owners)
         self._writes(m)
-        opened = Cat(c.request.valid & c.request.ready for c in (self.fetch, self.store, self.load))
-        closed = Cat(read_done, self.mem.ack.valid)
-        m.d.sync += self.open.eq(self.open + opened.any() - closed[0] - closed[1])
+        opened, closed, left = Signal(), Signal(2), Signal.like(self.open)
+        m.d.comb += [
+            opened.eq(Cat(client.request.valid & client.request.ready
+                          for client in (self.fetch, self.store, self.load)).any()),
+            left.eq(self.open - closed[0] - closed[1]),
+        ]
+        m.d.sync += [closed.eq(Cat(read_done, self.mem.ack.valid)), self.open.eq(left + opened),
+                     full.eq(Mux(opened, left == BURSTS - 1, left == BURSTS))]
         return m
 
-    def _requests(self, m: Module, owners: Queue):
+    def _requests(self, m: Module, owners: Queue, full: Signal):
         """The client with the highest priority fills the request register."""
         request = self.mem.request
         free = Signal()
-        m.d.comb += free.eq((~request.valid | request.ready) & (self.open != BURSTS))
+        m.d.comb += free.eq((~request.valid | request.ready) & ~full)
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
         taken = Const(0, 1)
@@ -105,15 +112,18 @@ class Arbiter(wiring.Component):
     def _writes(self, m: Module):
         """Beats follow their accepted request: `due` counts those that may pass."""
         request, wdata = self.mem.request, self.mem.wdata
-        due = Signal(range(BURSTS * 16 + 1))
+        due, some = Signal(range(BURSTS * 16 + 1)), Signal()
         accepted = request.valid & request.ready & request.p.write
         m.d.comb += [
             wdata.payload.eq(self.store.wdata.payload),
-            wdata.valid.eq(self.store.wdata.valid & (due != 0)),
-            self.store.wdata.ready.eq(wdata.ready & (due != 0)),
+            wdata.valid.eq(self.store.wdata.valid & some),
+            self.store.wdata.ready.eq(wdata.ready & some),
             self.moved_store.eq(wdata.valid & wdata.ready),
             self.store.ack.payload.eq(self.mem.ack.payload),
             self.store.ack.valid.eq(self.mem.ack.valid),
             self.mem.ack.ready.eq(1),
         ]
-        m.d.sync += due.eq(due + Mux(accepted, request.p.last + 1, 0) - self.moved_store)
+        m.d.sync += [
+            due.eq(due + Mux(accepted, request.p.last + 1, 0) - self.moved_store),
+            some.eq(accepted | Mux(self.moved_store, due != 1, some)),
+        ]

@@ -8,10 +8,22 @@ from accel.config import UNITS
 from accel.hw.interface import INDEX_BITS
 from accel.status import REPORTERS, Status
 
-__all__ = ["PATIENCE", "Control"]
+__all__ = ["BEGIN_CYCLES", "END_CYCLES", "PATIENCE", "SETTLING", "STATUS_CYCLES", "Control"]
 
 PATIENCE = 8
 """Cycles for which nothing has to move until that is called a deadlock."""
+
+BEGIN_CYCLES = 3
+"""From `start` to the first cycle in which a run is on: the state is cleared in between."""
+
+STATUS_CYCLES = 5
+"""From an error, or from FINISH, to the status, and `halt`."""
+
+SETTLING = 4
+"""From `halt` to the first cycle in which what the units say of themselves counts."""
+
+END_CYCLES = STATUS_CYCLES + SETTLING + 2
+"""From the retirement of FINISH to `done`."""
 
 _UNIT = data.StructLayout({"idle": 1, "blocked": 1, "blocked_index": INDEX_BITS, "queued": 1})
 
@@ -21,15 +33,17 @@ _ERROR = data.StructLayout({"error": 1, "index": INDEX_BITS, "status": Status})
 class Control(wiring.Component):
     """Starts a run and finds out how it ends.
 
-    The first error, or FINISH, sets the status one cycle later; from then on `halt` is set, and
-    `done` rises in the cycle after all units are idle or blocked and no memory request is open. Of
-    errors in one cycle that of the lowest instruction counts. A deadlock is what docs/machine.md
-    calls so, for `PATIENCE` cycles: nothing that could change it is under way then.
+    A run is on `BEGIN_CYCLES` after `start`. The first error, or FINISH, sets the status
+    `STATUS_CYCLES` later; from then on `halt` is set. `done` rises `SETTLING` + 2 cycles after
+    that, or two cycles after all units were seen idle or blocked and no memory request open,
+    whichever is later. Of errors in one cycle that of the lowest instruction counts. A deadlock is
+    what docs/machine.md calls so, for `PATIENCE` cycles: nothing that could change it is under way
+    then. Whatever comes from outside passes a register first.
 
     Members
     -------
     start : pulse; ignored while a run is on.
-    begin : the cycle of a `start` that counts.
+    clear : everything is to be reset.
     running, halt, done : a run is on; nothing new may start; the run is over.
     units : what each unit says, and whether its queue holds something, in the order of `UNITS`.
     errors : in the order of `REPORTERS`.
@@ -42,7 +56,7 @@ class Control(wiring.Component):
 
     def __init__(self):
         super().__init__({
-            "start": In(1), "begin": Out(1), "running": Out(1), "halt": Out(1), "done": Out(1),
+            "start": In(1), "clear": Out(1), "running": Out(1), "halt": Out(1), "done": Out(1),
             "units": In(data.ArrayLayout(_UNIT, len(UNITS))),
             "errors": In(data.ArrayLayout(_ERROR, len(REPORTERS))),
             "fetch_blocked": In(1), "fetch_index": In(INDEX_BITS), "finished": In(1),
@@ -52,45 +66,98 @@ class Control(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        units = list(self.units)
-        fetch = REPORTERS.index("fetch")
-        settled = ~self.memory_open & Cat(u.idle | u.blocked for u in units).all()
-        stuck = settled & self.fetch_blocked & Cat(u.blocked | ~u.queued for u in units).all()
-        patience = Signal(range(PATIENCE))
-        error, error_unit, error_index, error_status = self._first(
-            [(e.error, Const(code, 8), e.index, e.status) for code, e in enumerate(self.errors)])
-        waits, wait_unit, wait_index = self._first(
-            [(u.blocked, Const(code, 8), u.blocked_index) for code, u in enumerate(units)])
+        settled, stuck = self._quiet(m)
+        fetch_index = _later(m, self.fetch_index, "fetch_index")
+        patience, settling = Signal(range(PATIENCE)), Signal(range(SETTLING + 1))
+        (error, error_unit, error_index, error_status), finished = self._errors(m)
+        waits, wait_unit, wait_index = self._tournament(m, "wait", [
+            (u.blocked, Const(code, 8), u.blocked_index) for code, u in enumerate(self._seen)])
 
-        m.d.comb += [self.begin.eq(self.start & ~self.running),
-                     self.halt.eq(self.status != Status.RUNNING)]
+        m.d.comb += self.halt.eq(self.status != Status.RUNNING)
         with m.If(self.running & ~self.halt):
             m.d.sync += patience.eq(Mux(stuck, patience + 1, 0))
             with m.If(error):
                 m.d.sync += [self.status.eq(error_status), self.status_unit.eq(error_unit),
                              self.status_index.eq(error_index)]
-            with m.Elif(self.finished):
-                m.d.sync += [self.status.eq(Status.DONE), self.status_unit.eq(fetch),
-                             self.status_index.eq(self.fetch_index)]
+            with m.Elif(finished):
+                m.d.sync += [self.status.eq(Status.DONE),
+                             self.status_unit.eq(REPORTERS.index("fetch")),
+                             self.status_index.eq(fetch_index)]
             with m.Elif(stuck & (patience == PATIENCE - 1)):
                 m.d.sync += [
                     self.status.eq(Status.DEADLOCK),
-                    self.status_unit.eq(Mux(waits, wait_unit, fetch)),
-                    self.status_index.eq(Mux(waits, wait_index, self.fetch_index)),
-                    self.waiting.eq(Cat(u.blocked for u in units)),
+                    self.status_unit.eq(Mux(waits, wait_unit, REPORTERS.index("fetch"))),
+                    self.status_index.eq(Mux(waits, wait_index, fetch_index)),
+                    self.waiting.eq(Cat(u.blocked for u in self._seen)),
                 ]
-        with m.If(self.running & self.halt & settled):
-            m.d.sync += [self.running.eq(0), self.done.eq(1)]
-        with m.If(self.begin):
-            m.d.sync += [self.running.eq(1), self.done.eq(0), self.status.eq(Status.RUNNING),
-                         self.waiting.eq(0), patience.eq(0)]
+        ending = Signal()
+        m.d.sync += [ending.eq(self.running), self.done.eq(self.done | ending & ~self.running)]
+        with m.If(self.running & self.halt):
+            with m.If(settling != SETTLING):
+                m.d.sync += settling.eq(settling + 1)
+            with m.Elif(settled):
+                m.d.sync += self.running.eq(0)
+        self._begin(m, ending, settling, patience)
         return m
 
-    def _first(self, candidates: list[tuple]) -> tuple:
-        """Of (valid, unit, index, ...) the valid one with the lowest index, the first on a tie."""
-        best, *others = candidates
-        for one in others:
-            wins = one[0] & (~best[0] | (one[2] < best[2]))
-            best = (best[0] | one[0], *(Mux(wins, mine, theirs)
-                                        for mine, theirs in zip(one[1:], best[1:])))
-        return best
+    def _begin(self, m: Module, ending: Signal, settling: Signal, patience: Signal):
+        """`start`, `clear`, and a cycle in which what `clear` resets is reset."""
+        begins, cleared = Signal(), Signal()
+        m.d.comb += begins.eq(self.start & ~(self.running | ending | self.clear | cleared))
+        m.d.sync += [self.clear.eq(begins), cleared.eq(self.clear)]
+        with m.If(begins):
+            m.d.sync += self.done.eq(0)
+        with m.If(self.clear):
+            m.d.sync += [self.status.eq(Status.RUNNING), self.waiting.eq(0), patience.eq(0),
+                         settling.eq(0)]
+        with m.If(cleared):
+            m.d.sync += self.running.eq(1)
+
+    def _quiet(self, m: Module) -> tuple[Signal, Signal]:
+        """Whether nothing moves; whether nothing ever will."""
+        self._seen = seen = [_later(m, unit, f"unit{code}") for code, unit in enumerate(self.units)]
+        memory_open = _later(m, self.memory_open, "memory_open")
+        fetch_blocked = _later(m, self.fetch_blocked, "fetch_blocked")
+        settled, stuck = Signal(), Signal()
+        still = ~memory_open & Cat(u.idle | u.blocked for u in seen).all()
+        m.d.sync += [settled.eq(still), stuck.eq(
+            still & fetch_blocked & Cat(u.blocked | ~u.queued for u in seen).all())]
+        return settled, stuck
+
+    def _errors(self, m: Module) -> tuple[tuple, Signal]:
+        """The first error of a cycle, and `finished`, which takes as long."""
+        candidates = []
+        for code, error in enumerate(self.errors):
+            seen = _later(m, error, f"error{code}")
+            candidates.append((seen.error, Const(code, 8), seen.index, seen.status))
+        finished = self.finished
+        for number in range(STATUS_CYCLES - 1):
+            finished = _later(m, finished, f"finished{number}")
+        return self._tournament(m, "error", candidates), finished
+
+    def _tournament(self, m: Module, name: str, candidates: list[tuple]) -> tuple:
+        """Of (valid, unit, index, ...) the valid one with the lowest index, the first on a tie;
+        one round, of neighbours, a cycle."""
+        number = 0
+        while len(candidates) > 1:
+            winners = [self._first(*candidates[at:at + 2]) for at in range(0, len(candidates), 2)]
+            candidates = [tuple(_later(m, field, f"{name}{number}_{place}_{position}")
+                                for position, field in enumerate(winner))
+                          for place, winner in enumerate(winners)]
+            number += 1
+        return candidates[0]
+
+    def _first(self, best: tuple, other: tuple | None = None) -> tuple:
+        if other is None:
+            return best
+        wins = other[0] & (~best[0] | (other[2] < best[2]))
+        return (best[0] | other[0], *(Mux(wins, mine, theirs)
+                                      for mine, theirs in zip(other[1:], best[1:])))
+
+
+def _later(m: Module, value, name: str):
+    """The value, or view, one cycle later."""
+    shape = value.shape()
+    register = Signal(shape, name=name)
+    m.d.sync += register.eq(value)
+    return register

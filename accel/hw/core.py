@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from accel.config import UNITS
 from accel.hw.acc import Acc
 from accel.hw.arbiter import Arbiter
-from accel.hw.control import Control
+from accel.hw.control import BEGIN_CYCLES, Control
 from accel.hw.counters import CLIENTS, Counters, counter_outputs
 from accel.hw.fetch import Fetch
 from accel.hw.gemm import Gemm
@@ -22,7 +22,10 @@ from accel.isa import BASES
 from accel.machine import Machine
 from accel.status import REPORTERS, Status
 
-__all__ = ["Core", "core_signature"]
+__all__ = ["REQUEST_CYCLE", "Core", "core_signature"]
+
+REQUEST_CYCLE = BEGIN_CYCLES + 2
+"""In which the first request of a run is offered to the memory; `start` comes in cycle 0."""
 
 
 def core_signature(machine: Machine) -> dict:
@@ -49,8 +52,8 @@ class Core(wiring.Component):
     buffers keep their bytes). `count` and the bases must not change between `start` and `done`;
     `base_program` is a multiple of 64. Results hold from `done` to the next `start`.
 
-    The first request of fetch is offered to the memory in cycle 2; `done` rises two cycles after
-    FINISH retires, or later if reads beyond it are still open.
+    The first request of fetch is offered to the memory in cycle `REQUEST_CYCLE`; `done` rises
+    `accel.hw.control.END_CYCLES` after FINISH retires, or later if reads beyond it are still open.
 
     Members
     -------
@@ -63,8 +66,8 @@ class Core(wiring.Component):
     {unit}_started, {unit}_started_index, {unit}_retired, {unit}_retired_index : events, for fetch
         those of FINISH.
     {unit}_waiting, {unit}_waiting_index : after a deadlock, whether the unit waits, and where.
-    count_{unit}_{activity} : cycles. The activities of a unit sum to the cycles from `start`
-        (which counts as ``command``) to the one before `done`.
+    count_{unit}_{activity} : cycles. The activities of a unit sum to the cycles from `start` to the
+        one before `done`; the `BEGIN_CYCLES` first ones and the last one count as ``command``.
     bytes_{fetch,load,store} : bytes moved over `mem`, whole beats.
     """
 
@@ -76,14 +79,16 @@ class Core(wiring.Component):
         m = Module()
         machine, config = self.machine, self.machine.config
         m.submodules.control = control = Control()
-        begin = ResetInserter(control.begin)        # a run starts from the state after reset
         fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens()
         units = {"load": Load(config), "gemm": Gemm(machine), "vector": Vector(machine),
                  "store": Store(config)}
-        queues = {unit: Queue(COMMAND, config.queue_depth) for unit in UNITS}
+        queues = {unit: Queue(COMMAND, config.queue_depth, registered=True) for unit in UNITS}
         for name, part in {"fetch": fetch, "arbiter": arbiter, "tokens": tokens, **units,
                            **{f"queue_{unit}": queue for unit, queue in queues.items()}}.items():
-            m.submodules[name] = begin(part)
+            # A run starts from the state after reset. Each part has a register of its own for it.
+            clear = Signal(name=f"clear_{name}", attrs={"keep": 1})
+            m.d.sync += clear.eq(control.clear)
+            m.submodules[name] = ResetInserter(clear)(part)
 
         m.d.comb += [
             control.start.eq(self.start), self.done.eq(control.done),
@@ -126,8 +131,8 @@ class Core(wiring.Component):
             fetch.run.eq(control.running), fetch.halt.eq(control.halt),
             fetch.tokens_empty.eq(tokens.empty), control.fetch_blocked.eq(fetch.blocked),
             control.fetch_index.eq(fetch.index), control.finished.eq(fetch.retired),
-            fetch.quiet.eq(Cat(units[u].idle & (queues[u].level == 0) for u in UNITS).all()),
         ]
+        m.d.sync += fetch.quiet.eq(Cat(units[u].idle & ~queues[u].some for u in UNITS).all())
         for code, unit in enumerate(UNITS):
             part, port, queue = units[unit], tokens.units[code], queues[unit]
             seen = control.units[code]
@@ -138,7 +143,7 @@ class Core(wiring.Component):
                 part.signalled.eq(port.signalled),
                 *(getattr(port, name).eq(getattr(part, name))
                   for name in ("waits", "take", "signals", "signal")),
-                seen.idle.eq(part.idle), seen.queued.eq(queue.level != 0),
+                seen.idle.eq(part.idle), seen.queued.eq(queue.some),
                 seen.blocked.eq(part.blocked), seen.blocked_index.eq(part.blocked_index),
             ]
         for code, part in enumerate((*(units[unit] for unit in UNITS), fetch)):
@@ -160,7 +165,7 @@ class Core(wiring.Component):
                 getattr(self, f"{unit}_waiting_index").eq(units[unit].blocked_index),
                 getattr(counters, f"activity_{unit}").eq(units[unit].activity),
             ]
-        m.d.comb += [counters.clear.eq(control.begin), counters.count.eq(control.running)]
+        m.d.comb += [counters.clear.eq(control.clear), counters.count.eq(control.running)]
         m.d.comb += [getattr(counters, f"moved_{client}").eq(getattr(arbiter, f"moved_{client}"))
                      for client in CLIENTS]
         m.d.comb += [getattr(self, name).eq(getattr(counters, name))

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.config import UNITS, AccelConfig
+from accel.hw.control import BEGIN_CYCLES
 from accel.status import ACTIVITIES
 
 __all__ = ["CLIENTS", "COUNTER_BITS", "Counters", "counter_outputs"]
@@ -25,8 +26,8 @@ def counter_outputs() -> dict:
 class Counters(wiring.Component):
     """A counter for each unit and activity, and one of bytes for each client of the memory.
 
-    What is counted in cycle t is in the outputs in t + 1. The cycle of `clear`, in which every
-    unit is without a command, counts.
+    What is counted in cycle t is in the outputs in t + 2. The cycles of a run in which nothing is
+    counted yet, or no more, in which every unit is without a command, count from the beginning.
 
     Members
     -------
@@ -47,19 +48,23 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        self._clear = Signal()
+        m.d.sync += self._clear.eq(self.clear)
         for unit in UNITS:
             activity = getattr(self, f"activity_{unit}")
             for index, name in enumerate(ACTIVITIES):
                 self._counter(m, getattr(self, f"count_{unit}_{name}"), activity[index],
-                              first=name == "command")
+                              first=(BEGIN_CYCLES + 1) * (name == "command"))
         for client in CLIENTS:
             beats = Signal(COUNTER_BITS, name=f"beats_{client}")
             self._counter(m, beats, getattr(self, f"moved_{client}"))
             m.d.comb += getattr(self, f"bytes_{client}").eq(beats * self._bus_bytes)
         return m
 
-    def _counter(self, m: Module, counter: Signal, event: Value, first: bool = False):
-        with m.If(self.clear):
+    def _counter(self, m: Module, counter: Signal, event: Value, first: int = 0):
+        counts = Signal(name=f"{counter.name}_counts")
+        m.d.sync += counts.eq(self.count & event)
+        with m.If(self._clear):
             m.d.sync += counter.eq(first)
-        with m.Elif(self.count & event):
+        with m.Elif(counts):
             m.d.sync += counter.eq(counter + 1)

@@ -11,7 +11,7 @@ from accel.dataflow import Interval, Node
 from accel.hw.parts import ECP5, Multiplier
 from accel.plan import FACTOR_BITS, Operation, Plan, factor_bits
 
-__all__ = ["Datapath"]
+__all__ = ["Datapath", "below"]
 
 VALUE_BITS = 32
 
@@ -162,7 +162,8 @@ class _Emission:
         if 2 * term + 1 == count:
             return a
         b = self.argument(one, 0, index, 2 * term + 1)
-        return {"sum": a + b, "max": _chosen(a > b, a, b), "min": _chosen(a < b, a, b)}[op]
+        return {"sum": a + b, "max": _chosen(below(b, a), a, b),
+                "min": _chosen(below(a, b), a, b)}[op]
 
     def mux(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
         """Any argument will do for bodies that no case names, so two cases need one test."""
@@ -200,16 +201,16 @@ def _logic(node: Node, *args: Value) -> Value:
         case "add", (a, b): return a + b
         case "sub", (a, b): return a - b
         case "mul", (a, b): return a * b
-        case "min", (a, b): return _chosen(a < b, a, b)
-        case "max", (a, b): return _chosen(a > b, a, b)
+        case "min", (a, b): return _chosen(below(a, b), a, b)
+        case "max", (a, b): return _chosen(below(b, a), a, b)
         case "and", (a, b): return a & b
         case "or", (a, b): return a | b
         case "xor", (a, b): return a ^ b
         case "abs", (a,): return Mux(a < 0, -a, a)
-        case "lt", (a, b): return a < b
-        case "le", (a, b): return a <= b
-        case "gt", (a, b): return a > b
-        case "ge", (a, b): return a >= b
+        case "lt", (a, b): return below(a, b)
+        case "le", (a, b): return ~below(b, a)
+        case "gt", (a, b): return below(b, a)
+        case "ge", (a, b): return ~below(a, b)
         case "eq", (a, b): return a == b
         case "ne", (a, b): return a != b
         case "select", (c, a, b): return _chosen(c, a, b)
@@ -222,6 +223,11 @@ def _logic(node: Node, *args: Value) -> Value:
             sticky, guard, odd = _low(y, max(len(y), 3), False)[:3]
             return (y >> 2) + (guard & (sticky | odd))
         case _: raise AssertionError(node.kind)
+
+
+def below(a: Value, b: Value) -> Value:
+    """``a < b`` as the sign of the difference, which an FPGA's carry chain has at its end."""
+    return (a - b)[-1]
 
 
 def _low(x: Value, bits: int, signed_: bool) -> Value:

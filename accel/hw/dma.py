@@ -13,15 +13,19 @@ from amaranth.utils import exact_log2
 
 from accel.config import BUFFERS, UNITS, AccelConfig
 from accel.hw.interface import INDEX_BITS, unit_signature
-from accel.hw.queue import Queue
+from accel.hw.loops import NEST_CYCLES, Ahead, LoopNest
+from accel.hw.queue import QUEUE_CYCLES, Queue
 from accel.isa import BASES, DMA
 from accel.status import ACTIVITIES, Status
 
-__all__ = ["BASE_REGISTERS", "IN_FLIGHT", "RUN", "Front", "Stepper", "connect_unit", "merge",
-           "rotate"]
+__all__ = ["BASE_REGISTERS", "IN_FLIGHT", "RUN", "RUN_CYCLES", "Front", "Stepper", "connect_unit",
+           "merge", "rotate"]
 
 IN_FLIGHT = 8
 """Instructions of one unit that have started and not retired."""
+
+RUN_CYCLES = 2 + NEST_CYCLES + 1 + QUEUE_CYCLES
+"""From the cycle in which an instruction is taken to its first run."""
 
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 
@@ -29,18 +33,23 @@ RUN = data.StructLayout({"dram": 32, "address": 24, "run": 16, "pad": 1,
                          "pad_value": 8, "buffer": 3, "last": 1})
 """One iteration of an instruction: byte addresses, bytes − 1, and whether it is the last."""
 
+_TAG = data.StructLayout({"index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3})
+
 
 class Front(wiring.Component):
     """Control of a DMA unit: takes instructions, walks their loops, retires them in order.
 
-    An instruction taken in cycle t has started in t + 1 (where its selectors are checked and its
-    addresses set up) and offers its first run in t + 2; one run a cycle. The next one is taken in
-    the cycle after its last run was accepted, or later. Up to `IN_FLIGHT` instructions are between
-    their start and their retirement; a completion in cycle t asks for its signals in t + 1.
+    The instruction at the head of the queue is armed in a cycle in which its tokens are all there
+    and there is room, and can be taken from the next cycle on. One that is taken in cycle t has
+    started in t + 1 (where its selectors are checked and its addresses set up) and offers its first
+    run in t + `RUN_CYCLES`; one run a cycle. The loops run up to `accel.hw.loops.AHEAD` runs ahead;
+    the next instruction is taken two cycles before they are done with the one before, or later. Up
+    to `IN_FLIGHT` instructions are between their start and their retirement; a completion in cycle
+    t asks for its signals in t + 2.
 
     Errors: a buffer that the unit does not take, in the cycle of the start; bytes outside the
-    buffer, in the cycle in which the run would be offered; a completion with an error, instead of
-    signalling. After an error nothing more is taken.
+    buffer, when the run would be handed on; a completion with an error, instead of signalling.
+    After an error nothing more is taken; after a run outside its buffer none is offered.
 
     Parameters
     ----------
@@ -67,95 +76,91 @@ class Front(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         word, index = Signal(DMA, reset_less=True), Signal(INDEX_BITS, reset_less=True)
-        setup, walking, failed = Signal(), Signal(), Signal()
-        fault, bus_fault, tokens_there = Signal(), Signal(), Signal()
+        setup, failed, armed, arming = Signal(), Signal(), Signal(), Signal()
+        fault, bus_fault, missing = Signal(), Signal(), Signal(len(UNITS))
         m.submodules.held = held = Queue(
-            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), IN_FLIGHT)
-        m.submodules.complete = complete = Queue(1, IN_FLIGHT)      # of those held; is it an error
+            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), IN_FLIGHT, True)
+        m.submodules.complete = complete = Queue(1, IN_FLIGHT, True)    # of those held; is it bad
+        m.submodules.nest = nest = LoopNest(DMA["loops"].shape, {"dram": 32, "buffer": 24}, _TAG)
+        m.submodules.ahead = ahead = Ahead(RUN)
 
         head = DMA(self.commands.p.word)
         m.d.comb += [
             self.waits.eq(Mux(self.commands.valid, head.waits[:len(UNITS)], 0)),
-            tokens_there.eq((self.waits & ~self.available) == 0),
-            self.take.eq(self.commands.valid & tokens_there & held.i.ready
-                         & ~(setup | walking | self.halt | failed)),
+            missing.eq(self.waits & ~self.available),
+            arming.eq(self.commands.valid & ~armed & ~missing.any() & held.i.ready
+                      & ~(self.halt | failed)),
+            self.take.eq(armed & nest.ready & ~(setup | failed)),
             self.commands.ready.eq(self.take),
             held.i.valid.eq(self.take),
             held.i.p.index.eq(self.commands.p.index), held.i.p.signals.eq(head.signals),
             self.started.eq(setup), self.started_index.eq(index),
         ]
-        m.d.sync += setup.eq(self.take)
+        m.d.sync += [setup.eq(self.take), armed.eq(Mux(armed, ~self.take, arming) & ~failed)]
         with m.If(self.take):
             m.d.sync += [word.eq(head), index.eq(self.commands.p.index)]
 
-        self._walk(m, word, setup, walking, fault)
+        outside, dropping = self._walk(m, nest, ahead, word, index, setup, fault)
         m.d.sync += failed.eq(failed | self.error)
         self._retire(m, held, complete, bus_fault)
         m.d.comb += self.error.eq(fault | bus_fault)
         with m.If(bus_fault):
             m.d.comb += [self.error_status.eq(Status.BUS), self.error_index.eq(held.o.p.index)]
+        with m.Elif(outside):
+            m.d.comb += [self.error_status.eq(Status.ADDRESS), self.error_index.eq(self._checked)]
         with m.Else():
-            m.d.comb += [self.error_status.eq(Mux(setup, Status.ILLEGAL, Status.ADDRESS)),
-                         self.error_index.eq(index)]
+            m.d.comb += [self.error_status.eq(Status.ILLEGAL), self.error_index.eq(index)]
 
-        still = self.drained & ~(setup | walking)
+        still = self.drained & ~(setup | ahead.waiting | ~dropping & (nest.busy | ahead.some))
         waiting = complete.o.valid & ~complete.o.ready
-        starved = self.commands.valid & ~tokens_there
+        starved = self.commands.valid & missing.any()
+        open_ = held.some & ~failed
         m.d.comb += [
-            self.idle.eq(still & ~complete.o.valid & ((held.level == 0) | failed)),
-            self.blocked.eq(still & ~self.take & (waiting | starved & (held.level == 0))),
+            self.idle.eq(still & ~armed & ~complete.some & ~open_),
+            self.blocked.eq(still & ~armed & (waiting | starved & ~held.some)),
             self.blocked_index.eq(Mux(waiting, held.o.p.index, self.commands.p.index)),
         ]
-        self._activity(m, {"busy": self.moving | self.take | setup, "signal": waiting & still,
-                           "memory": held.level != 0}, starved)
+        self._activity(m, {"busy": self.moving | self.take | arming | setup,
+                           "signal": waiting & still, "memory": held.some | armed}, starved,
+                       missing)
         return m
 
-    def _walk(self, m: Module, word, setup: Signal, walking: Signal, fault: Signal):
-        """Four nested loops with running addresses: those at which each loop's iteration began."""
-        loops = word.loops
-        count = len(loops)
-        at = [Signal(16, name=f"at{i}", reset_less=True) for i in range(count)]
-        dram = [Signal(32, name=f"dram{i}", reset_less=True) for i in range(count)]
-        address = [Signal(24, name=f"address{i}", reset_less=True) for i in range(count)]
-        ended = Cat(at[i] == loops[i].extent for i in range(count))
-        legal, inside, pads, past = Signal(), Signal(), Signal(count), Signal(25)
-
-        m.d.comb += past.eq(address[-1] + word.run)
+    def _walk(self, m: Module, nest: LoopNest, ahead: Ahead, word, index: Signal, setup: Signal,
+              fault: Signal) -> tuple[Value, Signal]:
+        """From an instruction to checked runs; whether the one that is checked is outside, and
+        whether one before it was: then it is dropped."""
+        legal, run, there, bad = Signal(), Signal(RUN, reset_less=True), Signal(), Signal()
+        dropping, first_outside = Signal(), Signal()
+        self._checked = Signal(INDEX_BITS, name="checked", reset_less=True)
+        past, outside = Signal(25), Signal()
+        m.d.comb += [
+            nest.base.buffer.eq(word.address),
+            nest.base.dram.eq(self.bases[word.base] + word.dram),
+            nest.loops.eq(word.loops), nest.load.eq(setup & legal), nest.step.eq(ahead.step),
+            nest.tag.index.eq(index), nest.tag.run.eq(word.run),
+            nest.tag.pad_value.eq(word.pad_value), nest.tag.buffer.eq(word.buffer),
+            past.eq(nest.out.buffer + nest.out_tag.run), ahead.made.eq(nest.made),
+        ]
         with m.Switch(word.buffer):
             for name in self._buffers:
                 with m.Case(BUFFERS.index(name)):
-                    m.d.comb += [legal.eq(1),
-                                 inside.eq(past < self._config.buffers[name].size_bytes)]
-        m.d.comb += [
-            *(pads[i].eq((at[i] < loops[i].before) | (at[i] + loops[i].after > loops[i].extent))
-              for i in range(count)),
-            fault.eq(setup & ~legal | walking & ~inside),
-            self.run.valid.eq(walking & inside),
-            self.run.p.dram.eq(dram[-1]), self.run.p.address.eq(address[-1]),
-            self.run.p.run.eq(word.run), self.run.p.pad.eq(pads.any()),
-            self.run.p.pad_value.eq(word.pad_value), self.run.p.buffer.eq(word.buffer),
-            self.run.p.last.eq(ended.all()),
+                    m.d.comb += legal.eq(1)
+        with m.Switch(nest.out_tag.buffer):
+            for name in self._buffers:
+                with m.Case(BUFFERS.index(name)):
+                    m.d.comb += outside.eq(past >= self._config.buffers[name].size_bytes)
+        m.d.sync += [
+            there.eq(nest.valid), bad.eq(outside), self._checked.eq(nest.out_tag.index),
+            run.dram.eq(nest.out.dram), run.address.eq(nest.out.buffer),
+            *(run[name].eq(nest.out_tag[name]) for name in ("run", "pad_value", "buffer")),
+            run.pad.eq(nest.pad), run.last.eq(nest.last),
         ]
-        with m.If(setup):
-            m.d.sync += [walking.eq(legal), *(a.eq(word.address) for a in address),
-                         *(d.eq(self.bases[word.base] + word.dram) for d in dram),
-                         *(i.eq(0) for i in at)]
-        with m.If(self.run.valid & self.run.ready):
-            next_dram, next_address = Signal(32), Signal(24)
-            for i in range(count):
-                inner_ended = ended[i + 1:].all()
-                with m.If(inner_ended & ~ended[i]):
-                    m.d.comb += [next_dram.eq(dram[i] + loops[i].dram),
-                                 next_address.eq(address[i] + loops[i].buffer)]
-                    m.d.sync += at[i].eq(at[i] + 1)
-                with m.If(inner_ended):
-                    m.d.sync += [dram[i].eq(next_dram), address[i].eq(next_address)]
-                    with m.If(ended[i]):
-                        m.d.sync += at[i].eq(0)
-            with m.If(self.run.p.last):
-                m.d.sync += walking.eq(0)
-        with m.If(walking & fault):
-            m.d.sync += walking.eq(0)
+        m.d.comb += [first_outside.eq(there & bad & ~dropping),
+                     ahead.valid.eq(there & ~bad & ~dropping), ahead.i.eq(run),
+                     fault.eq(setup & ~legal | first_outside)]
+        m.d.sync += dropping.eq(dropping | first_outside)
+        wiring.connect(m, ahead.o, wiring.flipped(self.run))
+        return first_outside, dropping
 
     def _retire(self, m: Module, held: Queue, complete: Queue, bus_fault: Signal):
         m.d.comb += [
@@ -168,10 +173,9 @@ class Front(wiring.Component):
             bus_fault.eq(complete.o.valid & complete.o.payload),
         ]
 
-    def _activity(self, m: Module, states: dict[str, Value], starved: Value):
+    def _activity(self, m: Module, states: dict[str, Value], starved: Value, missing: Value):
         """The first state that holds; with nothing held, the first token that is missing."""
         taken = Const(0, 1)
-        missing = self.waits & ~self.available
         conditions = states | {unit: starved & missing[i] for i, unit in enumerate(UNITS)}
         for name, condition in (conditions | {"command": Const(1, 1)}).items():
             m.d.comb += self.activity[ACTIVITIES.index(name)].eq(condition & ~taken)
@@ -238,8 +242,8 @@ class Stepper(wiring.Component):
             lower.eq((target < source) & ~run.fill), single.eq(source_end[n:] == 0),
         ]
 
-        beats, chunks = Signal(18 - n), Signal(17 - n)      # beats to take; chunks to write − 1
-        skip, first = Signal(), Signal()
+        beats, chunks = Signal(17 - n), Signal(17 - n)      # to take and to write, − 1
+        takes, last, skip, first = Signal(), Signal(), Signal(), Signal()
         first_lane, last_lane, late_lanes = Signal(n), Signal(n), Signal(n)
         fields = {name: Signal.like(step[name], name=name, reset_less=True)
                   for name in ("beat", "chunk", "rotate", "fill", "tag")}
@@ -248,22 +252,23 @@ class Stepper(wiring.Component):
         m.d.comb += [
             self.o.valid.eq(self.busy), self.i.ready.eq(~self.busy | fire & step.end),
             *(step[name].eq(register) for name, register in fields.items()),
-            step.take.eq(beats != 0), step.write.eq(~skip), step.end.eq(~skip & (chunks == 0)),
+            step.take.eq(takes), step.write.eq(~skip), step.end.eq(~skip & last),
         ]
         for lane in range(self._bus_bytes):
             m.d.comb += [step.late[lane].eq(lane < late_lanes),
                          step.mask[lane].eq(~skip & (~first | (lane >= first_lane))
-                                            & ((chunks != 0) | (lane <= last_lane)))]
+                                            & (~last | (lane <= last_lane)))]
         with m.If(fire):
-            m.d.sync += [self.busy.eq(~step.end), skip.eq(0), beats.eq(beats - step.take),
-                         fields["beat"].eq(step.beat + step.take)]
+            m.d.sync += [self.busy.eq(~step.end), skip.eq(0), beats.eq(beats - 1),
+                         takes.eq(takes & (beats != 0)), fields["beat"].eq(step.beat + step.take)]
             with m.If(step.write):
-                m.d.sync += [chunks.eq(chunks - 1), first.eq(0),
+                m.d.sync += [chunks.eq(chunks - 1), last.eq(chunks == 1), first.eq(0),
                              fields["chunk"].eq(step.chunk + 1)]
         with m.If(accept):
             m.d.sync += [
                 self.busy.eq(1), skip.eq(lower & ~single), first.eq(1),
-                beats.eq(Mux(run.fill, 0, source_end[n:] + 1)), chunks.eq(target_end[n:]),
+                beats.eq(source_end[n:]), takes.eq(~run.fill),
+                chunks.eq(target_end[n:]), last.eq(target_end[n:] == 0),
                 first_lane.eq(target), last_lane.eq(target_end[:n]),
                 late_lanes.eq(Mux(run.fill | lower & single, 0, target - source)),
                 fields["rotate"].eq(target - source), fields["fill"].eq(run.fill),

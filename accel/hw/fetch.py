@@ -1,19 +1,22 @@
 """The fetch unit: reads the program, hands each instruction to its unit, performs FINISH."""
 
 from amaranth.hdl import *
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.config import UNITS
-from accel.hw.arbiter import read_port
+from accel.hw.arbiter import BURST, read_port
 from accel.hw.interface import COMMAND, INDEX_BITS
-from accel.hw.queue import Queue
-from accel.isa import HEADER, WORD_BITS, WORD_BYTES
+from accel.hw.queue import Queue, Relay, tally
+from accel.isa import WORD_BITS, WORD_BYTES
 from accel.machine import FINISH, Machine
 from accel.status import Status
 
 __all__ = ["PREFETCH", "Fetch"]
+
+_KIND = data.StructLayout({"finish": 1, **dict.fromkeys(UNITS, 1)})
+"""What the opcode asks for, one-hot; nothing if it is unknown."""
 
 PREFETCH = 8
 """Instructions that are requested or buffered ahead of the one that is handed on."""
@@ -22,13 +25,13 @@ PREFETCH = 8
 class Fetch(wiring.Component):
     """The fetch unit. It works while `run` is set; a reset takes it back to the first instruction.
 
-    The first request is offered in the first cycle of `run`; up to `PREFETCH` words are on the
-    way. A word is offered to its queue two cycles after its last beat came, at best one every
-    WORD_BYTES / bus_bytes cycles. FINISH starts in its first cycle here and retires in the first
-    one in which `quiet` is set.
+    The first request is offered in the second cycle of `run`; up to `PREFETCH` words are on the
+    way. A word is offered to its queue three cycles after its last beat came, at best one every
+    WORD_BYTES / bus_bytes cycles; its opcode is decoded while it is assembled. FINISH starts in its
+    first cycle here and retires in a later one, the first after `quiet` was set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
-    FINISH with tokens left. The error is a level, until the reset.
+    FINISH with tokens left. The error is a pulse; nothing is handed on after it.
 
     Members
     -------
@@ -36,7 +39,7 @@ class Fetch(wiring.Component):
     base, count : address of the program, a multiple of 64; number of its instructions.
     mem : read port at the arbiter.
     load, gemm, vector, store : commands, to the queues.
-    quiet : all queues are empty and all units idle.
+    quiet : in the cycle before, all queues were empty and all units idle.
     tokens_empty : all token counters are zero.
     started, started_index, retired, retired_index : events of FINISH.
     error, error_index, error_status : which failed, and how.
@@ -60,28 +63,33 @@ class Fetch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beats = WORD_BYTES // self._machine.config.bus_bytes
-        m.submodules.buffer = buffer = Queue(self.mem.rdata.payload.shape(), PREFETCH * beats)
+        m.submodules.buffer = buffer = Queue(self.mem.rdata.payload.shape(), PREFETCH * beats,
+                                             registered=True)
         word, full, bad = Signal(WORD_BITS, reset_less=True), Signal(), Signal()
+        kind = Signal(_KIND, reset_less=True)
         handed = Signal()           # the word at hand leaves in this cycle
-        last = self._assemble(m, buffer, word, full, bad, handed)
+        last = self._assemble(m, buffer, word, full, bad, kind, handed)
         self._prefetch(m, beats, last)
         wiring.connect(m, wiring.flipped(self.mem.rdata), buffer.i)
-        self._hand_on(m, word, full & ~self.halt, bad, handed)
+        self._hand_on(m, word, full & self.run & ~self.halt, bad, kind, handed)
         return m
 
     def _prefetch(self, m: Module, beats: int, freed: Value):
-        requested, ahead = Signal(INDEX_BITS), Signal(range(PREFETCH + 1))
-        request = self.mem.request
+        m.submodules.requests = requests = Relay(BURST)
+        requested, request = Signal(INDEX_BITS), requests.i
         accepted = request.valid & request.ready
+        _, _, full = tally(m, "ahead", PREFETCH, accepted, freed)
+        wiring.connect(m, requests.o, wiring.flipped(self.mem.request))
         m.d.comb += [
             request.valid.eq(self.run & ~self.halt & (requested != self.count)
-                             & (ahead != PREFETCH)),
+                             & ~full),
             request.p.addr.eq(self.base + (requested << exact_log2(WORD_BYTES))),
             request.p.last.eq(beats - 1),
         ]
-        m.d.sync += [requested.eq(requested + accepted), ahead.eq(ahead + accepted - freed)]
+        with m.If(accepted):
+            m.d.sync += requested.eq(requested + 1)
 
-    def _assemble(self, m: Module, buffer: Queue, word, full, bad, handed) -> Value:
+    def _assemble(self, m: Module, buffer: Queue, word, full, bad, kind, handed) -> Value:
         """Shift beats into the word; whether this one is its last."""
         beats = WORD_BYTES // self._machine.config.bus_bytes
         width = len(buffer.o.p.data)
@@ -95,39 +103,41 @@ class Fetch(wiring.Component):
             m.d.sync += [word.eq(Cat(word, buffer.o.p.data)[width:]), full.eq(last),
                          beat.eq(Mux(last, 0, beat + 1)),
                          bad.eq(bad | buffer.o.p.error)]
+        opcode, units = buffer.o.p.data[:8], self._machine.units
+        with m.If(moved & (beat == 0)):
+            m.d.sync += [kind.finish.eq(opcode == FINISH), *(
+                kind[unit].eq(Cat(opcode == op for op, of in units.items() if of == unit).any())
+                for unit in UNITS)]
         return last
 
-    def _hand_on(self, m: Module, word: Signal, there: Value, bad: Signal, handed: Signal):
-        """Decode the opcode of the word at hand."""
-        finishing, begun = Signal(), Signal()
+    def _hand_on(self, m: Module, word: Signal, there: Value, bad: Signal, kind, handed: Signal):
+        """What becomes of the word at hand."""
+        finishing, begun, wrong, over = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             self.error_index.eq(self.index), self.started_index.eq(self.index),
-            self.retired_index.eq(self.index), self.error_status.eq(Status.ILLEGAL),
+            self.retired_index.eq(self.index), self.error.eq(wrong & ~over),
+            finishing.eq(there & ~bad & kind.finish), self.started.eq(finishing & ~begun),
         ]
-        m.d.sync += self.index.eq(self.index + handed)
+        m.d.sync += [begun.eq(finishing), over.eq(over | wrong | self.retired)]
+        with m.If(handed):
+            m.d.sync += self.index.eq(self.index + 1)
+        ready = []
         for unit in UNITS:
             port = getattr(self, unit)
-            m.d.comb += [port.p.word.eq(word), port.p.index.eq(self.index)]
+            m.d.comb += [port.p.word.eq(word), port.p.index.eq(self.index),
+                         port.valid.eq(there & ~bad & kind[unit])]
+            ready.append(kind[unit] & port.ready)
+        m.d.comb += handed.eq(there & ~bad & Cat(ready).any())
+
         with m.If(there & bad):
-            m.d.comb += [self.error.eq(1), self.error_status.eq(Status.BUS)]
+            m.d.comb += [wrong.eq(1), self.error_status.eq(Status.BUS)]
+        with m.Elif(finishing):
+            settled = begun & self.quiet
+            m.d.comb += [self.blocked.eq(~settled), self.retired.eq(settled & self.tokens_empty & ~over),
+                         wrong.eq(settled & ~self.tokens_empty),
+                         self.error_status.eq(Status.TOKENS_LEFT)]
         with m.Elif(there):
-            with m.Switch(HEADER(word).opcode):
-                with m.Case(FINISH):
-                    m.d.comb += finishing.eq(1)
-                for unit in UNITS:
-                    port = getattr(self, unit)
-                    with m.Case(*(op for op, of in self._machine.units.items() if of == unit)):
-                        m.d.comb += [port.valid.eq(1), handed.eq(port.ready),
-                                     self.blocked.eq(~port.ready)]
-                with m.Default():
-                    m.d.comb += self.error.eq(1)
+            m.d.comb += [wrong.eq(~kind.as_value().any()), self.blocked.eq(~handed & ~wrong),
+                         self.error_status.eq(Status.ILLEGAL)]
         with m.Elif(self.run & (self.index == self.count)):
             m.d.comb += self.blocked.eq(1)
-
-        m.d.sync += begun.eq(finishing)
-        m.d.comb += self.started.eq(finishing & ~begun)
-        with m.If(finishing):
-            m.d.comb += [self.blocked.eq(~self.quiet),
-                         self.retired.eq(self.quiet & self.tokens_empty),
-                         self.error.eq(self.quiet & ~self.tokens_empty),
-                         self.error_status.eq(Status.TOKENS_LEFT)]

@@ -5,27 +5,30 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from accel.hw.datapath import Datapath
-from accel.hw.interface import READ_LATENCY, acc_port, entry_read, unit_signature
+from accel.hw.interface import INDEX_BITS, READ_LATENCY, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
-from accel.hw.loops import LoopNest
+from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, LoopNest
 from accel.hw.update import Update
 from accel.isa import GEMM
 from accel.machine import Machine
 from accel.plan import plan
 
-__all__ = ["Gemm", "delayed", "updates_of"]
+__all__ = ["ADDRESS_CYCLES", "Gemm", "delayed", "updates_of"]
 
 TAG = data.StructLayout({"last": 1, "banks": 2})
+
+ADDRESS_CYCLES = 1 + NEST_CYCLES
+"""From the cycle in which an instruction is taken to its first addresses."""
 
 
 class Gemm(wiring.Component):
     """Matrix products: ``acc[dst] += inp[a] · wgt[b]``, from the plan of the unit's bodies.
 
     Throughput: one iteration a cycle, whatever the destinations, and no cycle lost between
-    instructions. Latency: an iteration reads inp and wgt in the cycle in which the loops show it
-    (an instruction's first: the one in which it is started) and is written to acc
-    ``plan.write_cycles`` later; an instruction retires in the cycle after its last write, if its
-    signals are taken. Nothing in the pipeline ever waits.
+    instructions of two iterations or more. Latency: an iteration reads inp and wgt in the cycle in
+    which the loops show it (an instruction's first: `ADDRESS_CYCLES` after it is taken) and is
+    written to acc ``plan.write_cycles`` later; an instruction retires in the cycle after its last
+    write, if its signals are taken. Nothing in the pipeline ever waits.
 
     ::
 
@@ -47,45 +50,44 @@ class Gemm(wiring.Component):
         m = Module()
         config = self.machine.config
         m.submodules.issue = issue = Issue(GEMM, self.plan.retire_depth)
-        m.submodules.nest = nest = LoopNest(GEMM)
+        tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
+                                 "select": len(self.plan.bodies)})
+        m.submodules.nest = nest = LoopNest(GEMM["loops"].shape, COMPUTE_OPERANDS, tag)
         pass_through(m, self, issue)
-        word = data.View(GEMM, self.commands.p.word)
+        word, of = data.View(GEMM, self.commands.p.word), nest.out_tag
         m.d.comb += [
             nest.base.eq(word.base), nest.loops.eq(word.loops), nest.load.eq(issue.load),
-            nest.step.eq(1), issue.ready.eq(nest.ready), issue.working.eq(nest.valid),
-            issue.stepping.eq(1),
-            self.inp.addr.eq(nest.a), self.inp.en.eq(nest.valid),
-            self.wgt.addr.eq(nest.b), self.wgt.en.eq(nest.valid),
+            nest.tag.index.eq(self.commands.p.index), nest.tag.banks.eq(word.banks),
+            nest.tag.reset.eq(word.reset),
+            nest.tag.select.eq(Cat(word.opcode == code for code in self.plan.opcodes)),
+            nest.step.eq(1), issue.ready.eq(nest.ready), issue.working.eq(nest.busy),
+            self.inp.addr.eq(nest.out.a), self.inp.en.eq(nest.valid),
+            self.wgt.addr.eq(nest.out.b), self.wgt.en.eq(nest.valid),
         ]
-        banks, reset = Signal(2, reset_less=True), Signal(reset_less=True)
-        select = Signal(len(self.plan.bodies), reset_less=True)
-        with m.If(nest.ready):
-            m.d.sync += [banks.eq(word.banks), reset.eq(word.reset),
-                         select.eq(Cat(word.opcode == code for code in self.plan.opcodes))]
         depth = config.buffers["acc"].depth
-        report(m, self, moves=nest.valid, begin=nest.begin, index=issue.index, illegal=Const(0),
-               address=outside(nest.a, config.buffers["inp"].depth)
-               | outside(nest.b, config.buffers["wgt"].depth) | outside(nest.dst, depth)
-               | wrong_bank(nest.dst, depth, banks))
+        report(m, self, moves=nest.valid, begin=nest.begin, index=of.index, illegal=Const(0),
+               address=outside(nest.out.a, config.buffers["inp"].depth)
+               | outside(nest.out.b, config.buffers["wgt"].depth) | outside(nest.out.dst, depth)
+               | wrong_bank(nest.out.dst, depth, of.banks))
 
         m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)
         for bus in self.plan.buses:
             m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
-        m.d.comb += datapath.select.eq(delayed(m, select, READ_LATENCY, "select"))
-        self._update(m, nest, issue, datapath, select, banks, reset)
+        m.d.comb += datapath.select.eq(delayed(m, of.select, READ_LATENCY, "select"))
+        self._update(m, nest, issue, datapath)
         return m
 
-    def _update(self, m: Module, nest, issue, datapath, select, banks, reset):
-        updates, folds = updates_of(self.plan, select)
+    def _update(self, m: Module, nest, issue, datapath):
+        updates, folds = updates_of(self.plan, nest.out_tag.select)
         m.submodules.update = update = Update(
             updates, self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size)
         element = Signal(update.element_layout)
         tag = data.View(TAG, element.tag)
         m.d.comb += [
             element.valid.eq(nest.valid), element.acc.eq(nest.valid),
-            element.addr.eq(nest.dst), element.update.eq(folds),
-            element.assign.eq((reset & nest.first) | ~folds.any()),
-            tag.last.eq(nest.valid & nest.last), tag.banks.eq(banks),
+            element.addr.eq(nest.out.dst), element.update.eq(folds),
+            element.assign.eq((nest.out_tag.reset & nest.first) | ~folds.any()),
+            tag.last.eq(nest.valid & nest.last), tag.banks.eq(nest.out_tag.banks),
             update.element.eq(delayed(m, element, self.plan.fold_cycles, "element")),
             update.value.eq(datapath.value), update.r_data.eq(self.acc.r_data),
             self.acc.r_addr.eq(update.r_addr), self.acc.r_en.eq(update.r_en),

@@ -2,12 +2,12 @@
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
 from accel.config import UNITS
 from accel.hw.interface import INDEX_BITS, unit_signature
+from accel.hw.queue import Queue, tally
 from accel.isa import HEADER
 from accel.status import ACTIVITIES, Status
 
@@ -24,15 +24,15 @@ RECORD = data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)})
 class Issue(wiring.Component):
     """Starts a unit's instructions and retires them.
 
-    The instruction at the head of the queue is taken in the cycle in which the unit can load it
-    (`ready`), its tokens are all there, its banks are granted, `depth` leaves room and `halt` is
-    low; it is started in the next cycle. An instruction is done with its last write (`done`); its
-    banks are free, and it signals, from the next cycle on, in order. Throughput: one instruction a
-    cycle.
+    The instruction at the head of the queue is armed in a cycle in which its tokens are all there,
+    `depth` leaves room and `halt` is low. From the next cycle on it asks for its banks, and is
+    taken as soon as the unit can load it (`ready`) and they are granted; it is started in the
+    cycle after that. An instruction is done with its last write (`done`); its banks are free, and
+    it signals, from the next cycle on, in order. Throughput: one instruction in two cycles.
 
-    Activity: ``busy`` when the unit's loops step or an instruction is taken; ``hazard`` when they
-    stand; else what the head of the queue waits for: tokens, then room (``signal``), then banks;
-    else ``signal`` when the oldest instruction is refused, else ``command``.
+    Activity: ``busy`` when the unit's loops step or an instruction is armed or taken; ``hazard``
+    when they stand; else what the head of the queue waits for: tokens, then room (``signal``), then
+    banks; else ``signal`` when the oldest instruction is refused, else ``command``.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class Issue(wiring.Component):
     those of `unit_signature` but the error's, and
     request, granted, hold : to acc (`acc_port`).
     ready, load : the unit's loops can be loaded at the end of the cycle; they are.
-    working, stepping : an iteration is at the loops' outputs; it moves on.
-    index : of the instruction that was loaded last.
+    working, standing : there are iterations that are not issued; none is in this cycle, because
+        of a hazard.
     done, done_banks : the last write of the oldest instruction that is not done, and its banks.
     """
 
@@ -56,83 +56,77 @@ class Issue(wiring.Component):
         super().__init__({
             **members,
             "request": Out(BANKS), "granted": In(1), "hold": Out(BANKS),
-            "ready": In(1), "load": Out(1), "working": In(1), "stepping": In(1),
-            "index": Out(INDEX_BITS), "done": In(1), "done_banks": In(BANKS),
+            "ready": In(1), "load": Out(1), "working": In(1), "standing": In(1),
+            "done": In(1), "done_banks": In(BANKS),
         })
 
     def elaborate(self, platform):
         m = Module()
-        count = range(self.depth + 1)
-        opened, finished = Signal(count), Signal(count)     # not retired; of these, done
         head = self.commands
         word = data.View(self.layout, head.p.word)
         header = data.View(HEADER, head.p.word)
-        missing, room, willing = Signal(len(UNITS)), Signal(), Signal()
+        missing, armed, arming = Signal(len(UNITS)), Signal(), Signal()
+        _, opened, full = tally(m, "opened", self.depth, self.take, self.retired)
+        _, finished, _ = tally(m, "finished", self.depth, self.done, self.retired)
+        _, unfinished, _ = tally(m, "unfinished", self.depth, self.take, self.done)
         m.d.comb += [
             self.waits.eq(Mux(head.valid, header.waits, 0)),
             missing.eq(self.waits & ~self.available),
-            room.eq(opened != self.depth),
-            willing.eq(head.valid & self.ready & ~missing.any() & room & ~self.halt),
-            self.request.eq(Mux(willing, word.banks, 0)),
-            self.take.eq(willing & self.granted),
+            arming.eq(head.valid & ~armed & ~missing.any() & ~full & ~self.halt),
+            self.request.eq(Mux(armed, word.banks, 0)),
+            self.take.eq(armed & self.ready & self.granted),
             self.load.eq(self.take),
             head.ready.eq(self.take),
         ]
+        m.d.sync += [armed.eq(Mux(armed, ~self.take, arming)), self.started.eq(self.take)]
         with m.If(self.ready):
-            m.d.sync += self.index.eq(head.p.index)
-        m.d.sync += self.started.eq(self.take)
-        m.d.comb += self.started_index.eq(self.index)
+            m.d.sync += self.started_index.eq(head.p.index)
 
         self._hold(m, word.banks)
         oldest = self._records(m, header.signals)
         m.d.comb += [
-            self.signal.eq(finished != 0),
+            self.signal.eq(finished),
             self.signals.eq(Mux(self.signal, oldest.signals, 0)),
             self.retired.eq(self.signal & self.signalled),
             self.retired_index.eq(oldest.index),
-            self.idle.eq(opened == 0),
+            self.idle.eq(~opened & ~armed),
         ]
-        m.d.sync += [opened.eq(opened + self.take - self.retired),
-                     finished.eq(finished + self.done - self.retired)]
         refused = Signal()
         m.d.comb += [
             refused.eq(self.signal & ~self.signalled),
-            self.blocked.eq((opened == finished) & Mux(self.idle, missing.any(), refused)),
+            self.blocked.eq(~unfinished & ~armed & Mux(self.idle, missing.any(), refused)),
             self.blocked_index.eq(Mux(self.idle, head.p.index, oldest.index)),
         ]
-        self._activity(m, missing, room, refused)
+        self._activity(m, missing, full, refused, arming)
         return m
 
     def _hold(self, m: Module, banks: Value):
         """A bank is held while an instruction that names it is not done."""
         for bank in range(BANKS):
-            users = Signal(range(self.depth + 1), name=f"users{bank}")
-            m.d.sync += users.eq(users + (self.take & banks[bank])
-                                 - (self.done & self.done_banks[bank]))
-            m.d.comb += self.hold[bank].eq(users != 0)
+            _, held, _ = tally(m, f"users{bank}", self.depth, self.take & banks[bank],
+                               self.done & self.done_banks[bank])
+            m.d.comb += self.hold[bank].eq(held)
 
     def _records(self, m: Module, signals: Value) -> data.View:
         """Queue of what retirement needs; returns its head."""
-        m.submodules.records = records = Memory(shape=RECORD, depth=self.depth, init=[])
-        write, read = records.write_port(), records.read_port(domain="comb")
-        m.d.sync += [write.addr.eq(write.addr + self.take), read.addr.eq(read.addr + self.retired)]
-        m.d.comb += [write.en.eq(self.take), write.data.index.eq(self.commands.p.index),
-                     write.data.signals.eq(signals)]
-        return read.data
+        m.submodules.records = records = Queue(RECORD, self.depth, registered=True)
+        m.d.comb += [records.i.valid.eq(self.take), records.i.p.index.eq(self.commands.p.index),
+                     records.i.p.signals.eq(signals), records.o.ready.eq(self.retired)]
+        return records.o.p
 
-    def _activity(self, m: Module, missing: Value, room: Value, refused: Value):
+    def _activity(self, m: Module, missing: Value, full: Value, refused: Value, arming: Value):
         def now(name: str):
             return self.activity.eq(1 << ACTIVITIES.index(name))
 
         waiting = self.commands.valid & ~self.halt
-        with m.If(self.take | (self.working & self.stepping)):
+        with m.If(self.take | arming | (self.working & ~self.standing)):
             m.d.comb += now("busy")
         with m.Elif(self.working):
             m.d.comb += now("hazard")
         for bit, unit in enumerate(UNITS):
             with m.Elif(waiting & missing[bit]):
                 m.d.comb += now(unit)
-        with m.Elif((waiting & ~room) | (~waiting & refused)):
+        with m.Elif((waiting & full) | (~waiting & refused)):
             m.d.comb += now("signal")
         with m.Elif(waiting):
             m.d.comb += now("bank")
@@ -164,14 +158,19 @@ def wrong_bank(address: Value, depth: int, banks: Value) -> Value:
 
 def report(m: Module, unit: wiring.Component, *, moves: Value, begin: Value, index: Value,
            illegal: Value, address: Value):
-    """Report an instruction's first error, in the cycle after the iteration that has it.
+    """Report an instruction's first error, two cycles after the iteration that has it.
 
     `moves` is high for one cycle of each iteration, `begin` is high in the first; `illegal` goes
     before `address`.
     """
     seen, new, bad = Signal(), Signal(), Signal()
-    m.d.comb += [bad.eq(moves & (illegal | address)), new.eq(bad & (begin | ~seen))]
-    with m.If(moves):
-        m.d.sync += seen.eq(bad | (seen & ~begin))
-    m.d.sync += [unit.error.eq(new), unit.error_index.eq(index),
-                 unit.error_status.eq(Mux(illegal, Status.ILLEGAL, Status.ADDRESS))]
+    moved, begins, illegal_there = (Signal(name=name)
+                                    for name in ("moved", "begins", "illegal_there"))
+    there = Signal.like(unit.error_index, name="index_there", reset_less=True)
+    m.d.sync += [moved.eq(moves), begins.eq(begin), bad.eq(moves & (illegal | address)),
+                 illegal_there.eq(illegal), there.eq(index)]
+    m.d.comb += new.eq(bad & (begins | ~seen))
+    with m.If(moved):
+        m.d.sync += seen.eq(bad | (seen & ~begins))
+    m.d.sync += [unit.error.eq(new), unit.error_index.eq(there),
+                 unit.error_status.eq(Mux(illegal_there, Status.ILLEGAL, Status.ADDRESS))]

@@ -7,16 +7,19 @@ from amaranth.utils import exact_log2
 
 from accel.config import BUFFERS, AccelConfig
 from accel.hw.arbiter import BURST, BURSTS, read_port
-from accel.hw.dma import BASE_REGISTERS, RUN, Front, Stepper, connect_unit, merge, rotate
+from accel.hw.dma import BASE_REGISTERS, RUN, RUN_CYCLES, Front, Stepper, connect_unit, merge, rotate
 from accel.hw.interface import chunk_write, unit_signature
-from accel.hw.queue import Queue
+from accel.hw.queue import Queue, Relay
 
-__all__ = ["LOADED", "Bursts", "Load"]
+__all__ = ["LOADED", "REQUEST_CYCLES", "Bursts", "Load"]
 
 LOADED = ("inp", "wgt", "res", "par")
 """The buffers that load writes."""
 
 BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
+
+REQUEST_CYCLES = RUN_CYCLES + 2
+"""From the cycle in which an instruction is taken to its first request."""
 
 
 class Bursts(wiring.Component):
@@ -45,7 +48,7 @@ class Bursts(wiring.Component):
         block = Signal(32 - BLOCK_BITS, reset_less=True)
         beat, end = Signal(BLOCK_BITS - n, reset_less=True), Signal(17, reset_less=True)
         # `end` is the distance of the run's last byte from the start of the block.
-        in_block = end[BLOCK_BITS:] == 0
+        in_block, first_end = Signal(), Signal(17)
         requested, handed = Signal(), Signal()
         done = Mux(run.pad, handed, requested & in_block)
 
@@ -59,27 +62,28 @@ class Bursts(wiring.Component):
             requested.eq(self.request.valid & self.request.ready),
             handed.eq(self.o.valid & self.o.ready),
             self.i.ready.eq(~self.busy | done),
+            first_end.eq(self.i.p.dram[:BLOCK_BITS] + self.i.p.run),
         ]
         with m.If(requested):
             m.d.sync += [fresh.eq(0), block.eq(block + 1), beat.eq(0),
-                         end.eq(end - (1 << BLOCK_BITS))]
+                         end.eq(end - (1 << BLOCK_BITS)), in_block.eq(end[BLOCK_BITS:] == 1)]
         with m.If(done):
             m.d.sync += self.busy.eq(0)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [self.busy.eq(1), run.eq(self.i.payload), fresh.eq(1),
                          block.eq(self.i.p.dram[BLOCK_BITS:]),
                          beat.eq(self.i.p.dram[n:BLOCK_BITS]),
-                         end.eq(self.i.p.dram[:BLOCK_BITS] + self.i.p.run)]
+                         end.eq(first_end), in_block.eq(first_end[BLOCK_BITS:] == 0)]
         return m
 
 
 class Load(wiring.Component):
     """The load unit.
 
-    An instruction taken in cycle t offers its first request to the arbiter in t + 3, then one burst
-    a cycle, up to 64 runs ahead of the data and across instructions. Data is written in the cycle
-    after its beat, one step (`Stepper`) a cycle. An instruction asks for its signals two cycles
-    after its last step.
+    An instruction taken in cycle t offers its first request to the arbiter in t + `REQUEST_CYCLES`,
+    then one burst a cycle, up to 64 runs ahead of the data and across instructions. Data is written
+    three cycles after its beat, one step (`Stepper`) a cycle. An instruction asks for its signals
+    four cycles after its last step.
 
     Members
     -------
@@ -101,13 +105,17 @@ class Load(wiring.Component):
         config = self._config
         m.submodules.front = front = Front(config, LOADED)
         m.submodules.bursts = bursts = Bursts(config)
-        m.submodules.runs = runs = Queue(RUN, BURSTS)
+        m.submodules.requests = requests = Relay(BURST)
+        m.submodules.beats = beats = Relay(self.mem.rdata.payload.shape())
+        m.submodules.runs = runs = Queue(RUN, BURSTS, registered=True)
         tag = data.StructLayout({"buffer": 3, "pad_value": 8, "last": 1})
         m.submodules.stepper = stepper = Stepper(config, exact_log2(config.bus_bytes), 24, tag)
 
         connect_unit(m, self, front)
         wiring.connect(m, front.run, bursts.i)
-        wiring.connect(m, bursts.request, wiring.flipped(self.mem.request))
+        wiring.connect(m, bursts.request, requests.i)
+        wiring.connect(m, requests.o, wiring.flipped(self.mem.request))
+        wiring.connect(m, wiring.flipped(self.mem.rdata), beats.i)
         wiring.connect(m, bursts.o, runs.i)
         run, step = runs.o.p, stepper.o.p
         m.d.comb += [
@@ -116,15 +124,15 @@ class Load(wiring.Component):
             stepper.i.p.source.eq(run.dram), stepper.i.p.target.eq(run.address),
             stepper.i.p.run.eq(run.run), stepper.i.p.fill.eq(run.pad),
             *(stepper.i.p.tag[name].eq(run[name]) for name in ("buffer", "pad_value", "last")),
-            stepper.o.ready.eq(~step.take | self.mem.rdata.valid),
-            self.mem.rdata.ready.eq(stepper.o.valid & step.take),
+            stepper.o.ready.eq(~step.take | beats.o.valid),
+            beats.o.ready.eq(stepper.o.valid & step.take),
         ]
-        written = self._write(m, stepper, front)
-        m.d.comb += front.drained.eq(~(bursts.busy | runs.o.valid | stepper.busy | written))
+        written = self._write(m, stepper, beats.o, front)
+        m.d.comb += front.drained.eq(~(bursts.busy | runs.some | stepper.busy | written))
         return m
 
-    def _write(self, m: Module, stepper: Stepper, front: Front) -> Signal:
-        """The register behind the rotation, and the write ports; whether it holds a step."""
+    def _write(self, m: Module, stepper: Stepper, beats, front: Front) -> Value:
+        """The registers behind the rotation and at the write ports; whether they hold a step."""
         step, fire = stepper.o.p, Signal()
         width = self._config.bus_bytes * 8
         valid, failed = Signal(), Signal()
@@ -132,21 +140,25 @@ class Load(wiring.Component):
         beat, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
         m.d.comb += [fire.eq(stepper.o.valid & stepper.o.ready), front.moving.eq(fire)]
         m.d.sync += valid.eq(fire)
+        completed = valid & done.end & done.tag.last
         with m.If(fire):
             m.d.sync += [
                 done.eq(step), previous.eq(beat),
                 beat.eq(Mux(step.fill, step.tag.pad_value.replicate(self._config.bus_bytes),
-                            rotate(self.mem.rdata.p.data, step.rotate))),
-                failed.eq(failed & ~front.completed | step.take & self.mem.rdata.p.error),
+                            rotate(beats.p.data, step.rotate))),
+                failed.eq(failed & ~completed | step.take & beats.p.error),
             ]
-        with m.Elif(front.completed):
+        with m.Elif(completed):
             m.d.sync += failed.eq(0)
+        chunk, writing = Signal(width, reset_less=True), Signal()
+        address = Signal.like(done.chunk, reset_less=True)
+        m.d.sync += [chunk.eq(merge(beat, previous, done.late)), address.eq(done.chunk),
+                     writing.eq(valid), front.completed.eq(completed),
+                     front.completed_error.eq(failed)]
         for name in LOADED:
             port = getattr(self, name)
-            m.d.comb += [
-                port.addr.eq(done.chunk), port.data.eq(merge(beat, previous, done.late)),
-                port.mask.eq(Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0)),
-            ]
-        m.d.comb += [front.completed.eq(valid & done.end & done.tag.last),
-                     front.completed_error.eq(failed)]
-        return valid
+            mask = Signal.like(port.mask, name=f"{name}_mask")
+            m.d.sync += mask.eq(
+                Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0))
+            m.d.comb += [port.addr.eq(address), port.data.eq(chunk), port.mask.eq(mask)]
+        return valid | writing

@@ -1,137 +1,227 @@
 """Affine loop nests: an instruction's iterations, one a cycle."""
 
 from amaranth.hdl import *
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["OPERANDS", "LoopNest"]
+from accel.hw.queue import Queue, tally
 
-OPERANDS = ("dst", "a", "b")
-ADDRESS_BITS = 16
+__all__ = ["AHEAD", "COMPUTE_OPERANDS", "NEST_CYCLES", "Ahead", "LoopNest"]
+
+COMPUTE_OPERANDS = {"dst": 16, "a": 16, "b": 16}
+"""Operands of gemm and vector, and the bits of their addresses."""
+
+NEST_CYCLES = 3
+"""From a step of the loops to the addresses of its iteration."""
+
+AHEAD = 16
+"""Iterations between the loops and where they can be held up."""
 
 
 class LoopNest(wiring.Component):
     """Runs the loops of an instruction, the last innermost.
 
-    An instruction that is loaded in cycle t (`load`, only while `ready`) has its first iteration at
-    the outputs in t + 1; with `step`, the next one follows in the next cycle. Throughput: one
-    iteration a cycle; the next instruction can be loaded with the last step, so no cycle is
-    lost between instructions.
+    An instruction that is loaded in cycle t (`load`, only while `ready`) can make its first
+    iteration in t + 1. One that is made in cycle s, with `step`, is at the outputs in
+    s + `NEST_CYCLES`, for one cycle. Throughput: one iteration a cycle; the next instruction can be
+    loaded with the last step, so no cycle is lost between instructions.
 
-    For each level and operand a pointer to where the current iteration of that level began is
-    kept, so a step is one multiplexer and one addition, modulo 2**16, however many levels end.
-    Comparisons with extents are made a step ahead.
+    ::
+
+        s        the loops count: which level moves, which begin again (from registers)
+        s + 1    each level's offset of each operand: kept, moved by its stride, or zero
+        s + 2    offsets summed up, half of them in either sum
+        s + 3    addresses
+
+    Offsets never feed back into each other, so that all additions are short. Addresses are modulo
+    two to the power of their width.
+
+    Parameters
+    ----------
+    loops : layout of the loops: an array of structures with `extent` and a stride for each operand;
+        with `before` and `after`, iterations near the ends are padding.
+    operands : their names and widths.
+    tag : shape of what is handed on with every iteration of an instruction.
 
     Members
     -------
-    base, loops : of the instruction word, in the cycle of `load`.
+    base, loops, tag : of the instruction, in the cycle of `load`.
     empty : with `load`: one iteration only, whatever the loops say.
     load, ready, step : see above.
-    valid : an iteration is there.
-    dst, a, b : its entry addresses.
+    busy : there are iterations to make. made : one is made in this cycle.
+    valid : an iteration is at the outputs; those above are its addresses.
     begin, last : it is the instruction's first or last.
     first : all loops with dst stride 0 stand at 0: a reduction begins.
+    pad : it is padding.
+    out_tag : that of its instruction.
     """
 
-    def __init__(self, layout: data.StructLayout):
-        loops = layout["loops"].shape
-        self.levels = loops.length
+    def __init__(self, loops: data.ArrayLayout, operands: dict[str, int], tag):
+        self.levels, self._operands = loops.length, operands
+        self._padded = "before" in dict(loops.elem_shape)
         super().__init__({
-            "base": In(layout["base"].shape), "loops": In(loops), "empty": In(1),
-            "load": In(1), "ready": Out(1), "step": In(1),
-            "valid": Out(1), **{name: Out(ADDRESS_BITS) for name in OPERANDS},
-            "begin": Out(1), "first": Out(1), "last": Out(1),
+            "base": In(data.StructLayout(operands)), "loops": In(loops), "tag": In(tag),
+            "empty": In(1), "load": In(1), "ready": Out(1), "step": In(1),
+            "busy": Out(1), "made": Out(1), "valid": Out(1), "begin": Out(1), "first": Out(1),
+            "last": Out(1), "pad": Out(1), "out_tag": Out(tag),
+            "out": Out(data.StructLayout(operands)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        levels = [_Level(number) for number in range(self.levels)]
+        levels = [_Level(number, self._operands, self._padded) for number in range(self.levels)]
+        last, begin = Signal(reset_less=True), Signal(reset_less=True)
+        base, tag = Signal.like(self.base, reset_less=True), Signal.like(self.tag, reset_less=True)
         m.d.comb += [
-            self.last.eq(Cat(level.at_end for level in levels).all()),
-            self.first.eq(Cat(level.neutral for level in levels).all()),
-            self.ready.eq(~self.valid | (self.step & self.last)),
+            self.ready.eq(~self.busy | (self.step & last)),
+            self.made.eq(self.busy & self.step),
         ]
         with m.If(self.load):
-            m.d.sync += self.valid.eq(1)
-        with m.Elif(self.step & self.last):
-            m.d.sync += self.valid.eq(0)
+            m.d.sync += self.busy.eq(1)
+        with m.Elif(self.step & last):
+            m.d.sync += self.busy.eq(0)
 
-        for level in levels:
-            level.inner_ended = Cat(one.at_end for one in levels[level.number + 1:]).all()
-            m.d.comb += level.counts.eq(level.inner_ended & ~level.at_end)
         # Loading does not wait for `load`, which comes late: one that is ready has nothing to lose.
         with m.If(self.ready):
-            m.d.sync += self.begin.eq(1)
+            m.d.sync += [begin.eq(1), base.eq(self.base), tag.eq(self.tag),
+                         last.eq(Cat(self.empty | (loop.extent == 0) for loop in self.loops).all())]
             m.d.sync += [assignment for level in levels
                          for assignment in level.load(self.loops[level.number], self.empty)]
         with m.Elif(self.step):
-            m.d.sync += self.begin.eq(0)
+            m.d.sync += begin.eq(0)
+            ends = []
             for level in levels:
-                with m.If(level.counts):
+                inner_ended = Cat(one.at_end for one in levels[level.number + 1:]).all()
+                moves = inner_ended & ~level.at_end
+                m.d.sync += [level.moves.eq(moves), level.restarts.eq(inner_ended & level.at_end)]
+                ends.append(Mux(moves, level.one_left, Mux(inner_ended, level.single, level.at_end)))
+                with m.If(moves):
                     m.d.sync += level.count()
-                with m.Elif(level.inner_ended):
+                with m.Elif(inner_ended):
                     m.d.sync += level.restart()
-        for name in OPERANDS:
-            self._pointers(m, levels, name)
+            m.d.sync += last.eq(Cat(ends).all())
+
+        for name, width in self._operands.items():
+            offsets = [self._offset(m, level, name, width, begin, base[name]) for level in levels]
+            halves = [Signal(width, name=f"{name}_half{half}", reset_less=True) for half in range(2)]
+            middle = len(levels) // 2
+            m.d.sync += [half.eq(sum(some[1:], some[0])) for half, some in
+                         zip(halves, (offsets[:middle], offsets[middle:]), strict=True)]
+            m.d.sync += self.out[name].eq(halves[0] + halves[1])
+        flags = {"begin": begin, "last": last, "tag": tag,
+                 "first": Cat(level.neutral for level in levels).all()}
+        self._hand_on(m, flags, [level.pads() for level in levels] if self._padded else [])
         return m
 
-    def _pointers(self, m: Module, levels: list["_Level"], name: str):
-        starts = [level.start[name] for level in levels]
-        after = Signal(ADDRESS_BITS, name=f"{name}_after")
-        m.d.comb += [
-            after.eq(_chosen(levels, starts)
-                     + _chosen(levels, [level.stride[name] for level in levels])),
-            getattr(self, name).eq(starts[-1]),
-        ]
-        for level in levels:
-            with m.If(self.ready):
-                m.d.sync += level.start[name].eq(self.base[name])
-            with m.Elif(self.step & level.inner_ended):
-                m.d.sync += level.start[name].eq(after)
+    def _offset(self, m: Module, level: "_Level", name: str, width: int, begin: Value,
+                base: Value) -> Signal:
+        """What a level adds to an address; the outermost includes the base."""
+        offset = Signal(width, name=f"{name}_offset{level.number}", reset_less=True)
+        with m.If(self.step):
+            with m.If(begin):
+                m.d.sync += offset.eq(base if level.number == 0 else 0)
+            with m.Elif(level.moves):
+                m.d.sync += offset.eq(offset + level.stride[name])
+            if level.number > 0:        # the outermost never begins again
+                with m.Elif(level.restarts):
+                    m.d.sync += offset.eq(0)
+        return offset
 
-
-def _chosen(levels: list["_Level"], values: list[Signal]) -> Value:
-    """The value of the level that counts."""
-    result: Value = Const(0, ADDRESS_BITS)
-    for level, value in zip(levels, values, strict=True):
-        result = result | Mux(level.counts, value, 0)
-    return result
+    def _hand_on(self, m: Module, flags: dict[str, Value], pads: list[Value]):
+        """What goes along with an iteration, through the stages of its addresses."""
+        valid = self.made
+        for number in range(NEST_CYCLES):
+            later = {name: Signal.like(value, name=f"{name}_{number}", reset_less=True)
+                     for name, value in flags.items()}
+            m.d.sync += [later[name].eq(value) for name, value in flags.items()]
+            valid_later = Signal(name=f"valid_{number}")
+            m.d.sync += valid_later.eq(valid)
+            flags, valid = later, valid_later
+            if pads:
+                pad = [Signal(name=f"pad{number}_{level}", reset_less=True)
+                       for level in range(len(pads))]
+                m.d.sync += [register.eq(value) for register, value in zip(pad, pads, strict=True)]
+                pads = pad
+        m.d.comb += [self.valid.eq(valid), self.out_tag.eq(flags["tag"]),
+                     self.pad.eq(Cat(pads).any()),
+                     *(getattr(self, name).eq(flags[name]) for name in ("begin", "last", "first"))]
 
 
 class _Level:
     """Registers of one loop, and how they change."""
 
-    def __init__(self, number: int):
+    def __init__(self, number: int, operands: dict[str, int], padded: bool):
         def register(name, width):
             return Signal(width, name=f"{name}{number}", reset_less=True)
 
-        self.number = number
-        self.extent = register("extent", ADDRESS_BITS)      # minus one, as in the word
-        self.left = register("left", ADDRESS_BITS)          # iterations after this one
+        self.number, self.padded = number, padded
+        self.extent = register("extent", 16)                # minus one, as in the word
+        self.left = register("left", 16)                    # iterations after this one
         self.single = register("single", 1)                 # extent is 1
         self.double = register("double", 1)                 # extent is 2
         self.at_end = register("at_end", 1)                 # left is 0
         self.one_left = register("one_left", 1)             # left is 1
         self.moves_dst = register("moves_dst", 1)
         self.neutral = register("neutral", 1)               # stands at 0, or moves dst
-        self.stride = {name: register(f"{name}_stride", ADDRESS_BITS) for name in OPERANDS}
-        self.start = {name: register(f"{name}_start", ADDRESS_BITS) for name in OPERANDS}
-        self.counts = Signal(name=f"counts{number}")
-        self.inner_ended: Value = Const(1, 1)
+        self.moves = register("moves", 1)                   # moved to this iteration
+        self.restarts = register("restarts", 1)             # began again with this iteration
+        self.stride = {name: register(f"{name}_stride", width)
+                       for name, width in operands.items()}
+        if padded:
+            self.at = register("at", 16)
+            self.before, self.after = register("before", 12), register("after", 12)
 
     def load(self, fields, empty: Value):
         single = empty | (fields.extent == 0)
         double = ~empty & (fields.extent == 1)
+        moves_dst = fields.dst != 0 if "dst" in self.stride else Const(0)
+        pads = [self.at.eq(0), self.before.eq(fields.before), self.after.eq(fields.after)] \
+            if self.padded else []
         return [self.extent.eq(fields.extent), self.left.eq(fields.extent),
                 self.single.eq(single), self.at_end.eq(single),
                 self.double.eq(double), self.one_left.eq(double),
-                self.moves_dst.eq(fields.dst != 0), self.neutral.eq(1),
-                *(self.stride[name].eq(fields[name]) for name in OPERANDS)]
+                self.moves_dst.eq(moves_dst), self.neutral.eq(1), *pads,
+                *(register.eq(fields[name]) for name, register in self.stride.items())]
 
     def count(self):
+        pads = [self.at.eq(self.at + 1)] if self.padded else []
         return [self.left.eq(self.left - 1), self.at_end.eq(self.one_left),
-                self.one_left.eq(self.left == 2), self.neutral.eq(self.moves_dst)]
+                self.one_left.eq(self.left == 2), self.neutral.eq(self.moves_dst), *pads]
 
     def restart(self):
+        pads = [self.at.eq(0)] if self.padded else []
         return [self.left.eq(self.extent), self.at_end.eq(self.single),
-                self.one_left.eq(self.double), self.neutral.eq(1)]
+                self.one_left.eq(self.double), self.neutral.eq(1), *pads]
+
+    def pads(self) -> Value:
+        return (self.at < self.before) | (self.left < self.after)
+
+
+class Ahead(wiring.Component):
+    """Iterations between the loops, which have made them, and what takes them when it can.
+
+    The loops may make one (`step`) while fewer than `AHEAD` were made and not taken. Latency from
+    `i` to `o` 2, one a cycle.
+
+    Members
+    -------
+    made : the loops make an iteration. step : they may.
+    valid, i : an iteration.
+    o : iterations.
+    some : iterations are made and not taken. waiting : some of them are here.
+    """
+
+    def __init__(self, shape):
+        self._shape = shape
+        super().__init__({"made": In(1), "step": Out(1), "valid": In(1), "i": In(shape),
+                          "o": Out(stream.Signature(shape)), "some": Out(1),
+                          "waiting": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.queue = queue = Queue(self._shape, AHEAD, registered=True)
+        _, some, full = tally(m, "made", AHEAD, self.made, self.o.valid & self.o.ready)
+        m.d.comb += [self.step.eq(~full), self.some.eq(some), self.waiting.eq(queue.some),
+                     queue.i.valid.eq(self.valid), queue.i.payload.eq(self.i)]
+        wiring.connect(m, queue.o, wiring.flipped(self.o))
+        return m

@@ -1,50 +1,110 @@
-"""A first-in first-out queue in distributed RAM."""
+"""First-in first-out queues, and counts whose bounds are known early."""
 
 from amaranth.hdl import *
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-__all__ = ["Queue"]
+__all__ = ["QUEUE_CYCLES", "Queue", "Relay", "tally"]
+
+QUEUE_CYCLES = 2
+"""Latency of a `Queue` with an output register."""
+
+
+def tally(m: Module, name: str, limit: int, up: Value, down: Value) -> tuple[Signal, Signal, Signal]:
+    """A count of `up` less `down`, and whether it is above zero, and at its limit: registers all.
+
+    `up` must not come at the limit nor `down` at zero, except both together.
+    """
+    count = Signal(range(limit + 1), name=f"{name}_count")
+    some, full = Signal(name=f"{name}_some"), Signal(name=f"{name}_full")
+    with m.If(up & ~down):
+        m.d.sync += [count.eq(count + 1), some.eq(1), full.eq(count == limit - 1)]
+    with m.Elif(down & ~up):
+        m.d.sync += [count.eq(count - 1), some.eq(count != 1), full.eq(0)]
+    return count, some, full
 
 
 class Queue(wiring.Component):
-    """Keeps the order and the shape of what passes through it.
+    """Keeps the order and the shape of what passes through it, in distributed RAM.
 
-    Latency 1: what is accepted in cycle t is offered in t + 1. One item a cycle, as long as the
-    queue is neither full nor empty. `i.ready` and `o.valid` are functions of registers.
+    Latency 1: what is accepted in cycle t is offered in t + 1; with an output register,
+    `QUEUE_CYCLES`. One item a cycle, as long as the queue is neither full nor empty. `i.ready` and
+    `o.valid` are registers.
 
     Parameters
     ----------
     shape : of the payload.
-    depth : items that fit; a power of two.
+    depth : items that fit, that in the output register included; a power of two.
+    registered : offer items from a register.
 
     Members
     -------
     i, o : streams.
-    level : items inside.
+    some : there are items inside.
     """
 
-    def __init__(self, shape, depth: int):
+    def __init__(self, shape, depth: int, registered: bool = False):
         if depth < 1 or depth & (depth - 1):
             raise ValueError(f"Depth of a queue must be a power of two, not {depth!r}")
-        self.shape, self.depth = shape, depth
+        self.shape, self.depth, self.registered = shape, depth, registered
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
-                          "level": Out(range(depth + 1))})
+                          "some": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.storage = storage = memory.Memory(shape=self.shape, depth=self.depth, init=[])
+        m.submodules.storage = storage = memory.Memory(
+            shape=self.shape, depth=self.depth, init=[], attrs={"ram_style": "distributed"})
         w_port, r_port = storage.write_port(), storage.read_port(domain="comb")
         tail, head = Signal(exact_log2(self.depth)), Signal(exact_log2(self.depth))
         push, pop = self.i.valid & self.i.ready, self.o.valid & self.o.ready
+        _, some, full = tally(m, "items", self.depth, push, pop)
 
         m.d.comb += [
-            self.i.ready.eq(self.level != self.depth),
+            self.some.eq(some), self.i.ready.eq(~full),
             w_port.addr.eq(tail), w_port.data.eq(self.i.payload), w_port.en.eq(push),
-            self.o.valid.eq(self.level != 0),
-            r_port.addr.eq(head), self.o.payload.eq(r_port.data),
+            r_port.addr.eq(head),
         ]
-        m.d.sync += [self.level.eq(self.level + push - pop),
-                     tail.eq(tail + push), head.eq(head + pop)]
+        m.d.sync += tail.eq(tail + push)
+        if not self.registered:
+            m.d.comb += [self.o.valid.eq(some), self.o.payload.eq(r_port.data)]
+            m.d.sync += head.eq(head + pop)
+            return m
+
+        move, output = Signal(), Signal(Shape.cast(self.shape).width, reset_less=True)
+        _, stored, _ = tally(m, "stored", self.depth, push, move)
+        m.d.comb += [move.eq(stored & (~self.o.valid | self.o.ready)),
+                     Value.cast(self.o.payload).eq(output)]
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [self.o.valid.eq(stored), output.eq(r_port.data)]
+        m.d.sync += head.eq(head + move)
+        return m
+
+
+class Relay(wiring.Component):
+    """Two registers that cut every path between a sender and a receiver. Latency 1, one item a
+    cycle; `i.ready`, `o.valid` and the payload are registers.
+
+    Members
+    -------
+    i, o : streams.
+    """
+
+    def __init__(self, shape):
+        self.shape = shape
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform):
+        m = Module()
+        width = Shape.cast(self.shape).width
+        output, spare = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        held = Signal()             # something is in the spare register
+        m.d.comb += [self.i.ready.eq(~held), Value.cast(self.o.payload).eq(output)]
+        with m.If(~held):
+            m.d.sync += spare.eq(self.i.payload)
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [self.o.valid.eq(held | self.i.valid), held.eq(0),
+                         output.eq(Mux(held, spare, self.i.payload))]
+        with m.Else():
+            m.d.sync += held.eq(held | self.i.valid)
         return m

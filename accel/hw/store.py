@@ -7,14 +7,17 @@ from amaranth.utils import exact_log2
 
 from accel.config import AccelConfig
 from accel.hw.arbiter import BURST, BURSTS, write_port
-from accel.hw.dma import BASE_REGISTERS, Front, Stepper, connect_unit, merge, rotate
+from accel.hw.dma import BASE_REGISTERS, RUN_CYCLES, Front, Stepper, connect_unit, merge, rotate
 from accel.hw.interface import READ_LATENCY, unit_signature
-from accel.hw.queue import Queue
+from accel.hw.queue import Queue, tally
 from accel.hw.scratchpad import chunk_read
 
-__all__ = ["BurstWriter", "Store", "writer_depth"]
+__all__ = ["CHUNK_CYCLES", "BurstWriter", "Store", "writer_depth"]
 
 BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
+
+CHUNK_CYCLES = RUN_CYCLES + 1
+"""From the cycle in which an instruction is taken to the address of its first chunk."""
 
 
 def writer_depth(config: AccelConfig) -> int:
@@ -26,7 +29,7 @@ class BurstWriter(wiring.Component):
     """Collects beats into bursts, requests each when its last beat is there, and counts answers.
 
     A burst ends where its run ends and at boundaries of 64 bytes. The last beat accepted in cycle
-    t offers its request in t + 1. There is room for `writer_depth` beats.
+    t offers its request in t + 2. There is room for `writer_depth` beats.
 
     Members
     -------
@@ -53,10 +56,11 @@ class BurstWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         beat, mem = self.beat, self.mem
-        m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth)
+        m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, registered=True)
         m.submodules.bursts = bursts = Queue(
-            data.StructLayout({"burst": BURST, "last": 1}), self.depth)
-        m.submodules.answers = answers = Queue(1, BURSTS)       # is it the last of its instruction
+            data.StructLayout({"burst": BURST, "last": 1}), self.depth, registered=True)
+        # Of each request whether it is the last of its instruction.
+        m.submodules.answers = answers = Queue(1, BURSTS, registered=True)
 
         in_block = beat.addr[:BLOCK_BITS - self._offset_bits]
         before = Signal(range(self.depth))                      # beats of this burst so far
@@ -79,7 +83,7 @@ class BurstWriter(wiring.Component):
             self.spent.eq(mem.wdata.valid & mem.wdata.ready),
             self.completed.eq(mem.ack.valid & answers.o.payload),
             self.completed_error.eq(bad | mem.ack.p.error),
-            self.open.eq(beats.o.valid | answers.o.valid),
+            self.open.eq(beats.some | answers.some),
         ]
         with m.If(mem.ack.valid):
             m.d.sync += bad.eq(~self.completed & self.completed_error)
@@ -89,11 +93,11 @@ class BurstWriter(wiring.Component):
 class Store(wiring.Component):
     """The store unit.
 
-    An instruction taken in cycle t reads its first chunk in t + 3; a beat is formed 3 cycles after
-    its last chunk is addressed, one step (`Stepper`) a cycle. A burst is requested from the
-    arbiter in the cycle after its last beat is formed; two bursts fit on the way, so that long
+    An instruction taken in cycle t reads its first chunk in t + `CHUNK_CYCLES`; a beat is formed 3
+    cycles after its last chunk is addressed, one step (`Stepper`) a cycle. A burst is requested from the
+    arbiter two cycles after its last beat is formed; two bursts fit on the way, so that long
     runs write one beat a cycle. Consecutive instructions overlap. An instruction asks for its
-    signals in the cycle after its last acknowledgement.
+    signals two cycles after its last acknowledgement.
 
     Members
     -------
@@ -120,20 +124,20 @@ class Store(wiring.Component):
         connect_unit(m, self, front)
         wiring.connect(m, writer.mem, wiring.flipped(self.mem))
         run, step, fire = front.run.p, stepper.o.p, Signal()
-        used = Signal(range(writer.depth + 1))          # beats on the way from here to the memory
+        # Beats on the way from here to the memory.
+        _, some, full = tally(m, "used", writer.depth, fire & step.write, writer.spent)
         m.d.comb += [
             front.bases.eq(self.bases),
             stepper.i.valid.eq(front.run.valid), front.run.ready.eq(stepper.i.ready),
             stepper.i.p.source.eq(run.address), stepper.i.p.target.eq(run.dram),
             stepper.i.p.run.eq(run.run), stepper.i.p.tag.last.eq(run.last),
-            stepper.o.ready.eq(used != writer.depth),
+            stepper.o.ready.eq(~full),
             fire.eq(stepper.o.valid & stepper.o.ready),
             self.out.addr.eq(step.beat), self.out.en.eq(fire & step.take),
             front.completed.eq(writer.completed), front.completed_error.eq(writer.completed_error),
             front.moving.eq(fire | writer.spent),
-            front.drained.eq(~(stepper.busy | writer.open | (used != 0))),
+            front.drained.eq(~(stepper.busy | writer.open | some)),
         ]
-        m.d.sync += used.eq(used + (fire & step.write) - writer.spent)
         self._form(m, step, fire, writer)
         return m
 

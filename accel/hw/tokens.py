@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 
 from accel.config import UNITS
+from accel.hw.queue import tally
 
 __all__ = ["TOKEN_BITS", "Tokens", "token_port"]
 
@@ -39,20 +40,23 @@ class Tokens(wiring.Component):
 
     def __init__(self):
         super().__init__({"units": In(token_port()).array(len(UNITS)), "empty": Out(1)})
-        self.counters = [[Signal(TOKEN_BITS, name=f"{source}_to_{target}") for target in UNITS]
-                         for source in UNITS]
+        self.counters: list[list[Signal]] = []
 
     def elaborate(self, platform):
         m = Module()
-        full = (1 << TOKEN_BITS) - 1
-        for source, row in enumerate(self.counters):
-            port = self.units[source]
-            fits = Cat(counter != full for counter in row)
-            m.d.comb += port.signalled.eq(port.signal & (port.signals & ~fits == 0))
-            for target, counter in enumerate(row):
-                user = self.units[target]
-                m.d.comb += user.available[source].eq(counter != 0)
-                m.d.sync += counter.eq(counter + (port.signalled & port.signals[target])
-                                       - (user.take & user.waits[source]))
-        m.d.comb += self.empty.eq(Cat(counter for row in self.counters for counter in row) == 0)
+        limit = (1 << TOKEN_BITS) - 1
+        left = []
+        for source, port in zip(UNITS, self.units, strict=True):
+            row, fulls = [], []
+            for target, user in zip(UNITS, self.units, strict=True):
+                signalled = port.signalled & port.signals[UNITS.index(target)]
+                taken = user.take & user.waits[UNITS.index(source)]
+                count, some, full = tally(m, f"{source}_to_{target}", limit, signalled, taken)
+                m.d.comb += user.available[UNITS.index(source)].eq(some)
+                row.append(count)
+                fulls.append(full)
+                left.append(some)
+            m.d.comb += port.signalled.eq(port.signal & ~(port.signals & Cat(fulls)).any())
+            self.counters.append(row)
+        m.d.comb += self.empty.eq(~Cat(left).any())
         return m

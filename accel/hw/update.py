@@ -4,6 +4,7 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from accel.hw.datapath import below
 from accel.hw.interface import READ_LATENCY
 from accel.plan import UPDATE_CYCLES
 
@@ -105,7 +106,7 @@ class Update(wiring.Component):
             return (Mux(element.assign, 0, old) + value)[:LANE_BITS]
         result = value
         if "max" in chosen or "min" in chosen:
-            less = old.as_signed() < value.as_signed()
+            less = below(old.as_signed(), value.as_signed())
             keep = Mux(less, chosen.get("min", Const(0)), chosen.get("max", Const(0)))
             result = Mux(keep, old, result)
         if "sum" in chosen:

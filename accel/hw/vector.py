@@ -7,9 +7,10 @@ from amaranth.lib.wiring import Out, Signature
 from accel.config import PARAM_BYTES, AccelConfig
 from accel.hw.datapath import Datapath
 from accel.hw.gemm import delayed, updates_of
-from accel.hw.interface import acc_port, entry_read, unit_signature
+from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
-from accel.hw.loops import ADDRESS_BITS, OPERANDS, LoopNest
+from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
+from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update
 from accel.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
 from accel.machine import Machine
@@ -17,11 +18,14 @@ from accel.plan import plan
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
 
-__all__ = ["Vector", "out_port"]
+__all__ = ["ISSUE_CYCLES", "Vector", "out_port"]
 
 PARAMETERS = tuple(record_fields(PARAM))
 IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
 TAG = data.StructLayout({"out": 1, "last": 1, "banks": 2})
+
+ISSUE_CYCLES = 1 + NEST_CYCLES + QUEUE_CYCLES + 1
+"""From the cycle in which an instruction is taken to the issue of its first iteration."""
 
 
 def out_port(config: AccelConfig) -> Signature:
@@ -35,10 +39,11 @@ class Vector(wiring.Component):
     """Element-wise work on acc, res and par, from the plan of the unit's bodies.
 
     Throughput: one iteration a cycle, two cycles if its two sources are in the same buffer.
-    Latency: an iteration is issued, that is, presents its addresses, in the cycle after the loops
-    show it (an instruction's first: the one after it is started) at the earliest, and is written
-    ``plan.write_cycles`` later. An instruction retires in the cycle after its last write, if its
-    signals are taken. No cycle is lost between instructions.
+    Latency: the first iteration of an instruction is issued, that is, presents its addresses,
+    `ISSUE_CYCLES` after the instruction is taken, at the earliest, and is written
+    ``plan.write_cycles`` later. The loops run up to `accel.hw.loops.AHEAD` iterations ahead of the
+    issue. An instruction retires in the cycle after its last write, if its signals are taken. No
+    cycle is lost between instructions of two iterations or more.
 
     Issue waits while
 
@@ -63,8 +68,7 @@ class Vector(wiring.Component):
         self.plan = plan(machine, "vector")
         config = machine.config
         self.slot = data.StructLayout({
-            **dict.fromkeys(OPERANDS, ADDRESS_BITS), "assign": 1, "last": 1,
-            "operation": self.operation})
+            **COMPUTE_OPERANDS, "assign": 1, "last": 1, "operation": self.operation})
         super().__init__({**unit_signature(), "res": Out(entry_read(config, "res")),
                           "par": Out(entry_read(config, "par")), "acc": Out(acc_port(config)),
                           "out": Out(out_port(config))})
@@ -83,22 +87,29 @@ class Vector(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.issue = issue = Issue(VECTOR, self.plan.retire_depth)
-        m.submodules.nest = nest = LoopNest(VECTOR)
+        decoded = self.operation
+        tag = data.StructLayout({"index": INDEX_BITS, "operation": decoded})
+        m.submodules.nest = nest = LoopNest(VECTOR["loops"].shape, COMPUTE_OPERANDS, tag)
+        m.submodules.ahead = ahead = Ahead(self.slot)
         pass_through(m, self, issue)
-        word = data.View(VECTOR, self.commands.p.word)
-        decoded, operation = Signal(self.operation), Signal(self.operation, reset_less=True)
-        self._decode(m, word, decoded)
-        with m.If(nest.ready):
-            m.d.sync += operation.eq(decoded)
+        word, operation = data.View(VECTOR, self.commands.p.word), nest.out_tag.operation
+        self._decode(m, word, nest.tag.operation)
+        _, folds = updates_of(self.plan, operation.select)
         m.d.comb += [
-            nest.base.eq(word.base), nest.loops.eq(word.loops), nest.empty.eq(decoded.illegal),
+            nest.base.eq(word.base), nest.loops.eq(word.loops),
+            nest.empty.eq(nest.tag.operation.illegal),
+            nest.tag.index.eq(self.commands.p.index), nest.step.eq(ahead.step),
             nest.load.eq(issue.load), issue.ready.eq(nest.ready),
-            issue.working.eq(nest.valid), issue.stepping.eq(nest.step),
+            ahead.made.eq(nest.made), ahead.valid.eq(nest.valid),
+            ahead.i.last.eq(nest.last), ahead.i.operation.eq(operation),
+            ahead.i.assign.eq((operation.reset & nest.first) | ~folds.any()),
+            *(ahead.i[name].eq(nest.out[name]) for name in COMPUTE_OPERANDS),
         ]
-        report(m, self, moves=nest.valid & nest.step, begin=nest.begin, index=issue.index,
+        report(m, self, moves=nest.valid, begin=nest.begin, index=nest.out_tag.index,
                illegal=operation.illegal, address=self._outside(nest, operation))
 
-        slot, final, go = self._slot(m, nest, operation)
+        slot, final, go = self._slot(m, ahead, issue)
+        m.d.comb += issue.working.eq(nest.busy | ahead.some | self._full)
         self._operands(m, slot, go, final)
         self._update(m, slot, go & final, issue)
         return m
@@ -140,8 +151,8 @@ class Vector(wiring.Component):
     def _outside(self, nest: LoopNest, operation) -> Value:
         buffers = self.machine.config.buffers
         tests = []
-        for chosen, address in ((operation.a, nest.a), (operation.b, nest.b),
-                                (operation.to, nest.dst)):
+        for chosen, address in ((operation.a, nest.out.a), (operation.b, nest.out.b),
+                                (operation.to, nest.out.dst)):
             for scope, _ in chosen.shape():
                 if scope == "imm":
                     continue
@@ -152,27 +163,23 @@ class Vector(wiring.Component):
                 tests.append(chosen[scope] & bad)
         return Cat(tests).any()
 
-    def _slot(self, m: Module, nest: LoopNest, operation):
+    def _slot(self, m: Module, ahead: Ahead, issue: Issue):
         """The iteration that is being issued; it waits here. Returns it and whether it moves."""
-        slot, full, second = Signal(self.slot, reset_less=True), Signal(), Signal()
+        slot, self._full, second = Signal(self.slot, reset_less=True), Signal(name="full"), Signal()
         final, go, free = Signal(), Signal(), Signal()
-        updates, folds = updates_of(self.plan, operation.select)
+        updates, _ = updates_of(self.plan, slot.operation.select)
         m.submodules.update = self._updater = Update(
             updates, self.machine.config.lanes, self._depth, TAG.size)
         reads_acc = slot.operation.a.acc | slot.operation.b.acc
-        pending = self._pending(m, nest, operation, slot, go & final, free)
+        pending = self._pending(m, ahead.o.p, slot, go & final, free)
         m.d.comb += [
             final.eq(second | ~slot.operation.twice),
-            go.eq(full & ~pending & ~(reads_acc & self._updater.r_en)),
-            free.eq(~full | (go & final)), nest.step.eq(free),
+            go.eq(self._full & ~pending & ~(reads_acc & self._updater.r_en)),
+            free.eq(~self._full | (go & final)), ahead.o.ready.eq(free),
+            issue.standing.eq(self._full & ~(go & final)),
         ]
         with m.If(free):
-            m.d.sync += [
-                full.eq(nest.valid), second.eq(0), slot.last.eq(nest.last),
-                slot.assign.eq((operation.reset & nest.first) | ~folds.any()),
-                slot.operation.eq(operation),
-                *(slot[name].eq(getattr(nest, name)) for name in OPERANDS),
-            ]
+            m.d.sync += [self._full.eq(ahead.o.valid), second.eq(0), slot.eq(ahead.o.p)]
         with m.Elif(go):
             m.d.sync += second.eq(1)
 
@@ -193,24 +200,25 @@ class Vector(wiring.Component):
     def _depth(self) -> int:
         return max(self.machine.config.buffers[scope].depth for scope in DESTINATIONS)
 
-    def _pending(self, m: Module, nest: LoopNest, operation, slot, issued: Value, free: Value):
+    def _pending(self, m: Module, incoming, slot, issued: Value, free: Value):
         """Whether a source of the slot is a destination that is not yet written.
 
         A flag for each place that a destination can be in between issue and write. It is set when
         the iteration enters the slot and moves along with that destination, so that what decides is
         registers only.
         """
-        places = [Signal(data.StructLayout({"acc": 1, "addr": ADDRESS_BITS}), name=f"place{k}")
+        places = [Signal(data.StructLayout({"acc": 1, "addr": COMPUTE_OPERANDS["dst"]}),
+                         name=f"place{k}")
                   for k in range(self.plan.write_cycles)]
         flags = [Signal(name=f"pending{k}") for k in range(self.plan.write_cycles)]
         m.d.sync += [places[0].acc.eq(issued & slot.operation.to.acc), places[0].addr.eq(slot.dst)]
         m.d.sync += [later.eq(place) for place, later in zip(places, places[1:], strict=False)]
-        bits = range(self.machine.config.buffers["acc"].depth)
+        operation, bits = incoming.operation, range(self.machine.config.buffers["acc"].depth)
         width = Shape.cast(bits).width
 
         def same(acc, addr):
             return acc & Cat(source.acc & (address[:width] == addr[:width]) for source, address in
-                             ((operation.a, nest.a), (operation.b, nest.b))).any()
+                             ((operation.a, incoming.a), (operation.b, incoming.b))).any()
 
         before = [(issued & slot.operation.to.acc, slot.dst),
                   *((place.acc, place.addr) for place in places)]

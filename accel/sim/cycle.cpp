@@ -22,25 +22,24 @@ public:
 
     uint32_t index() const { return index_; }
     bool finishing() const { return finishing_; }
-    bool requests() const {
-        return !board_.halt && requested_ != count() && ahead_ != board_.p.prefetch;
-    }
-    Request request() const {
-        return {base_ + requested_ * word::BYTES, beats_of_word() - 1};
-    }
+    bool requests() const { return requests_.valid(board_.now); }
+    Request request() const { return requests_.front(); }
 
-    // `queues` in the order of units; `is_quiet`: whether they are empty and all units idle.
-    template <typename Quiet> void step(Commands *const *queues, Quiet is_quiet) {
+    // `queues` in the order of units; `quiet`: they were empty and all units idle.
+    void step(Commands *const *queues, bool quiet) {
+        uint64_t now = board_.now;
         bool there = full_ && !board_.halt, handed = false, was_finishing = finishing_;
+        bool wanted = now >= board_.p.begin && !board_.halt && requested_ != count()
+                      && ahead_ != board_.p.prefetch && requests_.ready(now);
         blocked = retires = finishing_ = false;
         if (there && bad_) {
-            board_.fail(status::bus, unit::fetch, index_);
+            fail(status::bus);
         } else if (there) {
             uint32_t unit = board_.program[index_].unit;
             if (unit == unit::fetch) {
-                finish(is_quiet(), was_finishing);
+                finish(quiet, was_finishing);
             } else if (unit == NO_UNIT) {
-                board_.fail(status::illegal, unit::fetch, index_);
+                fail(status::illegal);
             } else {
                 handed = queues[unit]->level(board_.now) != board_.p.queue_depth;
                 blocked = !handed;
@@ -50,10 +49,18 @@ public:
                 }
             }
         } else {
-            blocked = index_ == count();
+            blocked = now >= board_.p.begin && index_ == count();
         }
-        bool changed = finishing_ != was_finishing || handed || answer.granted || answer.beat;
+        bool changed = finishing_ != was_finishing || handed || wanted || answer.granted
+                       || answer.beat || now < board_.p.begin;
+        if (answer.granted) requests_.pop(now);
+        if (wanted) {
+            requests_.push(now, {base_ + requested_ * word::BYTES, beats_of_word() - 1});
+            requested_++;
+            ahead_++;
+        }
         changed |= receive(handed);
+        changed |= buffer_.next(now) != NEVER;
         if (changed) {
             board_.go_on(unit::fetch);
             board_.go_on(MEMORY);
@@ -67,16 +74,23 @@ private:
     void finish(bool quiet, bool begun) {
         finishing_ = true;
         if (!begun) board_.started(board_.now, index_);
-        blocked = !quiet;
-        if (!quiet) return;
+        blocked = !(begun && quiet);
+        if (blocked || over_) return;
         retires = board_.no_tokens();
         if (retires) board_.retired(board_.now, index_);
         else board_.fail(status::tokens_left, unit::fetch, index_);
+        over_ = true;
+    }
+
+    void fail(uint32_t status) {
+        if (!over_) board_.fail(status, unit::fetch, index_);
+        over_ = true;
     }
 
     // Beats into the word at hand. Whether one moved.
     bool receive(bool handed) {
-        bool moved = !buffer_.empty() && (!full_ || handed);
+        uint64_t now = board_.now;
+        bool moved = buffer_.valid(now) && (!full_ || handed);
         bool last = moved && beat_ == beats_of_word() - 1;
         if (handed) {
             index_++;
@@ -84,13 +98,11 @@ private:
         }
         if (moved) {
             bad_ |= buffer_.front();
-            buffer_.pop();
+            buffer_.pop(now);
             full_ = last;
             beat_ = last ? 0 : beat_ + 1;
         }
-        if (answer.beat) buffer_.push(answer.beat_error);
-        requested_ += answer.granted;
-        ahead_ += answer.granted;
+        if (answer.beat) buffer_.push(now, answer.beat_error);
         ahead_ -= last;
         answer = {};
         return moved;
@@ -99,9 +111,11 @@ private:
     Board &board_;
     const uint32_t base_;
     uint32_t requested_ = 0, ahead_ = 0;    // words; of these, not yet whole
-    Fifo<uint8_t> buffer_;                     // beats: is it an error
+    Relay<Request> requests_;
+    Registered<uint8_t> buffer_;            // beats: is it an error
     uint32_t beat_ = 0, index_ = 0;
     bool full_ = false, bad_ = false, finishing_ = false;
+    bool over_ = false;                     // FINISH has retired, or something is wrong
 };
 
 // The arbiter and the memory behind it; accel/hw/arbiter.py.
@@ -114,12 +128,16 @@ public:
     uint32_t open() const { return open_seen_; }
     // Moved before a cycle, of fetch, load and store.
     uint64_t beats_before(unsigned client, uint64_t cycle) const {
-        return beats_[client] - (latest_[client] == cycle);
+        return beats_[client] - (latest_[client] >= int64_t(cycle))
+               - (earlier_[client] >= int64_t(cycle));
     }
 
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
         open_seen_ = open_;
+        bool closing = closed_;
+        open_ -= closed_;
+        closed_ = 0;
         bool data = store.has_beat() && due_;
         DramOffer offer = dram_.offer(now, data);
         DramTaken taken = {};
@@ -128,7 +146,7 @@ public:
             store.answer.ack = changed = true;
             store.answer.ack_error = offer.ack_error;
             board_.wake_now(unit::store);
-            open_--;
+            closed_++;
         }
         taken.request = request_there_ && offer.request_ready;
         taken.addr = request_.addr;
@@ -146,48 +164,28 @@ public:
         if (offer.request_ready) request_there_ = false;
         bool granted = free && grant(fetch, load, store);
         dram_.edge(now, taken);
-        changed |= taken.request || taken.wdata || granted;
+        changed |= taken.request || taken.wdata || granted || closing || closed_
+                   || owners_.next(now) != NEVER;
         if (changed) board_.go_on(MEMORY);
         board_.set_timer(MEMORY, changed ? NEVER : dram_.next_offer(now));
-    }
-
-    // ---- cycles in which a beat goes to load, and nothing else happens --------------------------
-
-    // Whether there can be such: nobody asks for anything that could be granted.
-    bool streams(const Fetch &fetch, const Load &load, const Store &store) {
-        asked_ = fetch.requests() || load.requests() || store.requests();
-        bool full = open_ == board_.p.bursts;
-        return !request_there_ && (!asked_ || full) && !(store.has_beat() && due_);
-    }
-    // How many, after this cycle, at most; who asks is granted a burst when one ends.
-    uint32_t streaming() const {
-        bool to_load = !owners_.empty() && owners_.front().load;
-        uint32_t beats = to_load ? dram_.steady_reads(board_.now + 1) : 0;
-        return beats && asked_ && beats == owners_.front().beats ? beats - 1 : beats;
-    }
-    void stream(uint32_t count) {
-        dram_.take_reads(board_.now + 1, count);
-        beats_[1] += count;
-        if (owners_.front().beats -= count) return;
-        owners_.pop();
-        open_--;
     }
 
 private:
     struct Owner {
         bool load;
-        uint32_t beats;         // that are left
+        uint32_t beats;
     };
 
     void moved(unsigned client) {
         beats_[client]++;
-        latest_[client] = board_.now;
+        earlier_[client] = latest_[client];
+        latest_[client] = int64_t(board_.now);
     }
 
     // A beat for the owner of the oldest burst.
     bool read(const DramOffer &offer, DramTaken &taken, Fetch &fetch, Load &load) {
-        if (!offer.read_valid) return false;
-        Owner &owner = owners_.front();
+        if (!offer.read_valid || !owners_.valid(board_.now)) return false;
+        Owner owner = owners_.front();
         taken.read = !owner.load || load.takes_beat();
         if (!taken.read) return false;
         Answer &answer = owner.load ? load.answer : fetch.answer;
@@ -195,9 +193,10 @@ private:
         answer.beat_error = offer.read_error;
         board_.wake_now(owner.load ? unit::load : unit::fetch);
         moved(owner.load ? 1 : 0);
-        if (!--owner.beats) {
-            owners_.pop();
-            open_--;
+        if (++beat_ == owner.beats) {
+            beat_ = 0;
+            owners_.pop(board_.now);
+            closed_++;
         }
         return true;
     }
@@ -214,7 +213,7 @@ private:
         request_ = client.request();
         request_there_ = true;
         write_ = write;
-        if (!write) owners_.push({unit == unit::load, request_.last + 1});
+        if (!write) owners_.push(board_.now, {unit == unit::load, request_.last + 1});
         client.answer.granted = true;
         board_.wake_now(unit);
         open_++;
@@ -224,11 +223,14 @@ private:
     Board &board_;
     Dram dram_;
     Request request_ = {};
-    bool request_there_ = false, write_ = false, asked_ = false;
+    bool request_there_ = false, write_ = false;
     uint32_t open_ = 0, open_seen_ = 0;     // bursts
+    uint32_t closed_ = 0;                   // in the cycle before
     uint32_t due_ = 0;                      // beats of accepted write requests
-    Fifo<Owner> owners_;
-    uint64_t beats_[3] = {}, latest_[3] = {};       // moved; the cycle of the last one
+    uint32_t beat_ = 0;                     // of the oldest burst that is read
+    Registered<Owner> owners_;
+    uint64_t beats_[3] = {};                        // moved
+    int64_t latest_[3] = {-1, -1, -1}, earlier_[3] = {-1, -1, -1};  // cycles of the last two
 };
 
 }  // namespace lockstep
@@ -281,11 +283,12 @@ public:
         board_.wake_all();
         while (!done_ && board_.now < config_.max_cycles) {
             uint64_t next = board_.upcoming();
-            if (stuck_) next = std::min(next, stuck_since_ + board_.p.patience - 1);
+            if (stuck_) next = std::min(next, stuck_since_ + board_.p.patience - 1 + SEEN);
+            if (ending_.there) next = std::min(next, ending_at_);
+            if (board_.halt) next = board_.now + 1;
             if (next == NEVER) break;       // it waits for what does not come
             board_.advance(std::min(next, config_.max_cycles));
             cycle();
-            if (board_.only(1u << MEMORY | 1u << unit::load)) stream();
         }
         finish(result);
     }
@@ -295,64 +298,52 @@ public:
 private:
     void cycle() {
         if (board_.is_due(MEMORY)) port_.step(fetch_, load_, store_);
-        if (due(unit::vector)) vector_.step(gemm_.issue.hold());
-        if (due(unit::gemm)) gemm_.step(vector_.issue.use);
-        if (due(unit::load)) load_.step();
-        if (due(unit::store)) store_.step();
-        if (board_.is_due(unit::fetch)) fetch_.step(queues_, [this] { return quiet(); });
+        if (board_.is_due(unit::vector)) vector_.step(gemm_.issue.hold());
+        if (board_.is_due(unit::gemm)) gemm_.step(vector_.issue.use);
+        if (board_.is_due(unit::load)) load_.step();
+        if (board_.is_due(unit::store)) store_.step();
+        if (board_.is_due(unit::fetch)) fetch_.step(queues_, quiet_);
+        bool quiet = fetch_.finishing() && is_quiet();
+        if (quiet != quiet_) board_.wake_next(unit::fetch);
+        quiet_ = quiet;
         control();
         board_.commit_tokens();
     }
 
-    // Pass over cycles in which load takes beats and nothing else happens.
-    void stream() {
-        if (!load_.streams() || !port_.streams(fetch_, load_, store_)) return;
-        uint64_t end = std::min(board_.next_timer(), config_.max_cycles);
-        while (board_.now + 1 < end) {
-            uint64_t most = std::min(load_.streaming(), port_.streaming());
-            most = std::min(most, end - board_.now - 1);
-            if (!most) return;
-            load_.stream(uint32_t(most));
-            port_.stream(uint32_t(most));
-            board_.now += most;
-        }
-    }
-
-    // Whether a unit is due; FINISH looks at all of them.
-    bool due(unsigned unit) {
-        bool result = board_.is_due(unit);
-        if (result && fetch_.finishing()) board_.wake_now(unit::fetch);
-        return result;
-    }
-
-    bool quiet() const {
+    bool is_quiet() const {
         for (unsigned unit = 0; unit < UNITS; unit++)
             if (!seen_[unit]->idle || queues_[unit]->level(board_.now)) return false;
         return true;
     }
 
+    // What units say passes `SEEN` registers before control acts on it.
+    static constexpr uint64_t SEEN = 2;
+
     void control() {
-        Error error = board_.error;
-        board_.error.there = false;
-        if (port_.open() && !error.there && !fetch_.retires) {       // nothing ends
-            stuck_ = false;
-            return;
+        uint64_t now = board_.now;
+        if (!ending_.there && (board_.error.there || fetch_.retires)) {
+            Error finish = {true, status::done, unit::fetch, fetch_.index()};
+            ending_ = board_.error.there ? board_.error : finish;
+            ending_at_ = now + board_.p.status - 1;
         }
+        board_.error.there = false;
         bool settled = !port_.open(), stuck = fetch_.blocked;
         for (unsigned unit = 0; settled && unit < UNITS; unit++) {
             settled = seen_[unit]->idle || seen_[unit]->blocked;
-            stuck &= seen_[unit]->blocked || !queues_[unit]->level(board_.now);
+            stuck &= seen_[unit]->blocked || !queues_[unit]->level(now);
         }
         stuck &= settled;
+        if (!settled) settled_since_ = NEVER;
+        else if (settled_since_ == NEVER) settled_since_ = now;
         if (board_.halt) {
-            done_ = settled;
+            bool counts = now >= ended_at_ + 1 + board_.p.settling;
+            done_ = counts && settled_since_ != NEVER && settled_since_ + SEEN <= now;
             return;
         }
-        if (!stuck || !stuck_) stuck_since_ = board_.now;
+        if (!stuck || !stuck_) stuck_since_ = now;
         stuck_ = stuck;
-        bool deadlock = stuck && board_.now - stuck_since_ == board_.p.patience - 1;
-        if (error.there) end(error);
-        else if (fetch_.retires) end({true, status::done, unit::fetch, fetch_.index()});
+        bool deadlock = stuck && now - stuck_since_ == board_.p.patience - 1 + SEEN;
+        if (ending_.there && now == ending_at_) end(ending_);
         else if (deadlock) end(blame());
     }
 
@@ -379,22 +370,37 @@ private:
     }
 
     void finish(CycleResult &result) {
-        bool done = done_ && board_.now < config_.max_cycles;
-        result.cycles = board_.now + done;
+        // A run is over two cycles after control has found out.
+        bool done = done_ && board_.now + 2 <= config_.max_cycles;
+        result.cycles = done ? board_.now + 2 : config_.max_cycles;
         result.status = done ? how_.status : status::watchdog;
-        bool known = done || ended_at_ < board_.now;
+        bool known = done || ended_at_ < result.cycles;
         result.unit = known ? how_.unit : 0;
         result.index = known ? how_.index : 0;
         for (unsigned unit = 0; unit < UNITS; unit++) {
+            account(unit, result.cycles);
             Activity &activity = board_.activities[unit];
-            board_.close(activity, result.cycles);
             std::copy(activity.cycles, activity.cycles + activity::count, result.activity[unit]);
             result.rows[unit] = activity.rows.size() / 3;
             bool waits = waiting_ >> unit & 1;
             result.waiting[unit] = waits ? uint64_t(seen_[unit]->blocked_index) + 1 : 0;
         }
+        uint64_t counted = done ? NEVER >> 1 : result.cycles - 1;
         for (unsigned client = 0; client < 3; client++)
-            result.bytes[client] = port_.beats_before(client, result.cycles) << board_.p.bus_bits;
+            result.bytes[client] = port_.beats_before(client, counted) << board_.p.bus_bits;
+    }
+
+    // Counters say of the last cycle what they say of the first ones: nothing to do. They are
+    // cleared in the cycle before a run is on.
+    void account(unsigned unit, uint64_t cycles) {
+        Activity &own = board_.activities[unit];
+        if (cycles < board_.p.begin + 2) {
+            own.cycles[activity::command] = cycles < board_.p.begin ? 0 : board_.p.begin + 1;
+            return;
+        }
+        board_.now = cycles - 1;
+        board_.does(unit, activity::command, -1);
+        board_.close(own, cycles);
     }
 
     const CycleConfig config_;
@@ -411,9 +417,10 @@ private:
     const Seen *const seen_[UNITS] = {&load_.front.seen, &gemm_.issue.seen, &vector_.issue.seen,
                                       &store_.front.seen};
     Error how_ = {};
-    uint64_t ended_at_ = NEVER, stuck_since_ = 0;
+    Error ending_ = {};             // what is going to end the run, and when
+    uint64_t ending_at_ = NEVER, ended_at_ = NEVER, stuck_since_ = 0, settled_since_ = NEVER;
     uint32_t waiting_ = 0;          // mask of units, after a deadlock
-    bool stuck_ = false, done_ = false;
+    bool stuck_ = false, quiet_ = false, done_ = false;
 };
 
 }  // namespace

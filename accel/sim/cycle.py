@@ -23,11 +23,12 @@ from amaranth.utils import exact_log2
 from accel import isa
 from accel.config import BUFFERS, UNITS
 from accel.hw.arbiter import BURSTS
-from accel.hw.control import PATIENCE
+from accel.hw.control import BEGIN_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES
 from accel.hw.dma import IN_FLIGHT
 from accel.hw.fetch import PREFETCH
 from accel.hw.interface import READ_LATENCY
 from accel.hw.load import BLOCK_BITS, LOADED
+from accel.hw.loops import AHEAD, NEST_CYCLES
 from accel.hw.store import writer_depth
 from accel.hw.tokens import TOKEN_BITS
 from accel.hw.vector import PARAMETERS
@@ -57,7 +58,7 @@ _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wext
 _SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bursts",
             "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
             "store_stages", "gemm_depth", "gemm_write", "vector_depth", "vector_write",
-            "vector_fold", "bank_depth")
+            "vector_fold", "bank_depth", "nest", "ahead", "begin", "status", "settling")
 """Parameters of a machine that are one number."""
 
 
@@ -172,7 +173,8 @@ def _parameters(machine: Machine) -> _Parameters:
         store_stages=READ_LATENCY + 1, gemm_depth=gemm.retire_depth,
         gemm_write=gemm.write_cycles, vector_depth=vector.retire_depth,
         vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
-        bank_depth=config.bank_depth)
+        bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD, begin=BEGIN_CYCLES,
+        status=STATUS_CYCLES, settling=SETTLING)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     return result

@@ -160,29 +160,49 @@ private:
     int64_t *start_, *retire_;
 };
 
-// The commands that wait for a unit; accel/hw/queue.py. The unit is evaluated before fetch, so a
-// command that is pushed is seen from the next cycle on.
-class Commands {
+// A queue that offers its items from a register; accel/hw/queue.py. What is pushed in cycle t is
+// offered in t + STORED + 1, or in the cycle after the item before it has left: STORED is 1 for a
+// `Queue`, 0 for a `Relay`.
+template <typename T, uint64_t STORED = 1> class Registered {
 public:
+    // At the begin of this cycle.
+    uint32_t level(uint64_t now) const {
+        return items_.size() - (pushed_ == now) + (popped_ == now);
+    }
+    bool valid(uint64_t now) const { return !items_.empty() && offered_ <= now; }
+    const T &front() const { return items_.front().item; }
     bool empty() const { return items_.empty(); }
-    uint32_t head() const { return items_.front(); }
-    void push(uint64_t now, uint32_t index) {
-        items_.push(index);
+    // When the first item is offered, if that is to come.
+    uint64_t next(uint64_t now) const {
+        return items_.empty() || offered_ <= now ? NEVER : offered_;
+    }
+    void push(uint64_t now, const T &item) {
+        if (items_.empty()) offered_ = now + STORED + 1;
+        items_.push({item, now});
         pushed_ = now;
     }
     void pop(uint64_t now) {
         items_.pop();
         popped_ = now;
-    }
-    // At the begin of this cycle.
-    uint32_t level(uint64_t now) const {
-        return items_.size() - (pushed_ == now) + (popped_ == now);
+        if (!items_.empty()) offered_ = std::max(items_.front().pushed + STORED, now) + 1;
     }
 
 private:
-    Fifo<uint32_t> items_;
-    uint64_t pushed_ = NEVER, popped_ = NEVER;
+    struct Stored {
+        T item;
+        uint64_t pushed;
+    };
+    Fifo<Stored> items_;
+    uint64_t pushed_ = NEVER, popped_ = NEVER, offered_ = 0;
 };
+
+template <typename T> class Relay : public Registered<T, 0> {
+public:
+    bool ready(uint64_t now) const { return this->level(now) < 2; }
+};
+
+// The commands that wait for a unit.
+using Commands = Registered<uint32_t>;
 
 // What control and fetch see of a unit in this cycle.
 struct Seen {

@@ -11,6 +11,32 @@ struct BankUse {
     uint32_t hold = 0, request = 0;
 };
 
+// Iterations that the loops have made and nobody has taken; `Ahead` in accel/hw/loops.py.
+class Window {
+public:
+    // At the begin of this cycle.
+    uint32_t level(uint64_t now) const {
+        return items_.size() - (pushed_ == now) + (popped_ == now);
+    }
+    bool empty() const { return items_.empty(); }
+    bool valid(uint64_t now) const {
+        return !items_.empty() && std::max(items_.front() + 1, popped_) + 1 <= now;
+    }
+    // Made now, and in the queue in cycle `queued`.
+    void push(uint64_t now, uint64_t queued) {
+        items_.push(queued);
+        pushed_ = now;
+    }
+    void pop(uint64_t now) {
+        items_.pop();
+        popped_ = now;
+    }
+
+private:
+    Fifo<uint64_t> items_;
+    uint64_t pushed_ = NEVER, popped_ = 0;
+};
+
 // `Issue`: takes a unit's instructions and retires them.
 class Issue {
 public:
@@ -23,21 +49,21 @@ public:
 
     // ---- of a cycle, in this order -----------------------------------------------------------
 
-    // What the head of the queue waits for. `ready`: the loops can be loaded.
-    void look(bool ready) {
-        valid_ = !queue.empty();
-        head_ = valid_ ? queue.head() : 0;
+    // What the head of the queue waits for.
+    void look() {
+        valid_ = queue.valid(board_.now);
+        head_ = valid_ ? queue.front() : 0;
         missing_ = valid_ ? board_.missing(unit_, board_.program[head_].waits) : 0;
-        room_ = opened_ != depth_;
-        bool willing = valid_ && ready && !missing_ && room_ && !board_.halt;
+        full_ = opened_ == depth_;
+        arming_ = valid_ && !armed_ && !missing_ && !full_ && !board_.halt;
         use.hold = hold();
-        use.request = willing ? board_.program[head_].banks : 0;
-        willing_ = willing;
+        use.request = armed_ ? board_.program[head_].banks : 0;
     }
 
-    // The instruction that is taken, if its banks are free of `taken` ones.
-    const Instruction *grant(uint32_t taken) {
-        take_ = willing_ && !(use.request & taken);
+    // The instruction that is taken, if its banks are free of `taken` ones. `ready`: the loops can
+    // be loaded.
+    const Instruction *grant(uint32_t taken, bool ready) {
+        take_ = armed_ && ready && !(use.request & taken);
         return take_ ? &board_.program[head_] : nullptr;
     }
 
@@ -50,19 +76,19 @@ public:
     }
 
     // The rest. Whether anything changed but the place in the loops.
-    bool conclude(bool working, bool stepping) {
+    bool conclude(bool working, bool standing) {
         uint64_t now = board_.now;
         bool signal = finished_ != 0;
         uint32_t signals = signal ? board_.program[open_.front()].signals : 0;
         bool retires = signal && board_.fits(unit_, signals), refused = signal && !retires;
-        seen.idle = !opened_;
-        seen.blocked = opened_ == finished_ && (seen.idle ? missing_ != 0 : refused);
+        seen.idle = !opened_ && !armed_;
+        seen.blocked = opened_ == finished_ && !armed_ && (seen.idle ? missing_ != 0 : refused);
         seen.blocked_index = seen.idle ? head_ : open_.front();
         if (!errors_.empty() && errors_.front().cycle == now) {
             board_.fail(errors_.front().status, unit_, errors_.front().index);
             errors_.pop();
         }
-        show(working, stepping, refused);
+        show(working, standing, refused);
 
         bool done = !dones_.empty() && dones_.front().cycle == now;
         if (retires) {
@@ -77,12 +103,14 @@ public:
             release(dones_.front().banks);
             dones_.pop();
         }
+        armed_ = armed_ ? !take_ : arming_;
         if (take_) start();
-        return take_ || retires || done;
+        return take_ || retires || done || arming_;
     }
 
     uint64_t next_event() const {
         uint64_t next = dones_.empty() ? NEVER : dones_.front().cycle;
+        next = std::min(next, queue.next(board_.now));
         return errors_.empty() ? next : std::min(next, errors_.front().cycle);
     }
 
@@ -114,12 +142,12 @@ private:
         board_.wake_next(other_);
     }
 
-    void show(bool working, bool stepping, bool refused) {
-        bool waiting = valid_ && !board_.halt;
-        if (working) board_.does(unit_, stepping || take_ ? activity::busy : activity::hazard, index_);
-        else if (take_) board_.does(unit_, activity::busy, head_);
+    void show(bool working, bool standing, bool refused) {
+        bool waiting = valid_ && !board_.halt, begins = take_ || arming_;
+        if (working) board_.does(unit_, standing && !begins ? activity::hazard : activity::busy, index_);
+        else if (begins) board_.does(unit_, activity::busy, head_);
         else if (waiting && missing_) board_.does(unit_, activity::token_of(missing_), head_);
-        else if (waiting && !room_) board_.does(unit_, activity::signal, head_);
+        else if (waiting && full_) board_.does(unit_, activity::signal, head_);
         else if (waiting) board_.does(unit_, activity::bank, head_);
         else if (refused) board_.does(unit_, activity::signal, open_.front());
         else board_.does(unit_, activity::command, -1);
@@ -129,7 +157,7 @@ private:
     const unsigned unit_;
     const uint32_t depth_;
     const unsigned other_;                      // who shares the banks
-    bool valid_ = false, room_ = true, willing_ = false, take_ = false;
+    bool valid_ = false, full_ = false, arming_ = false, armed_ = false, take_ = false;
     uint32_t head_ = 0, missing_ = 0;
     uint32_t opened_ = 0, finished_ = 0;        // not retired; of these, done
     uint32_t users_[BANKS] = {};
@@ -150,15 +178,15 @@ public:
     void step(const BankUse &vector) {
         uint64_t now = board_.now;
         bool working = working_ && now <= last_;
-        issue.look(!working || now == last_);
-        const Instruction *taken = issue.grant(vector.hold | vector.request);
-        bool changed = issue.conclude(working, true) || (working && now == last_);
+        issue.look();
+        const Instruction *taken = issue.grant(vector.hold | vector.request,
+                                               !working || now == last_);
+        bool changed = issue.conclude(working, false) || (working && now == last_);
         working_ = working;
         if (taken) load(*taken);
         if (changed) board_.go_on(unit::gemm);
         uint64_t next = issue.next_event();
-        if (working_) next = std::min(next, std::max(last_, now + 1));
-        board_.set_timer(unit::gemm, next);
+        board_.set_timer(unit::gemm, working_ ? std::min(next, std::max(last_, now + 1)) : next);
     }
 
 private:
@@ -166,14 +194,15 @@ private:
         uint64_t first = board_.now + 1;
         working_ = true;
         last_ = first + one.count() - 1;
-        issue.done_at(last_ + board_.p.gemm_write, one.banks);
+        issue.done_at(last_ + board_.p.nest + board_.p.gemm_write, one.banks);
         uint64_t wrong = first_error(one, board_.p.bank_depth, board_.max_cycles);
-        if (wrong != NEVER) issue.error_at(first + wrong + 1, status::address, issue.index());
+        if (wrong != NEVER)
+            issue.error_at(first + wrong + board_.p.nest + 2, status::address, issue.index());
     }
 
     Board &board_;
     bool working_ = false;
-    uint64_t last_ = 0;             // cycle of the last iteration
+    uint64_t last_ = 0;             // cycle in which the loops make the last iteration
 };
 
 class Vector {
@@ -189,13 +218,23 @@ public:
 
     void step(uint32_t held) {
         uint64_t now = board_.now;
-        uint32_t request = issue.use.request;
-        bool changed = now < free_run_ ? front(held, false, true, true) : advance(held);
-        if (issue.use.request != request) board_.wake_now(unit::gemm);
+        bool full = slot_.full, final = full && (slot_.second || !slot_.instruction->twice);
+        bool go = full && now >= slot_.clear
+                  && !(slot_.instruction->reads_acc && folding(now));
+        bool free = !full || (go && final), working = left_ || !made_.empty() || full;
+        bool makes = left_ && made_.level(now) != board_.p.ahead;
+        issue.look();
+        board_.wake_now(unit::gemm);            // it looks at what is asked for
+        const Instruction *taken = issue.grant(held, !left_ || (makes && left_ == 1));
+        bool changed = issue.conclude(working, full && !(go && final)) || working;
+
+        if (go && final) issued(now);
+        if (free) fill(now);
+        else if (go) slot_.second = true;
+        if (makes) make(now);
+        if (taken) load(*taken);
         if (changed) board_.go_on(unit::vector);
-        uint64_t next = issue.next_event();
-        if (free_run_ > now) next = std::min(next, free_run_);
-        board_.set_timer(unit::vector, next);
+        board_.set_timer(unit::vector, issue.next_event());
     }
 
 private:
@@ -213,47 +252,37 @@ private:
         bool to_acc = false, folds = false;
     };
 
-    bool front(uint32_t held, bool ready, bool working, bool stepping) {
-        issue.look(ready);
-        taken_ = issue.grant(held);
-        return issue.conclude(working, stepping);
-    }
-
-    // A cycle in which iterations are followed one by one.
-    bool advance(uint32_t held) {
-        uint64_t now = board_.now;
-        if (free_run_ == now) end_free_run();
-        bool full = slot_.full, final = full && (slot_.second || !slot_.instruction->twice);
-        bool go = full && now >= slot_.clear
-                  && !(slot_.instruction->reads_acc && folding(now));
-        bool free = !full || (go && final), working = working_;
-        bool ends = working && free && nest_.last();
-        bool changed = front(held, !working || ends, working, free);
-
-        if (go && final) issued(now);
-        if (free) fill(now);
-        else if (go) slot_.second = true;
-        if (ends) working_ = false;
-        else if (working && free) nest_.step();
-        if (taken_) load(*taken_);
-        changed |= full || working;
-        if (runs_free(now)) changed = begin_free_run(now);
-        return changed;
-    }
-
     void load(const Instruction &one) {
-        working_ = true;
+        left_ = one.illegal ? 1 : one.count();
+        iteration_ = 0;
         index_ = issue.index();
-        nest_.load(one);
+        illegal_ = one.illegal;
         wrong_ = first_error(one, board_.p.bank_depth, board_.max_cycles);
+        loaded_.push(&one);
     }
 
-    // The iteration at the loops' outputs, if any, enters the slot.
+    // An iteration leaves the loops; it is there `nest` cycles later.
+    void make(uint64_t now) {
+        made_.push(now, now + board_.p.nest);
+        if (iteration_++ == wrong_)
+            issue.error_at(now + board_.p.nest + 2, illegal_ ? status::illegal : status::address,
+                           index_);
+        left_--;
+    }
+
+    // The next iteration, if it is there, enters the slot.
     void fill(uint64_t now) {
-        slot_.full = working_;
-        if (!working_) return;
+        slot_.full = made_.valid(now);
+        if (!slot_.full) return;
+        made_.pop(now);
+        if (!stands_) {
+            nest_.load(*loaded_.front());
+            loaded_.pop();
+        } else {
+            nest_.step();
+        }
         const Instruction &one = nest_.instruction();
-        if (nest_.iteration() == wrong_) fail(now + 1);
+        stands_ = !nest_.last();
         slot_.second = false;
         slot_.last = nest_.last();
         slot_.instruction = &one;
@@ -262,12 +291,7 @@ private:
         slot_.clear = one.reads_acc ? written(now) : 0;
     }
 
-    void fail(uint64_t cycle) {
-        issue.error_at(cycle, nest_.instruction().illegal ? status::illegal : status::address,
-                       index_);
-    }
-
-    // The first cycle after the writes of what the loops' iteration reads, as far as those were
+    // The first cycle after the writes of what the slot's iteration reads, as far as those were
     // issued up to `now`.
     uint64_t written(uint64_t now) const {
         const Instruction &one = nest_.instruction();
@@ -292,73 +316,23 @@ private:
     void issued(uint64_t now) {
         const Instruction &one = *slot_.instruction;
         at(now) = {now, slot_.dst, one.to_acc, slot_.folds};
-        if (one.to_acc) last_to_acc_ = now;
         if (slot_.last) issue.done_at(now + board_.p.vector_write, one.banks);
-    }
-
-    // ---- iterations that follow each other without a gap --------------------------------------
-
-    // From the next cycle on, until the loops show the instruction's last iteration.
-    bool runs_free(uint64_t now) const {
-        if (!working_ || !slot_.full || slot_.instruction != &nest_.instruction()) return false;
-        const Instruction &one = nest_.instruction();
-        bool apart = !one.reads_acc
-                     || (!one.to_acc && last_to_acc_ + board_.p.vector_write < now + 1);
-        return apart && !one.twice && slot_.clear <= now + 1
-               && nest_.iteration() + 2 < nest_.count();
-    }
-
-    bool begin_free_run(uint64_t now) {
-        uint64_t left = nest_.count() - 1 - nest_.iteration();
-        free_run_ = now + 1 + left;
-        if (wrong_ != NEVER && wrong_ >= nest_.iteration() && wrong_ + 1 < nest_.count())
-            fail(now + 2 + wrong_ - nest_.iteration());
-        return true;
-    }
-
-    // In its last cycle: the loops are at the last iteration, the slot has the one before.
-    void end_free_run() {
-        uint64_t now = board_.now, count = nest_.count(), begin = free_begin_of(count);
-        const Instruction &one = nest_.instruction();
-        if (one.to_acc) {
-            uint64_t most = std::min<uint64_t>(board_.p.vector_write, now - begin);
-            for (uint64_t ago = 1; ago <= most; ago++) remember(now - ago, count - 2 - ago);
-            last_to_acc_ = now - 1;
-        }
-        nest_.seek(count - 2);
-        slot_.last = false;
-        slot_.dst = nest_.address(DST);
-        slot_.folds = one.folds && one.to_acc && !(one.reset && nest_.first());
-        slot_.clear = 0;
-        nest_.seek(count - 1);
-    }
-
-    // The cycle in which it issued its first iteration.
-    uint64_t free_begin_of(uint64_t count) const {
-        return free_run_ - (count - 1 - nest_.iteration());
-    }
-
-    void remember(uint64_t cycle, uint64_t iteration) {
-        Nest place = nest_;
-        place.seek(iteration);
-        const Instruction &one = nest_.instruction();
-        at(cycle) = {cycle, place.address(DST), true,
-                     one.folds && !(one.reset && place.first())};
     }
 
     Issued &at(uint64_t cycle) { return history_[cycle & (history_.size() - 1)]; }
     const Issued &at(uint64_t cycle) const { return history_[cycle & (history_.size() - 1)]; }
 
     Board &board_;
-    Nest nest_;
-    bool working_ = false;
-    uint32_t index_ = 0;                    // of the instruction in the loops
+    uint64_t left_ = 0, iteration_ = 0;     // to make, and made, of the instruction in the loops
+    uint32_t index_ = 0;
+    bool illegal_ = false;
     uint64_t wrong_ = NEVER;                // its first iteration with an error
-    const Instruction *taken_ = nullptr;
+    Window made_;                           // iterations between the loops and the slot
+    Fifo<const Instruction *> loaded_;      // whose first iteration is not in the slot yet
+    Nest nest_;                             // the slot's place in the loops
+    bool stands_ = false;                   // it is not at the last iteration
     Slot slot_;
     std::vector<Issued> history_;           // by cycle
-    uint64_t last_to_acc_ = 0;              // cycle of the last issue with a destination in acc
-    uint64_t free_run_ = 0;                 // cycle in which iterations are followed again
 };
 
 }  // namespace lockstep

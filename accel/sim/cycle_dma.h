@@ -32,61 +32,75 @@ public:
     Commands queue;
     Seen seen;
 
-    bool is_changing() const { return changed_; }
-    bool has_run() const { return walking_ && inside(); }
-    DmaRun run() const {
-        return {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], word_->run, index_, pads(), ended(0)};
-    }
+    bool has_run() const { return ahead_.valid(board_.now); }
+    DmaRun run() const { return ahead_.front(); }
 
     // One cycle. `accepted`: its run; `moving`: the data path moves bytes, of instruction `moved`;
     // the others as in dma.py. Whether anything changed.
     bool step(bool accepted, bool completed, bool completed_error, bool moving, uint32_t moved,
               bool drained) {
-        if (moving && !changed_ && !accepted && !completed && !board_.is_poked(unit_)) {
-            seen.idle = seen.blocked = false;       // the data path works; here is nothing new
-            board_.does(unit_, activity::busy, moved);
-            return false;
-        }
         uint64_t now = board_.now;
-        bool valid = !queue.empty();
-        uint32_t head = valid ? queue.head() : 0;
+        bool valid = queue.valid(now);
+        uint32_t head = valid ? queue.front() : 0;
         uint32_t waits = valid ? board_.program[head].waits : 0;
         uint32_t missing = board_.missing(unit_, waits);
-        bool take = valid && !missing && held_.size() != board_.p.in_flight
-                    && !(setup_ || walking_ || board_.halt || failed_);
-        bool fault = (setup_ && !word_->size) || (walking_ && !inside());
-        bool ends = !complete_.empty(), bad = ends && complete_.front();
-        bool signalled = ends && !bad && board_.fits(unit_, board_.program[held_.front()].signals);
-        bool leaves = bad || signalled, waiting = ends && !leaves;
-        bool still = drained && !(setup_ || walking_);
+        bool makes = walking_ && level_ != board_.p.ahead, ends = makes && ended(0);
+        bool arming = valid && !armed_ && !missing && held_.size() != board_.p.in_flight
+                      && !(board_.halt || failed_);
+        bool take = armed_ && !(setup_ || failed_) && (!walking_ || ends);
+        bool checks = !made_.empty() && made_.front().at == now;
+        bool outside = checks && !dropping_ && !inside(made_.front().run);
+        bool illegal = setup_ && !word_->size;
+        bool there = complete_.valid(now), bad = there && complete_.front();
+        bool signalled = there && !bad && board_.fits(unit_, board_.program[held_.front()].signals);
+        bool leaves = bad || signalled, waiting = there && !leaves;
+        bool walks = !dropping_ && (walking_ || level_);
+        bool still = drained && !(setup_ || ahead_.level(now) || walks);
         bool starved = valid && missing;
 
-        seen.idle = still && !ends && (held_.empty() || failed_);
-        seen.blocked = still && !take && (waiting || (starved && held_.empty()));
+        seen.idle = still && !armed_ && !complete_.level(now) && (held_.empty() || failed_);
+        seen.blocked = still && !armed_ && (waiting || (starved && held_.empty()));
         seen.blocked_index = waiting ? held_.front() : head;
         if (bad) board_.fail(status::bus, unit_, held_.front());
-        else if (fault) board_.fail(setup_ ? status::illegal : status::address, unit_, index_);
+        else if (outside) board_.fail(status::address, unit_, made_.front().run.index);
+        else if (illegal) board_.fail(status::illegal, unit_, index_);
 
         if (moving) board_.does(unit_, activity::busy, moved);
-        else if (take) board_.does(unit_, activity::busy, head);
+        else if (take || arming) board_.does(unit_, activity::busy, head);
         else if (setup_) board_.does(unit_, activity::busy, index_);
         else if (waiting && still) board_.does(unit_, activity::signal, held_.front());
         else if (!held_.empty()) board_.does(unit_, activity::memory, held_.front());
+        else if (armed_) board_.does(unit_, activity::memory, head);
         else if (starved) board_.does(unit_, activity::token_of(missing), head);
         else board_.does(unit_, activity::command, -1);
 
-        changed_ = take || setup_ || (walking_ && fault) || accepted || leaves || completed;
-        failed_ |= fault || bad;
+        bool changed = take || arming || (armed_ && failed_) || setup_ || makes
+                       || !made_.empty() || accepted || leaves || completed || queue.next(now) != NEVER || ahead_.next(now) != NEVER
+                       || complete_.next(now) != NEVER;
         if (leaves) {
             if (signalled) {
                 board_.retired(now, held_.front());
                 board_.give(unit_, board_.program[held_.front()].signals);
             }
             held_.pop();
-            complete_.pop();
+            complete_.pop(now);
         }
-        if (completed) complete_.push(completed_error);
-        walk(accepted, fault);
+        if (completed) {
+            complete_.push(now, completed_error);
+            changed = true;
+        }
+        if (accepted) ahead_.pop(now);
+        if (checks) {
+            if (!outside && !dropping_) ahead_.push(now, made_.front().run);
+            made_.pop();
+        }
+        level_ += makes;
+        level_ -= accepted;
+        if (makes) made_.push({now + board_.p.nest + 1, made()});
+        walk(makes);
+        armed_ = (armed_ ? !take : arming) && !failed_;
+        failed_ |= outside || illegal || bad;
+        dropping_ |= outside;
         if (take) {
             board_.take(unit_, waits);
             queue.pop(now);
@@ -97,18 +111,30 @@ public:
             word_ = &board_.program[head];
         }
         setup_ = take;
-        return changed_;
+        return changed;
     }
 
 private:
     static constexpr unsigned LEVELS_ = word::dma::loops;
 
-    bool inside() const { return uint64_t(address_[LEVELS_ - 1]) + word_->run < word_->size; }
+    struct Made {
+        uint64_t at;                // cycle in which it is checked
+        DmaRun run;
+    };
+
+    bool inside(const DmaRun &run) const {
+        return uint64_t(run.address) + run.run < board_.program[run.index].size;
+    }
+
+    // The iteration that is made.
+    DmaRun made() const {
+        return {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], loops_->run, loops_index_, pads(),
+                ended(0)};
+    }
 
     bool pads() const {
-        if (!word_->pads) return false;
         for (unsigned level = 0; level < LEVELS_; level++) {
-            const Loop &loop = word_->loops[level];
+            const Loop &loop = loops_->loops[level];
             if (at_[level] < loop.before || at_[level] + loop.after >= loop.extent) return true;
         }
         return false;
@@ -117,45 +143,46 @@ private:
     // All loops from `level` on are at their last iteration.
     bool ended(unsigned level) const {
         for (; level < LEVELS_; level++)
-            if (at_[level] + 1 != word_->loops[level].extent) return false;
+            if (at_[level] + 1 != loops_->loops[level].extent) return false;
         return true;
     }
 
-    void walk(bool accepted, bool fault) {
+    void walk(bool makes) {
         if (setup_) {
             walking_ = word_->size;
+            loops_ = word_;
+            loops_index_ = index_;
             std::fill(dram_, dram_ + LEVELS_, word_->base[0]);
             std::fill(address_, address_ + LEVELS_, word_->base[1]);
             std::fill(at_, at_ + LEVELS_, 0);
-        } else if (accepted) {
+        } else if (makes) {
             unsigned level = LEVELS_;
-            while (level && at_[level - 1] + 1 == word_->loops[level - 1].extent) level--;
+            while (level && at_[level - 1] + 1 == loops_->loops[level - 1].extent) level--;
             if (!level) {
                 walking_ = false;
                 return;
             }
-            const Loop &loop = word_->loops[--level];
-            uint32_t dram = dram_[level] + loop.stride[0];
-            uint32_t address = (address_[level] + loop.stride[1]) & 0xFFFFFF;
-            for (at_[level]++;; at_[level] = 0) {
-                dram_[level] = dram;
-                address_[level] = address;
-                if (++level == LEVELS_) break;
-            }
-        } else if (walking_ && fault) {
-            walking_ = false;
+            const Loop &loop = loops_->loops[--level];
+            at_[level]++;
+            std::fill(at_ + level + 1, at_ + LEVELS_, 0);
+            std::fill(dram_ + level, dram_ + LEVELS_, dram_[level] + loop.stride[0]);
+            std::fill(address_ + level, address_ + LEVELS_,
+                      (address_[level] + loop.stride[1]) & 0xFFFFFF);
         }
     }
 
     Board &board_;
     const unsigned unit_;
-    const Instruction *word_ = nullptr;
-    uint32_t index_ = 0;
-    bool setup_ = false, walking_ = false, failed_ = false;
-    bool changed_ = true;           // by the step before
+    const Instruction *word_ = nullptr, *loops_ = nullptr;  // taken last; in the loops
+    uint32_t index_ = 0, loops_index_ = 0;
+    bool armed_ = false, setup_ = false, walking_ = false, failed_ = false;
+    bool dropping_ = false;                     // a run was outside its buffer
+    uint32_t level_ = 0;                        // iterations that are made and not accepted
+    Fifo<Made> made_;                           // that are not checked
+    Registered<DmaRun> ahead_;
     uint32_t at_[LEVELS_] = {}, dram_[LEVELS_] = {}, address_[LEVELS_] = {};
     Fifo<uint32_t> held_;           // instructions that are started and not retired
-    Fifo<uint8_t> complete_;           // of those, from the oldest on: is it an error
+    Registered<uint8_t> complete_;  // of those, from the oldest on: is it an error
 };
 
 // `Stepper`: a run as steps that take a beat and write a chunk.
@@ -182,17 +209,6 @@ public:
         last = run.last;
     }
 
-    // Steps to come, up to the end of the run, that all take a beat; and what it is to do some.
-    uint32_t taking() const { return busy ? std::min(beats_, chunks_ + 1 + skip_) : 0; }
-    void fire(uint32_t steps) {
-        uint32_t written = steps - skip_;
-        busy = written != chunks_ + 1;
-        beats_ -= steps;
-        chunks_ -= written;
-        chunk += written;
-        skip_ = false;
-    }
-
     void fire() {
         busy = !ends();
         beats_ -= takes();
@@ -215,88 +231,64 @@ public:
     Front front;
     Answer answer = {};
 
-    // ---- `Bursts`: cuts runs into requests ---------------------------------------------------
-
-    bool requests() const { return busy_ && !run_.pad && (!fresh_ || has_room()); }
-    Request request() const {
-        uint32_t last = std::min(end_, block_bytes() - 1) >> board_.p.bus_bits;
-        return {block_ * block_bytes() + (beat_ << board_.p.bus_bits), last - beat_};
-    }
-    bool takes_beat() const { return stepper_.busy && stepper_.takes(); }
+    bool requests() const { return requests_.valid(board_.now); }
+    Request request() const { return requests_.front(); }
+    bool takes_beat() const { return beats_.ready(board_.now); }
 
     void step() {
-        bool only_beat = answer.beat && !answer.granted && !board_.is_poked(unit::load)
-                         && !stepper_.ends() && streams();
-        if (only_beat && !run_ended_) {
-            failed_ |= answer.beat_error;
-            stepper_.fire();
-            go_on();
-            return;
-        }
-        bool handed = answer.granted ? fresh_ : busy_ && fresh_ && run_.pad && has_room();
-        bool done = run_.pad ? handed : answer.granted && end_ < block_bytes();
+        uint64_t now = board_.now;
+        bool room = runs_.level(now) != board_.p.bursts, relays = requests_.ready(now);
+        bool requested = busy_ && !run_.pad && (!fresh_ || room) && relays;
+        bool handed = busy_ && fresh_ && (run_.pad || relays) && room;
+        bool done = run_.pad ? handed : requested && end_ < block_bytes();
         bool accepted = front.has_run() && (!busy_ || done);
-        bool fire = stepper_.busy && (!stepper_.takes() || answer.beat);
-        bool next = !runs_.empty() && (!stepper_.busy || (fire && stepper_.ends()));
-        bool completed = written_ && run_ended_ && completes_;
-        bool drained = !(busy_ || !runs_.empty() || stepper_.busy || written_);
+        bool fire = stepper_.busy && (!stepper_.takes() || beats_.valid(now));
+        bool next = runs_.valid(now) && (!stepper_.busy || (fire && stepper_.ends()));
+        bool completed = written_ && completes_;
+        bool drained = !(busy_ || runs_.level(now) || stepper_.busy || written_ || writing_);
         DmaRun taken = accepted ? front.run() : DmaRun{};
 
-        bool changed = front.step(accepted, completed, failed_, fire, stepper_.index, drained);
-        changed |= handed || answer.granted || fire || next || written_;
+        bool changed = front.step(accepted, completed_, completed_error_, fire, stepper_.index,
+                                  drained);
+        changed |= requested || handed || answer.granted || answer.beat || fire || next || written_
+                   || writing_ || completed_ || runs_.next(now) != NEVER;
+        completed_ = completed;
+        completed_error_ = failed_;
         if (completed) failed_ = false;
+        writing_ = written_;
         written_ = fire;
         if (fire) {
-            run_ended_ = stepper_.ends();
-            completes_ = stepper_.last;
-            failed_ |= stepper_.takes() && answer.beat_error;
+            completes_ = stepper_.ends() && stepper_.last;
+            if (stepper_.takes()) {
+                failed_ |= beats_.front();
+                beats_.pop(now);
+            }
             stepper_.fire();
         }
-        if (next) next_run();
-        cut(handed, done, accepted, taken);
-        if (changed) go_on();
+        if (next) {
+            const DmaRun &run = runs_.front();
+            stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bits);
+            runs_.pop(now);
+        }
+        if (answer.beat) beats_.push(now, answer.beat_error);
+        if (answer.granted) requests_.pop(now);
+        cut(requested, handed, done, accepted, taken);
         answer = {};
-    }
-
-    // ---- cycles in which it takes beats, and nothing else happens ------------------------------
-
-    // Whether there are such: the data path works, and what comes before it stands still.
-    bool streams() const {
-        return written_ && !(run_ended_ && completes_) && !front.is_changing()
-               && (busy_ ? !(run_.pad && has_room()) : !front.has_run());
-    }
-    // How many, at most; the last run of an instruction, and one that lets requests go on, end
-    // otherwise.
-    uint32_t streaming() const {
-        uint32_t steps = stepper_.taking();
-        bool may_end = !stepper_.last && !runs_.empty() && (!busy_ || has_room());
-        return may_end || !steps ? steps : steps - 1;
-    }
-    void stream(uint32_t beats) {
-        stepper_.fire(beats);
-        run_ended_ = !stepper_.busy;
-        completes_ = false;
-        if (run_ended_) next_run();
+        if (changed) {
+            board_.go_on(unit::load);
+            board_.go_on(MEMORY);
+        }
     }
 
 private:
-    void go_on() {
-        answer = {};
-        board_.go_on(unit::load);
-        board_.go_on(MEMORY);
-    }
     uint32_t block_bytes() const { return 1u << board_.p.block_bits; }
-    bool has_room() const { return runs_.size() != board_.p.bursts; }
-
-    void next_run() {
-        const DmaRun &run = runs_.front();
-        stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bits);
-        runs_.pop();
-    }
-
-    void cut(bool handed, bool done, bool accepted, const DmaRun &taken) {
-        if (handed) runs_.push(run_);
-        if (answer.granted) {
+    // `Bursts`: cuts runs into requests.
+    void cut(bool requested, bool handed, bool done, bool accepted, const DmaRun &taken) {
+        if (handed) runs_.push(board_.now, run_);
+        if (requested) {
+            uint32_t last = std::min(end_, block_bytes() - 1) >> board_.p.bus_bits;
+            uint32_t place = block_ * block_bytes() + (beat_ << board_.p.bus_bits);
+            requests_.push(board_.now, {place, last - beat_});
             fresh_ = false;
             block_++;
             beat_ = 0;
@@ -316,9 +308,12 @@ private:
     DmaRun run_ = {};
     bool busy_ = false, fresh_ = false;
     uint32_t block_ = 0, beat_ = 0, end_ = 0;       // `end_` counts from the begin of the block
-    Fifo<DmaRun> runs_;                             // requested, of which data is to come
+    Registered<DmaRun> runs_;                       // requested, of which data is to come
+    Relay<Request> requests_;
+    Relay<uint8_t> beats_;                          // is it an error
     Stepper stepper_;
-    bool written_ = false, run_ended_ = false, completes_ = false;  // behind the rotation
+    bool written_ = false, completes_ = false;      // the register behind the rotation
+    bool writing_ = false, completed_ = false, completed_error_ = false;    // and the one after
     bool failed_ = false;                           // a beat of this instruction was an error
 };
 
@@ -330,34 +325,35 @@ public:
     Front front;
     Answer answer = {};
 
-    bool requests() const { return !bursts_.empty(); }
+    bool requests() const { return bursts_.valid(board_.now); }
     Request request() const { return bursts_.front().request; }
-    bool has_beat() const { return beats_ != 0; }
+    bool has_beat() const { return beats_.valid(board_.now); }
 
     void step() {
+        uint64_t now = board_.now;
         bool fire = stepper_.busy && used_ != board_.p.store_depth;
         bool accepted = front.has_run() && (!stepper_.busy || (fire && stepper_.ends()));
         bool final = answer.ack && answers_.front();
         bool completed_error = bad_ || answer.ack_error;
-        bool drained = !(stepper_.busy || beats_ || !answers_.empty() || used_);
+        bool drained = !(stepper_.busy || beats_.level(now) || answers_.level(now) || used_);
         DmaRun taken = accepted ? front.run() : DmaRun{};
-        uint32_t moved = fire ? stepper_.index : writing_.empty() ? 0 : writing_.front();
+        uint32_t moved = fire ? stepper_.index : answer.spent ? beats_.front() : 0;
 
         bool changed = front.step(accepted, final, completed_error, fire || answer.spent, moved,
                                   drained);
-        changed |= fire || answer.spent || answer.granted || answer.ack;
+        changed |= fire || answer.spent || answer.granted || answer.ack
+                   || beats_.next(now) != NEVER || bursts_.next(now) != NEVER;
         if (answer.spent) {
-            beats_--;
+            beats_.pop(now);
             used_--;
-            writing_.pop();
         }
         if (answer.ack) {
             bad_ = !final && completed_error;
-            answers_.pop();
+            answers_.pop(now);
         }
         if (answer.granted) {
-            answers_.push(bursts_.front().last);
-            bursts_.pop();
+            answers_.push(now, bursts_.front().last);
+            bursts_.pop(now);
         }
         changed |= form(fire);
         if (fire) {
@@ -388,11 +384,12 @@ private:
         Stage &oldest = stages_[place_];
         bool arrives = oldest.writes;
         if (arrives) {
-            beats_++;
-            writing_.push(oldest.index);
+            beats_.push(board_.now, oldest.index);
             uint32_t bits = board_.p.bus_bits, in_block = (1u << board_.p.block_bits - bits) - 1;
             bool ends = oldest.end || !(~oldest.chunk & in_block);
-            if (ends) bursts_.push({{oldest.chunk - before_ << bits, before_}, oldest.last});
+            if (ends)
+                bursts_.push(board_.now,
+                             {{oldest.chunk - before_ << bits, before_}, oldest.last});
             before_ = ends ? 0 : before_ + 1;
             under_way_--;
         }
@@ -410,10 +407,10 @@ private:
     Stepper stepper_;
     std::vector<Stage> stages_;
     uint32_t place_ = 0, under_way_ = 0;
-    uint32_t used_ = 0, beats_ = 0, before_ = 0;
-    Fifo<uint32_t> writing_;        // the instruction of each beat
-    Fifo<Burst> bursts_;
-    Fifo<uint8_t> answers_;            // of requested bursts: is it the last of its instruction
+    uint32_t used_ = 0, before_ = 0;
+    Registered<uint32_t> beats_;    // the instruction of each
+    Registered<Burst> bursts_;
+    Registered<uint8_t> answers_;   // of requested bursts: is it the last of its instruction
     bool bad_ = false;
 };
 

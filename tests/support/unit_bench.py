@@ -176,8 +176,8 @@ class Outcome:
 class Bench:
     """Plays what surrounds a unit, cycle by cycle.
 
-    `refuse` is the probability that a token, a bank, a signal or the next command is not there in
-    a cycle. Each of `tokens`, `signalled`, `granted` and `halt`, functions of the cycle, overrides
+    `refuse` is the probability that a token, a bank, a signal or the next command does not come in
+    a cycle; commands and tokens that are there stay until they are taken. Each of `tokens`, `signalled`, `granted` and `halt`, functions of the cycle, overrides
     that for its input. Checked in every cycle: acc is used only in banks that are held.
     """
 
@@ -191,6 +191,7 @@ class Bench:
         self.refuse, self.random = refuse, random.Random(seed)
         self.tokens, self.signalled, self.granted, self.halt = tokens, signalled, granted, halt
         self.cycles = cycles
+        self.offered, self.have = False, 0
         self.out = Outcome()
         self.ports = {name: getattr(dut, name) for name in ("inp", "wgt", "res", "par")
                       if name in dut.signature.members}
@@ -216,14 +217,13 @@ class Bench:
 
     def _inputs(self, ctx, cycle):
         dut = self.dut
-        there = bool(self.queue) and self._yes()
-        ctx.set(dut.commands.valid, there)
-        if there:
+        self.offered = self.offered or bool(self.queue) and self._yes()
+        ctx.set(dut.commands.valid, self.offered)
+        if self.offered:
             index, word = self.queue[0]
             ctx.set(dut.commands.payload, {"index": index, "word": word})
-        tokens = (self.tokens(cycle) if self.tokens else
-                  sum(self._yes() << bit for bit in range(len(UNITS))))
-        ctx.set(dut.available, tokens)
+        self.have |= sum(self._yes() << bit for bit in range(len(UNITS)))
+        ctx.set(dut.available, self.tokens(cycle) if self.tokens else self.have)
         ctx.set(dut.halt, self.halt(cycle) if self.halt else 0)
         for name, data in self.read.items():
             port = dut.acc.r_data if name == "acc" else self.ports[name].data
@@ -241,6 +241,7 @@ class Bench:
             assert ctx.get(dut.waits) & ~ctx.get(dut.available) == 0
             out.taken_waits.append(ctx.get(dut.waits))
             self.queue.popleft()
+            self.offered, self.have = False, self.have & ~ctx.get(dut.waits)
         if ctx.get(dut.started):
             out.started[ctx.get(dut.started_index) // 7] = cycle
         if ctx.get(dut.retired):

@@ -124,6 +124,8 @@ def test_as_many_bursts_as_may_be_open():
         ctx.set(dut.mem.rdata.valid, 1)
         await ctx.tick()
         ctx.set(dut.mem.rdata.valid, 0)
+        assert not ctx.get(dut.load.request.ready)              # closed a cycle later
+        await ctx.tick()
         assert ctx.get(dut.load.request.ready) and ctx.get(dut.open) == BURSTS - 1
     simulate(dut, testbench)
 

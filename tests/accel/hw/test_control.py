@@ -1,16 +1,23 @@
 from accel.config import UNITS
-from accel.hw.control import PATIENCE, Control
+from accel.hw.control import (BEGIN_CYCLES, END_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES,
+                              Control)
 from accel.status import REPORTERS, Status
 from tests.support.amaranth_sim import simulate
+
+
+async def pass_by(ctx, cycles):
+    for _ in range(cycles):
+        await ctx.tick()
 
 
 async def begin(ctx, dut):
     for unit in dut.units:
         ctx.set(unit.idle, 1)
     ctx.set(dut.start, 1)
-    assert ctx.get(dut.begin)
     await ctx.tick()
     ctx.set(dut.start, 0)
+    assert ctx.get(dut.clear)
+    await pass_by(ctx, BEGIN_CYCLES - 1)
     assert ctx.get(dut.running) and not ctx.get(dut.halt) and not ctx.get(dut.done)
 
 
@@ -30,9 +37,10 @@ def test_of_two_errors_the_earlier_instruction_is_reported():
             ctx.set(dut.errors[code].status, status)
             ctx.set(dut.errors[code].index, index)
         await ctx.tick()
-        assert ctx.get(dut.halt) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
         ctx.set(dut.errors[2].error, 0)                 # the first error stays
-        await ctx.tick()
+        await pass_by(ctx, STATUS_CYCLES - 1)
+        assert ctx.get(dut.halt) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
+        await pass_by(ctx, SETTLING + 2)
         assert ctx.get(dut.done) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
     simulate(dut, testbench)
 
@@ -48,12 +56,13 @@ def test_done_waits_for_units_and_memory():
         ctx.set(dut.units[1].idle, 0)
         await ctx.tick()
         ctx.set(dut.finished, 0)
+        await pass_by(ctx, STATUS_CYCLES - 1)
         for member, value in ((dut.memory_open, 0), (dut.units[1].blocked, 1)):
-            for _ in range(3):
+            for _ in range(SETTLING + 4):
                 assert ctx.get(dut.halt) and not ctx.get(dut.done)
                 await ctx.tick()
             ctx.set(member, value)
-        await ctx.tick()
+        await pass_by(ctx, 4)
         assert ctx.get(dut.done) and not ctx.get(dut.running)
         assert result(ctx, dut) == (Status.DONE, "fetch", 3)
     simulate(dut, testbench)
@@ -75,7 +84,7 @@ def test_a_deadlock_takes_patience_and_names_the_first_that_waits():
         ctx.set(dut.memory_open, 1)                     # something moves after all
         await ctx.tick()
         ctx.set(dut.memory_open, 0)
-        for _ in range(PATIENCE):
+        for _ in range(PATIENCE + 2):
             assert not ctx.get(dut.halt)
             await ctx.tick()
         assert result(ctx, dut) == (Status.DEADLOCK, "store", 5)
@@ -106,11 +115,14 @@ def test_start_counts_only_between_runs():
     async def testbench(ctx):
         await begin(ctx, dut)
         ctx.set(dut.start, 1)
-        assert not ctx.get(dut.begin)
+        await ctx.tick()
+        assert not ctx.get(dut.clear)
         ctx.set(dut.start, 0)
         ctx.set(dut.finished, 1)
         await ctx.tick()
         ctx.set(dut.finished, 0)
+        await pass_by(ctx, END_CYCLES - 2)
+        assert not ctx.get(dut.done)
         await ctx.tick()
         assert ctx.get(dut.done)
         await begin(ctx, dut)

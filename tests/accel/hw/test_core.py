@@ -9,7 +9,8 @@ import pytest
 from amaranth.back import verilog
 
 from accel.config import preset
-from accel.hw.core import Core
+from accel.hw.control import END_CYCLES
+from accel.hw.core import REQUEST_CYCLE, Core
 from accel.isa import unit_mask
 from accel.machine import Machine
 from accel.program import Program, finish
@@ -98,21 +99,22 @@ def test_events(results):
     _, observed, _ = results["ping pong"]
     assert sorted(observed.started) == list(observed.retired) == [0, 1, 2, 3, 4]
     for before, after in ((0, 1), (1, 2), (2, 3)):          # each waits for the one before it
-        assert observed.started[after] == observed.retired[before] + 2
+        assert observed.started[after] == observed.retired[before] + 3
     assert observed.retired[4] > observed.retired[3]
 
 
-def test_done_rises_two_cycles_after_finish(results):
+def test_done_rises_after_finish(results):
     for name in ("finish alone", "loads", "ping pong"):
         run, observed, _ = results[name]
-        assert run.cycles == observed.retired[run.index] + 2
+        assert run.cycles == observed.retired[run.index] + END_CYCLES
 
 
 def test_first_cycles():
-    """The request is offered in cycle 2; 16 beats follow; fetch decodes two cycles later."""
+    """The request is offered; 16 beats follow; fetch has the word three cycles later."""
     (run, observed, _), = run_program(TINY, [program([finish()])], latency=7)
-    assert observed.started == observed.retired == {0: 2 + 1 + 7 + 15 + 2}
-    assert run.cycles == observed.retired[0] + 2
+    begin = REQUEST_CYCLE + 1 + 7 + 15 + 3
+    assert observed.started == {0: begin} and observed.retired == {0: begin + 1}
+    assert run.cycles == begin + 1 + END_CYCLES
 
 
 def test_bytes_are_counted(results):

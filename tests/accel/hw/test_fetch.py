@@ -90,17 +90,17 @@ def test_rate_and_latency(bus_bytes):
     machine = MACHINES[bus_bytes]
     got, _, memory = run(machine, words(machine, 20), latency=0)
     beats = 64 // bus_bytes
-    assert memory.log[0][0] == 1                # offered to the arbiter in the first cycle
+    assert memory.log[0][0] == 2                # offered to the arbiter in the second cycle
     last_beat = memory.moved[beats - 1][0]
     cycles = [cycle for cycle, *_ in got]
-    assert cycles[0] == last_beat + 2
+    assert cycles[0] == last_beat + 3
     assert cycles == list(range(cycles[0], cycles[0] + 20 * beats, beats))
 
 
 def test_prefetches():
     machine = MACHINES[4]
     _, _, memory = run(machine, words(machine, 20), latency=100)
-    assert [cycle for cycle, *_ in memory.log[:PREFETCH]] == list(range(1, PREFETCH + 1))
+    assert [cycle for cycle, *_ in memory.log[:PREFETCH]] == list(range(2, PREFETCH + 2))
     assert memory.log[PREFETCH][0] > memory.moved[0][0]
 
 

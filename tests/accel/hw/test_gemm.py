@@ -5,12 +5,15 @@ import random
 import pytest
 
 from accel.hw.gemm import Gemm
+from accel.hw.loops import NEST_CYCLES
 from accel.plan import plan
 from accel.program import Instruction
 from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
                                       random_gemm)
 
 TINY = MACHINES[0]
+DELAY = NEST_CYCLES + plan(TINY, "gemm").write_cycles
+"""From an iteration in the loops to its write."""
 
 
 def multiply(iterations=1, dst=0, dst_stride=0, **fields):
@@ -40,22 +43,24 @@ def test_latency(machine):
     out = run([multiply(5)], machine)
     made = plan(machine, "gemm")
     assert [cycle - out.started[0] for cycle, *_ in out.writes] == [
-        made.write_cycles + k for k in range(5)]
-    assert out.retired[0] - out.started[0] == 4 + made.write_cycles + 1
+        NEST_CYCLES + made.write_cycles + k for k in range(5)]
+    assert out.retired[0] - out.started[0] == 4 + NEST_CYCLES + made.write_cycles + 1
 
 
 def test_throughput():
-    """One iteration a cycle, to one destination, and from one instruction to the next."""
+    """One iteration a cycle, to one destination, and from one instruction to the next; an
+    instruction takes two cycles at least."""
     out = run([multiply(10), multiply(1), multiply(1), multiply(7, dst_stride=1), multiply(3)])
-    assert list(out.started.values()) == [1, 11, 12, 13, 20]
-    assert [cycle for cycle, *_ in out.writes] == list(range(1 + 6, 1 + 6 + 22))
-    assert [out.retired[k] for k in range(5)] == [17, 18, 19, 26, 29]
-    assert out.activity[:23] == ["busy"] * 23 and set(out.activity[23:]) == {"command"}
+    assert list(out.started.values()) == [2, 12, 14, 16, 23]
+    made = [*range(2, 13), 14, *range(16, 26)]
+    assert [cycle for cycle, *_ in out.writes] == [cycle + DELAY for cycle in made]
+    assert [out.retired[k] for k in range(5)] == [k + DELAY + 1 for k in (11, 12, 14, 22, 25)]
+    assert out.activity[:26] == ["busy"] * 26 and set(out.activity[26:]) == {"command"}
 
 
 def test_tokens_are_waited_for():
     out = run([multiply(2, waits=0b0101)], tokens=lambda cycle: 0b0100 if cycle < 5 else 0b0101)
-    assert out.started == {0: 6}
+    assert out.started == {0: 7}
     assert out.activity[:6] == ["load"] * 5 + ["busy"]
     assert out.blocked[:6] == [0] * 5 + [None]
     out = run([multiply(2, waits=0b1010)], tokens=lambda cycle: 0 if cycle < 2 else
@@ -66,7 +71,8 @@ def test_tokens_are_waited_for():
 def test_banks_are_waited_for():
     out = run([multiply(2)], granted=lambda cycle: cycle >= 3)
     assert out.started == {0: 4}
-    assert out.activity[:4] == ["bank"] * 3 + ["busy"] and not any(out.blocked)
+    assert out.activity[:4] == ["busy", "bank", "bank", "busy"]
+    assert all(at is None for at in out.blocked)
 
 
 def test_signals_are_waited_for():
@@ -74,17 +80,18 @@ def test_signals_are_waited_for():
     out = run([multiply(2, signals=8), multiply(1), multiply(1)],
               signalled=lambda cycle: cycle >= 20)
     assert out.retired == {0: 20, 1: 21, 2: 22} and out.signals == [8, 0, 0]
-    assert [cycle for cycle, *_ in out.writes] == [7, 8, 9, 10]
-    assert [cycle for cycle, at in enumerate(out.blocked) if at == 0] == list(range(11, 20))
-    assert out.activity[9:20] == ["signal"] * 11
+    assert [cycle - DELAY for cycle, *_ in out.writes] == [2, 3, 4, 6]
+    assert [cycle for cycle, at in enumerate(out.blocked) if at == 0] == list(
+        range(6 + DELAY + 1, 20))
+    assert out.activity[3 + DELAY + 1:20] == ["signal"] * (16 - DELAY)
 
 
 def test_room_is_waited_for():
     depth = plan(TINY, "gemm").retire_depth
     out = run([multiply(1, signals=1) for _ in range(depth + 2)],
               signalled=lambda cycle: cycle >= 60)
-    assert out.started[depth - 1] == depth and out.started[depth] == 62
-    assert out.activity[depth + 10:60] == ["signal"] * (50 - depth)
+    assert out.started[depth - 1] == 2 * depth and out.started[depth] == 63
+    assert out.activity[2 * depth + 2:60] == ["signal"] * (58 - 2 * depth)
     assert out.blocked[59] == 0
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from accel.config import BUFFERS, preset
-from accel.hw.load import LOADED, Load
+from accel.hw.load import LOADED, REQUEST_CYCLES, Load
 from accel.isa import DMA, encode
 from accel.status import ACTIVITIES, Status
 from tests.support.amaranth_sim import put, simulate, stalls
@@ -106,11 +106,11 @@ def test_latency(config):
     memory, buffers, events = run(config, [instruction(config, "inp", run=4)], latency)
     taken = events.started[0][0] - 1
     accepted = memory.log[0][0]
-    assert accepted == taken + 4                        # offered to the arbiter one before
+    assert accepted == taken + REQUEST_CYCLES + 1       # offered to the arbiter one before
     assert memory.moved == [(accepted + 1 + latency, False)]
     step = memory.moved[0][0]
-    assert [cycle for cycle, *_ in buffers.writes] == [step + 1]
-    assert events.retired == [(step + 2, 0)]
+    assert [cycle for cycle, *_ in buffers.writes] == [step + 3]
+    assert events.retired == [(step + 1 + 4, 0)]
 
 
 SHORT = {"runs of 3": {"run": 3, "loops": [{"extent": 60, "dram": 3, "buffer": 4}]},
@@ -133,7 +133,7 @@ def test_one_step_a_cycle(config, name):
                 for dram, *_ in iterations(fields))
     runs = len(list(iterations(fields)))
     assert total <= ideal + runs
-    data = busy[2:]                                     # without the take and the start
+    data = busy[3:]                                     # without arming, take and start
     assert len(data) == total
     assert data[-1] - data[0] == total - 1
 
@@ -145,7 +145,7 @@ def test_requests_run_ahead_of_data():
     assert memory.most_open == 64
     assert accepted[63] < first_data                    # 60 of three instructions, 4 of another
     assert accepted[:20] == list(range(accepted[0], accepted[0] + 20))
-    assert accepted[20] == accepted[19] + 3             # last run, take, start, first run
+    assert accepted[20] == accepted[19] + 2             # one cycle for the start
 
 
 @pytest.mark.parametrize("fields, index, status", [
@@ -201,6 +201,7 @@ def test_nothing_starts_without_tokens():
         await ctx.tick()
         assert not ctx.get(unit.take) and not ctx.get(unit.blocked)
         ctx.set(unit.halt, 0)
+        await ctx.tick()
         assert ctx.get(unit.take)
         await ctx.tick()
         assert ctx.get(unit.started) and ctx.get(unit.started_index) == 7

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from accel.hw.loops import LoopNest
+from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, LoopNest
 from accel.isa import GEMM, VECTOR
 from tests.support.amaranth_sim import simulate
 
@@ -34,8 +34,9 @@ def meaning(nest):
 
 
 def run(layout, nests, p_stall, seed=0):
-    """Iterations as they are stepped, and the cycles in which nothing was there."""
-    dut, rng, seen, empty = LoopNest(layout), random.Random(seed), [], []
+    """Iterations as they come, and the cycles in which none came until the last had come."""
+    dut = LoopNest(layout["loops"].shape, COMPUTE_OPERANDS, 8)
+    rng, seen, empty = random.Random(seed), [], []
 
     async def bench(ctx):
         waiting = list(nests)
@@ -46,12 +47,15 @@ def run(layout, nests, p_stall, seed=0):
                 ctx.set(dut.base, waiting[0]["base"])
                 ctx.set(dut.loops, loops)
                 ctx.set(dut.empty, waiting[0]["empty"])
+                ctx.set(dut.tag, len(waiting))
             load = bool(waiting) and ctx.get(dut.ready) and rng.random() >= p_stall
             ctx.set(dut.load, load)
             waiting = waiting[1:] if load else waiting
-            if ctx.get(dut.valid) and ctx.get(dut.step):
-                seen.append(tuple(ctx.get(getattr(dut, name)) for name in
-                                  ("dst", "a", "b", "begin", "first", "last")))
+            if ctx.get(dut.valid):
+                seen.append((*(ctx.get(dut.out[name]) for name in COMPUTE_OPERANDS),
+                             *(ctx.get(getattr(dut, name)) for name in ("begin", "first", "last"))))
+                ended = sum(one[-1] for one in seen) - seen[-1][-1]
+                assert ctx.get(dut.out_tag) == len(nests) - ended
             empty.append(not ctx.get(dut.valid))
             await ctx.tick()
 
@@ -73,7 +77,7 @@ def test_no_cycle_between_instructions():
     rng = random.Random(2)
     nests = [random_nest(rng, 6) for _ in range(12)]
     _, empty = run(GEMM, nests, 0.0)
-    assert empty == 1           # the cycle of the first load
+    assert empty == 1 + NEST_CYCLES     # the cycle of the first load, and the way to the outputs
 
 
 def test_longest_extent():

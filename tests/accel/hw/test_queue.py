@@ -4,18 +4,21 @@ import random
 import pytest
 from amaranth.lib import data
 
-from accel.hw.queue import Queue
+from accel.hw.queue import QUEUE_CYCLES, Queue, Relay
 from tests.support.amaranth_sim import collect, feed, get, put, simulate, stalls
 
 ITEM = data.StructLayout({"a": 7, "b": 3})
 
 
 @pytest.mark.parametrize("p_in, p_out", [(0, 0), (0.6, 0.2), (0.2, 0.6)])
-@pytest.mark.parametrize("depth", [1, 2, 8])
-def test_order_and_fields_are_kept(depth, p_in, p_out):
-    rng = random.Random(depth)
+@pytest.mark.parametrize("make", [
+    lambda: Queue(ITEM, 1), lambda: Queue(ITEM, 2), lambda: Queue(ITEM, 8),
+    lambda: Queue(ITEM, 1, registered=True), lambda: Queue(ITEM, 8, registered=True),
+    lambda: Relay(ITEM)], ids=["1", "2", "8", "registered 1", "registered 8", "relay"])
+def test_order_and_fields_are_kept(make, p_in, p_out):
+    rng = random.Random(1)
     items = [{"a": rng.randrange(128), "b": rng.randrange(8)} for _ in range(60)]
-    dut, seen = Queue(ITEM, depth), []
+    dut, seen = make(), []
     simulate(dut, feed(dut.i, items, stalls(1, p_in)), collect(dut.o, 60, seen, stalls(2, p_out)))
     assert [{"a": item.a, "b": item.b} for item in seen] == items
 
@@ -26,6 +29,33 @@ def test_latency_is_one_cycle():
     async def testbench(ctx):
         await put(ctx, dut.i, 5)
         assert ctx.get(dut.o.valid) and ctx.get(dut.o.payload) == 5
+    simulate(dut, testbench)
+
+
+def test_latency_of_a_register():
+    dut = Queue(8, 4, registered=True)
+
+    async def testbench(ctx):
+        await put(ctx, dut.i, 5)
+        for _ in range(QUEUE_CYCLES - 1):
+            assert ctx.get(dut.some) and not ctx.get(dut.o.valid)
+            await ctx.tick()
+        assert ctx.get(dut.o.valid) and ctx.get(dut.o.payload) == 5
+    simulate(dut, testbench)
+
+
+@pytest.mark.parametrize("make, cycles", [(lambda: Queue(8, 4, registered=True), QUEUE_CYCLES),
+                                          (lambda: Relay(8), 1)], ids=["registered", "relay"])
+def test_one_item_a_cycle_through_registers(make, cycles):
+    dut = make()
+
+    async def testbench(ctx):
+        ctx.set(dut.o.ready, 1)
+        for value in range(20):
+            assert ctx.get(dut.i.ready)
+            await put(ctx, dut.i, value)
+            assert ctx.get(dut.o.valid) == (value >= cycles - 1)
+            assert value < cycles - 1 or ctx.get(dut.o.payload) == value - cycles + 1
     simulate(dut, testbench)
 
 
@@ -41,13 +71,14 @@ def test_one_item_a_cycle():
     simulate(dut, testbench)
 
 
+@pytest.mark.parametrize("registered", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 8])
-def test_holds_as_many_as_its_depth(depth):
-    dut = Queue(8, depth)
+def test_holds_as_many_as_its_depth(depth, registered):
+    dut = Queue(8, depth, registered)
 
     async def testbench(ctx):
         for value in range(depth):
-            assert ctx.get(dut.level) == value
+            assert ctx.get(dut.some) == (value > 0)
             await put(ctx, dut.i, value)
         assert not ctx.get(dut.i.ready)
         assert await get(ctx, dut.o) == 0

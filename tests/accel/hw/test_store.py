@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from accel.config import BUFFERS, preset
-from accel.hw.store import Store
+from accel.hw.queue import QUEUE_CYCLES
+from accel.hw.store import CHUNK_CYCLES, Store
 from accel.status import Status
 from tests.support.amaranth_sim import simulate, stalls
 from tests.support.dma_bench import (Bench, Events, feed_commands, grant, instruction, iterations,
@@ -76,15 +77,19 @@ def test_matches_its_meaning(config, memory_stall, token_stall):
     assert all(activity.bit_count() == 1 for activity in events.activity)
 
 
+FIRST = CHUNK_CYCLES + 3 + QUEUE_CYCLES
+"""From the take of an instruction to its first request, if that is of one beat."""
+
+
 @pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])
 def test_latency(config):
     latency = 7
     memory, events = run(config, [instruction(config, "out", run=4)], latency)
     taken = events.started[0][0] - 1
     accepted = memory.log[0][0]
-    assert accepted == taken + 8                        # offered to the arbiter one before
+    assert accepted == taken + FIRST + 1                # offered to the arbiter one before
     assert memory.moved == [(accepted + 1, True)]
-    assert events.retired == [(accepted + 1 + latency + 1 + 1, 0)]
+    assert events.retired == [(accepted + 1 + latency + 1 + 2, 0)]
 
 
 @pytest.mark.parametrize("fields", [
@@ -98,7 +103,7 @@ def test_one_beat_a_cycle(config, fields):
     first = memory.log[0][3]                # a shorter first burst leaves before the next is whole
     assert len(cycles) == beats
     assert cycles[first:] == list(range(cycles[first], cycles[first] + beats - first))
-    assert cycles[-1] <= events.started[0][0] + 8 + 64 // config.bus_bytes + beats
+    assert cycles[-1] <= events.started[0][0] + FIRST + 64 // config.bus_bytes + beats
     assert len(memory.log) == -(-(fields.get("dram", 0) + fields["run"]) // 64)
 
 

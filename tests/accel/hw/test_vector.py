@@ -5,7 +5,7 @@ import random
 import pytest
 
 from accel import isa
-from accel.hw.vector import Vector
+from accel.hw.vector import ISSUE_CYCLES, Vector
 from accel.plan import plan
 from accel.program import Instruction
 from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
@@ -13,6 +13,8 @@ from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, ran
 
 TINY = MACHINES[0]
 WRITE = plan(TINY, "vector").write_cycles
+WAY = ISSUE_CYCLES - 2
+"""From the start of an instruction to the cycle before its first issue."""
 EVERY = [body.name for body in TINY.of_unit("vector")]
 
 
@@ -34,8 +36,8 @@ def run(instructions, machine=TINY, **stage):
 
 
 def issued(out):
-    """Cycles of issue, counted from the start of the first instruction."""
-    return [cycle - WRITE - out.started[0] for cycle, *_ in out.writes]
+    """Cycles of issue; the first instruction's, at the earliest, is 1."""
+    return [cycle - WRITE - out.started[0] - WAY for cycle, *_ in out.writes]
 
 
 @pytest.mark.parametrize("refuse", [0.0, 0.5])
@@ -56,23 +58,25 @@ def test_operation_matches_meaning(name):
 def test_latency():
     out = run([operation("add", 5, strides=(1, 1, 0))])
     assert issued(out) == [1, 2, 3, 4, 5]
-    assert out.retired[0] - out.started[0] == 5 + WRITE + 1
+    assert out.retired[0] - out.started[0] == WAY + 5 + WRITE + 1
 
 
 def test_throughput():
-    """One iteration a cycle, to one destination, to acc or out, between instructions as well."""
+    """One iteration a cycle, to one destination, to acc or out, between instructions as well; an
+    instruction takes two cycles at least."""
     out = run([operation("add", 4), operation("copy", 1, to="out"), operation("reduce_add", 3),
                operation("requantize", 6, b="par", to="out"), operation("shr", 1)])
-    assert [out.started[k] for k in range(5)] == [1, 5, 6, 9, 15]
-    assert issued(out) == list(range(1, 16))
-    assert out.activity[:16] == ["busy"] * 16 and set(out.activity[16:]) == {"command"}
+    assert [out.started[k] for k in range(5)] == [2, 6, 8, 11, 17]
+    assert issued(out) == [*range(1, 6), *range(7, 17)]
+    end = 2 + WAY + 16 + 1
+    assert out.activity[:end] == ["busy"] * end and set(out.activity[end:]) == {"command"}
 
 
 @pytest.mark.parametrize("buffer", ["acc", "res"])
 def test_two_sources_in_one_buffer_take_two_cycles(buffer):
     out = run([operation("add", 4, a=buffer, b=buffer, to="out", strides=(1, 1, 2))])
     assert issued(out) == [2, 4, 6, 8]
-    assert out.activity.count("busy") == 5 and out.activity.count("hazard") == 3
+    assert out.activity.count("busy") == 2 + WAY + 1 + 4 and out.activity.count("hazard") == 4
     assert issued(run([operation("add", 4, a="acc", b="res", to="out")])) == [1, 2, 3, 4]
     # copy does not use a
     assert issued(run([operation("copy", 4, a=buffer, b=buffer, to="out")])) == [1, 2, 3, 4]
@@ -82,7 +86,7 @@ def test_pending_source_waits_for_its_write():
     """Each iteration reads what the one before it wrote: in the cycle after the write."""
     out = run([operation("add", 3, a="acc", b="imm", base=(1, 0, 0), strides=(1, 1, 0))])
     assert issued(out) == [1, 1 + WRITE + 1, 1 + 2 * (WRITE + 1)]
-    assert out.activity.count("hazard") == WRITE
+    assert out.activity.count("hazard") == 2 * WRITE
     # three iterations later
     out = run([operation("add", 6, a="acc", base=(3, 0, 0), strides=(1, 1, 0))])
     assert issued(out) == [1, 2, 3, WRITE + 2, WRITE + 3, WRITE + 4]
@@ -94,7 +98,7 @@ def test_pending_source_of_an_earlier_instruction():
     assert issued(out) == [1, 1 + WRITE + 2]        # both sources wait, then take two cycles
     out = run([operation("copy", 1, to="out", base=(9, 0, 0)),
                operation("clamp", 1, a="acc", to="out", base=(0, 9, 0))])
-    assert issued(out) == [1, 2]                    # 9 in out is not 9 in acc
+    assert issued(out) == [1, 3]                    # 9 in out is not 9 in acc
 
 
 def test_accumulation_takes_the_read_port_of_acc():
@@ -102,14 +106,14 @@ def test_accumulation_takes_the_read_port_of_acc():
     out = run([operation("reduce_max", 1), operation("reduce_max", 1, reset=1),
                operation("clamp", fold + 4, a="acc", to="out", base=(0, 40, 0))])
     # the first reads acc in 1 + fold; the second assigns and does not
-    expected = [cycle for cycle in range(1, fold + 8) if cycle != fold + 1]
+    expected = [1, 3, *(cycle for cycle in range(5, fold + 10) if cycle != fold + 1)]
     assert issued(out) == expected
 
 
 def test_tokens_and_signals_are_waited_for():
     out = run([operation("add", 2, waits=2, signals=4), operation("add", 1)],
               tokens=lambda cycle: 2 * (cycle >= 3), signalled=lambda cycle: cycle >= 40)
-    assert out.started == {0: 4, 1: 6} and out.retired == {0: 40, 1: 41}
+    assert out.started == {0: 5, 1: 7} and out.retired == {0: 40, 1: 41}
     assert out.activity[:4] == ["gemm"] * 3 + ["busy"]
     assert out.blocked[:4] == [0, 0, 0, None] and out.blocked[39:] == [0, None, None]
 
@@ -127,7 +131,7 @@ def test_illegal_selectors(wrong):
     out = run([operation("copy", 1), wrong, operation("copy", 1)])
     assert out.errors == [(1, "ILLEGAL")]
     assert len(out.writes) == 2 and list(out.retired) == [0, 1, 2]
-    assert out.started[2] == out.started[1] + 1
+    assert out.started[2] == out.started[1] + 2
 
 
 def test_selectors_of_operands_that_are_not_used():

@@ -11,6 +11,7 @@ import pytest
 from accel import isa
 from accel.access import with_tokens
 from accel.config import UNITS, preset
+from accel.hw.control import BEGIN_CYCLES
 from accel.machine import Machine
 from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
 from accel.sim import cycle, functional, verilated
@@ -205,7 +206,9 @@ def test_the_watchdog_ends_a_run_as_that_of_the_rtl():
     for limit in (1, 2, 70, 500, 1201):
         run, rtl = both(case.program, case.memory, max_cycles=limit)
         assert (run.status, run.cycles) == (Status.WATCHDOG, limit)
-        require_equal(run, rtl)
+        assert differ_in_time(run, rtl) is None
+        if limit > BEGIN_CYCLES + 1:        # before that nothing is counted
+            require_equal(run, rtl)
 
 
 # ---- what the simulator is asked for -------------------------------------------------------------
@@ -247,7 +250,7 @@ def test_a_timeline_names_who_works_and_who_waits():
     assert told["vector"] == [("command", -1), ("gemm", 3), ("busy", 3), ("command", -1)]
     assert ("memory", 4) in told["store"] and ("memory", 0) in told["load"]
     busy = next(row for row in run.timeline.spans["gemm"] if row[1] == 0)
-    assert busy[0] == run.start[2] - 1
+    assert busy[0] == run.start[2] - 2      # it is armed, then taken, then started
 
 
 def test_an_instruction_of_a_million_million_iterations():
@@ -255,7 +258,7 @@ def test_an_instruction_of_a_million_million_iterations():
     loops = [{"extent": 1 << 16}, {"extent": 1 << 16}, {"extent": 1 << 8}]
     stream = chain(gemm={"loops": loops})
     run = cycle.simulate(MACHINE, assembled(stream), values=False, max_cycles=1 << 60)
-    assert run.ok and run.counters.activity["gemm"]["busy"] == (1 << 40) + 1
+    assert run.ok and run.counters.activity["gemm"]["busy"] == (1 << 40) + 2
     assert run.retire[2] > run.start[2] + (1 << 40)
 
 
@@ -312,4 +315,4 @@ def test_counters_that_differ_are_told():
     activity = {**run.counters.activity, "gemm": {**run.counters.activity["gemm"], "busy": 9}}
     counters = replace(run.counters, activity=activity)
     assert differ_in_time(replace(run, counters=counters), run) == TimingDifference(
-        "cycles of gemm for busy are 9; 5")
+        "cycles of gemm for busy are 9; 6")

@@ -63,7 +63,8 @@ def test_events_and_counters_tell_the_time():
 def test_latency_delays_the_first_instruction():
     near, far = (both(program(chain()), latency=latency)[1] for latency in (10, 60))
     assert far.start[0] == near.start[0] + 50
-    assert far.cycles == near.cycles + 100          # and the store; loads hide behind fetch
+    # The store waits as long again; loads hide behind fetch, but for a part.
+    assert near.cycles + 100 <= far.cycles < near.cycles + 150
 
 
 def test_a_run_repeats_itself():
