@@ -36,8 +36,9 @@ class Arbiter(wiring.Component):
     """Interleaves the bursts of its clients: fetch before store before load, burst by burst.
 
     A request is offered to the memory in the cycle after the client's; one a cycle, while fewer
-    than `BURSTS` are open (one is closed in the cycle after its last beat or acknowledgement). Write data is offered from the cycle after the memory accepted its
-    request. Data that is read and acknowledgements pass through combinationally.
+    than `BURSTS` are open (one is closed in the cycle after its last beat or acknowledgement).
+    Write data is offered from the cycle after the memory accepted its request. Data that is read
+    and acknowledgements pass through combinationally.
 
     Members
     -------

@@ -133,7 +133,8 @@ class Fetch(wiring.Component):
             m.d.comb += [wrong.eq(1), self.error_status.eq(Status.BUS)]
         with m.Elif(finishing):
             settled = begun & self.quiet
-            m.d.comb += [self.blocked.eq(~settled), self.retired.eq(settled & self.tokens_empty & ~over),
+            m.d.comb += [self.blocked.eq(~settled),
+                         self.retired.eq(settled & self.tokens_empty & ~over),
                          wrong.eq(settled & ~self.tokens_empty),
                          self.error_status.eq(Status.TOKENS_LEFT)]
         with m.Elif(there):

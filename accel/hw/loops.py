@@ -94,7 +94,8 @@ class LoopNest(wiring.Component):
                 inner_ended = Cat(one.at_end for one in levels[level.number + 1:]).all()
                 moves = inner_ended & ~level.at_end
                 m.d.sync += [level.moves.eq(moves), level.restarts.eq(inner_ended & level.at_end)]
-                ends.append(Mux(moves, level.one_left, Mux(inner_ended, level.single, level.at_end)))
+                ends.append(Mux(moves, level.one_left,
+                                Mux(inner_ended, level.single, level.at_end)))
                 with m.If(moves):
                     m.d.sync += level.count()
                 with m.Elif(inner_ended):
@@ -103,7 +104,8 @@ class LoopNest(wiring.Component):
 
         for name, width in self._operands.items():
             offsets = [self._offset(m, level, name, width, begin, base[name]) for level in levels]
-            halves = [Signal(width, name=f"{name}_half{half}", reset_less=True) for half in range(2)]
+            halves = [Signal(width, name=f"{name}_half{half}", reset_less=True)
+                      for half in range(2)]
             middle = len(levels) // 2
             m.d.sync += [half.eq(sum(some[1:], some[0])) for half, some in
                          zip(halves, (offsets[:middle], offsets[middle:]), strict=True)]

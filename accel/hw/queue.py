@@ -11,7 +11,8 @@ QUEUE_CYCLES = 2
 """Latency of a `Queue` with an output register."""
 
 
-def tally(m: Module, name: str, limit: int, up: Value, down: Value) -> tuple[Signal, Signal, Signal]:
+def tally(m: Module, name: str, limit: int, up: Value,
+          down: Value) -> tuple[Signal, Signal, Signal]:
     """A count of `up` less `down`, and whether it is above zero, and at its limit: registers all.
 
     `up` must not come at the limit nor `down` at zero, except both together.

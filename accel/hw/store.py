@@ -94,9 +94,9 @@ class Store(wiring.Component):
     """The store unit.
 
     An instruction taken in cycle t reads its first chunk in t + `CHUNK_CYCLES`; a beat is formed 3
-    cycles after its last chunk is addressed, one step (`Stepper`) a cycle. A burst is requested from the
-    arbiter two cycles after its last beat is formed; two bursts fit on the way, so that long
-    runs write one beat a cycle. Consecutive instructions overlap. An instruction asks for its
+    cycles after its last chunk is addressed, one step (`Stepper`) a cycle. A burst is requested
+    from the arbiter two cycles after its last beat is formed; two bursts fit on the way, so that
+    long runs write one beat a cycle. Consecutive instructions overlap. An instruction asks for its
     signals two cycles after its last acknowledgement.
 
     Members

@@ -177,8 +177,9 @@ class Bench:
     """Plays what surrounds a unit, cycle by cycle.
 
     `refuse` is the probability that a token, a bank, a signal or the next command does not come in
-    a cycle; commands and tokens that are there stay until they are taken. Each of `tokens`, `signalled`, `granted` and `halt`, functions of the cycle, overrides
-    that for its input. Checked in every cycle: acc is used only in banks that are held.
+    a cycle; commands and tokens that are there stay until they are taken. Each of `tokens`,
+    `signalled`, `granted` and `halt`, functions of the cycle, overrides that for its input. Checked
+    in every cycle: acc is used only in banks that are held.
     """
 
     def __init__(self, dut, machine, buffers, instructions, *, refuse=0.0, seed=0, tokens=None,
