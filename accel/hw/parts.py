@@ -145,17 +145,43 @@ class Multiplier(wiring.Component):
         return product
 
     def _adders(self, m: Module) -> Value:
-        """Rows of `a`, one for each bit of `b`, of which the last counts negative."""
+        """Rows of `a`, one for each bit of `b`, of which the last counts negative.
+
+        A bit of a carry chain ands both of its rows with their bits of `b` on the way.
+        """
         a, b = self._operands(m)
-        rows = [Mux(bit, a, 0) << place for place, bit in enumerate(b)]
-        rows[-1] = -rows[-1]
-        groups = [sum(rows[at + 1:at + 4], rows[at]) for at in range(0, len(rows), 4)]
-        sums = [Signal(group.shape(), name=f"sum{number}", reset_less=True)
-                for number, group in enumerate(groups)]
+        pairs = [self._pair(m, a, b[at:at + 2], at + 2 >= len(b)) for at in range(0, len(b), 2)]
+        halves = [Signal(signed(len(a) + 4), name=f"half{number}", reset_less=True)
+                  for number in range(-(-len(pairs) // 2))]
+        m.d.sync += [half.eq(sum((pair << 2 * place for place, pair in
+                                  enumerate(pairs[2 * number:2 * number + 2])), Const(0)))
+                     for number, half in enumerate(halves)]
         product = Signal.like(self.product, name="total", reset_less=True)
-        m.d.sync += [*(register.eq(group) for register, group in zip(sums, groups)),
-                     product.eq(sum(sums[1:], sums[0]))]
+        m.d.sync += product.eq(sum((half << 4 * number for number, half in enumerate(halves)),
+                                   Const(0)))
         return product
+
+    def _pair(self, m: Module, a: Value, bits: Value, ends: bool) -> Value:
+        """``a * bits[0] + 2 * a * bits[1]``, or with `ends` the upper bit of `bits` negative.
+
+        The carry is that of the row at A and B, which is why a negative one must be there.
+        """
+        width = len(a) + 2
+        rows = [(Cat(Const(0, place), (a + Const(0, signed(width)))[:width - place]), bit)
+                for place, bit in enumerate(bits)]
+        (x, x_bit), (y, y_bit) = [*reversed(rows), (Const(0, width), Const(0))][:2]
+        init = 0x7888 if not ends else 0x8777       # (A & B) ^ (C & D), or ~(A & B) ^ (C & D)
+        carry, total = Const(ends, 1), Signal(signed(width + width % 2))
+        for at in range(0, width, 2):
+            last, here = carry, {}
+            carry = Signal(name=f"carry{at}")
+            for half, place in enumerate((at, min(at + 1, width - 1))):
+                here |= {f"i_A{half}": x[place], f"i_B{half}": x_bit, f"i_C{half}": y[place],
+                         f"i_D{half}": y_bit, f"o_S{half}": total[at + half]}
+            m.submodules += Instance(
+                "CCU2C", p_INIT0=Const(init, 16), p_INIT1=Const(init, 16), p_INJECT1_0="NO",
+                p_INJECT1_1="NO", i_CIN=last, o_COUT=carry, **here)
+        return total
 
     def _block(self, m: Module, a: Value, latency: int) -> Value:
         """One block with as many of its registers as cycles; operands are in its high bits."""

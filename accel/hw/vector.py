@@ -187,12 +187,13 @@ class Vector(wiring.Component):
             return Mux(second | ~slot.operation.a[buffer], slot.b, slot.a)
 
         update = self._updater
+        # An iteration that waits reads as well: what comes late, `go`, stays away from the memories.
         m.d.comb += [
             self.acc.r_addr.eq(Mux(update.r_en, update.r_addr, address("acc"))),
-            self.acc.r_en.eq(update.r_en | (go & reads_acc)),
+            self.acc.r_en.eq(update.r_en | (self._full & reads_acc)),
             self.res.addr.eq(address("res")),
-            self.res.en.eq(go & (slot.operation.a.res | slot.operation.b.res)),
-            self.par.addr.eq(slot.b), self.par.en.eq(go & slot.operation.b.par),
+            self.res.en.eq(self._full & (slot.operation.a.res | slot.operation.b.res)),
+            self.par.addr.eq(slot.b), self.par.en.eq(self._full & slot.operation.b.par),
         ]
         return slot, final, go
 

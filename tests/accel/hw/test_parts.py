@@ -8,7 +8,7 @@ writes and port B reads, and a MULT18X18D with its registers.
 import random
 
 import pytest
-from amaranth.hdl import Cat, Elaboratable, Fragment, Module, Signal, signed
+from amaranth.hdl import Cat, Elaboratable, Fragment, Module, Mux, Signal, Value, signed
 from amaranth.lib.memory import Memory
 
 from accel.hw import parts
@@ -81,9 +81,24 @@ def mult18x18d(pins):
     return m
 
 
+def ccu2c(pins):
+    """Two bits of a carry chain, without injection: LUTs of four inputs, and of A and B for the
+    carry that they make."""
+    assert pins["p_INJECT1_0"] == pins["p_INJECT1_1"] == "NO"
+    m, carry = Module(), pins["i_CIN"]
+    for half in range(2):
+        table = Value.cast(pins[f"p_INIT{half}"])
+        a, b, c, d = (Value.cast(pins[f"i_{name}{half}"])[0] for name in "ABCD")
+        propagates = table.bit_select(Cat(a, b, c, d), 1)
+        m.d.comb += pins[f"o_S{half}"].eq(propagates ^ carry)
+        carry = Mux(propagates, carry, table.bit_select(Cat(a, b), 1))
+    m.d.comb += pins["o_COUT"].eq(carry)
+    return m
+
+
 @pytest.fixture(autouse=True)
 def primitives(monkeypatch):
-    models = {"DP16KD": dp16kd, "MULT18X18D": mult18x18d}
+    models = {"DP16KD": dp16kd, "MULT18X18D": mult18x18d, "CCU2C": ccu2c}
     monkeypatch.setattr(parts, "Instance", lambda kind, **pins: models[kind](pins))
 
 
@@ -134,7 +149,8 @@ def test_ram(width, rows, masked):
 
 @pytest.mark.parametrize("a_bits, b_bits, latency, soft", [
     (8, 8, 2, False), (8, 8, 3, False), (8, 8, 3, True), (18, 17, 2, False), (33, 17, 3, False),
-    (19, 18, 3, False), (9, 5, 3, True)])
+    (19, 18, 3, False), (9, 5, 3, True), (3, 2, 3, True),
+    (12, 11, 3, True)])
 def test_multiplier(a_bits, b_bits, latency, soft):
     rng = random.Random(a_bits)
 
