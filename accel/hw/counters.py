@@ -10,7 +10,7 @@ from accel.status import ACTIVITIES
 
 __all__ = ["CLIENTS", "COUNTER_BITS", "Counters", "counter_outputs"]
 
-COUNTER_BITS = 48
+COUNTER_BITS = 40
 
 CLIENTS = ("fetch", "load", "store")
 """Who moves bytes over the memory port."""

@@ -20,7 +20,7 @@ __all__ = ["Shape", "Tiles", "choose", "shape_of"]
 LATENCY = 200
 """Cycles that work which nothing hides costs besides: memory latency, tokens, full pipelines."""
 
-TURN = 12
+TURN = 4
 """Cycles from one instruction of gemm to the next when tokens pass between them."""
 
 

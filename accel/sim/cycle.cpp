@@ -17,22 +17,32 @@ class Fetch {
 public:
     Fetch(Board &board, uint32_t base) : board_(board), base_(base) {}
 
-    Answer answer = {};
     bool blocked = false, retires = false;
 
     uint32_t index() const { return index_; }
     bool finishing() const { return finishing_; }
+
+    // ---- what the memory side looks at and does ------------------------------------------------
+
     bool requests() const { return requests_.valid(board_.now); }
-    Request request() const { return requests_.front(); }
+    const Request &request() const { return requests_.front(); }
+    void grant() {
+        requests_.pop(board_.now);
+        board_.go_on(unit::fetch);
+    }
+    // The last beat of a word.
+    void arrive(bool error) {
+        words_.push({board_.now, error});
+        board_.wake_at(unit::fetch, whole());
+    }
 
     // `queues` in the order of units; `quiet`: they were empty and all units idle.
     void step(Commands *const *queues, bool quiet) {
         uint64_t now = board_.now;
-        bool there = full_ && !board_.halt, handed = false, was_finishing = finishing_;
-        bool wanted = now >= board_.p.begin && !board_.halt && requested_ != count()
-                      && ahead_ != board_.p.prefetch && requests_.ready(now);
+        bool full = whole() <= now, there = full && !board_.halt, handed = false;
+        bool was_finishing = finishing_, wanted = wants(full) && requests_.ready(now);
         blocked = retires = finishing_ = false;
-        if (there && bad_) {
+        if (there && words_.front().error) {
             fail(status::bus);
         } else if (there) {
             uint32_t unit = board_.program[index_].unit;
@@ -41,35 +51,54 @@ public:
             } else if (unit == NO_UNIT) {
                 fail(status::illegal);
             } else {
-                handed = queues[unit]->level(board_.now) != board_.p.queue_depth;
+                handed = queues[unit]->level(now) != board_.p.queue_depth;
                 blocked = !handed;
-                if (handed) {
-                    queues[unit]->push(board_.now, index_);
-                    board_.wake_next(unit);
-                }
+                if (handed) hand(*queues[unit], unit);
             }
         } else {
             blocked = now >= board_.p.begin && index_ == count();
         }
-        bool changed = finishing_ != was_finishing || handed || wanted || answer.granted
-                       || answer.beat || now < board_.p.begin;
-        if (answer.granted) requests_.pop(now);
         if (wanted) {
             requests_.push(now, {base_ + requested_ * word::BYTES, beats_of_word() - 1});
-            requested_++;
-            ahead_++;
-        }
-        changed |= receive(handed);
-        changed |= buffer_.next(now) != NEVER;
-        if (changed) {
-            board_.go_on(unit::fetch);
             board_.go_on(MEMORY);
+            requested_++;
         }
+        bool goes_on = finishing_ != was_finishing || handed
+                       || (wants(full && !handed) && requests_.size() < 2);
+        if (goes_on) board_.go_on(unit::fetch);
+        uint64_t next = whole();
+        if (now < board_.p.begin) next = board_.p.begin;
+        board_.set_timer(unit::fetch, next > now ? next : NEVER);
     }
 
 private:
+    struct Word {
+        uint64_t arrived;           // its last beat
+        bool error;
+    };
+
     uint32_t count() const { return uint32_t(board_.program.size()); }
     uint32_t beats_of_word() const { return word::BYTES >> board_.p.bus_bits; }
+
+    // Whether another word is to be requested, with the one at hand `full` or not.
+    bool wants(bool full) const {
+        return board_.now >= board_.p.begin && !board_.halt && requested_ != count()
+               && requested_ - index_ - full != board_.p.prefetch;
+    }
+
+    // From when on the oldest word is whole. A beat passes the queue and moves into the word; the
+    // first one in the cycle in which the word before is handed on, or later.
+    uint64_t whole() const {
+        if (words_.empty()) return NEVER;
+        return std::max(words_.front().arrived + 3, handed_ + beats_of_word());
+    }
+
+    void hand(Commands &queue, uint32_t unit) {
+        queue.push(board_.now, index_++);
+        board_.wake_next(unit);
+        words_.pop();
+        handed_ = board_.now;
+    }
 
     void finish(bool quiet, bool begun) {
         finishing_ = true;
@@ -87,34 +116,13 @@ private:
         over_ = true;
     }
 
-    // Beats into the word at hand. Whether one moved.
-    bool receive(bool handed) {
-        uint64_t now = board_.now;
-        bool moved = buffer_.valid(now) && (!full_ || handed);
-        bool last = moved && beat_ == beats_of_word() - 1;
-        if (handed) {
-            index_++;
-            full_ = false;
-        }
-        if (moved) {
-            bad_ |= buffer_.front();
-            buffer_.pop(now);
-            full_ = last;
-            beat_ = last ? 0 : beat_ + 1;
-        }
-        if (answer.beat) buffer_.push(now, answer.beat_error);
-        ahead_ -= last;
-        answer = {};
-        return moved;
-    }
-
     Board &board_;
     const uint32_t base_;
-    uint32_t requested_ = 0, ahead_ = 0;    // words; of these, not yet whole
+    uint32_t requested_ = 0, index_ = 0;    // words; the one at hand
+    uint64_t handed_ = 0;                   // when the word before it was
     Relay<Request> requests_;
-    Registered<uint8_t> buffer_;            // beats: is it an error
-    uint32_t beat_ = 0, index_ = 0;
-    bool full_ = false, bad_ = false, finishing_ = false;
+    Fifo<Word> words_;                      // that have arrived
+    bool finishing_ = false;
     bool over_ = false;                     // FINISH has retired, or something is wrong
 };
 
@@ -124,8 +132,14 @@ public:
     Port(Board &board, uint64_t memory_bytes, const DramTiming &timing)
         : board_(board), dram_(nullptr, memory_bytes, timing) {}
 
-    // Bursts that are under way at the begin of this cycle.
-    uint32_t open() const { return open_seen_; }
+    // Bursts that are under way at the begin of this cycle; one is for two cycles after its end.
+    uint32_t open() const {
+        uint64_t now = board_.now;
+        uint32_t open = open_ - (granted_ == now);
+        for (const Closed &one : closed_)
+            if (one.cycle + 2 > now) open += one.bursts;
+        return open;
+    }
     // Moved before a cycle, of fetch, load and store.
     uint64_t beats_before(unsigned client, uint64_t cycle) const {
         return beats_[client] - (latest_[client] >= int64_t(cycle))
@@ -134,19 +148,19 @@ public:
 
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
-        open_seen_ = open_;
-        bool closing = closed_;
-        open_ -= closed_;
-        closed_ = 0;
-        bool data = store.has_beat() && due_;
+        bool full = open() == board_.p.bursts, data = store.has_beat() && due_;
+        if (data) {
+            load.interrupt();
+            follow(now);
+        } else if (now >= stream_end_) {
+            follow(stream_end_);
+        }
         DramOffer offer = dram_.offer(now, data);
         DramTaken taken = {};
-        bool changed = read(offer, taken, fetch, load);
+        if (now >= stream_end_) read(offer, taken, fetch, load);
         if (offer.ack_valid) {
-            store.answer.ack = changed = true;
-            store.answer.ack_error = offer.ack_error;
-            board_.wake_now(unit::store);
-            closed_++;
+            store.acknowledge(offer.ack_error);
+            close();
         }
         taken.request = request_there_ && offer.request_ready;
         taken.addr = request_.addr;
@@ -154,20 +168,49 @@ public:
         taken.write = write_;
         taken.wdata = data && offer.wdata_ready;
         if (taken.wdata) {
-            store.answer.spent = true;
-            board_.wake_now(unit::store);
-            moved(2);
+            store.spend();
+            moved(2, 1, now);
             due_--;
         }
-        if (taken.request && write_) due_ += taken.beats;
-        bool free = (!request_there_ || offer.request_ready) && open_seen_ != board_.p.bursts;
+        if (taken.request && write_) {
+            due_ += taken.beats;
+            board_.go_on(MEMORY);
+        }
+        bool free = (!request_there_ || offer.request_ready) && !full;
         if (offer.request_ready) request_there_ = false;
-        bool granted = free && grant(fetch, load, store);
+        if (free) grant(fetch, load, store);
         dram_.edge(now, taken);
-        changed |= taken.request || taken.wdata || granted || closing || closed_
-                   || owners_.next(now) != NEVER;
-        if (changed) board_.go_on(MEMORY);
-        board_.set_timer(MEMORY, changed ? NEVER : dram_.next_offer(now));
+        if (uint32_t beats = streaming(false, store)) stream(beats);
+        set_timer(store);
+    }
+
+    // ---- cycles in which a beat of one burst is read, and none is written ----------------------
+
+    // How many, after this cycle, if the client takes them; the last one of the burst does not
+    // count.
+    uint32_t streaming(bool to_load, const Store &store) const {
+        uint64_t next = board_.now + 1;
+        if (next <= stream_end_ || !owners_.valid(next) || owners_.front().load != to_load
+            || (store.has_beat() && due_))
+            return 0;
+        uint32_t beats = dram_.steady_reads(next);
+        return beats ? beats - 1 : 0;
+    }
+    void stream(uint32_t cycles) {
+        streamed_ = board_.now + 1;
+        stream_end_ = streamed_ + cycles;
+        board_.wake_at(MEMORY, stream_end_);
+    }
+    // The stream has come to this cycle, and ends before it.
+    void follow(uint64_t cycle) {
+        if (streamed_ >= stream_end_) return;
+        uint32_t beats = uint32_t(std::min(cycle, stream_end_) - streamed_);
+        if (beats) {
+            dram_.took_reads(streamed_, beats);
+            moved(owners_.front().load ? 1 : 0, beats, streamed_ + beats - 1);
+            beat_ += beats;
+        }
+        streamed_ = stream_end_ = std::min(cycle, stream_end_);
     }
 
 private:
@@ -175,62 +218,86 @@ private:
         bool load;
         uint32_t beats;
     };
+    struct Closed {
+        uint64_t cycle;
+        uint32_t bursts;
+    };
 
-    void moved(unsigned client) {
-        beats_[client]++;
-        earlier_[client] = latest_[client];
-        latest_[client] = int64_t(board_.now);
+    // A burst ends in this cycle.
+    void close() {
+        open_--;
+        if (closed_[0].cycle != board_.now) {
+            closed_[1] = closed_[0];
+            closed_[0] = {board_.now, 0};
+        }
+        closed_[0].bursts++;
+        if (request_there_) board_.go_on(MEMORY);       // the memory may have room for it
+    }
+
+    void set_timer(const Store &store) {
+        uint64_t now = board_.now, next = dram_.next_offer(now, request_there_);
+        next = std::min({next, store.next_offer(), owners_.next(now)});
+        bool matters = !open_ || open_ + 4 >= board_.p.bursts;      // how many are open
+        for (const Closed &one : closed_)
+            if (matters && one.bursts && one.cycle + 2 > now) next = std::min(next, one.cycle + 2);
+        if (now < stream_end_) next = std::min(next, stream_end_);
+        board_.set_timer(MEMORY, next);
+    }
+
+    void moved(unsigned client, uint32_t beats, uint64_t latest) {
+        beats_[client] += beats;
+        earlier_[client] = beats > 1 ? int64_t(latest) - 1 : latest_[client];
+        latest_[client] = int64_t(latest);
     }
 
     // A beat for the owner of the oldest burst.
-    bool read(const DramOffer &offer, DramTaken &taken, Fetch &fetch, Load &load) {
-        if (!offer.read_valid || !owners_.valid(board_.now)) return false;
+    void read(const DramOffer &offer, DramTaken &taken, Fetch &fetch, Load &load) {
+        if (!offer.read_valid || !owners_.valid(board_.now)) return;
         Owner owner = owners_.front();
         taken.read = !owner.load || load.takes_beat();
-        if (!taken.read) return false;
-        Answer &answer = owner.load ? load.answer : fetch.answer;
-        answer.beat = true;
-        answer.beat_error = offer.read_error;
-        board_.wake_now(owner.load ? unit::load : unit::fetch);
-        moved(owner.load ? 1 : 0);
-        if (++beat_ == owner.beats) {
+        if (!taken.read) return;
+        moved(owner.load ? 1 : 0, 1, board_.now);
+        bool last = ++beat_ == owner.beats;
+        if (owner.load) load.beat(offer.read_error);
+        else if (last) fetch.arrive(offer.read_error);
+        if (last) {
             beat_ = 0;
             owners_.pop(board_.now);
-            closed_++;
+            close();
         }
-        return true;
     }
 
     // The request of the first client that has one.
-    bool grant(Fetch &fetch, Load &load, Store &store) {
-        if (fetch.requests()) return enter(fetch, unit::fetch, false);
-        if (store.requests()) return enter(store, unit::store, true);
-        if (load.requests()) return enter(load, unit::load, false);
-        return false;
+    void grant(Fetch &fetch, Load &load, Store &store) {
+        if (fetch.requests()) enter(fetch, unit::fetch);
+        else if (store.requests()) enter(store, unit::store);
+        else if (load.requests()) enter(load, unit::load);
     }
 
-    template <typename Client> bool enter(Client &client, unsigned unit, bool write) {
+    template <typename Client> void enter(Client &client, unsigned unit) {
         request_ = client.request();
         request_there_ = true;
-        write_ = write;
-        if (!write) owners_.push(board_.now, {unit == unit::load, request_.last + 1});
-        client.answer.granted = true;
-        board_.wake_now(unit);
+        write_ = unit == unit::store;
+        if (!write_) owners_.push(board_.now, {unit == unit::load, request_.last + 1});
+        client.grant();
+        granted_ = board_.now;
         open_++;
-        return true;
+        board_.go_on(MEMORY);
     }
 
     Board &board_;
     Dram dram_;
     Request request_ = {};
     bool request_there_ = false, write_ = false;
-    uint32_t open_ = 0, open_seen_ = 0;     // bursts
-    uint32_t closed_ = 0;                   // in the cycle before
+    uint32_t open_ = 0;                     // bursts, after this cycle
+    uint64_t granted_ = NEVER;              // the cycle of the latest
+    Closed closed_[2] = {};                 // the latest
     uint32_t due_ = 0;                      // beats of accepted write requests
     uint32_t beat_ = 0;                     // of the oldest burst that is read
     Registered<Owner> owners_;
     uint64_t beats_[3] = {};                        // moved
     int64_t latest_[3] = {-1, -1, -1}, earlier_[3] = {-1, -1, -1};  // cycles of the last two
+    uint64_t streamed_ = 0, stream_end_ = 0;        // all above is as it was in the former
 };
 
 }  // namespace lockstep
@@ -300,7 +367,10 @@ private:
         if (board_.is_due(MEMORY)) port_.step(fetch_, load_, store_);
         if (board_.is_due(unit::vector)) vector_.step(gemm_.issue.hold());
         if (board_.is_due(unit::gemm)) gemm_.step(vector_.issue.use);
-        if (board_.is_due(unit::load)) load_.step();
+        if (board_.is_due(unit::load)) {
+            load_.step();
+            stream();
+        }
         if (board_.is_due(unit::store)) store_.step();
         if (board_.is_due(unit::fetch)) fetch_.step(queues_, quiet_);
         bool quiet = fetch_.finishing() && is_quiet();
@@ -308,6 +378,15 @@ private:
         quiet_ = quiet;
         control();
         board_.commit_tokens();
+    }
+
+    // Beats that load takes one by one are passed over.
+    void stream() {
+        uint32_t cycles = load_.streaming();
+        if (cycles) cycles = std::min(cycles, port_.streaming(true, store_));
+        if (!cycles) return;
+        load_.stream(cycles);
+        port_.stream(cycles);
     }
 
     bool is_quiet() const {
@@ -370,6 +449,7 @@ private:
     }
 
     void finish(CycleResult &result) {
+        port_.follow(board_.now + 1);
         // A run is over two cycles after control has found out.
         bool done = done_ && board_.now + 2 <= config_.max_cycles;
         result.cycles = done ? board_.now + 2 : config_.max_cycles;

@@ -55,11 +55,13 @@ public:
         if (cycle < first_timer_) first_timer_ = cycle;
     }
 
+    void wake_at(unsigned part, uint64_t cycle) {
+        if (cycle < timers_[part]) set_timer(part, cycle);
+    }
+
     bool is_due(unsigned part) const { return due_ >> part & 1; }
     // Another unit has changed what this one looks at.
     bool is_poked(unsigned part) const { return poked_ >> part & 1; }
-    // Whether these parts and no others have something to do in the next cycle.
-    bool only(uint32_t parts) const { return next_ == parts && !poked_next_; }
 
     uint64_t next_timer() const { return *std::min_element(timers_, timers_ + PARTS); }
     // The next cycle in which a part is due; NEVER if there is none.
@@ -172,6 +174,7 @@ public:
     bool valid(uint64_t now) const { return !items_.empty() && offered_ <= now; }
     const T &front() const { return items_.front().item; }
     bool empty() const { return items_.empty(); }
+    uint32_t size() const { return items_.size(); }     // after this cycle
     // When the first item is offered, if that is to come.
     uint64_t next(uint64_t now) const {
         return items_.empty() || offered_ <= now ? NEVER : offered_;

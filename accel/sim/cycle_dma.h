@@ -6,14 +6,6 @@
 
 namespace lockstep {
 
-// What the memory side says to its clients in a cycle.
-struct Answer {
-    bool granted;               // the request was accepted
-    bool beat, beat_error;      // a beat was read for this client
-    bool spent;                 // a beat was written
-    bool ack, ack_error;
-};
-
 struct Request {
     uint32_t addr, last;        // beats minus one
 };
@@ -33,18 +25,43 @@ public:
     Seen seen;
 
     bool has_run() const { return ahead_.valid(board_.now); }
-    DmaRun run() const { return ahead_.front(); }
+    const DmaRun &run() const { return ahead_.front(); }
 
-    // One cycle. `accepted`: its run; `moving`: the data path moves bytes, of instruction `moved`;
-    // the others as in dma.py. Whether anything changed.
-    bool step(bool accepted, bool completed, bool completed_error, bool moving, uint32_t moved,
+    // One cycle. `accepted`: its run; `moving`: the data path moves bytes, of instruction `moved`
+    // (and is not drained then); the others as in dma.py.
+    void step(bool accepted, bool completed, bool completed_error, bool moving, uint32_t moved,
               bool drained) {
+        bool stands = board_.now < next_ && !(accepted || completed || board_.is_poked(unit_));
+        bool same = moving == moving_ && drained == drained_;
+        moving_ = moving;
+        drained_ = drained;
+        if (!stands || !(same || moving)) {
+            advance(accepted, completed, completed_error, moving, moved, drained);
+        } else if (moving) {
+            seen.idle = seen.blocked = false;
+            board_.does(unit_, activity::busy, moved);
+        }
+    }
+
+    // When it is to be evaluated at the latest.
+    uint64_t next_event() const { return std::min(next_, ahead_.next(board_.now)); }
+
+private:
+    static constexpr unsigned LEVELS_ = word::dma::loops;
+
+    struct Made {
+        uint64_t at;                // cycle in which it is checked
+        DmaRun run;
+    };
+
+    void advance(bool accepted, bool completed, bool completed_error, bool moving, uint32_t moved,
+                 bool drained) {
         uint64_t now = board_.now;
         bool valid = queue.valid(now);
         uint32_t head = valid ? queue.front() : 0;
         uint32_t waits = valid ? board_.program[head].waits : 0;
         uint32_t missing = board_.missing(unit_, waits);
-        bool makes = walking_ && level_ != board_.p.ahead, ends = makes && ended(0);
+        bool makes = walking_ && level_ != board_.p.ahead, ends = makes && left_ == 1;
         bool arming = valid && !armed_ && !missing && held_.size() != board_.p.in_flight
                       && !(board_.halt || failed_);
         bool take = armed_ && !(setup_ || failed_) && (!walking_ || ends);
@@ -74,9 +91,6 @@ public:
         else if (starved) board_.does(unit_, activity::token_of(missing), head);
         else board_.does(unit_, activity::command, -1);
 
-        bool changed = take || arming || (armed_ && failed_) || setup_ || makes
-                       || !made_.empty() || accepted || leaves || completed || queue.next(now) != NEVER || ahead_.next(now) != NEVER
-                       || complete_.next(now) != NEVER;
         if (leaves) {
             if (signalled) {
                 board_.retired(now, held_.front());
@@ -85,10 +99,7 @@ public:
             held_.pop();
             complete_.pop(now);
         }
-        if (completed) {
-            complete_.push(now, completed_error);
-            changed = true;
-        }
+        if (completed) complete_.push(now, completed_error);
         if (accepted) ahead_.pop(now);
         if (checks) {
             if (!outside && !dropping_) ahead_.push(now, made_.front().run);
@@ -97,7 +108,9 @@ public:
         level_ += makes;
         level_ -= accepted;
         if (makes) made_.push({now + board_.p.nest + 1, made()});
-        walk(makes);
+        bool goes_on = take || arming || leaves || setup_;
+        if (setup_) enter();
+        else if (makes) walk();
         armed_ = (armed_ ? !take : arming) && !failed_;
         failed_ |= outside || illegal || bad;
         dropping_ |= outside;
@@ -111,16 +124,10 @@ public:
             word_ = &board_.program[head];
         }
         setup_ = take;
-        return changed;
+        goes_on |= failed_ || (walking_ && level_ != board_.p.ahead);
+        next_ = goes_on ? now + 1 : std::min(queue.next(now), complete_.next(now));
+        if (!made_.empty()) next_ = std::min(next_, made_.front().at);
     }
-
-private:
-    static constexpr unsigned LEVELS_ = word::dma::loops;
-
-    struct Made {
-        uint64_t at;                // cycle in which it is checked
-        DmaRun run;
-    };
 
     bool inside(const DmaRun &run) const {
         return uint64_t(run.address) + run.run < board_.program[run.index].size;
@@ -129,10 +136,11 @@ private:
     // The iteration that is made.
     DmaRun made() const {
         return {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], loops_->run, loops_index_, pads(),
-                ended(0)};
+                left_ == 1};
     }
 
     bool pads() const {
+        if (!loops_->pads) return false;
         for (unsigned level = 0; level < LEVELS_; level++) {
             const Loop &loop = loops_->loops[level];
             if (at_[level] < loop.before || at_[level] + loop.after >= loop.extent) return true;
@@ -140,34 +148,32 @@ private:
         return false;
     }
 
-    // All loops from `level` on are at their last iteration.
-    bool ended(unsigned level) const {
-        for (; level < LEVELS_; level++)
-            if (at_[level] + 1 != loops_->loops[level].extent) return false;
-        return true;
+    // The instruction that is set up enters the loops.
+    void enter() {
+        walking_ = word_->size;
+        loops_ = word_;
+        loops_index_ = index_;
+        left_ = word_->count();
+        std::fill(dram_, dram_ + LEVELS_, word_->base[0]);
+        std::fill(address_, address_ + LEVELS_, word_->base[1]);
+        std::fill(at_, at_ + LEVELS_, 0);
     }
 
-    void walk(bool makes) {
-        if (setup_) {
-            walking_ = word_->size;
-            loops_ = word_;
-            loops_index_ = index_;
-            std::fill(dram_, dram_ + LEVELS_, word_->base[0]);
-            std::fill(address_, address_ + LEVELS_, word_->base[1]);
-            std::fill(at_, at_ + LEVELS_, 0);
-        } else if (makes) {
-            unsigned level = LEVELS_;
-            while (level && at_[level - 1] + 1 == loops_->loops[level - 1].extent) level--;
-            if (!level) {
-                walking_ = false;
-                return;
-            }
-            const Loop &loop = loops_->loops[--level];
-            at_[level]++;
-            std::fill(at_ + level + 1, at_ + LEVELS_, 0);
-            std::fill(dram_ + level, dram_ + LEVELS_, dram_[level] + loop.stride[0]);
-            std::fill(address_ + level, address_ + LEVELS_,
-                      (address_[level] + loop.stride[1]) & 0xFFFFFF);
+    // To the next iteration.
+    void walk() {
+        if (!--left_) {
+            walking_ = false;
+            return;
+        }
+        unsigned level = LEVELS_ - 1;
+        while (at_[level] + 1 == loops_->loops[level].extent) at_[level--] = 0;
+        const Loop &loop = loops_->loops[level];
+        at_[level]++;
+        uint32_t dram = dram_[level] + loop.stride[0];
+        uint32_t address = (address_[level] + loop.stride[1]) & 0xFFFFFF;
+        for (; level < LEVELS_; level++) {
+            dram_[level] = dram;
+            address_[level] = address;
         }
     }
 
@@ -177,6 +183,9 @@ private:
     uint32_t index_ = 0, loops_index_ = 0;
     bool armed_ = false, setup_ = false, walking_ = false, failed_ = false;
     bool dropping_ = false;                     // a run was outside its buffer
+    bool moving_ = false, drained_ = true;      // in the cycle before
+    uint64_t next_ = 0;                         // nothing changes by itself before
+    uint64_t left_ = 0;                         // iterations to make
     uint32_t level_ = 0;                        // iterations that are made and not accepted
     Fifo<Made> made_;                           // that are not checked
     Registered<DmaRun> ahead_;
@@ -209,6 +218,16 @@ public:
         last = run.last;
     }
 
+    // Steps to come that take a beat, without the last of the run; and what it is to do some.
+    uint32_t taking() const { return busy ? std::min(beats_, chunks_ + skip_) : 0; }
+    void fire(uint32_t steps) {
+        uint32_t written = steps - (steps && skip_);
+        beats_ -= steps;
+        chunks_ -= written;
+        chunk += written;
+        skip_ = skip_ && !steps;
+    }
+
     void fire() {
         busy = !ends();
         beats_ -= takes();
@@ -229,29 +248,80 @@ public:
     explicit Load(Board &board) : front(board, unit::load), board_(board) {}
 
     Front front;
-    Answer answer = {};
+
+    // ---- what the memory side looks at and does ------------------------------------------------
 
     bool requests() const { return requests_.valid(board_.now); }
-    Request request() const { return requests_.front(); }
+    const Request &request() const { return requests_.front(); }
+    void grant() {
+        requests_.pop(board_.now);
+        if (busy_) board_.go_on(unit::load);
+    }
     bool takes_beat() const { return beats_.ready(board_.now); }
+    void beat(bool error) {
+        beats_.push(board_.now, error);
+        board_.go_on(unit::load);
+    }
 
     void step() {
         uint64_t now = board_.now;
+        bool streams = now < stream_end_;
+        if (!streams) follow(now);
         bool room = runs_.level(now) != board_.p.bursts, relays = requests_.ready(now);
         bool requested = busy_ && !run_.pad && (!fresh_ || room) && relays;
         bool handed = busy_ && fresh_ && (run_.pad || relays) && room;
         bool done = run_.pad ? handed : requested && end_ < block_bytes();
         bool accepted = front.has_run() && (!busy_ || done);
-        bool fire = stepper_.busy && (!stepper_.takes() || beats_.valid(now));
-        bool next = runs_.valid(now) && (!stepper_.busy || (fire && stepper_.ends()));
-        bool completed = written_ && completes_;
+        bool fire = streams || (stepper_.busy && (!stepper_.takes() || beats_.valid(now)));
         bool drained = !(busy_ || runs_.level(now) || stepper_.busy || written_ || writing_);
         DmaRun taken = accepted ? front.run() : DmaRun{};
 
-        bool changed = front.step(accepted, completed_, completed_error_, fire, stepper_.index,
-                                  drained);
-        changed |= requested || handed || answer.granted || answer.beat || fire || next || written_
-                   || writing_ || completed_ || runs_.next(now) != NEVER;
+        front.step(accepted, completed_, completed_error_, fire, stepper_.index, drained);
+        if (!streams) move(fire);
+        cut(requested, handed, done, accepted, taken);
+        bool cuts = busy_ && (run_.pad || requests_.size() < 2)
+                    && (!fresh_ || runs_.size() != board_.p.bursts);
+        bool moves = !streams && (written_ || writing_ || completed_
+                                  || (stepper_.busy && (!stepper_.takes() || !beats_.empty())));
+        if (cuts || moves) board_.go_on(unit::load);
+        uint64_t next = std::min(front.next_event(), runs_.next(now));
+        board_.set_timer(unit::load, streams ? std::min(next, stream_end_) : next);
+    }
+
+    // ---- cycles in which it takes a beat and the next one comes --------------------------------
+
+    // How many, after this cycle, if beats come.
+    uint32_t streaming() const {
+        bool steady = written_ && writing_ && !completes_ && !completed_ && beats_.size() == 1
+                      && !beats_.front() && board_.now >= stream_end_;
+        return steady ? stepper_.taking() : 0;
+    }
+    void stream(uint32_t cycles) {
+        streamed_ = board_.now + 1;
+        stream_end_ = streamed_ + cycles;
+        board_.wake_at(unit::load, stream_end_);
+    }
+    // The stream ends before this cycle.
+    void interrupt() {
+        if (board_.now >= stream_end_) return;
+        stream_end_ = board_.now;
+        board_.wake_now(unit::load);
+    }
+
+private:
+    uint32_t block_bytes() const { return 1u << board_.p.block_bits; }
+
+    // What the stream has done.
+    void follow(uint64_t now) {
+        if (streamed_ < stream_end_) stepper_.fire(uint32_t(stream_end_ - streamed_));
+        streamed_ = stream_end_;
+    }
+
+    // The data path: steps, and the registers behind them.
+    void move(bool fire) {
+        uint64_t now = board_.now;
+        bool next = runs_.valid(now) && (!stepper_.busy || (fire && stepper_.ends()));
+        bool completed = written_ && completes_;
         completed_ = completed;
         completed_error_ = failed_;
         if (completed) failed_ = false;
@@ -261,6 +331,7 @@ public:
             completes_ = stepper_.ends() && stepper_.last;
             if (stepper_.takes()) {
                 failed_ |= beats_.front();
+                if (!beats_.ready(now)) board_.go_on(MEMORY);
                 beats_.pop(now);
             }
             stepper_.fire();
@@ -270,18 +341,8 @@ public:
             stepper_.accept(run, run.dram, run.address, run.pad, board_.p.bus_bits);
             runs_.pop(now);
         }
-        if (answer.beat) beats_.push(now, answer.beat_error);
-        if (answer.granted) requests_.pop(now);
-        cut(requested, handed, done, accepted, taken);
-        answer = {};
-        if (changed) {
-            board_.go_on(unit::load);
-            board_.go_on(MEMORY);
-        }
     }
 
-private:
-    uint32_t block_bytes() const { return 1u << board_.p.block_bits; }
     // `Bursts`: cuts runs into requests.
     void cut(bool requested, bool handed, bool done, bool accepted, const DmaRun &taken) {
         if (handed) runs_.push(board_.now, run_);
@@ -289,6 +350,7 @@ private:
             uint32_t last = std::min(end_, block_bytes() - 1) >> board_.p.bus_bits;
             uint32_t place = block_ * block_bytes() + (beat_ << board_.p.bus_bits);
             requests_.push(board_.now, {place, last - beat_});
+            board_.go_on(MEMORY);
             fresh_ = false;
             block_++;
             beat_ = 0;
@@ -315,6 +377,7 @@ private:
     bool written_ = false, completes_ = false;      // the register behind the rotation
     bool writing_ = false, completed_ = false, completed_error_ = false;    // and the one after
     bool failed_ = false;                           // a beat of this instruction was an error
+    uint64_t streamed_ = 0, stream_end_ = 0;        // the stepper is as it was in the former
 };
 
 class Store {
@@ -323,50 +386,59 @@ public:
         : front(board, unit::store), board_(board), stages_(board.p.store_stages) {}
 
     Front front;
-    Answer answer = {};
+
+    // ---- what the memory side looks at and does ------------------------------------------------
 
     bool requests() const { return bursts_.valid(board_.now); }
-    Request request() const { return bursts_.front().request; }
+    const Request &request() const { return bursts_.front().request; }
     bool has_beat() const { return beats_.valid(board_.now); }
+    // When there is the next beat, or request, that is not there yet.
+    uint64_t next_offer() const {
+        return std::min(beats_.next(board_.now), bursts_.next(board_.now));
+    }
+    void grant() {
+        answers_.push(board_.now, bursts_.front().last);
+        bursts_.pop(board_.now);
+    }
+    void spend() {
+        spent_ = true;
+        spent_index_ = beats_.front();
+        beats_.pop(board_.now);
+        board_.wake_now(unit::store);
+    }
+    void acknowledge(bool error) {
+        ack_ = true;
+        ack_error_ = error;
+        board_.wake_now(unit::store);
+    }
 
     void step() {
         uint64_t now = board_.now;
         bool fire = stepper_.busy && used_ != board_.p.store_depth;
         bool accepted = front.has_run() && (!stepper_.busy || (fire && stepper_.ends()));
-        bool final = answer.ack && answers_.front();
-        bool completed_error = bad_ || answer.ack_error;
+        bool final = ack_ && answers_.front();
+        bool completed_error = bad_ || ack_error_;
         bool drained = !(stepper_.busy || beats_.level(now) || answers_.level(now) || used_);
         DmaRun taken = accepted ? front.run() : DmaRun{};
-        uint32_t moved = fire ? stepper_.index : answer.spent ? beats_.front() : 0;
+        uint32_t moved = fire ? stepper_.index : spent_index_;
 
-        bool changed = front.step(accepted, final, completed_error, fire || answer.spent, moved,
-                                  drained);
-        changed |= fire || answer.spent || answer.granted || answer.ack
-                   || beats_.next(now) != NEVER || bursts_.next(now) != NEVER;
-        if (answer.spent) {
-            beats_.pop(now);
-            used_--;
-        }
-        if (answer.ack) {
+        front.step(accepted, final, completed_error, fire || spent_, moved, drained);
+        bool moves = spent_ || ack_;
+        used_ -= spent_;
+        if (ack_) {
             bad_ = !final && completed_error;
             answers_.pop(now);
         }
-        if (answer.granted) {
-            answers_.push(now, bursts_.front().last);
-            bursts_.pop(now);
-        }
-        changed |= form(fire);
+        moves |= form(fire);
         if (fire) {
             used_ += stepper_.writes();
             stepper_.fire();
         }
         if (accepted)
             stepper_.accept(taken, taken.address, taken.dram, false, board_.p.bus_bits);
-        answer = {};
-        if (changed) {
-            board_.go_on(unit::store);
-            board_.go_on(MEMORY);
-        }
+        spent_ = ack_ = ack_error_ = false;
+        if (moves || (stepper_.busy && used_ != board_.p.store_depth)) board_.go_on(unit::store);
+        board_.set_timer(unit::store, front.next_event());
     }
 
 private:
@@ -390,6 +462,7 @@ private:
             if (ends)
                 bursts_.push(board_.now,
                              {{oldest.chunk - before_ << bits, before_}, oldest.last});
+            board_.wake_at(MEMORY, next_offer());
             before_ = ends ? 0 : before_ + 1;
             under_way_--;
         }
@@ -412,6 +485,8 @@ private:
     Registered<Burst> bursts_;
     Registered<uint8_t> answers_;   // of requested bursts: is it the last of its instruction
     bool bad_ = false;
+    bool spent_ = false, ack_ = false, ack_error_ = false;      // in this cycle
+    uint32_t spent_index_ = 0;
 };
 
 }  // namespace lockstep

@@ -133,13 +133,13 @@ public:
     uint32_t in_flight() const { return reads_.size() + writes_.size() + acks_.size(); }
 
     // The first cycle after `now` that may offer what is not offered in `now`, if nothing is taken
-    // and write data neither comes nor goes meanwhile.
-    uint64_t next_offer(uint64_t now) const {
+    // and write data neither comes nor goes meanwhile; of requests, if one waits.
+    uint64_t next_offer(uint64_t now, bool request) const {
         uint64_t next = NEVER;
         auto later = [&](uint64_t cycle) {
             if (cycle > now && cycle < next) next = cycle;
         };
-        later(request_free_);
+        if (request) later(request_free_);
         if (!acks_.empty()) later(acks_.front().due);
         if (!reads_.empty()) later(std::max(bus_free_, reads_.front().due));
         if (!writes_.empty()) later(std::max(bus_free_, writes_.front().due));
@@ -147,22 +147,21 @@ public:
     }
 
     // Beats of the oldest read that are offered in the cycles from `now` on, one in each, if they
-    // are taken and no write data is there; and what it is to take some of them.
+    // are taken and no write data is there; and what it was to take some of them. Other handshakes
+    // may come in between.
     uint32_t steady_reads(uint64_t now) const {
         if (timing_.seed || timing_.rate || reads_.empty() || bus_free_ > now) return 0;
         const Burst &burst = reads_.front();
-        if (burst.due > now || burst.error) return 0;
-        uint64_t quiet = acks_.empty() ? NEVER : std::max(acks_.front().due, now) - now;
-        return uint32_t(std::min<uint64_t>(quiet, burst.beats));
+        return burst.due > now || burst.error ? 0 : burst.beats;
     }
-    void take_reads(uint64_t now, uint32_t beats) {
+    void took_reads(uint64_t now, uint32_t beats) {
         Burst &burst = reads_.front();
         burst.addr += uint64_t(beats) * timing_.bus_bytes;
         burst.beats -= beats;
         if (!burst.beats) reads_.pop();
         beats_ += beats;
         bus_free_ = now + beats;
-        held_ = written_ = acking_ = false;
+        held_ = written_ = false;
     }
 
     // Whether a request broke the rules of the port: alignment, length, the 64-byte boundary.
