@@ -11,9 +11,12 @@ from accel.dataflow import Interval, Node
 from accel.hw.parts import ECP5, Multiplier
 from accel.plan import FACTOR_BITS, Operation, Plan, factor_bits
 
-__all__ = ["Datapath", "below"]
+__all__ = ["GROUP", "Datapath", "below"]
 
 VALUE_BITS = 32
+
+GROUP = 4
+"""Lanes that share the registers which control them, on an FPGA: wires of many ends are slow."""
 
 
 def _shape(interval: Interval) -> Shape:
@@ -35,7 +38,7 @@ class Datapath(wiring.Component):
     one for each of ``plan.buses`` : a tile of operands, elements in row-major order, as wide as
         the widest reading of it.
     one for each of ``plan.immediates`` : shape of its interval.
-    select : one-hot, which of ``plan.bodies`` it is.
+    select : one-hot, which of ``plan.bodies`` it is, in the cycle before its operands.
     value : int32 for each destination element, in row-major order.
     """
 
@@ -73,12 +76,14 @@ class _Emission:
         self.selected = cache(self._selected)
         self._made = cache(self._at)
 
-    def _selected(self, bodies: tuple[int, ...], stage: int) -> Value:
-        """Whether the element in `stage` is of one of the bodies: a register but for stage 0."""
-        if stage == 0:
-            return Cat(self.ports.select[body] for body in bodies).any()
-        name = f"select{stage}_{'_'.join(map(str, bodies))}"
-        return self.register(self.selected(bodies, stage - 1), unsigned(1), name)
+    def _selected(self, bodies: tuple[int, ...], stage: int, group: int = 0) -> Signal:
+        """Whether the element in `stage` is of one of the bodies: a register for each group."""
+        register = Signal(name=f"select{stage}_{'_'.join(map(str, bodies))}_{group}",
+                          reset_less=True, attrs={"keep": 1} if group else {})
+        self.m.d.sync += register.eq(
+            self.selected(bodies, stage - 1) if stage else
+            Cat(self.ports.select[body] for body in bodies).any())
+        return register
 
     def register(self, value: Value, shape: Shape, name: str) -> Signal:
         register = Signal(shape, name=name, reset_less=True)
@@ -168,7 +173,8 @@ class _Emission:
     def mux(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
         """Any argument will do for bodies that no case names, so two cases need one test."""
         args = [self.argument(one, k, index, term) for k in range(len(one.node.args))]
-        chosen = [self.selected(bodies, one.stage) for bodies in one.node.attr]
+        group = index[-1] // GROUP if self.blocks and index else 0
+        chosen = [self.selected(bodies, one.stage, group) for bodies in one.node.attr]
         if len(args) == 2:
             return _chosen(chosen[1], args[1], args[0])
         result: Value = Const(0)

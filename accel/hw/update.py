@@ -4,8 +4,9 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.hw.datapath import below
+from accel.hw.datapath import GROUP, below
 from accel.hw.interface import READ_LATENCY
+from accel.hw.parts import ECP5
 from accel.plan import UPDATE_CYCLES
 
 __all__ = ["Update"]
@@ -75,14 +76,14 @@ class Update(wiring.Component):
         same = [Signal(name=f"same{k}", reset_less=True) for k in range(1, 5)]
         for flag, before in zip(same, line, strict=True):
             m.d.sync += flag.eq(before.acc & (before.addr == self.element.addr))
-        same_last, same_second, same_earlier, last = (
+        same_last, same_second, same_earlier = (
             Signal(name=name, reset_less=True)
-            for name in ("same_last", "same_second", "same_earlier", "last"))
+            for name in ("same_last", "same_second", "same_earlier"))
         previous, earlier, base, old, result = (
             Signal(width, name=name, reset_less=True)
             for name in ("previous", "earlier", "base", "old", "result"))
         m.d.sync += [same_last.eq(same[0]), same_second.eq(same[1]),
-                     same_earlier.eq(same[2] | same[3]), last.eq(same_last)]
+                     same_earlier.eq(same[2] | same[3])]
         with m.If(line[3].acc):
             m.d.sync += previous.eq(self.w_data)
         with m.If(same[2] | same[3]):
@@ -90,25 +91,37 @@ class Update(wiring.Component):
         with m.If(line[1].valid):
             m.d.sync += base.eq(Mux(same_second, self.w_data,
                                     Mux(same_earlier, earlier, self.r_data)))
-        m.d.comb += old.eq(Mux(last, self.w_data, base))
         lanes = [slice(lane * LANE_BITS, (lane + 1) * LANE_BITS) for lane in range(self.lanes)]
-        with m.If(line[2].valid):
-            m.d.sync += result.eq(Cat(self._combine(line[2], old[bits], self.value[bits])
-                                      for bits in lanes))
+        control = self._control(m, line[1], same_last, isinstance(platform, ECP5))
+        for (last, chosen), bits in zip(control, lanes, strict=True):
+            m.d.comb += old[bits].eq(Mux(last, self.w_data[bits], base[bits]))
+            with m.If(line[2].valid):
+                m.d.sync += result[bits].eq(self._combine(chosen, old[bits], self.value[bits]))
         m.d.comb += self.w_data.eq(result)
         return m
 
-    def _combine(self, element, old: Value, value: Value) -> Value:
+    def _control(self, m: Module, element, same_last: Signal, spread: bool) -> list[tuple]:
+        """For each lane whether the last result counts, and one-hot which update it is, none for
+        an assignment; on an FPGA each `GROUP` of lanes has registers of its own."""
+        copies = []
+        for group in range(-(-self.lanes // GROUP) if spread else 1):
+            keep = {"attrs": {"keep": 1}} if group else {}
+            last = Signal(name=f"last{group}", reset_less=True, **keep)
+            chosen = Signal.like(element.update, name=f"chosen{group}", reset_less=True, **keep)
+            m.d.sync += [last.eq(same_last), chosen.eq(Mux(element.assign, 0, element.update))]
+            copies.append((last, chosen))
+        return [copies[lane // GROUP if spread else 0] for lane in range(self.lanes)]
+
+    def _combine(self, chosen: Value, old: Value, value: Value) -> Value:
         """Maximum and minimum share a comparison: of equal values either will do."""
-        chosen = {kind: element.update[bit] & ~element.assign
-                  for bit, kind in enumerate(self.updates)}
+        by = {kind: chosen[bit] for bit, kind in enumerate(self.updates)}
         if self.updates == ("sum",):
-            return (Mux(element.assign, 0, old) + value)[:LANE_BITS]
+            return (Mux(by["sum"], old, 0) + value)[:LANE_BITS]
         result = value
-        if "max" in chosen or "min" in chosen:
+        if "max" in by or "min" in by:
             less = below(old.as_signed(), value.as_signed())
-            keep = Mux(less, chosen.get("min", Const(0)), chosen.get("max", Const(0)))
+            keep = Mux(less, by.get("min", Const(0)), by.get("max", Const(0)))
             result = Mux(keep, old, result)
-        if "sum" in chosen:
-            result = Mux(chosen["sum"], (old + value)[:LANE_BITS], result)
+        if "sum" in by:
+            result = Mux(by["sum"], (old + value)[:LANE_BITS], result)
         return result

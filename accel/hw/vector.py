@@ -187,7 +187,7 @@ class Vector(wiring.Component):
             return Mux(second | ~slot.operation.a[buffer], slot.b, slot.a)
 
         update = self._updater
-        # An iteration that waits reads as well: what comes late, `go`, stays away from the memories.
+        # An iteration that waits reads as well, so that `go`, which comes late, is not in the way.
         m.d.comb += [
             self.acc.r_addr.eq(Mux(update.r_en, update.r_addr, address("acc"))),
             self.acc.r_en.eq(update.r_en | (self._full & reads_acc)),
@@ -264,7 +264,7 @@ class Vector(wiring.Component):
             m.d.comb += [getattr(datapath, bus).word_select(k, width).eq(element)
                          for k, element in enumerate(buses[bus])]
         there = delayed(m, operation, 1, "operation")
-        m.d.comb += datapath.select.eq(there.select)
+        m.d.comb += datapath.select.eq(operation.select)
         for name in self.plan.immediates:
             m.d.comb += getattr(datapath, name).eq(there[name])
         m.d.comb += self._updater.value.eq(datapath.value)

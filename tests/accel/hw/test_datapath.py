@@ -61,9 +61,11 @@ def run(made, elements):
     dut, values = Datapath(made), []
 
     async def bench(ctx):
-        for cycle in range(len(elements) + made.latency):
-            if cycle < len(elements):
-                opcode, operands = elements[cycle]
+        for cycle in range(-1, len(elements) + made.latency):
+            if cycle + 1 < len(elements):
+                ctx.set(dut.select, 1 << made.opcodes.index(elements[cycle + 1][0]))
+            if 0 <= cycle < len(elements):
+                operands = elements[cycle][1]
                 for name, value in operands.items():
                     if name in made.immediates:
                         ctx.set(getattr(dut, name), value)
@@ -72,7 +74,6 @@ def run(made, elements):
                     ctx.set(getattr(dut, name), sum(
                         (int(one) & (1 << width) - 1) << k * width
                         for k, one in enumerate(np.ravel(value))))
-                ctx.set(dut.select, 1 << made.opcodes.index(opcode))
             if cycle >= made.latency:
                 raw = ctx.get(dut.value).to_bytes(int(np.prod(made.shape)) * 4, "little")
                 values.append(np.frombuffer(raw, np.int32).reshape(made.shape))
