@@ -25,7 +25,7 @@ public:
     // ---- what the memory side looks at and does ------------------------------------------------
 
     bool requests() const { return requests_.valid(board_.now); }
-    const Request &request() const { return requests_.front(); }
+    const Request &asked() const { return requests_.front(); }
     void grant() {
         requests_.pop(board_.now);
         board_.go_on(unit::fetch);
@@ -33,7 +33,7 @@ public:
     // The last beat of a word.
     void arrive(bool error) {
         words_.push({board_.now, error});
-        board_.wake_at(unit::fetch, whole());
+        if (words_.size() == 1) board_.wake_at(unit::fetch, whole());
     }
 
     // `queues` in the order of units; `quiet`: they were empty and all units idle.
@@ -132,13 +132,10 @@ public:
     Port(Board &board, uint64_t memory_bytes, const DramTiming &timing)
         : board_(board), dram_(nullptr, memory_bytes, timing) {}
 
-    // Bursts that are under way at the begin of this cycle; one is for two cycles after its end.
-    uint32_t open() const {
-        uint64_t now = board_.now;
-        uint32_t open = open_ - (granted_ == now);
-        for (const Closed &one : closed_)
-            if (one.cycle + 2 > now) open += one.bursts;
-        return open;
+    // Bursts that are under way at the begin of this cycle; one is for a cycle after its last.
+    uint32_t open() {
+        for (; !closed_.empty() && closed_.front() + 2 <= board_.now; closed_.pop()) open_--;
+        return open_ - (granted_ == board_.now);
     }
     // Moved before a cycle, of fetch, load and store.
     uint64_t beats_before(unsigned client, uint64_t cycle) const {
@@ -148,13 +145,9 @@ public:
 
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
-        bool full = open() == board_.p.bursts, data = store.has_beat() && due_;
-        if (data) {
-            load.interrupt();
-            follow(now);
-        } else if (now >= stream_end_) {
-            follow(stream_end_);
-        }
+        bool full = open() == board_.p.bursts, data = due_ && store.has_beat();
+        if (data) load.interrupt();
+        if (streamed_ < stream_end_ && (data || now >= stream_end_)) follow(now);
         DramOffer offer = dram_.offer(now, data);
         DramTaken taken = {};
         if (now >= stream_end_) read(offer, taken, fetch, load);
@@ -203,7 +196,7 @@ public:
     }
     // The stream has come to this cycle, and ends before it.
     void follow(uint64_t cycle) {
-        if (streamed_ >= stream_end_) return;
+        if (streamed_ == stream_end_) return;
         uint32_t beats = uint32_t(std::min(cycle, stream_end_) - streamed_);
         if (beats) {
             dram_.took_reads(streamed_, beats);
@@ -218,28 +211,19 @@ private:
         bool load;
         uint32_t beats;
     };
-    struct Closed {
-        uint64_t cycle;
-        uint32_t bursts;
-    };
 
     // A burst ends in this cycle.
     void close() {
-        open_--;
-        if (closed_[0].cycle != board_.now) {
-            closed_[1] = closed_[0];
-            closed_[0] = {board_.now, 0};
-        }
-        closed_[0].bursts++;
+        closed_.push(board_.now);
         if (request_there_) board_.go_on(MEMORY);       // the memory may have room for it
     }
 
     void set_timer(const Store &store) {
         uint64_t now = board_.now, next = dram_.next_offer(now, request_there_);
         next = std::min({next, store.next_offer(), owners_.next(now)});
-        bool matters = !open_ || open_ + 4 >= board_.p.bursts;      // how many are open
-        for (const Closed &one : closed_)
-            if (matters && one.bursts && one.cycle + 2 > now) next = std::min(next, one.cycle + 2);
+        // How many are open matters when it is none, or when there is no room for more.
+        if (open_ == closed_.size() || open_ >= board_.p.bursts)
+            if (!closed_.empty()) next = std::min(next, closed_.front() + 2);
         if (now < stream_end_) next = std::min(next, stream_end_);
         board_.set_timer(MEMORY, next);
     }
@@ -275,7 +259,7 @@ private:
     }
 
     template <typename Client> void enter(Client &client, unsigned unit) {
-        request_ = client.request();
+        request_ = client.asked();
         request_there_ = true;
         write_ = unit == unit::store;
         if (!write_) owners_.push(board_.now, {unit == unit::load, request_.last + 1});
@@ -289,9 +273,9 @@ private:
     Dram dram_;
     Request request_ = {};
     bool request_there_ = false, write_ = false;
-    uint32_t open_ = 0;                     // bursts, after this cycle
-    uint64_t granted_ = NEVER;              // the cycle of the latest
-    Closed closed_[2] = {};                 // the latest
+    uint32_t open_ = 0;                     // bursts, those that are closed included
+    uint64_t granted_ = NEVER;              // when the latest was
+    Fifo<uint64_t> closed_;                 // when they were
     uint32_t due_ = 0;                      // beats of accepted write requests
     uint32_t beat_ = 0;                     // of the oldest burst that is read
     Registered<Owner> owners_;
@@ -350,9 +334,7 @@ public:
         board_.wake_all();
         while (!done_ && board_.now < config_.max_cycles) {
             uint64_t next = board_.upcoming();
-            if (stuck_) next = std::min(next, stuck_since_ + board_.p.patience - 1 + SEEN);
-            if (ending_.there) next = std::min(next, ending_at_);
-            if (board_.halt) next = board_.now + 1;
+            if (stuck_ || ending_.there) next = std::min(next, next_end());
             if (next == NEVER) break;       // it waits for what does not come
             board_.advance(std::min(next, config_.max_cycles));
             cycle();
@@ -389,6 +371,13 @@ private:
         port_.stream(cycles);
     }
 
+    // When a run may end that is about to.
+    uint64_t next_end() const {
+        if (board_.halt) return board_.now + 1;
+        uint64_t next = ending_.there ? ending_at_ : NEVER;
+        return stuck_ ? std::min(next, stuck_since_ + board_.p.patience - 1 + SEEN) : next;
+    }
+
     bool is_quiet() const {
         for (unsigned unit = 0; unit < UNITS; unit++)
             if (!seen_[unit]->idle || queues_[unit]->level(board_.now)) return false;
@@ -400,6 +389,11 @@ private:
 
     void control() {
         uint64_t now = board_.now;
+        if (port_.open() && !(ending_.there || board_.error.there || fetch_.retires)) {
+            settled_since_ = NEVER;
+            stuck_ = false;
+            return;                     // nothing ends
+        }
         if (!ending_.there && (board_.error.there || fetch_.retires)) {
             Error finish = {true, status::done, unit::fetch, fetch_.index()};
             ending_ = board_.error.there ? board_.error : finish;
@@ -443,6 +437,7 @@ private:
     void end(const Error &how) {
         how_ = how;
         ended_at_ = board_.now;
+        ending_.there = true;
         stuck_ = false;
         board_.halt = true;
         board_.wake_all();

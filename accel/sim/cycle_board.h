@@ -49,51 +49,35 @@ public:
     void go_on(unsigned part) { next_ |= 1u << part; }      // by itself
     void wake_next(unsigned part) { poked_next_ |= 1u << part; }
     void wake_all() { poked_next_ = (1u << PARTS) - 1; }
-    // When a part is evaluated at the latest.
-    void set_timer(unsigned part, uint64_t cycle) {
-        timers_[part] = cycle;
-        if (cycle < first_timer_) first_timer_ = cycle;
-    }
-
+    // When a part is evaluated at the latest; each says so whenever it is.
+    void set_timer(unsigned part, uint64_t cycle) { timers_[part] = cycle; }
     void wake_at(unsigned part, uint64_t cycle) {
-        if (cycle < timers_[part]) set_timer(part, cycle);
+        timers_[part] = std::min(timers_[part], cycle);
     }
 
     bool is_due(unsigned part) const { return due_ >> part & 1; }
     // Another unit has changed what this one looks at.
     bool is_poked(unsigned part) const { return poked_ >> part & 1; }
 
-    uint64_t next_timer() const { return *std::min_element(timers_, timers_ + PARTS); }
     // The next cycle in which a part is due; NEVER if there is none.
-    uint64_t upcoming() const { return next_ | poked_next_ ? now + 1 : next_timer(); }
+    uint64_t upcoming() const {
+        uint64_t next = next_ | poked_next_ ? now + 1 : NEVER;
+        for (uint64_t timer : timers_) next = std::min(next, timer);
+        return next;
+    }
     void advance(uint64_t to) {
         now = to;
         poked_ = poked_next_;
         due_ = next_ | poked_;
         next_ = poked_next_ = 0;
-        if (first_timer_ <= now) {
-            for (unsigned part = 0; part < PARTS; part++)
-                if (timers_[part] <= now) {
-                    due_ |= 1u << part;
-                    timers_[part] = NEVER;
-                }
-            first_timer_ = next_timer();
-        }
+        for (unsigned part = 0; part < PARTS; part++)
+            due_ |= uint32_t(timers_[part] <= now) << part;
     }
 
     // ---- tokens: accel/hw/tokens.py ------------------------------------------------------------
 
-    uint32_t missing(unsigned to, uint32_t waits) const {
-        uint32_t result = 0;
-        for (unsigned from = 0; waits >> from; from++)
-            if (waits >> from & 1 && !tokens_[from][to]) result |= 1u << from;
-        return result;
-    }
-    bool fits(unsigned from, uint32_t signals) const {
-        for (unsigned to = 0; signals >> to; to++)
-            if (signals >> to & 1 && tokens_[from][to] == p.token_max) return false;
-        return true;
-    }
+    uint32_t missing(unsigned to, uint32_t waits) const { return waits & ~there_[to]; }
+    bool fits(unsigned from, uint32_t signals) const { return !(signals & full_[from]); }
     void take(unsigned to, uint32_t waits) {
         for (unsigned from = 0; waits >> from; from++)
             if (waits >> from & 1) {
@@ -111,18 +95,20 @@ public:
             }
     }
     bool no_tokens() const {
-        for (auto &row : tokens_)
-            for (uint32_t count : row)
-                if (count) return false;
-        return true;
+        return std::all_of(there_, there_ + UNITS, [](uint32_t from) { return !from; });
     }
     void commit_tokens() {
         if (!changed_) return;
         changed_ = false;
+        std::fill(there_, there_ + UNITS, 0);
+        std::fill(full_, full_ + UNITS, 0);
         for (unsigned from = 0; from < UNITS; from++)
             for (unsigned to = 0; to < UNITS; to++) {
-                tokens_[from][to] += uint32_t(change_[from][to]);
+                uint32_t &count = tokens_[from][to];
+                count += uint32_t(change_[from][to]);
                 change_[from][to] = 0;
+                there_[to] |= uint32_t(count != 0) << from;
+                full_[from] |= uint32_t(count == p.token_max) << to;
             }
     }
 
@@ -155,8 +141,9 @@ public:
 
 private:
     uint32_t due_ = 0, next_ = 0, poked_ = 0, poked_next_ = 0;
-    uint64_t timers_[PARTS], first_timer_ = NEVER;      // that one is at most the earliest
+    uint64_t timers_[PARTS];
     uint32_t tokens_[UNITS][UNITS] = {};
+    uint32_t there_[UNITS] = {}, full_[UNITS] = {};     // masks: from whom; for whom it is full
     int32_t change_[UNITS][UNITS] = {};
     bool changed_ = false, timeline_;
     int64_t *start_, *retire_;
@@ -164,30 +151,28 @@ private:
 
 // A queue that offers its items from a register; accel/hw/queue.py. What is pushed in cycle t is
 // offered in t + STORED + 1, or in the cycle after the item before it has left: STORED is 1 for a
-// `Queue`, 0 for a `Relay`.
+// `Queue`, 0 for a `Relay`. Items may be pushed before their time.
 template <typename T, uint64_t STORED = 1> class Registered {
 public:
-    // At the begin of this cycle.
+    bool empty() const { return items_.empty(); }
+    uint32_t size() const { return items_.size(); }
+    // At the begin of this cycle, whatever came and went since.
     uint32_t level(uint64_t now) const {
         return items_.size() - (pushed_ == now) + (popped_ == now);
     }
-    bool valid(uint64_t now) const { return !items_.empty() && offered_ <= now; }
+    bool valid(uint64_t now) const { return offered_ <= now; }
     const T &front() const { return items_.front().item; }
-    bool empty() const { return items_.empty(); }
-    uint32_t size() const { return items_.size(); }     // after this cycle
     // When the first item is offered, if that is to come.
-    uint64_t next(uint64_t now) const {
-        return items_.empty() || offered_ <= now ? NEVER : offered_;
-    }
-    void push(uint64_t now, const T &item) {
-        if (items_.empty()) offered_ = now + STORED + 1;
-        items_.push({item, now});
-        pushed_ = now;
+    uint64_t next(uint64_t now) const { return offered_ <= now ? NEVER : offered_; }
+    void push(uint64_t cycle, const T &item) {
+        if (items_.empty()) offered_ = cycle + STORED + 1;
+        items_.push({item, cycle});
+        pushed_ = cycle;
     }
     void pop(uint64_t now) {
         items_.pop();
         popped_ = now;
-        if (!items_.empty()) offered_ = std::max(items_.front().pushed + STORED, now) + 1;
+        offered_ = items_.empty() ? NEVER : std::max(items_.front().pushed + STORED, now) + 1;
     }
 
 private:
@@ -196,7 +181,7 @@ private:
         uint64_t pushed;
     };
     Fifo<Stored> items_;
-    uint64_t pushed_ = NEVER, popped_ = NEVER, offered_ = 0;
+    uint64_t pushed_ = NEVER, popped_ = NEVER, offered_ = NEVER;
 };
 
 template <typename T> class Relay : public Registered<T, 0> {

@@ -27,59 +27,61 @@ public:
     bool has_run() const { return ahead_.valid(board_.now); }
     const DmaRun &run() const { return ahead_.front(); }
 
+    // When there is the next run, if that is to come.
+    uint64_t next_run() const { return ahead_.next(board_.now); }
+    // All bytes of the oldest instruction that is not complete have been moved.
+    void complete(uint64_t cycle, bool error) {
+        complete_.push(cycle, error);
+        next_ = std::min(next_, complete_.next(board_.now));
+    }
+
     // One cycle. `accepted`: its run; `moving`: the data path moves bytes, of instruction `moved`
-    // (and is not drained then); the others as in dma.py.
-    void step(bool accepted, bool completed, bool completed_error, bool moving, uint32_t moved,
-              bool drained) {
-        bool stands = board_.now < next_ && !(accepted || completed || board_.is_poked(unit_));
+    // (and is not drained then); `drained` as in dma.py.
+    void step(bool accepted, bool moving, uint32_t moved, bool drained) {
         bool same = moving == moving_ && drained == drained_;
+        bool stands = board_.now < next_ && !board_.is_poked(unit_) && (same || moving);
         moving_ = moving;
         drained_ = drained;
-        if (!stands || !(same || moving)) {
-            advance(accepted, completed, completed_error, moving, moved, drained);
+        if (!stands) {
+            advance(moving, moved, drained);
         } else if (moving) {
             seen.idle = seen.blocked = false;
             board_.does(unit_, activity::busy, moved);
         }
+        if (!accepted) return;
+        ahead_.pop(board_.now);
+        level_--;
+        if (left_) make();
     }
 
     // When it is to be evaluated at the latest.
-    uint64_t next_event() const { return std::min(next_, ahead_.next(board_.now)); }
+    uint64_t next_event() const { return next_; }
 
 private:
     static constexpr unsigned LEVELS_ = word::dma::loops;
 
-    struct Made {
-        uint64_t at;                // cycle in which it is checked
-        DmaRun run;
-    };
-
-    void advance(bool accepted, bool completed, bool completed_error, bool moving, uint32_t moved,
-                 bool drained) {
+    void advance(bool moving, uint32_t moved, bool drained) {
         uint64_t now = board_.now;
         bool valid = queue.valid(now);
         uint32_t head = valid ? queue.front() : 0;
         uint32_t waits = valid ? board_.program[head].waits : 0;
         uint32_t missing = board_.missing(unit_, waits);
-        bool makes = walking_ && level_ != board_.p.ahead, ends = makes && left_ == 1;
         bool arming = valid && !armed_ && !missing && held_.size() != board_.p.in_flight
                       && !(board_.halt || failed_);
-        bool take = armed_ && !(setup_ || failed_) && (!walking_ || ends);
-        bool checks = !made_.empty() && made_.front().at == now;
-        bool outside = checks && !dropping_ && !inside(made_.front().run);
-        bool illegal = setup_ && !word_->size;
+        bool take = armed_ && !(setup_ || failed_ || left_) && made_ <= now;
+        bool outside = now == outside_at_, illegal = setup_ && !word_->size;
         bool there = complete_.valid(now), bad = there && complete_.front();
         bool signalled = there && !bad && board_.fits(unit_, board_.program[held_.front()].signals);
         bool leaves = bad || signalled, waiting = there && !leaves;
-        bool walks = !dropping_ && (walking_ || level_);
-        bool still = drained && !(setup_ || ahead_.level(now) || walks);
+        bool walks = !ahead_.empty() || (outside_at_ != NEVER && !dropping_);
+        bool still = drained && !(setup_ || walks);
         bool starved = valid && missing;
 
-        seen.idle = still && !armed_ && !complete_.level(now) && (held_.empty() || failed_);
+        seen.idle = still && !armed_ && complete_.empty() && (held_.empty() || failed_);
         seen.blocked = still && !armed_ && (waiting || (starved && held_.empty()));
         seen.blocked_index = waiting ? held_.front() : head;
         if (bad) board_.fail(status::bus, unit_, held_.front());
-        else if (outside) board_.fail(status::address, unit_, made_.front().run.index);
+        else if (outside) board_.fail(status::address, unit_, outside_index_);
         else if (illegal) board_.fail(status::illegal, unit_, index_);
 
         if (moving) board_.does(unit_, activity::busy, moved);
@@ -99,44 +101,62 @@ private:
             held_.pop();
             complete_.pop(now);
         }
-        if (completed) complete_.push(now, completed_error);
-        if (accepted) ahead_.pop(now);
-        if (checks) {
-            if (!outside && !dropping_) ahead_.push(now, made_.front().run);
-            made_.pop();
-        }
-        level_ += makes;
-        level_ -= accepted;
-        if (makes) made_.push({now + board_.p.nest + 1, made()});
-        bool goes_on = take || arming || leaves || setup_;
-        if (setup_) enter();
-        else if (makes) walk();
+        bool goes_on = take || arming || leaves || setup_ || failed_;
         armed_ = (armed_ ? !take : arming) && !failed_;
         failed_ |= outside || illegal || bad;
         dropping_ |= outside;
-        if (take) {
-            board_.take(unit_, waits);
-            queue.pop(now);
-            board_.wake_next(unit::fetch);
-            board_.started(now + 1, head);
-            held_.push(head);
-            index_ = head;
-            word_ = &board_.program[head];
-        }
+        next_ = goes_on || failed_ ? now + 1 : std::min(queue.next(now), complete_.next(now));
+        if (armed_ && made_ > now && !left_) next_ = std::min(next_, made_);
+        if (outside_at_ != NEVER && !dropping_) next_ = std::min(next_, outside_at_);
+        if (setup_) enter();
+        if (take) start(head, waits);
         setup_ = take;
-        goes_on |= failed_ || (walking_ && level_ != board_.p.ahead);
-        next_ = goes_on ? now + 1 : std::min(queue.next(now), complete_.next(now));
-        if (!made_.empty()) next_ = std::min(next_, made_.front().at);
+    }
+
+    void start(uint32_t head, uint32_t waits) {
+        board_.take(unit_, waits);
+        queue.pop(board_.now);
+        board_.wake_next(unit::fetch);
+        board_.started(board_.now + 1, head);
+        held_.push(head);
+        index_ = head;
+        word_ = &board_.program[head];
+    }
+
+    // The instruction that is set up enters the loops.
+    void enter() {
+        if (!word_->size) return;
+        loops_ = word_;
+        loops_index_ = index_;
+        left_ = word_->count();
+        std::fill(dram_, dram_ + LEVELS_, word_->base[0]);
+        std::fill(address_, address_ + LEVELS_, word_->base[1]);
+        std::fill(at_, at_ + LEVELS_, 0);
+        make();
+    }
+
+    // Iterations that are made from the next cycle on, as far as there is room for them; one a
+    // cycle. After one that is outside its buffer none is handed on.
+    void make() {
+        for (; left_ && level_ != board_.p.ahead; level_++) {
+            made_ = std::max(made_, board_.now) + 1;
+            uint64_t checked = made_ + board_.p.nest + 1;
+            DmaRun run = {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], loops_->run, loops_index_,
+                          pads(), left_ == 1};
+            if (outside_at_ == NEVER && inside(run)) {
+                ahead_.push(checked, run);
+            } else if (outside_at_ == NEVER) {
+                outside_at_ = checked;
+                outside_index_ = loops_index_;
+                next_ = std::min(next_, checked);
+            }
+            if (--left_) walk();
+        }
+        if (!left_) next_ = std::min(next_, made_);
     }
 
     bool inside(const DmaRun &run) const {
-        return uint64_t(run.address) + run.run < board_.program[run.index].size;
-    }
-
-    // The iteration that is made.
-    DmaRun made() const {
-        return {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], loops_->run, loops_index_, pads(),
-                left_ == 1};
+        return uint64_t(run.address) + run.run < loops_->size;
     }
 
     bool pads() const {
@@ -148,23 +168,8 @@ private:
         return false;
     }
 
-    // The instruction that is set up enters the loops.
-    void enter() {
-        walking_ = word_->size;
-        loops_ = word_;
-        loops_index_ = index_;
-        left_ = word_->count();
-        std::fill(dram_, dram_ + LEVELS_, word_->base[0]);
-        std::fill(address_, address_ + LEVELS_, word_->base[1]);
-        std::fill(at_, at_ + LEVELS_, 0);
-    }
-
     // To the next iteration.
     void walk() {
-        if (!--left_) {
-            walking_ = false;
-            return;
-        }
         unsigned level = LEVELS_ - 1;
         while (at_[level] + 1 == loops_->loops[level].extent) at_[level--] = 0;
         const Loop &loop = loops_->loops[level];
@@ -181,14 +186,15 @@ private:
     const unsigned unit_;
     const Instruction *word_ = nullptr, *loops_ = nullptr;  // taken last; in the loops
     uint32_t index_ = 0, loops_index_ = 0;
-    bool armed_ = false, setup_ = false, walking_ = false, failed_ = false;
-    bool dropping_ = false;                     // a run was outside its buffer
+    bool armed_ = false, setup_ = false, failed_ = false;
     bool moving_ = false, drained_ = true;      // in the cycle before
     uint64_t next_ = 0;                         // nothing changes by itself before
-    uint64_t left_ = 0;                         // iterations to make
+    uint64_t left_ = 0, made_ = 0;              // iterations to make; when the latest was, or will be
     uint32_t level_ = 0;                        // iterations that are made and not accepted
-    Fifo<Made> made_;                           // that are not checked
-    Registered<DmaRun> ahead_;
+    Registered<DmaRun> ahead_;                  // of these, those that are handed on
+    uint64_t outside_at_ = NEVER;               // when one is found to be outside its buffer
+    uint32_t outside_index_ = 0;
+    bool dropping_ = false;                     // that was
     uint32_t at_[LEVELS_] = {}, dram_[LEVELS_] = {}, address_[LEVELS_] = {};
     Fifo<uint32_t> held_;           // instructions that are started and not retired
     Registered<uint8_t> complete_;  // of those, from the oldest on: is it an error
@@ -252,7 +258,7 @@ public:
     // ---- what the memory side looks at and does ------------------------------------------------
 
     bool requests() const { return requests_.valid(board_.now); }
-    const Request &request() const { return requests_.front(); }
+    const Request &asked() const { return requests_.front(); }
     void grant() {
         requests_.pop(board_.now);
         if (busy_) board_.go_on(unit::load);
@@ -266,25 +272,30 @@ public:
     void step() {
         uint64_t now = board_.now;
         bool streams = now < stream_end_;
-        if (!streams) follow(now);
-        bool room = runs_.level(now) != board_.p.bursts, relays = requests_.ready(now);
-        bool requested = busy_ && !run_.pad && (!fresh_ || room) && relays;
-        bool handed = busy_ && fresh_ && (run_.pad || relays) && room;
+        if (!streams && streamed_ < stream_end_) follow();
+        bool room = runs_.size() != board_.p.bursts, relays = requests_.ready(now);
+        bool may_hand = busy_ && (!fresh_ || room), requested = may_hand && relays && !run_.pad;
+        bool handed = may_hand && fresh_ && (run_.pad || relays);
         bool done = run_.pad ? handed : requested && end_ < block_bytes();
-        bool accepted = front.has_run() && (!busy_ || done);
+        bool accepted = (!busy_ || done) && front.has_run();
         bool fire = streams || (stepper_.busy && (!stepper_.takes() || beats_.valid(now)));
-        bool drained = !(busy_ || runs_.level(now) || stepper_.busy || written_ || writing_);
-        DmaRun taken = accepted ? front.run() : DmaRun{};
+        bool drained = !(busy_ || !runs_.empty() || stepper_.busy) && now >= drained_at_;
+        uint32_t moved = stepper_.index;
 
-        front.step(accepted, completed_, completed_error_, fire, stepper_.index, drained);
         if (!streams) move(fire);
-        cut(requested, handed, done, accepted, taken);
+        if (handed) runs_.push(now, run_);
+        if (requested) request();
+        if (done) busy_ = false;
+        if (accepted) accept(front.run());
+        front.step(accepted, fire, moved, drained);
+
         bool cuts = busy_ && (run_.pad || requests_.size() < 2)
                     && (!fresh_ || runs_.size() != board_.p.bursts);
-        bool moves = !streams && (written_ || writing_ || completed_
-                                  || (stepper_.busy && (!stepper_.takes() || !beats_.empty())));
-        if (cuts || moves) board_.go_on(unit::load);
+        bool moves = stepper_.busy && (!stepper_.takes() || !beats_.empty());
+        if (cuts || (!streams && (fire || moves))) board_.go_on(unit::load);
         uint64_t next = std::min(front.next_event(), runs_.next(now));
+        if (!busy_) next = std::min(next, front.next_run());
+        if (now < drained_at_) next = std::min(next, drained_at_);
         board_.set_timer(unit::load, streams ? std::min(next, stream_end_) : next);
     }
 
@@ -292,8 +303,7 @@ public:
 
     // How many, after this cycle, if beats come.
     uint32_t streaming() const {
-        bool steady = written_ && writing_ && !completes_ && !completed_ && beats_.size() == 1
-                      && !beats_.front() && board_.now >= stream_end_;
+        bool steady = beats_.size() == 1 && !beats_.front() && board_.now >= stream_end_;
         return steady ? stepper_.taking() : 0;
     }
     void stream(uint32_t cycles) {
@@ -309,30 +319,32 @@ public:
     }
 
 private:
+    // From a step to when nothing of it is left in the data path.
+    static constexpr uint64_t PATH_ = 3;
+
     uint32_t block_bytes() const { return 1u << board_.p.block_bits; }
 
     // What the stream has done.
-    void follow(uint64_t now) {
-        if (streamed_ < stream_end_) stepper_.fire(uint32_t(stream_end_ - streamed_));
+    void follow() {
+        stepper_.fire(uint32_t(stream_end_ - streamed_));
         streamed_ = stream_end_;
+        drained_at_ = stream_end_ - 1 + PATH_;
     }
 
     // The data path: steps, and the registers behind them.
     void move(bool fire) {
         uint64_t now = board_.now;
         bool next = runs_.valid(now) && (!stepper_.busy || (fire && stepper_.ends()));
-        bool completed = written_ && completes_;
-        completed_ = completed;
-        completed_error_ = failed_;
-        if (completed) failed_ = false;
-        writing_ = written_;
-        written_ = fire;
         if (fire) {
-            completes_ = stepper_.ends() && stepper_.last;
+            drained_at_ = now + PATH_;
             if (stepper_.takes()) {
                 failed_ |= beats_.front();
                 if (!beats_.ready(now)) board_.go_on(MEMORY);
                 beats_.pop(now);
+            }
+            if (stepper_.ends() && stepper_.last) {
+                front.complete(now + PATH_ - 1, failed_);
+                failed_ = false;
             }
             stepper_.fire();
         }
@@ -343,27 +355,26 @@ private:
         }
     }
 
-    // `Bursts`: cuts runs into requests.
-    void cut(bool requested, bool handed, bool done, bool accepted, const DmaRun &taken) {
-        if (handed) runs_.push(board_.now, run_);
-        if (requested) {
-            uint32_t last = std::min(end_, block_bytes() - 1) >> board_.p.bus_bits;
-            uint32_t place = block_ * block_bytes() + (beat_ << board_.p.bus_bits);
-            requests_.push(board_.now, {place, last - beat_});
-            board_.go_on(MEMORY);
-            fresh_ = false;
-            block_++;
-            beat_ = 0;
-            end_ -= block_bytes();
-        }
-        if (done) busy_ = false;
-        if (accepted) {
-            busy_ = fresh_ = true;
-            run_ = taken;
-            block_ = taken.dram >> board_.p.block_bits;
-            beat_ = (taken.dram & block_bytes() - 1) >> board_.p.bus_bits;
-            end_ = (taken.dram & block_bytes() - 1) + taken.run;
-        }
+    // ---- `Bursts`: cuts runs into requests ---------------------------------------------------
+
+    void request() {
+        uint32_t last = std::min(end_, block_bytes() - 1) >> board_.p.bus_bits;
+        uint32_t place = block_ * block_bytes() + (beat_ << board_.p.bus_bits);
+        requests_.push(board_.now, {place, last - beat_});
+        board_.go_on(MEMORY);
+        fresh_ = false;
+        block_++;
+        beat_ = 0;
+        end_ -= block_bytes();
+    }
+
+    void accept(const DmaRun &run) {
+        uint32_t within = run.dram & block_bytes() - 1;
+        busy_ = fresh_ = true;
+        run_ = run;
+        block_ = run.dram >> board_.p.block_bits;
+        beat_ = within >> board_.p.bus_bits;
+        end_ = within + run.run;
     }
 
     Board &board_;
@@ -374,23 +385,21 @@ private:
     Relay<Request> requests_;
     Relay<uint8_t> beats_;                          // is it an error
     Stepper stepper_;
-    bool written_ = false, completes_ = false;      // the register behind the rotation
-    bool writing_ = false, completed_ = false, completed_error_ = false;    // and the one after
+    uint64_t drained_at_ = 0;                       // after the latest step
     bool failed_ = false;                           // a beat of this instruction was an error
     uint64_t streamed_ = 0, stream_end_ = 0;        // the stepper is as it was in the former
 };
 
 class Store {
 public:
-    explicit Store(Board &board)
-        : front(board, unit::store), board_(board), stages_(board.p.store_stages) {}
+    explicit Store(Board &board) : front(board, unit::store), board_(board) {}
 
     Front front;
 
     // ---- what the memory side looks at and does ------------------------------------------------
 
     bool requests() const { return bursts_.valid(board_.now); }
-    const Request &request() const { return bursts_.front().request; }
+    const Request &asked() const { return bursts_.front().request; }
     bool has_beat() const { return beats_.valid(board_.now); }
     // When there is the next beat, or request, that is not there yet.
     uint64_t next_offer() const {
@@ -415,71 +424,58 @@ public:
     void step() {
         uint64_t now = board_.now;
         bool fire = stepper_.busy && used_ != board_.p.store_depth;
-        bool accepted = front.has_run() && (!stepper_.busy || (fire && stepper_.ends()));
-        bool final = ack_ && answers_.front();
-        bool completed_error = bad_ || ack_error_;
-        bool drained = !(stepper_.busy || beats_.level(now) || answers_.level(now) || used_);
-        DmaRun taken = accepted ? front.run() : DmaRun{};
+        bool accepted = (!stepper_.busy || (fire && stepper_.ends())) && front.has_run();
+        bool drained = !(stepper_.busy || used_ || !answers_.empty());
+        bool moving = fire || spent_, goes_on = moving || ack_;
         uint32_t moved = fire ? stepper_.index : spent_index_;
 
-        front.step(accepted, final, completed_error, fire || spent_, moved, drained);
-        bool moves = spent_ || ack_;
         used_ -= spent_;
-        if (ack_) {
-            bad_ = !final && completed_error;
-            answers_.pop(now);
-        }
-        moves |= form(fire);
+        if (ack_) answered();
         if (fire) {
-            used_ += stepper_.writes();
+            if (stepper_.writes()) form();
             stepper_.fire();
         }
-        if (accepted)
-            stepper_.accept(taken, taken.address, taken.dram, false, board_.p.bus_bits);
+        if (accepted) {
+            const DmaRun &run = front.run();
+            stepper_.accept(run, run.address, run.dram, false, board_.p.bus_bits);
+        }
+        front.step(accepted, moving, moved, drained);
         spent_ = ack_ = ack_error_ = false;
-        if (moves || (stepper_.busy && used_ != board_.p.store_depth)) board_.go_on(unit::store);
-        board_.set_timer(unit::store, front.next_event());
+        if (goes_on || (stepper_.busy && used_ != board_.p.store_depth)) board_.go_on(unit::store);
+        uint64_t next = front.next_event();
+        board_.set_timer(unit::store, stepper_.busy ? next : std::min(next, front.next_run()));
     }
 
 private:
-    struct Stage {
-        bool writes, end, last;
-        uint32_t chunk, index;
-    };
     struct Burst {
         Request request;
         bool last;              // of its instruction
     };
 
-    // The pipeline from a step to its beat, and `BurstWriter`. Whether anything is in it.
-    bool form(bool fire) {
-        Stage &oldest = stages_[place_];
-        bool arrives = oldest.writes;
-        if (arrives) {
-            beats_.push(board_.now, oldest.index);
-            uint32_t bits = board_.p.bus_bits, in_block = (1u << board_.p.block_bits - bits) - 1;
-            bool ends = oldest.end || !(~oldest.chunk & in_block);
-            if (ends)
-                bursts_.push(board_.now,
-                             {{oldest.chunk - before_ << bits, before_}, oldest.last});
-            board_.wake_at(MEMORY, next_offer());
-            before_ = ends ? 0 : before_ + 1;
-            under_way_--;
-        }
-        oldest = {};
-        if (fire && stepper_.writes()) {
-            oldest = {true, stepper_.ends(), stepper_.ends() && stepper_.last, stepper_.chunk,
-                      stepper_.index};
-            under_way_++;
-        }
-        if (++place_ == stages_.size()) place_ = 0;
-        return arrives || under_way_;
+    void answered() {
+        bool final = answers_.front(), error = bad_ || ack_error_;
+        if (final) front.complete(board_.now, error);
+        bad_ = !final && error;
+        answers_.pop(board_.now);
+    }
+
+    // A step's beat, which comes some cycles later, and `BurstWriter`.
+    void form() {
+        uint64_t comes = board_.now + board_.p.store_stages;
+        uint32_t bits = board_.p.bus_bits, in_block = (1u << board_.p.block_bits - bits) - 1;
+        uint32_t chunk = stepper_.chunk;
+        beats_.push(comes, stepper_.index);
+        used_++;
+        bool ends = stepper_.ends() || !(~chunk & in_block);
+        if (ends)
+            bursts_.push(comes, {{chunk - before_ << bits, before_},
+                                 stepper_.ends() && stepper_.last});
+        before_ = ends ? 0 : before_ + 1;
+        board_.wake_at(MEMORY, next_offer());
     }
 
     Board &board_;
     Stepper stepper_;
-    std::vector<Stage> stages_;
-    uint32_t place_ = 0, under_way_ = 0;
     uint32_t used_ = 0, before_ = 0;
     Registered<uint32_t> beats_;    // the instruction of each
     Registered<Burst> bursts_;
