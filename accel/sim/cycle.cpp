@@ -11,6 +11,7 @@
 #include "cycle_dma.h"
 
 namespace lockstep {
+namespace {
 
 // Reads the program, hands instructions on, performs FINISH; accel/hw/fetch.py.
 class Fetch {
@@ -133,10 +134,14 @@ public:
         : board_(board), dram_(nullptr, memory_bytes, timing) {}
 
     // Bursts that are under way at the begin of this cycle; one is for a cycle after its last.
-    uint32_t open() {
-        for (; !closed_.empty() && closed_.front() + 2 <= board_.now; closed_.pop()) open_--;
-        return open_ - (granted_ == board_.now);
+    uint32_t open() const {
+        uint64_t now = board_.now;
+        uint32_t closed = 0;
+        for (const Closed &one : closed_) closed += one.bursts * uint32_t(one.cycle + 2 > now);
+        return open_ + closed - (granted_ == now);
     }
+    // Whether there are, if that is plain.
+    bool works() const { return open_ > 1; }
     // Moved before a cycle, of fetch, load and store.
     uint64_t beats_before(unsigned client, uint64_t cycle) const {
         return beats_[client] - (latest_[client] >= int64_t(cycle))
@@ -145,7 +150,7 @@ public:
 
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
-        bool full = open() == board_.p.bursts, data = due_ && store.has_beat();
+        bool full = open() == board_.p.bursts, data = store.has_beat() & (due_ != 0);
         if (data) load.interrupt();
         if (streamed_ < stream_end_ && (data || now >= stream_end_)) follow(now);
         DramOffer offer = dram_.offer(now, data);
@@ -207,24 +212,35 @@ public:
     }
 
 private:
+    static constexpr uint32_t CLOSING = 2;  // bursts that end in a cycle, at most
+
     struct Owner {
         bool load;
         uint32_t beats;
     };
+    struct Closed {
+        uint64_t cycle;
+        uint32_t bursts;
+    };
 
     // A burst ends in this cycle.
     void close() {
-        closed_.push(board_.now);
+        open_--;
+        if (closed_[0].cycle != board_.now) {
+            closed_[1] = closed_[0];
+            closed_[0] = {board_.now, 0};
+        }
+        closed_[0].bursts++;
         if (request_there_) board_.go_on(MEMORY);       // the memory may have room for it
     }
 
     void set_timer(const Store &store) {
         uint64_t now = board_.now, next = dram_.next_offer(now, request_there_);
-        next = std::min({next, store.next_offer(), owners_.next(now)});
-        // How many are open matters when it is none, or when there is no room for more.
-        if (open_ == closed_.size() || open_ >= board_.p.bursts)
-            if (!closed_.empty()) next = std::min(next, closed_.front() + 2);
-        if (now < stream_end_) next = std::min(next, stream_end_);
+        next = std::min({next, store.next_offer(), owners_.next(now), after(now, stream_end_)});
+        // How many are open matters when it is none, or when there may be no room for more.
+        if (!open_ || open_ + 2 * CLOSING >= board_.p.bursts)
+            for (const Closed &one : closed_)
+                if (one.bursts) next = std::min(next, after(now, one.cycle + 2));
         board_.set_timer(MEMORY, next);
     }
 
@@ -273,9 +289,9 @@ private:
     Dram dram_;
     Request request_ = {};
     bool request_there_ = false, write_ = false;
-    uint32_t open_ = 0;                     // bursts, those that are closed included
+    uint32_t open_ = 0;                     // bursts, after this cycle
     uint64_t granted_ = NEVER;              // when the latest was
-    Fifo<uint64_t> closed_;                 // when they were
+    Closed closed_[2] = {};                 // the latest
     uint32_t due_ = 0;                      // beats of accepted write requests
     uint32_t beat_ = 0;                     // of the oldest burst that is read
     Registered<Owner> owners_;
@@ -284,6 +300,7 @@ private:
     uint64_t streamed_ = 0, stream_end_ = 0;        // all above is as it was in the former
 };
 
+}  // namespace
 }  // namespace lockstep
 
 using namespace lockstep;
@@ -355,9 +372,7 @@ private:
         }
         if (board_.is_due(unit::store)) store_.step();
         if (board_.is_due(unit::fetch)) fetch_.step(queues_, quiet_);
-        bool quiet = fetch_.finishing() && is_quiet();
-        if (quiet != quiet_) board_.wake_next(unit::fetch);
-        quiet_ = quiet;
+        if (fetch_.finishing()) look_around();
         control();
         board_.commit_tokens();
     }
@@ -378,10 +393,13 @@ private:
         return stuck_ ? std::min(next, stuck_since_ + board_.p.patience - 1 + SEEN) : next;
     }
 
-    bool is_quiet() const {
+    // FINISH waits until all is quiet.
+    void look_around() {
+        bool quiet = true;
         for (unsigned unit = 0; unit < UNITS; unit++)
-            if (!seen_[unit]->idle || queues_[unit]->level(board_.now)) return false;
-        return true;
+            quiet &= seen_[unit]->idle && !queues_[unit]->level(board_.now);
+        if (quiet != quiet_) board_.wake_next(unit::fetch);
+        quiet_ = quiet;
     }
 
     // What units say passes `SEEN` registers before control acts on it.
@@ -389,7 +407,7 @@ private:
 
     void control() {
         uint64_t now = board_.now;
-        if (port_.open() && !(ending_.there || board_.error.there || fetch_.retires)) {
+        if (port_.works() && !(ending_.there || board_.error.there || fetch_.retires)) {
             settled_since_ = NEVER;
             stuck_ = false;
             return;                     // nothing ends

@@ -11,6 +11,7 @@
 #include "cycle_program.h"
 
 namespace lockstep {
+namespace {
 
 constexpr unsigned MEMORY = unit::fetch + 1, PARTS = MEMORY + 1;
 
@@ -163,7 +164,7 @@ public:
     bool valid(uint64_t now) const { return offered_ <= now; }
     const T &front() const { return items_.front().item; }
     // When the first item is offered, if that is to come.
-    uint64_t next(uint64_t now) const { return offered_ <= now ? NEVER : offered_; }
+    uint64_t next(uint64_t now) const { return after(now, offered_); }
     void push(uint64_t cycle, const T &item) {
         if (items_.empty()) offered_ = cycle + STORED + 1;
         items_.push({item, cycle});
@@ -198,4 +199,5 @@ struct Seen {
     uint32_t blocked_index = 0;
 };
 
+}  // namespace
 }  // namespace lockstep

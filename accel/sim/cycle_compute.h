@@ -5,6 +5,7 @@
 #include "cycle_board.h"
 
 namespace lockstep {
+namespace {
 
 // Banks of acc as the other unit sees them in this cycle.
 struct BankUse {
@@ -335,4 +336,5 @@ private:
     std::vector<Issued> history_;           // by cycle
 };
 
+}  // namespace
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include "cycle_board.h"
 
 namespace lockstep {
+namespace {
 
 struct Request {
     uint32_t addr, last;        // beats minus one
@@ -38,8 +39,8 @@ public:
     // One cycle. `accepted`: its run; `moving`: the data path moves bytes, of instruction `moved`
     // (and is not drained then); `drained` as in dma.py.
     void step(bool accepted, bool moving, uint32_t moved, bool drained) {
-        bool same = moving == moving_ && drained == drained_;
-        bool stands = board_.now < next_ && !board_.is_poked(unit_) && (same || moving);
+        bool same = (moving == moving_) & (drained == drained_);
+        bool stands = (board_.now < next_) & !board_.is_poked(unit_) & (same | moving);
         moving_ = moving;
         drained_ = drained;
         if (!stands) {
@@ -209,7 +210,7 @@ public:
 
     bool takes() const { return beats_ != 0; }
     bool writes() const { return !skip_; }
-    bool ends() const { return !skip_ && !chunks_; }
+    bool ends() const { return !(skip_ | chunks_); }
 
     void accept(const DmaRun &run, uint32_t source, uint32_t target, bool fill,
                 uint32_t bus_bits) {
@@ -274,12 +275,12 @@ public:
         bool streams = now < stream_end_;
         if (!streams && streamed_ < stream_end_) follow();
         bool room = runs_.size() != board_.p.bursts, relays = requests_.ready(now);
-        bool may_hand = busy_ && (!fresh_ || room), requested = may_hand && relays && !run_.pad;
-        bool handed = may_hand && fresh_ && (run_.pad || relays);
-        bool done = run_.pad ? handed : requested && end_ < block_bytes();
-        bool accepted = (!busy_ || done) && front.has_run();
-        bool fire = streams || (stepper_.busy && (!stepper_.takes() || beats_.valid(now)));
-        bool drained = !(busy_ || !runs_.empty() || stepper_.busy) && now >= drained_at_;
+        bool may_hand = busy_ & (!fresh_ | room), requested = may_hand & relays & !run_.pad;
+        bool handed = may_hand & fresh_ & (run_.pad | relays);
+        bool done = (run_.pad & handed) | (requested & (end_ < block_bytes()));
+        bool accepted = (!busy_ | done) & front.has_run();
+        bool fire = streams | (stepper_.busy & (!stepper_.takes() | beats_.valid(now)));
+        bool drained = !(busy_ | !runs_.empty() | stepper_.busy | (now < drained_at_));
         uint32_t moved = stepper_.index;
 
         if (!streams) move(fire);
@@ -289,14 +290,12 @@ public:
         if (accepted) accept(front.run());
         front.step(accepted, fire, moved, drained);
 
-        bool cuts = busy_ && (run_.pad || requests_.size() < 2)
-                    && (!fresh_ || runs_.size() != board_.p.bursts);
-        bool moves = stepper_.busy && (!stepper_.takes() || !beats_.empty());
-        if (cuts || (!streams && (fire || moves))) board_.go_on(unit::load);
-        uint64_t next = std::min(front.next_event(), runs_.next(now));
-        if (!busy_) next = std::min(next, front.next_run());
-        if (now < drained_at_) next = std::min(next, drained_at_);
-        board_.set_timer(unit::load, streams ? std::min(next, stream_end_) : next);
+        bool cuts = busy_ & (run_.pad | (requests_.size() < 2))
+                    & (!fresh_ | (runs_.size() != board_.p.bursts));
+        bool moves = stepper_.busy & (!stepper_.takes() | !beats_.empty());
+        uint64_t next = cuts | (!streams & (fire | moves)) ? now + 1 : front.next_event();
+        next = std::min({next, runs_.next(now), after(now, drained_at_), after(now, stream_end_)});
+        board_.set_timer(unit::load, busy_ ? next : std::min(next, front.next_run()));
     }
 
     // ---- cycles in which it takes a beat and the next one comes --------------------------------
@@ -334,7 +333,7 @@ private:
     // The data path: steps, and the registers behind them.
     void move(bool fire) {
         uint64_t now = board_.now;
-        bool next = runs_.valid(now) && (!stepper_.busy || (fire && stepper_.ends()));
+        bool next = runs_.valid(now) & (!stepper_.busy | (fire & stepper_.ends()));
         if (fire) {
             drained_at_ = now + PATH_;
             if (stepper_.takes()) {
@@ -485,4 +484,5 @@ private:
     uint32_t spent_index_ = 0;
 };
 
+}  // namespace
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "names.h"
 
 namespace lockstep {
+namespace {
 
 constexpr unsigned UNITS = unit::count, LEVELS = 6, OPERANDS = 3, BANKS = 2;
 constexpr unsigned DST = 0, A = 1, B = 2;
@@ -249,4 +250,5 @@ inline uint64_t first_error(const Instruction &instruction, uint32_t bank_depth,
     return NEVER;
 }
 
+}  // namespace
 }  // namespace lockstep

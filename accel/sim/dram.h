@@ -42,6 +42,9 @@ struct DramTiming {
 constexpr uint64_t RATE_ONE = 1 << 16;
 constexpr uint64_t NEVER = ~uint64_t(0);
 
+// A cycle that is to come; NEVER if it is over. (Without a branch: nobody could foretell it.)
+inline uint64_t after(uint64_t now, uint64_t cycle) { return cycle | -uint64_t(cycle <= now); }
+
 struct DramOffer {
     bool request_ready, wdata_ready, read_valid, read_error, ack_valid, ack_error;
     const uint8_t *read_data;       // bus_bytes bytes; null for an error, and without memory
@@ -94,21 +97,17 @@ public:
         DramOffer result = {};
         result.request_ready = in_flight() < timing_.outstanding && now >= request_free_;
         bool bus = now >= bus_free_;
-        bool due = !reads_.empty() && now >= reads_.front().due;
-        bool room = !writes_.empty() && now >= writes_.front().due;
-        held_ = bus && due && (held_ || written_ || !(wdata_valid && room));
-        result.wdata_ready = bus && room && !held_;
+        bool there = now >= due(reads_), room = now >= due(writes_);
+        held_ = bus & there & (held_ | written_ | !(wdata_valid & room));
+        result.wdata_ready = bus & room & !held_;
         if (held_) {
             const Burst &burst = reads_.front();
             result.read_valid = true;
             result.read_error = burst.error;
             result.read_data = burst.error || !memory_ ? nullptr : memory_ + burst.addr;
         }
-        if (!acks_.empty() && now >= acks_.front().due) {
-            result.ack_valid = true;
-            result.ack_error = acks_.front().error;
-        }
-        acking_ = result.ack_valid;
+        result.ack_valid = acking_ = now >= due(acks_);
+        result.ack_error = acking_ && acks_.front().error;
         return result;
     }
 
@@ -135,15 +134,9 @@ public:
     // The first cycle after `now` that may offer what is not offered in `now`, if nothing is taken
     // and write data neither comes nor goes meanwhile; of requests, if one waits.
     uint64_t next_offer(uint64_t now, bool request) const {
-        uint64_t next = NEVER;
-        auto later = [&](uint64_t cycle) {
-            if (cycle > now && cycle < next) next = cycle;
-        };
-        if (request) later(request_free_);
-        if (!acks_.empty()) later(acks_.front().due);
-        if (!reads_.empty()) later(std::max(bus_free_, reads_.front().due));
-        if (!writes_.empty()) later(std::max(bus_free_, writes_.front().due));
-        return next;
+        uint64_t read = std::max(bus_free_, due(reads_)), write = std::max(bus_free_, due(writes_));
+        uint64_t next = request ? after(now, request_free_) : NEVER;
+        return std::min({next, after(now, due(acks_)), after(now, read), after(now, write)});
     }
 
     // Beats of the oldest read that are offered in the cycles from `now` on, one in each, if they
@@ -182,6 +175,10 @@ private:
         uint64_t number = NEVER;    // that is open
         uint64_t free = 0;          // when the bank is
     };
+
+    template <typename T> static uint64_t due(const Fifo<T> &items) {
+        return items.front().due | -uint64_t(items.empty());
+    }
 
     void accept(uint64_t now, const DramTaken &taken) {
         uint64_t bytes = uint64_t(taken.beats) * timing_.bus_bytes;
