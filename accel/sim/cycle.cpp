@@ -483,16 +483,20 @@ private:
             result.bytes[client] = port_.beats_before(client, counted) << board_.p.bus_bits;
     }
 
-    // Counters say of the last cycle what they say of the first ones: nothing to do. They are
-    // cleared in the cycle before a run is on.
+    // Counters show a cycle two cycles later. From when they are cleared, in the cycle before a run
+    // is on, they show the cycles before it, and the run's last one, as `command`.
     void account(unsigned unit, uint64_t cycles) {
         Activity &own = board_.activities[unit];
         if (cycles < board_.p.begin + 2) {
             own.cycles[activity::command] = cycles < board_.p.begin ? 0 : board_.p.begin + 1;
             return;
         }
-        board_.now = cycles - 1;
-        board_.does(unit, activity::command, -1);
+        if (own.what != activity::command) {
+            board_.close(own, cycles - 1);
+            own.what = activity::command;
+            own.index = -1;
+            own.since = cycles - 1;
+        }
         board_.close(own, cycles);
     }
 

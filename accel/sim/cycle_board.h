@@ -129,6 +129,7 @@ public:
     void does(unsigned unit, uint32_t what, int64_t index) {
         Activity &own = activities[unit];
         if (own.what == what && (own.index == index || !timeline_)) return;
+        if (now + 1 >= max_cycles) return;      // later than what counters show in the end
         close(own, now);
         own.what = what;
         own.index = index;
