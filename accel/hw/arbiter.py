@@ -65,12 +65,15 @@ class Arbiter(wiring.Component):
         read_done = self._reads(m, owners)
         self._writes(m)
         opened, closed, left = Signal(), Signal(2), Signal.like(self.open)
+        one_more = Signal.like(self.open)
         m.d.comb += [
             opened.eq(Cat(client.request.valid & client.request.ready
                           for client in (self.fetch, self.store, self.load)).any()),
             left.eq(self.open - closed[0] - closed[1]),
+            one_more.eq(self.open + 1 - closed[0] - closed[1]),
         ]
-        m.d.sync += [closed.eq(Cat(read_done, self.mem.ack.valid)), self.open.eq(left + opened),
+        m.d.sync += [closed.eq(Cat(read_done, self.mem.ack.valid)),
+                     self.open.eq(Mux(opened, one_more, left)),
                      full.eq(Mux(opened, left == BURSTS - 1, left == BURSTS))]
         return m
 

@@ -8,7 +8,8 @@ from accel.config import UNITS
 from accel.hw.interface import INDEX_BITS
 from accel.status import REPORTERS, Status
 
-__all__ = ["BEGIN_CYCLES", "END_CYCLES", "PATIENCE", "SETTLING", "STATUS_CYCLES", "Control"]
+__all__ = ["BEGIN_CYCLES", "END_CYCLES", "OVER_CYCLES", "PATIENCE", "SETTLING", "STATUS_CYCLES",
+           "Control"]
 
 PATIENCE = 8
 """Cycles for which nothing has to move until that is called a deadlock."""
@@ -22,7 +23,10 @@ STATUS_CYCLES = 5
 SETTLING = 4
 """From `halt` to the first cycle in which what the units say of themselves counts."""
 
-END_CYCLES = STATUS_CYCLES + SETTLING + 2
+OVER_CYCLES = 3
+"""From the cycle in which nothing is seen to move any more to `done`; counters settle meanwhile."""
+
+END_CYCLES = STATUS_CYCLES + SETTLING + OVER_CYCLES
 """From the retirement of FINISH to `done`."""
 
 _UNIT = data.StructLayout({"idle": 1, "blocked": 1, "blocked_index": INDEX_BITS, "queued": 1})
@@ -34,11 +38,11 @@ class Control(wiring.Component):
     """Starts a run and finds out how it ends.
 
     A run is on `BEGIN_CYCLES` after `start`. The first error, or FINISH, sets the status
-    `STATUS_CYCLES` later; from then on `halt` is set. `done` rises `SETTLING` + 2 cycles after
-    that, or two cycles after all units were seen idle or blocked and no memory request open,
-    whichever is later. Of errors in one cycle that of the lowest instruction counts. A deadlock is
-    what docs/machine.md calls so, for `PATIENCE` cycles: nothing that could change it is under way
-    then. Whatever comes from outside passes a register first.
+    `STATUS_CYCLES` later; from then on `halt` is set. `done` rises `SETTLING` + `OVER_CYCLES`
+    after that, or `OVER_CYCLES` after all units were seen idle or blocked and no memory request
+    open, whichever is later. Of errors in one cycle that of the lowest instruction counts. A
+    deadlock is what docs/machine.md calls so, for `PATIENCE` cycles: nothing that could change it
+    is under way then. Whatever comes from outside passes a register first.
 
     Members
     -------
@@ -73,9 +77,12 @@ class Control(wiring.Component):
         waits, wait_unit, wait_index = self._tournament(m, "wait", [
             (u.blocked, Const(code, 8), u.blocked_index) for code, u in enumerate(self._seen)])
 
-        m.d.comb += self.halt.eq(self.status != Status.RUNNING)
+        ends = Signal()             # the status is set
+        with m.If(ends):
+            m.d.sync += self.halt.eq(1)
         with m.If(self.running & ~self.halt):
             m.d.sync += patience.eq(Mux(stuck, patience + 1, 0))
+            m.d.comb += ends.eq(error | finished | (stuck & (patience == PATIENCE - 1)))
             with m.If(error):
                 m.d.sync += [self.status.eq(error_status), self.status_unit.eq(error_unit),
                              self.status_index.eq(error_index)]
@@ -90,8 +97,9 @@ class Control(wiring.Component):
                     self.status_index.eq(Mux(waits, wait_index, fetch_index)),
                     self.waiting.eq(Cat(u.blocked for u in self._seen)),
                 ]
-        ending = Signal()
-        m.d.sync += [ending.eq(self.running), self.done.eq(self.done | ending & ~self.running)]
+        ending, settles = Signal(), Signal()
+        m.d.sync += [settles.eq(self.running), ending.eq(self.running | settles),
+                     self.done.eq(self.done | ending & ~(self.running | settles))]
         with m.If(self.running & self.halt):
             with m.If(settling != SETTLING):
                 m.d.sync += settling.eq(settling + 1)
@@ -108,8 +116,8 @@ class Control(wiring.Component):
         with m.If(begins):
             m.d.sync += self.done.eq(0)
         with m.If(self.clear):
-            m.d.sync += [self.status.eq(Status.RUNNING), self.waiting.eq(0), patience.eq(0),
-                         settling.eq(0)]
+            m.d.sync += [self.status.eq(Status.RUNNING), self.halt.eq(0), self.waiting.eq(0),
+                         patience.eq(0), settling.eq(0)]
         with m.If(cleared):
             m.d.sync += self.running.eq(1)
 

@@ -13,6 +13,7 @@ from accel.hw.fetch import Fetch
 from accel.hw.gemm import Gemm
 from accel.hw.interface import COMMAND, INDEX_BITS, memory_port
 from accel.hw.load import LOADED, Load
+from accel.hw.parts import registered
 from accel.hw.queue import Queue
 from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
 from accel.hw.store import Store
@@ -82,12 +83,11 @@ class Core(wiring.Component):
         fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens()
         units = {"load": Load(config), "gemm": Gemm(machine), "vector": Vector(machine),
                  "store": Store(config)}
-        queues = {unit: Queue(COMMAND, config.queue_depth, registered=True) for unit in UNITS}
+        queues = {unit: Queue(COMMAND, config.queue_depth, pause=True) for unit in UNITS}
         for name, part in {"fetch": fetch, "arbiter": arbiter, "tokens": tokens, **units,
                            **{f"queue_{unit}": queue for unit, queue in queues.items()}}.items():
             # A run starts from the state after reset. Each part has a register of its own for it.
-            clear = Signal(name=f"clear_{name}", attrs={"keep": 1})
-            m.d.sync += clear.eq(control.clear)
+            clear = registered(m, platform, control.clear, f"clear_{name}")
             m.submodules[name] = ResetInserter(clear)(part)
 
         m.d.comb += [

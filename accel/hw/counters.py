@@ -8,9 +8,12 @@ from accel.config import UNITS, AccelConfig
 from accel.hw.control import BEGIN_CYCLES
 from accel.status import ACTIVITIES
 
-__all__ = ["CLIENTS", "COUNTER_BITS", "Counters", "counter_outputs"]
+__all__ = ["CLIENTS", "COUNTER_BITS", "COUNTER_CYCLES", "Counters", "counter_outputs"]
 
 COUNTER_BITS = 40
+
+COUNTER_CYCLES = 3
+"""From a cycle to when the counters include it."""
 
 CLIENTS = ("fetch", "load", "store")
 """Who moves bytes over the memory port."""
@@ -26,8 +29,9 @@ def counter_outputs() -> dict:
 class Counters(wiring.Component):
     """A counter for each unit and activity, and one of bytes for each client of the memory.
 
-    What is counted in cycle t is in the outputs in t + 2. The cycles of a run in which nothing is
-    counted yet, or no more, in which every unit is without a command, count from the beginning.
+    What is counted in cycle t is in the outputs in t + `COUNTER_CYCLES`. The cycles of a run in
+    which nothing is counted yet, or no more, in which every unit is without a command, count from
+    the beginning.
 
     Members
     -------
@@ -48,13 +52,13 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._clear = Signal()
-        m.d.sync += self._clear.eq(self.clear)
+        self._clear, self._count = Signal(), Signal(name="counting")
+        m.d.sync += [self._clear.eq(self.clear), self._count.eq(self.count)]
         for unit in UNITS:
             activity = getattr(self, f"activity_{unit}")
             for index, name in enumerate(ACTIVITIES):
                 self._counter(m, getattr(self, f"count_{unit}_{name}"), activity[index],
-                              first=(BEGIN_CYCLES + 1) * (name == "command"))
+                              first=(BEGIN_CYCLES + COUNTER_CYCLES - 1) * (name == "command"))
         for client in CLIENTS:
             beats = Signal(COUNTER_BITS, name=f"beats_{client}")
             self._counter(m, beats, getattr(self, f"moved_{client}"))
@@ -62,8 +66,8 @@ class Counters(wiring.Component):
         return m
 
     def _counter(self, m: Module, counter: Signal, event: Value, first: int = 0):
-        counts = Signal(name=f"{counter.name}_counts")
-        m.d.sync += counts.eq(self.count & event)
+        there, counts = (Signal(name=f"{counter.name}_{name}") for name in ("there", "counts"))
+        m.d.sync += [there.eq(event), counts.eq(self._count & there)]
         with m.If(self._clear):
             m.d.sync += counter.eq(first)
         with m.Elif(counts):

@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.dataflow import Interval, Node
-from accel.hw.parts import ECP5, Multiplier
+from accel.hw.parts import ECP5, Multiplier, registered
 from accel.plan import FACTOR_BITS, Operation, Plan, factor_bits
 
 __all__ = ["GROUP", "Datapath", "below"]
@@ -58,7 +58,7 @@ class Datapath(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        emission = _Emission(m, self, isinstance(platform, ECP5))
+        emission = _Emission(m, self, platform)
         values = [emission.at(self.plan.value, index, 0, self.plan.latency)
                   for index in np.ndindex(*self.plan.shape)]
         m.d.comb += self.value.eq(Cat(_widened(value, signed(VALUE_BITS)) for value in values))
@@ -68,22 +68,21 @@ class Datapath(wiring.Component):
 class _Emission:
     """Makes each value once for each stage that needs it."""
 
-    def __init__(self, m: Module, ports: Datapath, blocks: bool):
-        self.m, self.ports, self.plan, self.blocks = m, ports, ports.plan, blocks
+    def __init__(self, m: Module, ports: Datapath, platform):
+        self.m, self.ports, self.plan, self.platform = m, ports, ports.plan, platform
+        self.blocks = isinstance(platform, ECP5)
         self.multipliers = 0
         self.names = {one: f"{one.node.kind}{number}"
                       for number, one in enumerate(self.plan.operations)}
         self.selected = cache(self._selected)
         self._made = cache(self._at)
 
-    def _selected(self, bodies: tuple[int, ...], stage: int, group: int = 0) -> Signal:
+    def _selected(self, bodies: tuple[int, ...], stage: int, group: int) -> Signal:
         """Whether the element in `stage` is of one of the bodies: a register for each group."""
-        register = Signal(name=f"select{stage}_{'_'.join(map(str, bodies))}_{group}",
-                          reset_less=True, attrs={"keep": 1} if group else {})
-        self.m.d.sync += register.eq(
-            self.selected(bodies, stage - 1) if stage else
-            Cat(self.ports.select[body] for body in bodies).any())
-        return register
+        before = (self.selected(bodies, stage - 1, 0) if stage else
+                  Cat(self.ports.select[body] for body in bodies).any())
+        return registered(self.m, self.platform, before,
+                          f"select{stage}_{'_'.join(map(str, bodies))}_{group}")
 
     def register(self, value: Value, shape: Shape, name: str) -> Signal:
         register = Signal(shape, name=name, reset_less=True)

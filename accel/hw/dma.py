@@ -92,8 +92,7 @@ class Front(wiring.Component):
                       & ~(self.halt | failed)),
             self.take.eq(armed & nest.ready & ~(setup | failed)),
             self.commands.ready.eq(self.take),
-            held.i.valid.eq(self.take),
-            held.i.p.index.eq(self.commands.p.index), held.i.p.signals.eq(head.signals),
+            held.i.valid.eq(setup), held.i.p.index.eq(index), held.i.p.signals.eq(word.signals),
             self.started.eq(setup), self.started_index.eq(index),
         ]
         m.d.sync += [setup.eq(self.take), armed.eq(Mux(armed, ~self.take, arming) & ~failed)]
@@ -148,7 +147,8 @@ class Front(wiring.Component):
         with m.Switch(nest.out_tag.buffer):
             for name in self._buffers:
                 with m.Case(BUFFERS.index(name)):
-                    m.d.comb += outside.eq(past >= self._config.buffers[name].size_bytes)
+                    m.d.comb += outside.eq(
+                        past[exact_log2(self._config.buffers[name].size_bytes):].any())
         m.d.sync += [
             there.eq(nest.valid), bad.eq(outside), self._checked.eq(nest.out_tag.index),
             run.dram.eq(nest.out.dram), run.address.eq(nest.out.buffer),

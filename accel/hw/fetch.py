@@ -27,8 +27,8 @@ class Fetch(wiring.Component):
 
     The first request is offered in the second cycle of `run`; up to `PREFETCH` words are on the
     way. A word is offered to its queue three cycles after its last beat came, at best one every
-    WORD_BYTES / bus_bytes cycles; its opcode is decoded while it is assembled. FINISH starts in its
-    first cycle here and retires in a later one, the first after `quiet` was set.
+    WORD_BYTES / bus_bytes + 1 cycles; its opcode is decoded while it is assembled. FINISH starts in
+    its first cycle here and retires in a later one, the first after `quiet` was set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
     FINISH with tokens left. The error is a pulse; nothing is handed on after it.
@@ -96,7 +96,7 @@ class Fetch(wiring.Component):
         beat = Signal(range(beats))
         moved = buffer.o.valid & buffer.o.ready
         last = moved & (beat == beats - 1)
-        m.d.comb += buffer.o.ready.eq(~full | handed)
+        m.d.comb += buffer.o.ready.eq(~full)
         with m.If(handed):
             m.d.sync += full.eq(0)
         with m.If(moved):

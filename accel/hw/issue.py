@@ -28,7 +28,7 @@ class Issue(wiring.Component):
     `depth` leaves room and `halt` is low. From the next cycle on it asks for its banks, and is
     taken as soon as the unit can load it (`ready`) and they are granted; it is started in the
     cycle after that. An instruction is done with its last write (`done`); its banks are free, and
-    it signals, from the next cycle on, in order. Throughput: one instruction in two cycles.
+    it signals, from the next cycle on, in order. Throughput: one instruction in three cycles.
 
     Activity: ``busy`` when the unit's loops step or an instruction is armed or taken; ``hazard``
     when they stand; else what the head of the queue waits for: tokens, then room (``signal``), then
@@ -66,9 +66,10 @@ class Issue(wiring.Component):
         word = data.View(self.layout, head.p.word)
         header = data.View(HEADER, head.p.word)
         missing, armed, arming = Signal(len(UNITS)), Signal(), Signal()
-        _, opened, full = tally(m, "opened", self.depth, self.take, self.retired)
+        # `take` comes late; what need not know in the same cycle follows `started`.
+        _, opened, full = tally(m, "opened", self.depth, self.started, self.retired)
         _, finished, _ = tally(m, "finished", self.depth, self.done, self.retired)
-        _, unfinished, _ = tally(m, "unfinished", self.depth, self.take, self.done)
+        _, unfinished, _ = tally(m, "unfinished", self.depth, self.started, self.done)
         m.d.comb += [
             self.waits.eq(Mux(head.valid, header.waits, 0)),
             missing.eq(self.waits & ~self.available),
@@ -83,18 +84,22 @@ class Issue(wiring.Component):
             m.d.sync += self.started_index.eq(head.p.index)
 
         self._hold(m, word.banks)
-        oldest = self._records(m, header.signals)
+        signals = Signal(len(UNITS), name="started_signals", reset_less=True)
+        with m.If(self.ready):
+            m.d.sync += signals.eq(header.signals)
+        oldest = self._records(m, signals)
         m.d.comb += [
             self.signal.eq(finished),
             self.signals.eq(Mux(self.signal, oldest.signals, 0)),
             self.retired.eq(self.signal & self.signalled),
             self.retired_index.eq(oldest.index),
-            self.idle.eq(~opened & ~armed),
+            self.idle.eq(~opened & ~armed & ~self.started),
         ]
         refused = Signal()
         m.d.comb += [
             refused.eq(self.signal & ~self.signalled),
-            self.blocked.eq(~unfinished & ~armed & Mux(self.idle, missing.any(), refused)),
+            self.blocked.eq(~unfinished & ~armed & ~self.started
+                            & Mux(self.idle, missing.any(), refused)),
             self.blocked_index.eq(Mux(self.idle, head.p.index, oldest.index)),
         ]
         self._activity(m, missing, full, refused, arming)
@@ -110,7 +115,7 @@ class Issue(wiring.Component):
     def _records(self, m: Module, signals: Value) -> data.View:
         """Queue of what retirement needs; returns its head."""
         m.submodules.records = records = Queue(RECORD, self.depth, registered=True)
-        m.d.comb += [records.i.valid.eq(self.take), records.i.p.index.eq(self.commands.p.index),
+        m.d.comb += [records.i.valid.eq(self.started), records.i.p.index.eq(self.started_index),
                      records.i.p.signals.eq(signals), records.o.ready.eq(self.retired)]
         return records.o.p
 

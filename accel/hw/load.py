@@ -19,7 +19,7 @@ LOADED = ("inp", "wgt", "res", "par")
 
 BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
 
-REQUEST_CYCLES = RUN_CYCLES + 2
+REQUEST_CYCLES = RUN_CYCLES + 3
 """From the cycle in which an instruction is taken to its first request."""
 
 
@@ -50,8 +50,8 @@ class Bursts(wiring.Component):
         beat, end = Signal(BLOCK_BITS - n, reset_less=True), Signal(17, reset_less=True)
         # `end` is the distance of the run's last byte from the start of the block.
         in_block, first_end = Signal(), Signal(17)
-        requested, handed = Signal(), Signal()
-        done = Mux(run.pad, handed, requested & in_block)
+        requested, moves = Signal(), Signal()
+        done = self.busy & in_block & moves
 
         m.d.comb += [
             self.request.p.addr.eq(Cat(Const(0, n), beat, block)),
@@ -61,20 +61,19 @@ class Bursts(wiring.Component):
             self.o.payload.eq(run),
             self.o.valid.eq(self.busy & fresh & (run.pad | self.request.ready)),
             requested.eq(self.request.valid & self.request.ready),
-            handed.eq(self.o.valid & self.o.ready),
+            moves.eq((run.pad | self.request.ready) & (~fresh | self.o.ready)),
             self.i.ready.eq(~self.busy | done),
             first_end.eq(self.i.p.dram[:BLOCK_BITS] + self.i.p.run),
         ]
         with m.If(requested):
             m.d.sync += [fresh.eq(0), block.eq(block + 1), beat.eq(0),
                          end.eq(end - (1 << BLOCK_BITS)), in_block.eq(end[BLOCK_BITS:] == 1)]
-        with m.If(done):
-            m.d.sync += self.busy.eq(0)
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [self.busy.eq(1), run.eq(self.i.payload), fresh.eq(1),
+        with m.If(self.i.ready):
+            m.d.sync += [self.busy.eq(self.i.valid), run.eq(self.i.payload), fresh.eq(1),
                          block.eq(self.i.p.dram[BLOCK_BITS:]),
                          beat.eq(self.i.p.dram[n:BLOCK_BITS]),
-                         end.eq(first_end), in_block.eq(first_end[BLOCK_BITS:] == 0)]
+                         end.eq(first_end),
+                         in_block.eq(self.i.p.pad | (first_end[BLOCK_BITS:] == 0))]
         return m
 
 
@@ -105,6 +104,7 @@ class Load(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.front = front = Front(config, LOADED)
+        m.submodules.incoming = incoming = Relay(RUN)
         m.submodules.bursts = bursts = Bursts(config)
         m.submodules.requests = requests = Relay(BURST)
         m.submodules.beats = beats = Relay(self.mem.rdata.payload.shape())
@@ -113,7 +113,8 @@ class Load(wiring.Component):
         m.submodules.stepper = stepper = Stepper(config, exact_log2(config.bus_bytes), 24, tag)
 
         connect_unit(m, self, front)
-        wiring.connect(m, front.run, bursts.i)
+        wiring.connect(m, front.run, incoming.i)
+        wiring.connect(m, incoming.o, bursts.i)
         wiring.connect(m, bursts.request, requests.i)
         wiring.connect(m, requests.o, wiring.flipped(self.mem.request))
         wiring.connect(m, wiring.flipped(self.mem.rdata), beats.i)
@@ -129,7 +130,8 @@ class Load(wiring.Component):
             beats.o.ready.eq(stepper.o.valid & step.take),
         ]
         written = self._write(m, stepper, beats.o, front)
-        m.d.comb += front.drained.eq(~(bursts.busy | runs.some | stepper.busy | written))
+        m.d.comb += front.drained.eq(
+            ~(incoming.o.valid | bursts.busy | runs.some | stepper.busy | written))
         return m
 
     def _write(self, m: Module, stepper: Stepper, beats, front: Front) -> Value:
@@ -158,7 +160,7 @@ class Load(wiring.Component):
                      front.completed_error.eq(failed)]
         for name in LOADED:
             port = getattr(self, name)
-            mask = Signal.like(port.mask, name=f"{name}_mask")
+            mask = Signal.like(port.mask, name=f"{name}_mask", reset_less=True)
             m.d.sync += mask.eq(
                 Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0))
             m.d.comb += [port.addr.eq(address), port.data.eq(chunk), port.mask.eq(mask)]

@@ -4,6 +4,7 @@ from amaranth.hdl import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from accel.hw.parts import registered
 from accel.hw.queue import Queue, tally
 
 __all__ = ["AHEAD", "COMPUTE_OPERANDS", "NEST_CYCLES", "Ahead", "LoopNest"]
@@ -71,20 +72,27 @@ class LoopNest(wiring.Component):
         m = Module()
         levels = [_Level(number, self._operands, self._padded) for number in range(self.levels)]
         last, begin = Signal(reset_less=True), Signal(reset_less=True)
+        # What is seen from outside has a register of its own, as that inside has many ends.
+        last_next = Signal()
+        last_seen = registered(m, platform, last_next, "last_seen")
         base, tag = Signal.like(self.base, reset_less=True), Signal.like(self.tag, reset_less=True)
+        ready = ~self.busy | (self.step & last)
+        m.d.sync += last.eq(last_next)
         m.d.comb += [
-            self.ready.eq(~self.busy | (self.step & last)),
+            last_next.eq(last_seen),
+            self.ready.eq(~self.busy | (self.step & last_seen)),
             self.made.eq(self.busy & self.step),
         ]
         with m.If(self.load):
             m.d.sync += self.busy.eq(1)
-        with m.Elif(self.step & last):
+        with m.Elif(self.step & last_seen):
             m.d.sync += self.busy.eq(0)
 
         # Loading does not wait for `load`, which comes late: one that is ready has nothing to lose.
-        with m.If(self.ready):
-            m.d.sync += [begin.eq(1), base.eq(self.base), tag.eq(self.tag),
-                         last.eq(Cat(self.empty | (loop.extent == 0) for loop in self.loops).all())]
+        with m.If(ready):
+            m.d.sync += [begin.eq(1), base.eq(self.base), tag.eq(self.tag)]
+            m.d.comb += last_next.eq(
+                Cat(self.empty | (loop.extent == 0) for loop in self.loops).all())
             m.d.sync += [assignment for level in levels
                          for assignment in level.load(self.loops[level.number], self.empty)]
         with m.Elif(self.step):
@@ -100,7 +108,7 @@ class LoopNest(wiring.Component):
                     m.d.sync += level.count()
                 with m.Elif(inner_ended):
                     m.d.sync += level.restart()
-            m.d.sync += last.eq(Cat(ends).all())
+            m.d.comb += last_next.eq(Cat(ends).all())
 
         for name, width in self._operands.items():
             offsets = [self._offset(m, level, name, width, begin, base[name]) for level in levels]

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.plan import FACTOR_BITS
 
-__all__ = ["ECP5", "Multiplier", "Ram"]
+__all__ = ["ECP5", "Multiplier", "Ram", "registered"]
 
 _BLOCK_ROWS = {32: 512, 16: 1024, 8: 2048, 4: 4096, 2: 8192, 1: 16384}
 """Rows of an ECP5 block RAM by the bits of a row (of 9 bits for each byte, 8 are used)."""
@@ -20,6 +20,21 @@ _BLOCK_ROWS = {32: 512, 16: 1024, 8: 2048, 4: 4096, 2: 8192, 1: 16384}
 
 class ECP5:
     """The platform: an argument of `amaranth.back.rtlil.convert`."""
+
+
+def registered(m: Module, platform, value: Value, name: str) -> Signal:
+    """The value one cycle later, without a reset, in registers of its own: of several that hold the
+    same, synthesis keeps one, but leaves those of an ECP5 alone that are instantiated."""
+    register = Signal(len(value), name=name, reset_less=True)
+    if not isinstance(platform, ECP5):
+        m.d.sync += register.eq(value)
+        return register
+    for number, bit in enumerate(value):
+        m.submodules[f"{name}_{number}"] = Instance(
+            "TRELLIS_FF", p_GSR="DISABLED", p_CEMUX="1", p_CLKMUX="CLK", p_LSRMUX="LSR",
+            p_SRMODE="LSR_OVER_CE", p_REGSET="RESET", i_CLK=ClockSignal(), i_CE=Const(1),
+            i_LSR=Const(0), i_DI=bit, o_Q=register[number])
+    return register
 
 
 class Ram(wiring.Component):

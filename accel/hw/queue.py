@@ -30,14 +30,16 @@ class Queue(wiring.Component):
     """Keeps the order and the shape of what passes through it, in distributed RAM.
 
     Latency 1: what is accepted in cycle t is offered in t + 1; with an output register,
-    `QUEUE_CYCLES`. One item a cycle, as long as the queue is neither full nor empty. `i.ready` and
-    `o.valid` are registers.
+    `QUEUE_CYCLES`. One item a cycle, as long as the queue is neither full nor empty; with a pause,
+    one in two cycles. `i.ready` and `o.valid` are registers.
 
     Parameters
     ----------
     shape : of the payload.
     depth : items that fit, that in the output register included; a power of two.
     registered : offer items from a register.
+    pause : offer nothing in the cycle after an item has left: then what takes it, which may come
+        late, does not have to enable a wide register in time.
 
     Members
     -------
@@ -45,10 +47,11 @@ class Queue(wiring.Component):
     some : there are items inside.
     """
 
-    def __init__(self, shape, depth: int, registered: bool = False):
+    def __init__(self, shape, depth: int, registered: bool = False, pause: bool = False):
         if depth < 1 or depth & (depth - 1):
             raise ValueError(f"Depth of a queue must be a power of two, not {depth!r}")
-        self.shape, self.depth, self.registered = shape, depth, registered
+        self.shape, self.depth = shape, depth
+        self.registered, self.pause = registered or pause, pause
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)),
                           "some": Out(1)})
 
@@ -66,19 +69,25 @@ class Queue(wiring.Component):
             w_port.addr.eq(tail), w_port.data.eq(self.i.payload), w_port.en.eq(push),
             r_port.addr.eq(head),
         ]
-        m.d.sync += tail.eq(tail + push)
+        with m.If(push):
+            m.d.sync += tail.eq(tail + 1)
         if not self.registered:
             m.d.comb += [self.o.valid.eq(some), self.o.payload.eq(r_port.data)]
-            m.d.sync += head.eq(head + pop)
+            with m.If(pop):
+                m.d.sync += head.eq(head + 1)
             return m
 
         move, output = Signal(), Signal(Shape.cast(self.shape).width, reset_less=True)
         _, stored, _ = tally(m, "stored", self.depth, push, move)
-        m.d.comb += [move.eq(stored & (~self.o.valid | self.o.ready)),
-                     Value.cast(self.o.payload).eq(output)]
-        with m.If(~self.o.valid | self.o.ready):
+        free = ~self.o.valid if self.pause else ~self.o.valid | self.o.ready
+        m.d.comb += [move.eq(stored & free), Value.cast(self.o.payload).eq(output)]
+        with m.If(free):
             m.d.sync += [self.o.valid.eq(stored), output.eq(r_port.data)]
-        m.d.sync += head.eq(head + move)
+        if self.pause:
+            with m.Elif(self.o.ready):
+                m.d.sync += self.o.valid.eq(0)
+        with m.If(move):
+            m.d.sync += head.eq(head + 1)
         return m
 
 

@@ -29,8 +29,9 @@ class Tokens(wiring.Component):
     """Counters, each of `TOKEN_BITS` bits.
 
     `available` and `signalled` follow from registers and masks in the same cycle; a token that is
-    signalled in cycle t is available in t + 1. A counter may be taken from and signalled to in
-    one cycle; a full one is full even if it is taken from in that cycle. A unit may signal itself.
+    signalled in cycle t is available in t + 1, one that is taken in t is gone in t + 2: a unit
+    looks at `available` again in t + 2 or later. A counter may be taken from and signalled to in
+    one cycle; a full one that is taken from in t is full until t + 1. A unit may signal itself.
 
     Members
     -------
@@ -50,7 +51,8 @@ class Tokens(wiring.Component):
             row, fulls = [], []
             for target, user in zip(UNITS, self.units, strict=True):
                 signalled = port.signalled & port.signals[UNITS.index(target)]
-                taken = user.take & user.waits[UNITS.index(source)]
+                taken = Signal(name=f"{source}_to_{target}_taken")
+                m.d.sync += taken.eq(user.take & user.waits[UNITS.index(source)])
                 count, some, full = tally(m, f"{source}_to_{target}", limit, signalled, taken)
                 m.d.comb += user.available[UNITS.index(source)].eq(some)
                 row.append(count)

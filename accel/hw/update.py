@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.datapath import GROUP, below
 from accel.hw.interface import READ_LATENCY
-from accel.hw.parts import ECP5
+from accel.hw.parts import ECP5, registered
 from accel.plan import UPDATE_CYCLES
 
 __all__ = ["Update"]
@@ -79,9 +79,9 @@ class Update(wiring.Component):
         same_last, same_second, same_earlier = (
             Signal(name=name, reset_less=True)
             for name in ("same_last", "same_second", "same_earlier"))
-        previous, earlier, base, old, result = (
+        previous, earlier, base, result = (
             Signal(width, name=name, reset_less=True)
-            for name in ("previous", "earlier", "base", "old", "result"))
+            for name in ("previous", "earlier", "base", "result"))
         m.d.sync += [same_last.eq(same[0]), same_second.eq(same[1]),
                      same_earlier.eq(same[2] | same[3])]
         with m.If(line[3].acc):
@@ -92,36 +92,35 @@ class Update(wiring.Component):
             m.d.sync += base.eq(Mux(same_second, self.w_data,
                                     Mux(same_earlier, earlier, self.r_data)))
         lanes = [slice(lane * LANE_BITS, (lane + 1) * LANE_BITS) for lane in range(self.lanes)]
-        control = self._control(m, line[1], same_last, isinstance(platform, ECP5))
+        control = self._control(m, line[1], same_last, platform)
         for (last, chosen), bits in zip(control, lanes, strict=True):
-            m.d.comb += old[bits].eq(Mux(last, self.w_data[bits], base[bits]))
             with m.If(line[2].valid):
-                m.d.sync += result[bits].eq(self._combine(chosen, old[bits], self.value[bits]))
+                m.d.sync += result[bits].eq(self._combine(
+                    chosen, last, self.w_data[bits], base[bits], self.value[bits]))
         m.d.comb += self.w_data.eq(result)
         return m
 
-    def _control(self, m: Module, element, same_last: Signal, spread: bool) -> list[tuple]:
+    def _control(self, m: Module, element, same_last: Signal, platform) -> list[tuple]:
         """For each lane whether the last result counts, and one-hot which update it is, none for
         an assignment; on an FPGA each `GROUP` of lanes has registers of its own."""
-        copies = []
-        for group in range(-(-self.lanes // GROUP) if spread else 1):
-            keep = {"attrs": {"keep": 1}} if group else {}
-            last = Signal(name=f"last{group}", reset_less=True, **keep)
-            chosen = Signal.like(element.update, name=f"chosen{group}", reset_less=True, **keep)
-            m.d.sync += [last.eq(same_last), chosen.eq(Mux(element.assign, 0, element.update))]
-            copies.append((last, chosen))
-        return [copies[lane // GROUP if spread else 0] for lane in range(self.lanes)]
+        size = GROUP if isinstance(platform, ECP5) else self.lanes
+        chosen = Mux(element.assign, 0, element.update)
+        copies = [(registered(m, platform, same_last, f"last{group}"),
+                   registered(m, platform, chosen, f"chosen{group}"))
+                  for group in range(-(-self.lanes // size))]
+        return [copies[lane // size] for lane in range(self.lanes)]
 
-    def _combine(self, chosen: Value, old: Value, value: Value) -> Value:
-        """Maximum and minimum share a comparison: of equal values either will do."""
+    def _combine(self, chosen: Value, last: Value, fresh: Value, base: Value,
+                 value: Value) -> Value:
+        """With what the destination holds: `fresh` if it was written by the `last` element, else
+        `base`. Both are compared with the value, as the outcome would come late otherwise. Maximum
+        and minimum share a comparison: of equal values either will do."""
         by = {kind: chosen[bit] for bit, kind in enumerate(self.updates)}
+        old = Mux(last, fresh, base)
         if self.updates == ("sum",):
             return (Mux(by["sum"], old, 0) + value)[:LANE_BITS]
-        result = value
+        result = Mux(by["sum"], (old + value)[:LANE_BITS], value) if "sum" in by else value
         if "max" in by or "min" in by:
-            less = below(old.as_signed(), value.as_signed())
-            keep = Mux(less, by.get("min", Const(0)), by.get("max", Const(0)))
-            result = Mux(keep, old, result)
-        if "sum" in by:
-            result = Mux(by["sum"], (old + value)[:LANE_BITS], result)
+            less = Mux(last, *(below(one.as_signed(), value.as_signed()) for one in (fresh, base)))
+            result = Mux(Mux(less, by.get("min", Const(0)), by.get("max", Const(0))), old, result)
         return result

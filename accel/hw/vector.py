@@ -93,11 +93,15 @@ class Vector(wiring.Component):
         m.submodules.ahead = ahead = Ahead(self.slot)
         pass_through(m, self, issue)
         word, operation = data.View(VECTOR, self.commands.p.word), nest.out_tag.operation
-        self._decode(m, word, nest.tag.operation)
+        # An instruction stands at the head for a cycle, at least, before it is taken.
+        coming = Signal(decoded, reset_less=True)
+        self._decode(m, word, coming)
+        ready = Signal(decoded, name="decoded", reset_less=True)
+        m.d.sync += ready.eq(coming)
         _, folds = updates_of(self.plan, operation.select)
         m.d.comb += [
             nest.base.eq(word.base), nest.loops.eq(word.loops),
-            nest.empty.eq(nest.tag.operation.illegal),
+            nest.tag.operation.eq(ready), nest.empty.eq(ready.illegal),
             nest.tag.index.eq(self.commands.p.index), nest.step.eq(ahead.step),
             nest.load.eq(issue.load), issue.ready.eq(nest.ready),
             ahead.made.eq(nest.made), ahead.valid.eq(nest.valid),
@@ -166,22 +170,23 @@ class Vector(wiring.Component):
     def _slot(self, m: Module, ahead: Ahead, issue: Issue):
         """The iteration that is being issued; it waits here. Returns it and whether it moves."""
         slot, self._full, second = Signal(self.slot, reset_less=True), Signal(name="full"), Signal()
-        final, go, free = Signal(), Signal(), Signal()
+        final, reads_acc = Signal(reset_less=True), Signal(reset_less=True)
+        go, free = Signal(), Signal()
         updates, _ = updates_of(self.plan, slot.operation.select)
         m.submodules.update = self._updater = Update(
             updates, self.machine.config.lanes, self._depth, TAG.size)
-        reads_acc = slot.operation.a.acc | slot.operation.b.acc
         pending = self._pending(m, ahead.o.p, slot, go & final, free)
         m.d.comb += [
-            final.eq(second | ~slot.operation.twice),
             go.eq(self._full & ~pending & ~(reads_acc & self._updater.r_en)),
             free.eq(~self._full | (go & final)), ahead.o.ready.eq(free),
             issue.standing.eq(self._full & ~(go & final)),
         ]
         with m.If(free):
-            m.d.sync += [self._full.eq(ahead.o.valid), second.eq(0), slot.eq(ahead.o.p)]
+            coming = ahead.o.p.operation
+            m.d.sync += [self._full.eq(ahead.o.valid), second.eq(0), slot.eq(ahead.o.p),
+                         final.eq(~coming.twice), reads_acc.eq(coming.a.acc | coming.b.acc)]
         with m.Elif(go):
-            m.d.sync += second.eq(1)
+            m.d.sync += [second.eq(1), final.eq(1)]
 
         def address(buffer):            # a, unless only b is to be read, or it is b's turn
             return Mux(second | ~slot.operation.a[buffer], slot.b, slot.a)
@@ -214,6 +219,7 @@ class Vector(wiring.Component):
         flags = [Signal(name=f"pending{k}") for k in range(self.plan.write_cycles)]
         m.d.sync += [places[0].acc.eq(issued & slot.operation.to.acc), places[0].addr.eq(slot.dst)]
         m.d.sync += [later.eq(place) for place, later in zip(places, places[1:], strict=False)]
+        rest = Signal(name="pending_rest")          # whether a flag but the first is set
         operation, bits = incoming.operation, range(self.machine.config.buffers["acc"].depth)
         width = Shape.cast(bits).width
 
@@ -223,11 +229,14 @@ class Vector(wiring.Component):
 
         before = [(issued & slot.operation.to.acc, slot.dst),
                   *((place.acc, place.addr) for place in places)]
+        found = [same(*one) for one in before[:len(flags)]]
         with m.If(free):
-            m.d.sync += [flag.eq(same(*one)) for flag, one in zip(flags, before, strict=False)]
+            m.d.sync += [*(flag.eq(one) for flag, one in zip(flags, found, strict=True)),
+                         rest.eq(Cat(found[1:]).any())]
         with m.Else():
-            m.d.sync += [flag.eq(one) for flag, one in zip(flags, (0, *flags), strict=False)]
-        return Cat(flags).any()
+            m.d.sync += [*(flag.eq(one) for flag, one in zip(flags, (0, *flags), strict=False)),
+                         rest.eq(Cat(flags[:-1]).any())]
+        return flags[0] | rest
 
     def _operands(self, m: Module, slot, go: Value, final: Value):
         """Data of acc, res and par into the operand registers and through the data path."""

@@ -88,10 +88,10 @@ private:
     }
 
     // From when on the oldest word is whole. A beat passes the queue and moves into the word; the
-    // first one in the cycle in which the word before is handed on, or later.
+    // first one in the cycle after the word before is handed on, or later.
     uint64_t whole() const {
         if (words_.empty()) return NEVER;
-        return std::max(words_.front().arrived + 3, handed_ + beats_of_word());
+        return std::max(words_.front().arrived + 3, handed_ + beats_of_word() + 1);
     }
 
     void hand(Commands &queue, uint32_t unit) {
@@ -463,9 +463,8 @@ private:
 
     void finish(CycleResult &result) {
         port_.follow(board_.now + 1);
-        // A run is over two cycles after control has found out.
-        bool done = done_ && board_.now + 2 <= config_.max_cycles;
-        result.cycles = done ? board_.now + 2 : config_.max_cycles;
+        bool done = done_ && board_.now + board_.p.over <= config_.max_cycles;
+        result.cycles = done ? board_.now + board_.p.over : config_.max_cycles;
         result.status = done ? how_.status : status::watchdog;
         bool known = done || ended_at_ < result.cycles;
         result.unit = known ? how_.unit : 0;
@@ -478,24 +477,26 @@ private:
             bool waits = waiting_ >> unit & 1;
             result.waiting[unit] = waits ? uint64_t(seen_[unit]->blocked_index) + 1 : 0;
         }
-        uint64_t counted = done ? NEVER >> 1 : result.cycles - 1;
+        uint64_t late = board_.p.counting - 1;
+        uint64_t counted = done ? NEVER >> 1 : result.cycles - std::min(late, result.cycles);
         for (unsigned client = 0; client < 3; client++)
             result.bytes[client] = port_.beats_before(client, counted) << board_.p.bus_bits;
     }
 
-    // Counters show a cycle two cycles later. From when they are cleared, in the cycle before a run
-    // is on, they show the cycles before it, and the run's last one, as `command`.
+    // Counters show a cycle some cycles later. From when they are cleared, in the cycle before a
+    // run is on, they show the cycles before it, and the run's last ones, as `command`.
     void account(unsigned unit, uint64_t cycles) {
         Activity &own = board_.activities[unit];
-        if (cycles < board_.p.begin + 2) {
-            own.cycles[activity::command] = cycles < board_.p.begin ? 0 : board_.p.begin + 1;
+        uint64_t begin = board_.p.begin, late = board_.p.counting - 1;
+        if (cycles <= begin + late) {
+            own.cycles[activity::command] = cycles < begin ? 0 : begin + late;
             return;
         }
         if (own.what != activity::command) {
-            board_.close(own, cycles - 1);
+            board_.close(own, cycles - late);
             own.what = activity::command;
             own.index = -1;
-            own.since = cycles - 1;
+            own.since = cycles - late;
         }
         board_.close(own, cycles);
     }

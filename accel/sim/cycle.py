@@ -23,7 +23,8 @@ from amaranth.utils import exact_log2
 from accel import isa
 from accel.config import BUFFERS, UNITS
 from accel.hw.arbiter import BURSTS
-from accel.hw.control import BEGIN_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES
+from accel.hw.control import BEGIN_CYCLES, OVER_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES
+from accel.hw.counters import COUNTER_CYCLES
 from accel.hw.dma import IN_FLIGHT
 from accel.hw.fetch import PREFETCH
 from accel.hw.interface import READ_LATENCY
@@ -58,7 +59,8 @@ _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wext
 _SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bursts",
             "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
             "store_stages", "gemm_depth", "gemm_write", "vector_depth", "vector_write",
-            "vector_fold", "bank_depth", "nest", "ahead", "begin", "status", "settling")
+            "vector_fold", "bank_depth", "nest", "ahead", "begin", "status", "settling",
+            "over", "counting")
 """Parameters of a machine that are one number."""
 
 
@@ -174,7 +176,7 @@ def _parameters(machine: Machine) -> _Parameters:
         gemm_write=gemm.write_cycles, vector_depth=vector.retire_depth,
         vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
         bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD, begin=BEGIN_CYCLES,
-        status=STATUS_CYCLES, settling=SETTLING)
+        status=STATUS_CYCLES, settling=SETTLING, over=OVER_CYCLES, counting=COUNTER_CYCLES)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     return result

@@ -79,13 +79,12 @@ public:
 
     uint32_t missing(unsigned to, uint32_t waits) const { return waits & ~there_[to]; }
     bool fits(unsigned from, uint32_t signals) const { return !(signals & full_[from]); }
+    // They are gone, for all who look, one cycle later than those that are given are there.
     void take(unsigned to, uint32_t waits) {
-        for (unsigned from = 0; waits >> from; from++)
-            if (waits >> from & 1) {
-                change_[from][to]--;
-                wake_next(from);
-                changed_ = true;
-            }
+        if (!waits) return;
+        taken_[to] = waits;
+        took_ = true;
+        wake_next(to);
     }
     void give(unsigned from, uint32_t signals) {
         for (unsigned to = 0; signals >> to; to++)
@@ -99,6 +98,23 @@ public:
         return std::all_of(there_, there_ + UNITS, [](uint32_t from) { return !from; });
     }
     void commit_tokens() {
+        if (taking_) {
+            for (unsigned to = 0; to < UNITS; to++)
+                for (unsigned from = 0; taking_of_[to] >> from; from++)
+                    if (taking_of_[to] >> from & 1) {
+                        change_[from][to]--;
+                        wake_next(from);
+                        wake_next(to);
+                        changed_ = true;
+                    }
+            taking_ = false;
+        }
+        if (took_) {
+            std::copy(taken_, taken_ + UNITS, taking_of_);
+            std::fill(taken_, taken_ + UNITS, 0);
+            taking_ = true;
+            took_ = false;
+        }
         if (!changed_) return;
         changed_ = false;
         std::fill(there_, there_ + UNITS, 0);
@@ -129,7 +145,7 @@ public:
     void does(unsigned unit, uint32_t what, int64_t index) {
         Activity &own = activities[unit];
         if (own.what == what && (own.index == index || !timeline_)) return;
-        if (now + 1 >= max_cycles) return;      // later than what counters show in the end
+        if (now + p.counting > max_cycles) return;      // later than what counters show in the end
         close(own, now);
         own.what = what;
         own.index = index;
@@ -147,14 +163,15 @@ private:
     uint32_t tokens_[UNITS][UNITS] = {};
     uint32_t there_[UNITS] = {}, full_[UNITS] = {};     // masks: from whom; for whom it is full
     int32_t change_[UNITS][UNITS] = {};
-    bool changed_ = false, timeline_;
+    uint32_t taken_[UNITS] = {}, taking_of_[UNITS] = {};    // in this cycle; in the one before
+    bool took_ = false, taking_ = false, changed_ = false, timeline_;
     int64_t *start_, *retire_;
 };
 
 // A queue that offers its items from a register; accel/hw/queue.py. What is pushed in cycle t is
-// offered in t + STORED + 1, or in the cycle after the item before it has left: STORED is 1 for a
-// `Queue`, 0 for a `Relay`. Items may be pushed before their time.
-template <typename T, uint64_t STORED = 1> class Registered {
+// offered in t + STORED + 1, or PAUSE + 1 cycles after the item before it has left: STORED is 1 for
+// a `Queue`, 0 for a `Relay`. Items may be pushed before their time.
+template <typename T, uint64_t STORED = 1, uint64_t PAUSE = 0> class Registered {
 public:
     bool empty() const { return items_.empty(); }
     uint32_t size() const { return items_.size(); }
@@ -174,7 +191,8 @@ public:
     void pop(uint64_t now) {
         items_.pop();
         popped_ = now;
-        offered_ = items_.empty() ? NEVER : std::max(items_.front().pushed + STORED, now) + 1;
+        offered_ = items_.empty() ? NEVER
+                                  : std::max(items_.front().pushed + STORED, now + PAUSE) + 1;
     }
 
 private:
@@ -192,7 +210,7 @@ public:
 };
 
 // The commands that wait for a unit.
-using Commands = Registered<uint32_t>;
+using Commands = Registered<uint32_t, 1, 1>;
 
 // What control and fetch see of a unit in this cycle.
 struct Seen {

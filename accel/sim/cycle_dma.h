@@ -278,24 +278,32 @@ public:
         bool may_hand = busy_ & (!fresh_ | room), requested = may_hand & relays & !run_.pad;
         bool handed = may_hand & fresh_ & (run_.pad | relays);
         bool done = (run_.pad & handed) | (requested & (end_ < block_bytes()));
-        bool accepted = (!busy_ | done) & front.has_run();
+        bool accepted = (!busy_ | done) & incoming_.valid(now);
+        bool relayed = incoming_.ready(now) & front.has_run();
         bool fire = streams | (stepper_.busy & (!stepper_.takes() | beats_.valid(now)));
-        bool drained = !(busy_ | !runs_.empty() | stepper_.busy | (now < drained_at_));
+        bool drained = !(!incoming_.empty() | busy_ | !runs_.empty() | stepper_.busy
+                         | (now < drained_at_));
         uint32_t moved = stepper_.index;
 
         if (!streams) move(fire);
         if (handed) runs_.push(now, run_);
         if (requested) request();
         if (done) busy_ = false;
-        if (accepted) accept(front.run());
-        front.step(accepted, fire, moved, drained);
+        if (accepted) {
+            accept(incoming_.front());
+            incoming_.pop(now);
+        }
+        if (relayed) incoming_.push(now, front.run());
+        front.step(relayed, fire, moved, drained);
 
         bool cuts = busy_ & (run_.pad | (requests_.size() < 2))
                     & (!fresh_ | (runs_.size() != board_.p.bursts));
         bool moves = stepper_.busy & (!stepper_.takes() | !beats_.empty());
         uint64_t next = cuts | (!streams & (fire | moves)) ? now + 1 : front.next_event();
         next = std::min({next, runs_.next(now), after(now, drained_at_), after(now, stream_end_)});
-        board_.set_timer(unit::load, busy_ ? next : std::min(next, front.next_run()));
+        bool takes = incoming_.size() < 2;
+        if ((!incoming_.empty() & !busy_) | (takes & front.has_run())) next = now + 1;
+        board_.set_timer(unit::load, takes ? std::min(next, front.next_run()) : next);
     }
 
     // ---- cycles in which it takes a beat and the next one comes --------------------------------
@@ -380,6 +388,7 @@ private:
     DmaRun run_ = {};
     bool busy_ = false, fresh_ = false;
     uint32_t block_ = 0, beat_ = 0, end_ = 0;       // `end_` counts from the begin of the block
+    Relay<DmaRun> incoming_;
     Registered<DmaRun> runs_;                       // requested, of which data is to come
     Relay<Request> requests_;
     Relay<uint8_t> beats_;                          // is it an error
