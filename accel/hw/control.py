@@ -49,6 +49,7 @@ class Control(wiring.Component):
     start : pulse; ignored while a run is on.
     clear : everything is to be reset.
     running, halt, done : a run is on; nothing new may start; the run is over.
+    fetching : a run is on and goes on.
     units : what each unit says, and whether its queue holds something, in the order of `UNITS`.
     errors : in the order of `REPORTERS`.
     fetch_blocked, fetch_index, finished : fetch cannot go on; the instruction at hand; FINISH
@@ -61,6 +62,7 @@ class Control(wiring.Component):
     def __init__(self):
         super().__init__({
             "start": In(1), "clear": Out(1), "running": Out(1), "halt": Out(1), "done": Out(1),
+            "fetching": Out(1),
             "units": In(data.ArrayLayout(_UNIT, len(UNITS))),
             "errors": In(data.ArrayLayout(_ERROR, len(REPORTERS))),
             "fetch_blocked": In(1), "fetch_index": In(INDEX_BITS), "finished": In(1),
@@ -79,7 +81,7 @@ class Control(wiring.Component):
 
         ends = Signal()             # the status is set
         with m.If(ends):
-            m.d.sync += self.halt.eq(1)
+            m.d.sync += [self.halt.eq(1), self.fetching.eq(0)]
         with m.If(self.running & ~self.halt):
             m.d.sync += patience.eq(Mux(stuck, patience + 1, 0))
             m.d.comb += ends.eq(error | finished | (stuck & (patience == PATIENCE - 1)))
@@ -119,7 +121,7 @@ class Control(wiring.Component):
             m.d.sync += [self.status.eq(Status.RUNNING), self.halt.eq(0), self.waiting.eq(0),
                          patience.eq(0), settling.eq(0)]
         with m.If(cleared):
-            m.d.sync += self.running.eq(1)
+            m.d.sync += [self.running.eq(1), self.fetching.eq(1)]
 
     def _quiet(self, m: Module) -> tuple[Signal, Signal]:
         """Whether nothing moves; whether nothing ever will."""

@@ -128,7 +128,7 @@ class Core(wiring.Component):
     def _issue(self, m: Module, fetch: Fetch, queues, units, tokens: Tokens, control: Control):
         """Fetch to queues to units, their tokens, and what control hears from them."""
         m.d.comb += [
-            fetch.run.eq(control.running), fetch.halt.eq(control.halt),
+            fetch.run.eq(control.fetching),
             fetch.tokens_empty.eq(tokens.empty), control.fetch_blocked.eq(fetch.blocked),
             control.fetch_index.eq(fetch.index), control.finished.eq(fetch.retired),
         ]
@@ -140,7 +140,7 @@ class Core(wiring.Component):
             wiring.connect(m, queue.o, part.commands)
             m.d.comb += [
                 part.halt.eq(control.halt), part.available.eq(port.available),
-                part.signalled.eq(port.signalled),
+                part.signalled.eq(port.signalled), part.refused.eq(port.refused),
                 *(getattr(port, name).eq(getattr(part, name))
                   for name in ("waits", "take", "signals", "signal")),
                 seen.idle.eq(part.idle), seen.queued.eq(queue.some),

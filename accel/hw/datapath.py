@@ -37,8 +37,8 @@ class Datapath(wiring.Component):
     -------
     one for each of ``plan.buses`` : a tile of operands, elements in row-major order, as wide as
         the widest reading of it.
-    one for each of ``plan.immediates`` : shape of its interval.
-    select : one-hot, which of ``plan.bodies`` it is, in the cycle before its operands.
+    one for each of ``plan.immediates`` : shape of its interval, in the cycle before its operands.
+    select : one-hot, which of ``plan.bodies`` it is, in that cycle.
     value : int32 for each destination element, in row-major order.
     """
 
@@ -92,6 +92,8 @@ class _Emission:
     def at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
         """The value for a destination element and term, as `stage` sees it."""
         own = tuple(i if k in one.node.axes else 0 for k, i in enumerate(index))
+        if one.node.kind == "imm" and self.blocks and index:
+            own = (*own[:-1], index[-1] // GROUP)       # each group has it in registers of its own
         return self._made(one, own, term if one.node.terms > 1 else 0, stage)
 
     def _at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
@@ -111,7 +113,7 @@ class _Emission:
         node = one.node
         match node.kind:
             case "read": return self.read(node, index, term)
-            case "imm": return getattr(self.ports, node.attr[0])
+            case "imm": return self.immediate(node.attr[0], index)
             case "fold": return self.fold(one, index, term)
             case "mux": return self.mux(one, index, term)
             case "stick" | "left" if node.args[1].kind == "const":
@@ -121,6 +123,12 @@ class _Emission:
             case _:
                 args = (self.argument(one, k, index, term) for k in range(len(node.args)))
                 return _logic(node, *args)
+
+    def immediate(self, name: str, index: tuple[int, ...]) -> Value:
+        port = getattr(self.ports, name)
+        copy = registered(self.m, self.platform, port.as_unsigned(),
+                          f"{name}_{'_'.join(map(str, index))}")
+        return copy.as_signed() if port.shape().signed else copy
 
     def product(self, one: Operation, index, term: int, shape: Shape, name: str) -> Value:
         """The registers of multipliers of one factor are shared, but those inside of blocks."""

@@ -45,7 +45,7 @@ class Front(wiring.Component):
     run in t + `RUN_CYCLES`; one run a cycle. The loops run up to `accel.hw.loops.AHEAD` runs ahead;
     the next instruction is taken two cycles before they are done with the one before, or later. Up
     to `IN_FLIGHT` instructions are between their start and their retirement; a completion in cycle
-    t asks for its signals in t + 2.
+    t asks for its signals in t + 2. One instruction in three cycles retires.
 
     Errors: a buffer that the unit does not take, in the cycle of the start; bytes outside the
     buffer, when the run would be handed on; a completion with an error, instead of signalling.
@@ -79,8 +79,9 @@ class Front(wiring.Component):
         setup, failed, armed, arming = Signal(), Signal(), Signal(), Signal()
         fault, bus_fault, missing = Signal(), Signal(), Signal(len(UNITS))
         m.submodules.held = held = Queue(
-            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), IN_FLIGHT, True)
-        m.submodules.complete = complete = Queue(1, IN_FLIGHT, True)    # of those held; is it bad
+            data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), IN_FLIGHT, pause=True)
+        # Of those held whether it is bad.
+        m.submodules.complete = complete = Queue(1, IN_FLIGHT, pause=True)
         m.submodules.nest = nest = LoopNest(DMA["loops"].shape, {"dram": 32, "buffer": 24}, _TAG)
         m.submodules.ahead = ahead = Ahead(RUN)
 
@@ -111,7 +112,7 @@ class Front(wiring.Component):
             m.d.comb += [self.error_status.eq(Status.ILLEGAL), self.error_index.eq(index)]
 
         still = self.drained & ~(setup | ahead.waiting | ~dropping & (nest.busy | ahead.some))
-        waiting = complete.o.valid & ~complete.o.ready
+        waiting = self.refused
         starved = self.commands.valid & missing.any()
         open_ = held.some & ~failed
         m.d.comb += [
@@ -167,7 +168,7 @@ class Front(wiring.Component):
             complete.i.valid.eq(self.completed), complete.i.payload.eq(self.completed_error),
             self.signals.eq(held.o.p.signals),
             self.signal.eq(complete.o.valid & ~complete.o.payload),
-            self.retired.eq(self.signal & self.signalled), self.retired_index.eq(held.o.p.index),
+            self.retired.eq(self.signalled), self.retired_index.eq(held.o.p.index),
             complete.o.ready.eq(complete.o.payload | self.signalled),
             held.o.ready.eq(complete.o.valid & complete.o.ready),
             bus_fault.eq(complete.o.valid & complete.o.payload),

@@ -35,7 +35,7 @@ class Fetch(wiring.Component):
 
     Members
     -------
-    run, halt : work; hand nothing on any more.
+    run : work.
     base, count : address of the program, a multiple of 64; number of its instructions.
     mem : read port at the arbiter.
     load, gemm, vector, store : commands, to the queues.
@@ -50,7 +50,7 @@ class Fetch(wiring.Component):
     def __init__(self, machine: Machine):
         self._machine = machine
         super().__init__({
-            "run": In(1), "halt": In(1), "base": In(32), "count": In(INDEX_BITS),
+            "run": In(1), "base": In(32), "count": In(INDEX_BITS),
             "mem": Out(read_port(machine.config)),
             **{unit: Out(stream.Signature(COMMAND)) for unit in UNITS},
             "quiet": In(1), "tokens_empty": In(1),
@@ -71,7 +71,7 @@ class Fetch(wiring.Component):
         last = self._assemble(m, buffer, word, full, bad, kind, handed)
         self._prefetch(m, beats, last)
         wiring.connect(m, wiring.flipped(self.mem.rdata), buffer.i)
-        self._hand_on(m, word, full & self.run & ~self.halt, bad, kind, handed)
+        self._hand_on(m, word, full & self.run, bad, kind, handed)
         return m
 
     def _prefetch(self, m: Module, beats: int, freed: Value):
@@ -81,7 +81,7 @@ class Fetch(wiring.Component):
         _, _, full = tally(m, "ahead", PREFETCH, accepted, freed)
         wiring.connect(m, requests.o, wiring.flipped(self.mem.request))
         m.d.comb += [
-            request.valid.eq(self.run & ~self.halt & (requested != self.count)
+            request.valid.eq(self.run & (requested != self.count)
                              & ~full),
             request.p.addr.eq(self.base + (requested << exact_log2(WORD_BYTES))),
             request.p.last.eq(beats - 1),

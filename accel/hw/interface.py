@@ -27,8 +27,9 @@ def unit_signature() -> dict:
     waits       mask of the instruction at the head of the queue (0 when none)
     available   all tokens in `waits` are there (combinational from waits)
     take        take them: in this cycle the head of the queue is accepted
-    signals, signal, signalled    mask, request, grant: the retiring instruction's signals; grant is
-                combinational from mask and request. `retired` pulses in the cycle of the grant.
+    signals, signal, signalled, refused    mask, request, grant, refusal: the retiring instruction's
+                signals; it gets an answer in the cycle after its request, and the request stands
+                until the grant. `retired` pulses in the cycle of the grant.
     started, started_index, retired, retired_index     event ports
     error, error_index, error_status      pulse: this instruction failed
     idle        nothing is held, in flight or unretired (the queue is not counted)
@@ -40,7 +41,7 @@ def unit_signature() -> dict:
         "commands": In(stream.Signature(COMMAND)),
         "halt": In(1),
         "waits": Out(len(UNITS)), "available": In(len(UNITS)), "take": Out(1),
-        "signals": Out(len(UNITS)), "signal": Out(1), "signalled": In(1),
+        "signals": Out(len(UNITS)), "signal": Out(1), "signalled": In(1), "refused": In(1),
         "started": Out(1), "started_index": Out(INDEX_BITS),
         "retired": Out(1), "retired_index": Out(INDEX_BITS),
         "error": Out(1), "error_index": Out(INDEX_BITS), "error_status": Out(Status),

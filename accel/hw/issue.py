@@ -87,22 +87,20 @@ class Issue(wiring.Component):
         signals = Signal(len(UNITS), name="started_signals", reset_less=True)
         with m.If(self.ready):
             m.d.sync += signals.eq(header.signals)
-        oldest = self._records(m, signals)
+        oldest, there = self._records(m, signals)
         m.d.comb += [
-            self.signal.eq(finished),
-            self.signals.eq(Mux(self.signal, oldest.signals, 0)),
-            self.retired.eq(self.signal & self.signalled),
+            self.signal.eq(finished & there),
+            self.signals.eq(oldest.signals),
+            self.retired.eq(self.signalled),
             self.retired_index.eq(oldest.index),
             self.idle.eq(~opened & ~armed & ~self.started),
         ]
-        refused = Signal()
         m.d.comb += [
-            refused.eq(self.signal & ~self.signalled),
             self.blocked.eq(~unfinished & ~armed & ~self.started
-                            & Mux(self.idle, missing.any(), refused)),
+                            & Mux(self.idle, missing.any(), self.refused)),
             self.blocked_index.eq(Mux(self.idle, head.p.index, oldest.index)),
         ]
-        self._activity(m, missing, full, refused, arming)
+        self._activity(m, missing, full, arming)
         return m
 
     def _hold(self, m: Module, banks: Value):
@@ -112,14 +110,14 @@ class Issue(wiring.Component):
                                self.done & self.done_banks[bank])
             m.d.comb += self.hold[bank].eq(held)
 
-    def _records(self, m: Module, signals: Value) -> data.View:
-        """Queue of what retirement needs; returns its head."""
-        m.submodules.records = records = Queue(RECORD, self.depth, registered=True)
+    def _records(self, m: Module, signals: Value) -> tuple[data.View, Value]:
+        """Queue of what retirement needs; returns its head, and whether it is there."""
+        m.submodules.records = records = Queue(RECORD, self.depth, pause=True)
         m.d.comb += [records.i.valid.eq(self.started), records.i.p.index.eq(self.started_index),
                      records.i.p.signals.eq(signals), records.o.ready.eq(self.retired)]
-        return records.o.p
+        return records.o.p, records.o.valid
 
-    def _activity(self, m: Module, missing: Value, full: Value, refused: Value, arming: Value):
+    def _activity(self, m: Module, missing: Value, full: Value, arming: Value):
         def now(name: str):
             return self.activity.eq(1 << ACTIVITIES.index(name))
 
@@ -131,7 +129,7 @@ class Issue(wiring.Component):
         for bit, unit in enumerate(UNITS):
             with m.Elif(waiting & missing[bit]):
                 m.d.comb += now(unit)
-        with m.Elif((waiting & full) | (~waiting & refused)):
+        with m.Elif((waiting & full) | (~waiting & self.refused)):
             m.d.comb += now("signal")
         with m.Elif(waiting):
             m.d.comb += now("bank")

@@ -74,16 +74,18 @@ class BurstWriter(wiring.Component):
             bursts.i.p.burst.addr.eq(Cat(Const(0, self._offset_bits), beat.addr - before)),
         ]
         wiring.connect(m, beats.o, wiring.flipped(mem.wdata))
-        requested, bad = mem.request.valid & mem.request.ready, Signal()
+        requested, last, bad = Signal(), Signal(), Signal()
+        m.d.sync += [requested.eq(mem.request.valid & mem.request.ready),
+                     last.eq(bursts.o.p.last)]
         m.d.comb += [
             mem.request.payload.eq(bursts.o.p.burst), mem.request.valid.eq(bursts.o.valid),
             bursts.o.ready.eq(mem.request.ready),
-            answers.i.valid.eq(requested), answers.i.payload.eq(bursts.o.p.last),
+            answers.i.valid.eq(requested), answers.i.payload.eq(last),
             mem.ack.ready.eq(1), answers.o.ready.eq(mem.ack.valid),
             self.spent.eq(mem.wdata.valid & mem.wdata.ready),
             self.completed.eq(mem.ack.valid & answers.o.payload),
             self.completed_error.eq(bad | mem.ack.p.error),
-            self.open.eq(beats.some | answers.some),
+            self.open.eq(beats.some | requested | answers.some),
         ]
         with m.If(mem.ack.valid):
             m.d.sync += bad.eq(~self.completed & self.completed_error)

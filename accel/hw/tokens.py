@@ -17,20 +17,22 @@ def token_port() -> Signature:
 
     waits, available : `available` is the set of units whose tokens for this unit are there.
     take : take one token from each unit in `waits`; they must be available.
-    signals, signal, signalled : when no counter of a unit in `signals` is full, a request is
-        granted in the same cycle, and each of these units gets one token.
+    signals, signal, signalled, refused : a request that stands is granted in the cycle after the
+        first in which no counter of a unit in `signals` is full: each of these units gets one
+        token. In the cycle after one in which some counter was full, it is refused.
     """
     count = len(UNITS)
     return Signature({"waits": Out(count), "available": In(count), "take": Out(1),
-                      "signals": Out(count), "signal": Out(1), "signalled": In(1)})
+                      "signals": Out(count), "signal": Out(1), "signalled": In(1),
+                      "refused": In(1)})
 
 
 class Tokens(wiring.Component):
     """Counters, each of `TOKEN_BITS` bits.
 
-    `available` and `signalled` follow from registers and masks in the same cycle; a token that is
-    signalled in cycle t is available in t + 1, one that is taken in t is gone in t + 2: a unit
-    looks at `available` again in t + 2 or later. A counter may be taken from and signalled to in
+    `available`, `signalled` and `refused` are registers. A token that is signalled in cycle t is
+    available in t + 1, one that is taken in t is gone in t + 2: a unit looks at `available` again
+    in t + 2 or later, and signals again not before. A counter may be taken from and signalled to in
     one cycle; a full one that is taken from in t is full until t + 1. A unit may signal itself.
 
     Members
@@ -58,7 +60,8 @@ class Tokens(wiring.Component):
                 row.append(count)
                 fulls.append(full)
                 left.append(some)
-            m.d.comb += port.signalled.eq(port.signal & ~(port.signals & Cat(fulls)).any())
+            stands, fits = port.signal & ~port.signalled, ~(port.signals & Cat(fulls)).any()
+            m.d.sync += [port.signalled.eq(stands & fits), port.refused.eq(stands & ~fits)]
             self.counters.append(row)
         m.d.comb += self.empty.eq(~Cat(left).any())
         return m

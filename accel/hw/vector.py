@@ -10,6 +10,7 @@ from accel.hw.gemm import delayed, updates_of
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
 from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
+from accel.hw.parts import registered
 from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update
 from accel.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
@@ -112,10 +113,11 @@ class Vector(wiring.Component):
         report(m, self, moves=nest.valid, begin=nest.begin, index=nest.out_tag.index,
                illegal=operation.illegal, address=self._outside(nest, operation))
 
+        self._folding = Signal(name="folding")      # an update reads acc
         slot, final, go = self._slot(m, ahead, issue)
         m.d.comb += issue.working.eq(nest.busy | ahead.some | self._full)
         self._operands(m, slot, go, final)
-        self._update(m, slot, go & final, issue)
+        self._update(m, slot, go & final, issue, platform)
         return m
 
     def _decode(self, m: Module, word, decoded):
@@ -177,7 +179,7 @@ class Vector(wiring.Component):
             updates, self.machine.config.lanes, self._depth, TAG.size)
         pending = self._pending(m, ahead.o.p, slot, go & final, free)
         m.d.comb += [
-            go.eq(self._full & ~pending & ~(reads_acc & self._updater.r_en)),
+            go.eq(self._full & ~pending & ~(reads_acc & self._folding)),
             free.eq(~self._full | (go & final)), ahead.o.ready.eq(free),
             issue.standing.eq(self._full & ~(go & final)),
         ]
@@ -272,16 +274,16 @@ class Vector(wiring.Component):
             width = datapath.widths[bus]
             m.d.comb += [getattr(datapath, bus).word_select(k, width).eq(element)
                          for k, element in enumerate(buses[bus])]
-        there = delayed(m, operation, 1, "operation")
         m.d.comb += datapath.select.eq(operation.select)
         for name in self.plan.immediates:
-            m.d.comb += getattr(datapath, name).eq(there[name])
+            m.d.comb += getattr(datapath, name).eq(operation[name])
         m.d.comb += self._updater.value.eq(datapath.value)
 
-    def _update(self, m: Module, slot, issued: Value, issue: Issue):
+    def _update(self, m: Module, slot, issued: Value, issue: Issue, platform):
         update = self._updater
         element = Signal(update.element_layout)
         tag, written = data.View(TAG, element.tag), data.View(TAG, update.tag)
+        soon = delayed(m, element, self.plan.fold_cycles - 1, "element")
         m.d.comb += [
             element.valid.eq(issued & ~slot.operation.illegal),
             element.acc.eq(issued & slot.operation.to.acc), element.addr.eq(slot.dst),
@@ -289,7 +291,8 @@ class Vector(wiring.Component):
             element.update.eq(updates_of(self.plan, slot.operation.select)[1]),
             tag.out.eq(issued & slot.operation.to.out), tag.last.eq(issued & slot.last),
             tag.banks.eq(slot.operation.banks),
-            update.element.eq(delayed(m, element, self.plan.fold_cycles, "element")),
+            update.element.eq(delayed(m, soon, 1, "element_soon")),
+            self._folding.eq(registered(m, platform, soon.acc & ~soon.assign, "folds")),
             update.r_data.eq(self.acc.r_data),
             self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
             self.acc.w_data.eq(update.w_data),

@@ -79,9 +79,13 @@ public:
     // The rest. Whether anything changed but the place in the loops.
     bool conclude(bool working, bool standing) {
         uint64_t now = board_.now;
-        bool signal = finished_ != 0;
-        uint32_t signals = signal ? board_.program[open_.front()].signals : 0;
-        bool retires = signal && board_.fits(unit_, signals), refused = signal && !retires;
+        bool pauses = now == retired_at_ + 1, asks = finished_ && !granted_ && !pauses;
+        uint32_t signals = finished_ ? board_.program[open_.front()].signals : 0;
+        bool retires = granted_, refused = refused_;
+        bool fits = asks && board_.fits(unit_, signals);
+        bool answered = fits || refused_ != (asks && !fits) || (pauses && finished_);
+        granted_ = fits;
+        refused_ = asks && !fits;
         seen.idle = !opened_ && !armed_;
         seen.blocked = opened_ == finished_ && !armed_ && (seen.idle ? missing_ != 0 : refused);
         seen.blocked_index = seen.idle ? head_ : open_.front();
@@ -95,6 +99,7 @@ public:
         if (retires) {
             board_.retired(now, open_.front());
             board_.give(unit_, signals);
+            retired_at_ = now;
             open_.pop();
             opened_--;
             finished_--;
@@ -106,7 +111,7 @@ public:
         }
         armed_ = armed_ ? !take_ : arming_;
         if (take_) start();
-        return take_ || retires || done || arming_;
+        return take_ || retires || done || arming_ || answered;
     }
 
     uint64_t next_event() const {
@@ -161,6 +166,8 @@ private:
     bool valid_ = false, full_ = false, arming_ = false, armed_ = false, take_ = false;
     uint32_t head_ = 0, missing_ = 0;
     uint32_t opened_ = 0, finished_ = 0;        // not retired; of these, done
+    bool granted_ = false, refused_ = false;    // what the oldest asked for in the cycle before
+    uint64_t retired_at_ = NEVER - 1;
     uint32_t users_[BANKS] = {};
     uint32_t index_ = 0;                        // loaded last
     Fifo<uint32_t> open_;                       // oldest first

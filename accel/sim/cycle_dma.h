@@ -72,8 +72,9 @@ private:
         bool take = armed_ && !(setup_ || failed_ || left_) && made_ <= now;
         bool outside = now == outside_at_, illegal = setup_ && !word_->size;
         bool there = complete_.valid(now), bad = there && complete_.front();
-        bool signalled = there && !bad && board_.fits(unit_, board_.program[held_.front()].signals);
-        bool leaves = bad || signalled, waiting = there && !leaves;
+        bool signalled = granted_, leaves = bad || signalled, waiting = refused_;
+        bool asks = there && !leaves;
+        bool fits = asks && board_.fits(unit_, board_.program[held_.front()].signals);
         bool walks = !ahead_.empty() || (outside_at_ != NEVER && !dropping_);
         bool still = drained && !(setup_ || walks);
         bool starved = valid && missing;
@@ -102,7 +103,10 @@ private:
             held_.pop();
             complete_.pop(now);
         }
-        bool goes_on = take || arming || leaves || setup_ || failed_;
+        bool goes_on = take || arming || leaves || setup_ || failed_ || fits
+                       || refused_ != (asks && !fits);
+        granted_ = fits;
+        refused_ = asks && !fits;
         armed_ = (armed_ ? !take : arming) && !failed_;
         failed_ |= outside || illegal || bad;
         dropping_ |= outside;
@@ -188,6 +192,7 @@ private:
     const Instruction *word_ = nullptr, *loops_ = nullptr;  // taken last; in the loops
     uint32_t index_ = 0, loops_index_ = 0;
     bool armed_ = false, setup_ = false, failed_ = false;
+    bool granted_ = false, refused_ = false;    // what the oldest asked for in the cycle before
     bool moving_ = false, drained_ = true;      // in the cycle before
     uint64_t next_ = 0;                         // nothing changes by itself before
     uint64_t left_ = 0, made_ = 0;              // iterations to make; when the latest was, or will be
@@ -198,7 +203,7 @@ private:
     bool dropping_ = false;                     // that was
     uint32_t at_[LEVELS_] = {}, dram_[LEVELS_] = {}, address_[LEVELS_] = {};
     Fifo<uint32_t> held_;           // instructions that are started and not retired
-    Registered<uint8_t> complete_;  // of those, from the oldest on: is it an error
+    Registered<uint8_t, 1, 1> complete_;        // of those, from the oldest on: is it an error
 };
 
 // `Stepper`: a run as steps that take a beat and write a chunk.
