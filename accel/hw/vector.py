@@ -43,8 +43,8 @@ class Vector(wiring.Component):
     Latency: the first iteration of an instruction is issued, that is, presents its addresses,
     `ISSUE_CYCLES` after the instruction is taken, at the earliest, and is written
     ``plan.write_cycles`` later. The loops run up to `accel.hw.loops.AHEAD` iterations ahead of the
-    issue. An instruction retires in the cycle after its last write, if its signals are taken. No
-    cycle is lost between instructions of two iterations or more.
+    issue. An instruction retires two cycles after its last write, if its signals are granted at
+    once. No cycle is lost between instructions of three iterations or more.
 
     Issue waits while
 

@@ -110,13 +110,16 @@ def watch(unit, events: Events):
 
 
 def grant(unit, stall=lambda: False):
-    """A background testbench: tokens and signals, withheld at random."""
+    """A background testbench: tokens and signals, withheld at random. A request is answered in the
+    cycle after it."""
     async def testbench(ctx):
         while True:
             held = stall()
             ctx.set(unit.available, 0 if held else 0xF)
-            ctx.set(unit.signalled, not stall() and ctx.get(unit.signal))
+            asks, fits = ctx.get(unit.signal & ~unit.signalled), not stall()
             await ctx.tick()
+            ctx.set(unit.signalled, asks and fits)
+            ctx.set(unit.refused, asks and not fits)
     return testbench
 
 

@@ -177,9 +177,10 @@ class Bench:
     """Plays what surrounds a unit, cycle by cycle.
 
     `refuse` is the probability that a token, a bank, a signal or the next command does not come in
-    a cycle; commands and tokens that are there stay until they are taken. Each of `tokens`,
-    `signalled`, `granted` and `halt`, functions of the cycle, overrides that for its input. Checked
-    in every cycle: acc is used only in banks that are held.
+    a cycle; commands and tokens that are there stay until they are taken. The next command comes
+    two cycles after one that is taken, or later; a signal is answered in the next cycle. Each of
+    `tokens`, `signalled`, `granted` and `halt`, functions of the cycle, overrides that for its
+    input. Checked in every cycle: acc is used only in banks that are held.
     """
 
     def __init__(self, dut, machine, buffers, instructions, *, refuse=0.0, seed=0, tokens=None,
@@ -192,7 +193,8 @@ class Bench:
         self.refuse, self.random = refuse, random.Random(seed)
         self.tokens, self.signalled, self.granted, self.halt = tokens, signalled, granted, halt
         self.cycles = cycles
-        self.offered, self.have = False, 0
+        self.offered, self.paused, self.have = False, False, 0
+        self.asks = self.fits = False
         self.out = Outcome()
         self.ports = {name: getattr(dut, name) for name in ("inp", "wgt", "res", "par")
                       if name in dut.signature.members}
@@ -218,7 +220,8 @@ class Bench:
 
     def _inputs(self, ctx, cycle):
         dut = self.dut
-        self.offered = self.offered or bool(self.queue) and self._yes()
+        self.offered = self.offered or bool(self.queue) and not self.paused and self._yes()
+        self.paused = False
         ctx.set(dut.commands.valid, self.offered)
         if self.offered:
             index, word = self.queue[0]
@@ -233,7 +236,8 @@ class Bench:
             ctx.set(dut.acc.granted, self.granted(cycle) if self.granted else self._yes())
         else:
             ctx.set(dut.acc.granted, 1)
-        ctx.set(dut.signalled, self.signalled(cycle) if self.signalled else self._yes())
+        ctx.set(dut.signalled, self.asks and self.fits)
+        ctx.set(dut.refused, self.asks and not self.fits)
 
     def _control(self, ctx, cycle):
         dut, out = self.dut, self.out
@@ -242,7 +246,8 @@ class Bench:
             assert ctx.get(dut.waits) & ~ctx.get(dut.available) == 0
             out.taken_waits.append(ctx.get(dut.waits))
             self.queue.popleft()
-            self.offered, self.have = False, self.have & ~ctx.get(dut.waits)
+            self.offered, self.paused = False, True
+            self.have &= ~ctx.get(dut.waits)
         if ctx.get(dut.started):
             out.started[ctx.get(dut.started_index) // 7] = cycle
         if ctx.get(dut.retired):
@@ -252,6 +257,8 @@ class Bench:
         if ctx.get(dut.error):
             status = Status(ctx.get(dut.error_status))
             out.errors.append((ctx.get(dut.error_index) // 7, status.name))
+        self.asks = ctx.get(dut.signal) and not ctx.get(dut.signalled)
+        self.fits = self.signalled(cycle) if self.signalled else self._yes()
         activity = ctx.get(dut.activity)
         assert activity.bit_count() == 1
         out.activity.append(ACTIVITIES[activity.bit_length() - 1])

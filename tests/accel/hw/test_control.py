@@ -1,6 +1,6 @@
 from accel.config import UNITS
-from accel.hw.control import (BEGIN_CYCLES, END_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES,
-                              Control)
+from accel.hw.control import (BEGIN_CYCLES, END_CYCLES, OVER_CYCLES, PATIENCE, SETTLING,
+                              STATUS_CYCLES, Control)
 from accel.status import REPORTERS, Status
 from tests.support.amaranth_sim import simulate
 
@@ -40,7 +40,7 @@ def test_of_two_errors_the_earlier_instruction_is_reported():
         ctx.set(dut.errors[2].error, 0)                 # the first error stays
         await pass_by(ctx, STATUS_CYCLES - 1)
         assert ctx.get(dut.halt) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
-        await pass_by(ctx, SETTLING + 2)
+        await pass_by(ctx, SETTLING + OVER_CYCLES)
         assert ctx.get(dut.done) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
     simulate(dut, testbench)
 
@@ -62,7 +62,7 @@ def test_done_waits_for_units_and_memory():
                 assert ctx.get(dut.halt) and not ctx.get(dut.done)
                 await ctx.tick()
             ctx.set(member, value)
-        await pass_by(ctx, 4)
+        await pass_by(ctx, OVER_CYCLES + 2)
         assert ctx.get(dut.done) and not ctx.get(dut.running)
         assert result(ctx, dut) == (Status.DONE, "fetch", 3)
     simulate(dut, testbench)

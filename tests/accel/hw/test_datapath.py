@@ -63,13 +63,13 @@ def run(made, elements):
     async def bench(ctx):
         for cycle in range(-1, len(elements) + made.latency):
             if cycle + 1 < len(elements):
-                ctx.set(dut.select, 1 << made.opcodes.index(elements[cycle + 1][0]))
+                opcode, operands = elements[cycle + 1]
+                ctx.set(dut.select, 1 << made.opcodes.index(opcode))
+                for name in operands.keys() & made.immediates.keys():
+                    ctx.set(getattr(dut, name), operands[name])
             if 0 <= cycle < len(elements):
-                operands = elements[cycle][1]
-                for name, value in operands.items():
-                    if name in made.immediates:
-                        ctx.set(getattr(dut, name), value)
-                        continue
+                for name in elements[cycle][1].keys() - made.immediates.keys():
+                    value = elements[cycle][1][name]
                     width = dut.widths[name]
                     ctx.set(getattr(dut, name), sum(
                         (int(one) & (1 << width) - 1) << k * width

@@ -94,7 +94,7 @@ def test_rate_and_latency(bus_bytes):
     last_beat = memory.moved[beats - 1][0]
     cycles = [cycle for cycle, *_ in got]
     assert cycles[0] == last_beat + 3
-    assert cycles == list(range(cycles[0], cycles[0] + 20 * beats, beats))
+    assert cycles == list(range(cycles[0], cycles[0] + 20 * (beats + 1), beats + 1))
 
 
 def test_prefetches():

@@ -44,18 +44,18 @@ def test_latency(machine):
     made = plan(machine, "gemm")
     assert [cycle - out.started[0] for cycle, *_ in out.writes] == [
         NEST_CYCLES + made.write_cycles + k for k in range(5)]
-    assert out.retired[0] - out.started[0] == 4 + NEST_CYCLES + made.write_cycles + 1
+    assert out.retired[0] - out.started[0] == 4 + NEST_CYCLES + made.write_cycles + 2
 
 
 def test_throughput():
     """One iteration a cycle, to one destination, and from one instruction to the next; an
-    instruction takes two cycles at least."""
+    instruction takes three cycles at least."""
     out = run([multiply(10), multiply(1), multiply(1), multiply(7, dst_stride=1), multiply(3)])
-    assert list(out.started.values()) == [2, 12, 14, 16, 23]
-    made = [*range(2, 13), 14, *range(16, 26)]
+    assert list(out.started.values()) == [2, 12, 15, 18, 25]
+    made = [*range(2, 13), 15, *range(18, 28)]
     assert [cycle for cycle, *_ in out.writes] == [cycle + DELAY for cycle in made]
-    assert [out.retired[k] for k in range(5)] == [k + DELAY + 1 for k in (11, 12, 14, 22, 25)]
-    assert out.activity[:26] == ["busy"] * 26 and set(out.activity[26:]) == {"command"}
+    assert [out.retired[k] for k in range(5)] == [k + DELAY for k in (13, 16, 19, 26, 29)]
+    assert out.activity[:28] == ["busy"] * 28 and set(out.activity[28:]) == {"command"}
 
 
 def test_tokens_are_waited_for():
@@ -78,21 +78,21 @@ def test_banks_are_waited_for():
 def test_signals_are_waited_for():
     """Instructions behind a refused signal still run; it alone at last blocks the unit."""
     out = run([multiply(2, signals=8), multiply(1), multiply(1)],
-              signalled=lambda cycle: cycle >= 20)
-    assert out.retired == {0: 20, 1: 21, 2: 22} and out.signals == [8, 0, 0]
-    assert [cycle - DELAY for cycle, *_ in out.writes] == [2, 3, 4, 6]
+              signalled=lambda cycle: cycle >= 30)
+    assert out.retired == {0: 31, 1: 34, 2: 37} and out.signals == [8, 0, 0]
+    assert [cycle - DELAY for cycle, *_ in out.writes] == [2, 3, 5, 8]
     assert [cycle for cycle, at in enumerate(out.blocked) if at == 0] == list(
-        range(6 + DELAY + 1, 20))
-    assert out.activity[3 + DELAY + 1:20] == ["signal"] * (16 - DELAY)
+        range(8 + DELAY + 1, 31))
+    assert out.activity[3 + DELAY + 2:31] == ["signal"] * (26 - DELAY)
 
 
 def test_room_is_waited_for():
     depth = plan(TINY, "gemm").retire_depth
     out = run([multiply(1, signals=1) for _ in range(depth + 2)],
-              signalled=lambda cycle: cycle >= 60)
-    assert out.started[depth - 1] == 2 * depth and out.started[depth] == 63
-    assert out.activity[2 * depth + 2:60] == ["signal"] * (58 - 2 * depth)
-    assert out.blocked[59] == 0
+              signalled=lambda cycle: cycle >= 120)
+    assert out.started[depth - 1] == 3 * depth - 1 and out.started[depth] == 124
+    assert out.activity[3 * depth + 1:121] == ["signal"] * (120 - 3 * depth)
+    assert out.blocked[119] == 0
 
 
 def test_halt_starts_nothing_new():

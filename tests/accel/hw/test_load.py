@@ -110,7 +110,7 @@ def test_latency(config):
     assert memory.moved == [(accepted + 1 + latency, False)]
     step = memory.moved[0][0]
     assert [cycle for cycle, *_ in buffers.writes] == [step + 3]
-    assert events.retired == [(step + 1 + 4, 0)]
+    assert events.retired == [(step + 1 + 5, 0)]
 
 
 SHORT = {"runs of 3": {"run": 3, "loops": [{"extent": 60, "dram": 3, "buffer": 4}]},
@@ -221,11 +221,13 @@ def test_blocked_by_a_signal():
         cycles = 0
         while not ctx.get(unit.blocked):
             assert not ctx.get(unit.idle) and cycles < 40
+            ctx.set(unit.refused, ctx.get(unit.signal))
             await ctx.tick()
             cycles += 1
         assert ctx.get(unit.signal) and ctx.get(unit.signals) == 0b0110
         assert ctx.get(unit.blocked_index) == 3 and not ctx.get(unit.retired)
         assert ctx.get(unit.activity) == 1 << ACTIVITIES.index("signal")
+        ctx.set(unit.refused, 0)
         ctx.set(unit.signalled, 1)
         assert ctx.get(unit.retired) and ctx.get(unit.retired_index) == 3
         assert not ctx.get(unit.blocked)

@@ -89,7 +89,7 @@ def test_latency(config):
     accepted = memory.log[0][0]
     assert accepted == taken + FIRST + 1                # offered to the arbiter one before
     assert memory.moved == [(accepted + 1, True)]
-    assert events.retired == [(accepted + 1 + latency + 1 + 2, 0)]
+    assert events.retired == [(accepted + 1 + latency + 1 + 3, 0)]
 
 
 @pytest.mark.parametrize("fields", [

@@ -7,60 +7,74 @@ from tests.support.amaranth_sim import simulate
 N = len(UNITS)
 
 
+def places(mask: int) -> list[int]:
+    return [unit for unit in range(N) if mask >> unit & 1]
+
+
 class Counters:
-    """The meaning of `Tokens`: a matrix of counters."""
+    """The meaning of `Tokens`: a matrix of counters, and for each unit what it asks for."""
 
     def __init__(self):
         self.count = [[0] * N for _ in range(N)]
+        self.taken = [0] * N                    # in the cycle before
+        self.answer: list[bool | None] = [None] * N
 
     def available(self, unit: int) -> int:
         return sum(1 << source for source in range(N) if self.count[source][unit])
 
-    def grants(self, unit: int, signals: int) -> bool:
-        return all(self.count[unit][target] < 255 for target in range(N) if signals >> target & 1)
+    def step(self, takes: list[int], asked: list[int | None]):
+        granted = [asked[unit] if self.answer[unit] else None for unit in range(N)]
+        self.answer = [None if mask is None or granted[unit] is not None else
+                       all(self.count[unit][target] < 255 for target in places(mask))
+                       for unit, mask in enumerate(asked)]
+        for unit in range(N):
+            for source in places(self.taken[unit]):
+                self.count[source][unit] -= 1
+            for target in places(granted[unit] or 0):
+                self.count[unit][target] += 1
+        self.taken = takes
 
-    def step(self, takes: dict[int, int], signals: dict[int, int]):
-        granted = {unit: mask for unit, mask in signals.items() if self.grants(unit, mask)}
-        for unit, mask in takes.items():
-            for source in range(N):
-                self.count[source][unit] -= mask >> source & 1
-        for unit, mask in granted.items():
-            for target in range(N):
-                self.count[unit][target] += mask >> target & 1
 
-
-def run(steps: int, p_take: float, seed: int = 0) -> Counters:
+def run(steps: int, p_take: float, seed: int = 0) -> tuple[Counters, int]:
     rng, model, dut = random.Random(seed), Counters(), Tokens()
+    asked: list[int | None] = [None] * N
+    refusals = 0
 
     async def testbench(ctx):
+        nonlocal refusals
         for _ in range(steps):
-            takes, signals = {}, {}
+            takes = [0] * N
             for unit, port in enumerate(dut.units):
-                waits, wants = rng.randrange(1 << N), rng.randrange(1 << N)
+                if asked[unit] is None and rng.random() < 0.9:
+                    asked[unit] = rng.randrange(1 << N)
+                waits = rng.randrange(1 << N)
                 ctx.set(port.waits, waits)
-                ctx.set(port.signals, wants)
+                ctx.set(port.signals, asked[unit] or 0)
+                ctx.set(port.signal, asked[unit] is not None)
                 have = ctx.get(port.available)
                 assert have == model.available(unit)
-                if not waits & ~have and rng.random() < p_take:
+                # A unit takes again two cycles later at the earliest.
+                if not model.taken[unit] and not waits & ~have and rng.random() < p_take:
                     takes[unit] = waits
-                if rng.random() < 0.9:
-                    signals[unit] = wants
-                ctx.set(port.take, unit in takes)
-                ctx.set(port.signal, unit in signals)
-            for unit, port in enumerate(dut.units):
-                granted = unit in signals and model.grants(unit, signals[unit])
-                assert ctx.get(port.signalled) == granted
+                ctx.set(port.take, takes[unit] != 0)
+                assert ctx.get(port.signalled) == (model.answer[unit] is True)
+                assert ctx.get(port.refused) == (model.answer[unit] is False)
+                refusals += model.answer[unit] is False
             assert ctx.get(dut.empty) == (not any(map(any, model.count)))
+            answers = list(model.answer)
             await ctx.tick()
-            model.step(takes, signals)
+            model.step(takes, asked)
+            for unit in range(N):
+                if answers[unit]:
+                    asked[unit] = None
     simulate(dut, testbench)
-    return model
+    return model, refusals
 
 
 def test_matches_counters():
-    run(400, 0.9)
+    run(600, 0.9)
 
 
 def test_a_full_counter_waits():
-    model = run(800, 0.02)
-    assert max(map(max, model.count)) == 255
+    model, refusals = run(1600, 0.02)
+    assert max(map(max, model.count)) == 255 and refusals > 100
