@@ -25,8 +25,8 @@ class Gemm(wiring.Component):
     """Matrix products: ``acc[dst] += inp[a] · wgt[b]``, from the plan of the unit's bodies.
 
     Throughput: one iteration a cycle, whatever the destinations, and no cycle lost between
-    instructions of three iterations or more. Latency: an iteration reads inp and wgt in the cycle in
-    which the loops show it (an instruction's first: `ADDRESS_CYCLES` after it is taken) and is
+    instructions of three iterations or more. Latency: an iteration reads inp and wgt in the cycle
+    in which the loops show it (an instruction's first: `ADDRESS_CYCLES` after it is taken) and is
     written to acc ``plan.write_cycles`` later; an instruction retires two cycles after its last
     write, if its signals are granted at once. Nothing in the pipeline ever waits.
 
