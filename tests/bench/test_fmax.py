@@ -44,7 +44,7 @@ def test_a_report_becomes_a_placement(monkeypatch, tmp_path):
     (tmp_path / "report.json").write_text(json.dumps(report))
     monkeypatch.setattr(fmax, "build_once", lambda *_: tmp_path)
     tools = object.__new__(fmax.Tools)
-    tools.identity = "none"
+    tools.versions = "none", "none"
     found = fmax.place(tmp_path, 3, tools, 100)
     assert (found.seed, found.mhz, found.registers, found.luts) == (3, 101.23, 900, 1000)
     assert found.path == (("load.front", 1.75), ("arbiter", 2.0))
@@ -52,7 +52,7 @@ def test_a_report_becomes_a_placement(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--config", "nope"], "bench.fmax: Preset must be one of "),
-    (["--native"], "bench.fmax: yosys must be there for place and route: install it")])
+    (["--native"], "bench.fmax: nextpnr-ecp5 must be there for place and route: install it")])
 def test_wrong_requests(monkeypatch, capsys, arguments, message):
     monkeypatch.setattr("sys.argv", ["fmax", *arguments])
     monkeypatch.setenv("PATH", "")
