@@ -73,7 +73,8 @@ class Gemm(wiring.Component):
         m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)
         for bus in self.plan.buses:
             m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
-        m.d.comb += datapath.select.eq(delayed(m, of.select, READ_LATENCY - 1, "select"))
+        m.d.comb += [datapath.valid.eq(delayed(m, nest.valid, READ_LATENCY - 1, "there")),
+                     datapath.select.eq(delayed(m, of.select, READ_LATENCY - 1, "select"))]
         self._update(m, nest, issue, datapath)
         return m
 

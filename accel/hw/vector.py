@@ -274,7 +274,7 @@ class Vector(wiring.Component):
             width = datapath.widths[bus]
             m.d.comb += [getattr(datapath, bus).word_select(k, width).eq(element)
                          for k, element in enumerate(buses[bus])]
-        m.d.comb += datapath.select.eq(operation.select)
+        m.d.comb += [datapath.valid.eq(arrived.b), datapath.select.eq(operation.select)]
         for name in self.plan.immediates:
             m.d.comb += getattr(datapath, name).eq(operation[name])
         m.d.comb += self._updater.value.eq(datapath.value)

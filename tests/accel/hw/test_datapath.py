@@ -62,6 +62,7 @@ def run(made, elements):
 
     async def bench(ctx):
         for cycle in range(-1, len(elements) + made.latency):
+            ctx.set(dut.valid, cycle + 1 < len(elements))
             if cycle + 1 < len(elements):
                 opcode, operands = elements[cycle + 1]
                 ctx.set(dut.select, 1 << made.opcodes.index(opcode))
