@@ -22,7 +22,8 @@ Address in cycle t, data in cycle t + 2, every cycle a new one."""
 def unit_signature() -> dict:
     """Members that every execution unit has, for its Component signature.
 
-    commands    queue output; ready rises in the cycle before `started` (it leaves the queue)
+    commands    queue output; ready rises in the cycle before `started` (it leaves the queue); then
+                it offers nothing for a cycle
     halt        nothing new may start (an error elsewhere)
     waits       mask of the instruction at the head of the queue (0 when none)
     available   all tokens in `waits` are there (combinational from waits)

@@ -124,10 +124,11 @@ def grant(unit, stall=lambda: False):
 
 
 def feed_commands(unit, programs: list[dict], stall=lambda: False):
-    """Hand instructions over, numbered from 0."""
+    """Hand instructions over, numbered from 0, as a queue with a pause does."""
     async def testbench(ctx):
         for index, fields in enumerate(programs):
             while stall():
                 await ctx.tick()
             await put(ctx, unit.commands, {"index": index, "word": encode(DMA, fields)})
+            await ctx.tick()
     return testbench

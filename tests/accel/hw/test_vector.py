@@ -131,7 +131,7 @@ def test_illegal_selectors(wrong):
     out = run([operation("copy", 1), wrong, operation("copy", 1)])
     assert out.errors == [(1, "ILLEGAL")]
     assert len(out.writes) == 2 and list(out.retired) == [0, 1, 2]
-    assert out.started[2] == out.started[1] + 2
+    assert out.started[2] == out.started[1] + 3
 
 
 def test_selectors_of_operands_that_are_not_used():
