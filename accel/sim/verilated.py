@@ -33,7 +33,7 @@ from compiler.native import (BuildError, build_once, cache_folder, call, compile
                              digest, processor, replace_text)
 
 from .dram import DRAM, Dram, DramTiming
-from .netlist import whole_words
+from .netlist import clocked, whole_words
 
 __all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "ports_of",
            "simulate", "view"]
@@ -107,7 +107,7 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
-    path = build_object(machine, whole_words(text), ports_of(core), optimization)
+    path = build_object(machine, clocked(whole_words(text)), ports_of(core), optimization)
     replace_text(known, path.parent.name)
     return VerilatedCore(machine, path)
 

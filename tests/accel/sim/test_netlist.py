@@ -1,8 +1,8 @@
-"""Verilog that is rewritten for Verilator: what becomes of a RAM's writes, and what must not."""
+"""Verilog that is rewritten for Verilator: RAMs and registers, and what must stay."""
 
 import pytest
 
-from accel.sim.netlist import whole_words
+from accel.sim.netlist import clocked, whole_words
 
 BYTES = """module ram(clk);
   reg [15:0] cells [7:0];
@@ -59,3 +59,96 @@ def test_other_writes_stay(text):
 
 def test_what_was_written_is_as_it_was():
     assert whole_words(WORD) == WORD
+
+
+NEXT = """  always @* begin
+    if (\\$auto$verilog_backend.cc:2355:dump_module$1 ) begin end
+"""
+LOGIC = f"""module unit(clk, rst);
+  reg [3:0] \\$1 ;
+  reg \\$2 ;
+  reg \\$3 ;
+  reg [7:0] \\$4 ;
+  always @(posedge clk)
+    count <= \\$1 ;
+  always @(posedge clk)
+    a <= \\$2 ;
+  always @(posedge clk)
+    b <= \\$3 ;
+  always @(posedge clk)
+    wide <= \\$4 ;
+  assign other = en;
+{NEXT}    \\$1  = count;
+    if (up) begin
+      \\$1  = \\$7 [3:0];
+    end else if (down) begin
+      \\$1  = \\$8 [3:0];
+    end
+    if (rst) begin
+      \\$1  = 4'h9;
+    end
+  end
+{NEXT}    \\$2  = a;
+    if (en) begin
+      \\$2  = x;
+    end
+  end
+{NEXT}    \\$3  = b;
+    if (en) begin
+      \\$3  = y;
+    end
+  end
+{NEXT}    \\$4  = z;
+    if (some) begin
+      \\$4 [3:0] = 4'h0;
+    end
+  end
+endmodule
+"""
+CLOCKED = """module unit(clk, rst);
+  reg [3:0] \\$1 ;
+  reg \\$2 ;
+  reg \\$3 ;
+  reg [7:0] \\$4 ;
+  assign other = en;
+  always @(posedge clk)
+    if (rst) begin
+      count <= 4'h9;
+    end else begin
+    if (up) begin
+      count <= \\$7 [3:0];
+    end else if (down) begin
+      count <= \\$8 [3:0];
+    end
+    end
+  always @(posedge clk) begin
+    if (en) begin
+      a <= x;
+      b <= y;
+    end
+  end
+  always @(posedge clk) begin
+    wide <= z;
+    if (some) begin
+      wide[3:0] <= 4'h0;
+    end
+  end
+endmodule
+"""
+
+
+def test_registers_become_what_they_do_where_the_clock_rises():
+    assert clocked(LOGIC) == CLOCKED
+
+
+def test_what_is_clocked_is_as_it_was():
+    assert clocked(CLOCKED) == CLOCKED
+
+
+@pytest.mark.parametrize("change", [
+    ("assign other = en", "assign other = \\$2 "), ("\\$2  = x", "\\$2  = ~\\$2 "),
+    ("    a <= \\$2 ;\n", "    a <= \\$2 ;\n  always @(posedge clk)\n    c <= \\$2 ;\n")],
+    ids=["read elsewhere", "read by itself", "two registers"])
+def test_other_logic_stays(change):
+    text = LOGIC.replace(*change)
+    assert text != LOGIC and clocked(text).count("\\$2") == text.count("\\$2")
