@@ -142,11 +142,8 @@ public:
     }
     // Whether there are, if that is plain.
     bool works() const { return open_ > 1; }
-    // Moved before a cycle, of fetch, load and store.
-    uint64_t beats_before(unsigned client, uint64_t cycle) const {
-        return beats_[client] - (latest_[client] >= int64_t(cycle))
-               - (earlier_[client] >= int64_t(cycle));
-    }
+    // Moved, of fetch, load and store, as far as counters show it.
+    uint64_t beats(unsigned client) const { return beats_[client]; }
 
     void step(Fetch &fetch, Load &load, Store &store) {
         uint64_t now = board_.now;
@@ -245,9 +242,9 @@ private:
     }
 
     void moved(unsigned client, uint32_t beats, uint64_t latest) {
-        beats_[client] += beats;
-        earlier_[client] = beats > 1 ? int64_t(latest) - 1 : latest_[client];
-        latest_[client] = int64_t(latest);
+        uint64_t counted = board_.max_cycles + 1;           // cycles, and the counters' delay
+        uint64_t late = latest + board_.p.counting + 1;
+        beats_[client] += beats - std::min<uint64_t>(beats, late - std::min(late, counted));
     }
 
     // A beat for the owner of the oldest burst.
@@ -296,7 +293,6 @@ private:
     uint32_t beat_ = 0;                     // of the oldest burst that is read
     Registered<Owner> owners_;
     uint64_t beats_[3] = {};                        // moved
-    int64_t latest_[3] = {-1, -1, -1}, earlier_[3] = {-1, -1, -1};  // cycles of the last two
     uint64_t streamed_ = 0, stream_end_ = 0;        // all above is as it was in the former
 };
 
@@ -477,10 +473,8 @@ private:
             bool waits = waiting_ >> unit & 1;
             result.waiting[unit] = waits ? uint64_t(seen_[unit]->blocked_index) + 1 : 0;
         }
-        uint64_t late = board_.p.counting - 1;
-        uint64_t counted = done ? NEVER >> 1 : result.cycles - std::min(late, result.cycles);
         for (unsigned client = 0; client < 3; client++)
-            result.bytes[client] = port_.beats_before(client, counted) << board_.p.bus_bits;
+            result.bytes[client] = port_.beats(client) << board_.p.bus_bits;
     }
 
     // Counters show a cycle some cycles later. From when they are cleared, in the cycle before a
