@@ -1,17 +1,17 @@
 """Is the cycle simulator equal to the RTL, on programs of real size?
 
-The digits network on `pynq-1x16x16` and one convolution of ResNet-18 (3x3, 64 -> 64 channels,
-56x56) on every preset, each with the memory of the presets' figures and with one that stalls, has
-little bandwidth and rows. Compared are memory, status, all counters, and the start and the
-retirement of every instruction. Prints a line for each run: its cycles, and millions of cycles a
-second (processor time) with time alone, with values, and of the Verilated RTL; then ``exact_runs``
-and ``exact_differences``. Exit status 1 if there are any.
+The digits network and one convolution of ResNet-18 (3x3, 64 -> 64 channels, 56x56) on every
+preset, each with memories of several latencies, with and without random stalls, and with one that
+has little bandwidth and rows besides. Compared are memory, status, all counters, and the start and
+the retirement of every instruction. Prints a line for each run: its cycles, and millions of cycles
+a second (processor time) with time alone, with values, and of the Verilated RTL; then
+``exact_runs`` and ``exact_differences``. Exit status 1 if there are any.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,17 +30,21 @@ from compiler.graph.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"
-MEMORIES = {"plain": Dram(64),
-            "hard": Dram(64, 16, 9, bytes_per_cycle=3.3, row_bytes=2048, row_miss=30, banks=4)}
+MEMORIES = {
+    **{f"latency{latency}{'_stalls' if seed else ''}": Dram(latency, stall_seed=seed)
+       for latency in (0, 7, 64, 256) for seed in (0, 9)},
+    "hard": Dram(64, 16, 9, bytes_per_cycle=3.3, row_bytes=2048, row_miss=30, banks=4)}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--channels", type=int, default=64)
     parser.add_argument("--size", type=int, default=56)
+    parser.add_argument("--config", choices=preset_names(), help="one preset only")
     args = parser.parse_args()
     runs = differences = 0
-    for name, machine, program in _programs(args.channels, args.size):
+    names = [args.config] if args.config else preset_names()
+    for name, machine, program in _programs(names, args.channels, args.size):
         image = _random_image(program)
         verilated.build(machine)
         cycle.simulate(machine, program, image)         # compiled and loaded
@@ -53,14 +57,14 @@ def main() -> int:
     return 1 if differences else 0
 
 
-def _programs(channels: int, size: int) -> Iterator[tuple[str, Machine, Program]]:
-    machine = Machine(preset("pynq-1x16x16"))
-    device = SimulatedDevice(machine, simulator("functional"))
-    (digits,) = compile_graph(optimize(load_model(DIGITS)), AccelTarget(machine),
-                              device).accelerated
-    yield "digits_pynq-1x16x16", machine, digits.program
-    for name in preset_names():
+def _programs(names: Iterable[str], channels: int,
+              size: int) -> Iterator[tuple[str, Machine, Program]]:
+    for name in names:
         machine = Machine(preset(name))
+        device = SimulatedDevice(machine, simulator("functional"))
+        for digits in compile_graph(optimize(load_model(DIGITS)), AccelTarget(machine),
+                                    device).accelerated:
+            yield f"digits_{name}", machine, digits.program
         compiled = AccelTarget(machine).compile(convolution_graph(channels, channels, size))
         yield f"conv_{name}", machine, compiled.program
 
