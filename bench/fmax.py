@@ -110,7 +110,7 @@ class Tools:
     """Yosys and nextpnr, the latter perhaps native. Raises BuildError if they are not there."""
 
     def __init__(self, native: bool):
-        self.yosys, self.nextpnr = self._find("yosys", False), self._find("nextpnr-ecp5", native)
+        self.nextpnr, self.yosys = self._find("nextpnr-ecp5", native), self._find("yosys", False)
         self.versions = _packaged(self.yosys), (_said if native else _packaged)(self.nextpnr)
 
     def _find(self, name: str, native: bool) -> str:

@@ -18,7 +18,7 @@ extern "C" {
 Dram *make(uint8_t *memory, uint64_t size, const DramTiming *timing) {
     return new Dram(memory, size, *timing);
 }
-uint64_t next_offer(Dram *dram, uint64_t now) { return dram->next_offer(now); }
+uint64_t next_offer(Dram *dram, uint64_t now) { return dram->next_offer(now, true); }
 void offer(Dram *dram, uint64_t now, int wdata, int *flags, uint8_t *data, int bus) {
     DramOffer o = dram->offer(now, wdata);
     int all[] = {o.request_ready, o.wdata_ready, o.read_valid, o.read_error, o.ack_valid,
