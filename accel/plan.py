@@ -22,7 +22,7 @@ Timing, from the cycle in which an element is issued (its buffer addresses are p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 
 import numpy as np
@@ -232,6 +232,7 @@ class _Evaluation:
         return np.concatenate((pairs, x[..., count - 1:]), axis=-1) if count % 2 else pairs
 
 
+@cache
 def plan(machine: Machine, unit: str) -> Plan:
     """Plan the datapath of ``gemm`` or ``vector``; refuses bodies with `PlanError`."""
     bodies = machine.of_unit(unit)

@@ -44,3 +44,11 @@ def test_links_of_pages_lead_somewhere():
         for target in re.findall(r"`((?:accel|compiler|runtime|lockstep|tests|bench|examples|docs)"
                                  r"/[\w./-]+)`", page.read_text()):
             assert (ROOT / target).exists(), f"{page.name} names {target}"
+
+
+def test_times_of_the_machine_page_are_those_of_the_hardware():
+    page = (ROOT / "docs" / "machine.md").read_text()
+    told = re.findall(r"^\| `(\w+_CYCLES?)` \| `(\w+\.py)` \|", page, re.MULTILINE)
+    found = [(name, path.name) for path in (ROOT / "accel" / "hw").glob("*.py")
+             for name in re.findall(r"^(\w+_CYCLES?) = ", path.read_text(), re.MULTILINE)]
+    assert sorted(told) == sorted(found)

@@ -114,6 +114,9 @@ class Intrinsic:
         if tuple(axis.extent for axis in self.axes) != self.dst.shape:
             raise ValueError(f"Axes of {self.name} must have the extents of its destination "
                              f"{self.dst.shape}, not {tuple(a.extent for a in self.axes)}")
+        if not isinstance(self.value, Expr):
+            raise TypeError(f"Value of {self.name} must be one expression, not a "
+                            f"{type(self.value).__name__.lower()}")
         inner = self.value.value if isinstance(self.value, Reduce) else self.value
         known = {o.name: o for o in self.operands}
         variables = {a.var for a in self.axes} | {i.var for i in self.immediates}

@@ -10,6 +10,8 @@ from accel.dataflow import Interval, bus_of
 from accel.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine import Machine
 from accel.plan import PlanError, plan
+from accel.program import Program, finish
+from accel.sim import functional
 from compiler import te
 from compiler.tensorize import Intrinsic, Operand
 from compiler.te import Axis, Var
@@ -208,3 +210,17 @@ def test_operands_exchanged_wrong():
 
     with pytest.raises(PlanError, match=r"^Operands of turned must be in inp, then in wgt$"):
         plan(Machine(TINY, (*SHIPPED, Declaration("turned", "gemm", build))), "gemm")
+
+
+def test_body_of_several_values_wrong():
+    first = te.reducer("first", lambda x, y: x, (te.const(0, "int32"),))
+    with pytest.raises(TypeError, match=r"^Value of wrong must be one expression, not a reduction$"):
+        Machine(TINY, (*SHIPPED, reducing("wrong", lambda x, w, i: first((x,), i)))).forms
+
+
+def test_functional_simulator_refuses_what_hardware_cannot_be_made_of():
+    machine = Machine(TINY, (*SHIPPED, vector_op("wrong", lambda a, b: te.rint(
+        a.astype("float32")).astype("int32"))))
+    program = Program.assemble(machine, [finish()])
+    with pytest.raises(PlanError, match=r"^Values must be integers, not float32 \(body of wrong\)$"):
+        functional.simulate(machine, program)

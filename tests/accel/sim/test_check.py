@@ -12,7 +12,7 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.sim import check as checking
 from accel.sim import functional, verilated
-from accel.sim.check import COUNT, check, default_simulators
+from accel.sim.check import COUNT, cases, check, default_simulators
 from accel.sim.coverage import Coverage
 from accel.sim.directed import directed
 from accel.sim.generate import Case, generate
@@ -73,10 +73,14 @@ def test_the_first_wrong_instruction_is_named(name):
     assert found is not None and not report.ok
     assert found.simulators == ("right", "wrong")
     assert found.text.startswith(name)
-    assert re.fullmatch(
+    told = re.fullmatch(
         rf"(seed \d+|full counter, .*): right and wrong differ: instruction \d+ `{name} .*`: byte "
-        r"\d+ of .* is [0-9a-f]{2}; [0-9a-f]{2} \(\d+ bytes of memory differ, from \d+: "
-        r"[0-9a-f ]{2,23}; [0-9a-f ]{2,23}\)", found.describe())
+        r"\d+ of .* is [0-9a-f]{2}; [0-9a-f]{2} \(\d+ bytes of memory differ, from (\d+): "
+        r"([0-9a-f ]+); ([0-9a-f ]+)\)", found.describe())
+    assert told, found.describe()
+    case, = (case for case in cases(MACHINE, 60, 0) if case.name == told[1])
+    shown = min(8, len(case.memory) - int(told[2]))
+    assert [len(bytes.fromhex(told[side])) for side in (3, 4)] == [shown, shown]
 
 
 def test_a_wrong_load_shows_where_its_bytes_are_used():
