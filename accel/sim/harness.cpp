@@ -65,8 +65,9 @@ private:
 
 constexpr uint32_t ADDR_BITS = 32, LAST_BITS = 5;
 
-// The core with its memory, clocked together. In every cycle: settle(), transfer() and either
-// rise() or step().
+// The core with its memory, clocked together. In every cycle: settle(), transfer(), rise(); or,
+// where nothing watches the clock (waveforms do) and no time is to be lost, follow(), transfer(),
+// step().
 class Bench {
 public:
     // Resets the core, which must live longer.
@@ -87,17 +88,21 @@ public:
 
     // What the memory offers reaches the core; all ports show what they are in this cycle.
     void settle(uint64_t now) {
-        top_->PORT_start = now == 0;
-        offer_ = dram_.offer(now, top_->PORT_mem__wdata__valid);
-        top_->PORT_mem__request__ready = offer_.request_ready;
-        top_->PORT_mem__wdata__ready = offer_.wdata_ready;
-        top_->PORT_mem__rdata__valid = offer_.read_valid;
-        if (offer_.read_valid)
-            set_bytes(top_->PORT_mem__rdata__payload, offer_.read_data, BUS, offer_.read_error);
-        top_->PORT_mem__ack__valid = offer_.ack_valid;
-        top_->PORT_mem__ack__payload = offer_.ack_error;
+        offer(now);
         top_->clk = 0;
         top_->eval();
+    }
+
+    // settle() by the one function that eval() has to call. The clock is low all the time.
+    void follow(uint64_t now) {
+#ifdef LOCKSTEP_EDGE
+        offer(now);
+        auto *root = top_->rootp;
+        root->__VicoTriggered[0] = 1;
+        Vcore___024root___eval_ico(root);
+#else
+        settle(now);
+#endif
     }
 
     // The memory sees the handshakes of this cycle; how many there are.
@@ -127,8 +132,7 @@ public:
         top_->eval();
     }
 
-    // rise() without what eval() does first: to follow the inputs, which settle() has done. The
-    // clock stays low, so what watches it (waveforms) needs rise().
+    // rise() by the one function that eval() has to call.
     void step() {
 #ifdef LOCKSTEP_EDGE
         auto *root = top_->rootp;
@@ -145,6 +149,18 @@ public:
 
 private:
     static constexpr unsigned BUS = LOCKSTEP_BUS_BYTES;
+
+    void offer(uint64_t now) {
+        top_->PORT_start = now == 0;
+        offer_ = dram_.offer(now, top_->PORT_mem__wdata__valid);
+        top_->PORT_mem__request__ready = offer_.request_ready;
+        top_->PORT_mem__wdata__ready = offer_.wdata_ready;
+        top_->PORT_mem__rdata__valid = offer_.read_valid;
+        if (offer_.read_valid)
+            set_bytes(top_->PORT_mem__rdata__payload, offer_.read_data, BUS, offer_.read_error);
+        top_->PORT_mem__ack__valid = offer_.ack_valid;
+        top_->PORT_mem__ack__payload = offer_.ack_error;
+    }
 
     Vcore *top_;
     lockstep::Dram dram_;
@@ -185,7 +201,7 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
     };
     uint64_t now = 0, progress = 0, seen = 0, checked = 0;
     for (;; now++) {
-        bench.settle(now);
+        bench.follow(now);
         if (top->PORT_done && now) break;
 #define EVENTS(unit) \
     progress += event(top->PORT_##unit##_started, top->PORT_##unit##_started_index, start, now); \

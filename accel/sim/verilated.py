@@ -171,8 +171,11 @@ def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
     slow = [name for name in names if name.endswith("__Slow.cpp")]
     parts = {"core": [*(name for name in names if name not in slow), "harness.cpp"],
              "once": [*slow, "view.cpp"]}
+    for name in parts["core"][:-1]:
+        replace_text(generated / name, _rare((generated / name).read_text()))
     for part, bodies in parts.items():
-        (folder / f"{part}.cpp").write_text("".join(f'#include "{name}"\n' for name in bodies))
+        (folder / f"{part}.cpp").write_text(_RARELY + "".join(
+            f'#include "{name}"\n' for name in bodies))
     include = root / "include"
     edge = ("-DLOCKSTEP_EDGE",) if _has_one_edge(generated) else ()
     sources = {folder / "core.cpp": (*optimization, *edge), folder / "once.cpp": ("-O0",),
@@ -182,16 +185,31 @@ def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
     shutil.rmtree(generated)        # ten times the size of the object
 
 
-def _has_one_edge(generated: Path) -> bool:
-    """Whether a function of the model is all that happens when the clock rises.
+_RARELY = "#define LOCKSTEP_RARELY(x) __builtin_expect_with_probability(!!(x), 0, 1.0)\n"
 
-    Its name is Verilator's own business. Where it is not found, or where a model has other
+
+def _rare(text: str) -> str:
+    """A model's functions, with what conditions guard out of the way of what every cycle does.
+
+    A cycle is hundreds of kilobytes of code without a loop, and most registers keep their values:
+    reading the code takes the time. A sixth of it is saved.
+    """
+    return re.sub(r"\bif \(([^;{}]*)\) \{", r"if (LOCKSTEP_RARELY(\1)) {", text)
+
+
+def _has_one_edge(generated: Path) -> bool:
+    """Whether one function of the model is all that happens when the clock rises, and another
+    all that happens when inputs change.
+
+    Their names are Verilator's own business. Where they are not found, or where a model has other
     triggers (mutants of the netlist may invert a clock), the harness does without.
     """
     text = "".join(path.read_text() for path in generated.glob("Vcore___024root*"))
     return (set(re.findall(r"__Vtrigprevexpr\w*", text)) == {"__Vtrigprevexpr___TOP__clk__0"}
             and "__VnbaTriggered[0U]" in text and "___eval_act(" not in text
-            and "void Vcore___024root___eval_nba(Vcore___024root* vlSelf)" in text)
+            and "__VicoTriggered[0U]" in text and "__VicoTriggered[1U]" not in text
+            and all(f"void Vcore___024root___eval_{phase}(Vcore___024root* vlSelf)" in text
+                    for phase in ("ico", "nba")))
 
 
 def _verilator_root() -> Path:
