@@ -1,9 +1,10 @@
 """How many cycles does each simulator simulate in a second?
 
-The digits network on `pynq-1x16x16`, compiled once and repeated as one program of at least five
-million cycles. Prints ``name value`` lines, in millions of cycles a second of processor time: of
-the cycle simulator with time alone, with values, and with values and a timeline; of the Verilated
-RTL; and the first two as multiples of the last. All four must end with the same cycles.
+On `pynq-1x16x16`: the digits network, compiled once and repeated as one program of at least five
+million cycles (short instructions: the most there is to follow in a cycle), or ResNet-50. Prints
+``name value`` lines, in millions of cycles a second of processor time: of the cycle simulator with
+time alone, with values, and with values and a timeline; of the Verilated RTL; and the first two as
+multiples of the last. All four must end with the same cycles.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from accel.sim import cycle, verilated
 from accel.status import Run
 from accel.target import AccelTarget
 from accel.words import decode_words
+from bench.networks import resnet50_graph
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator
@@ -35,13 +37,18 @@ WAITS, SIGNALS = 1, 2           # bytes of a word
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", default="pynq-1x16x16")
-    parser.add_argument("--cycles", type=int, default=5_000_000, help="at least (default 5000000)")
+    parser.add_argument("--network", choices=("digits", "resnet50"), default="digits")
+    parser.add_argument("--cycles", type=int, default=5_000_000,
+                        help="of the digits, at least (default 5000000)")
     args = parser.parse_args()
     machine = Machine(load(args.config))
-    program = digits(machine)
-    once = cycle.simulate(machine, program, values=False).cycles
-    # Repeated, the images overlap: each takes somewhat less.
-    program = repeated(machine, program, -(-args.cycles * 11 // (10 * once)))
+    if args.network == "digits":
+        program = digits(machine)
+        once = cycle.simulate(machine, program, values=False).cycles
+        # Repeated, the images overlap: each takes somewhat less.
+        program = repeated(machine, program, -(-args.cycles * 11 // (10 * once)))
+    else:
+        program = AccelTarget(machine).compile(resnet50_graph()).program
     image = random_image(program)
     ways: dict[str, Callable[[], Run]] = {
         "cycle_timing": lambda: cycle.simulate(machine, program, image, values=False),
@@ -51,12 +58,13 @@ def main() -> int:
     cycle.simulate(machine, program, image)     # compiled and loaded
     verilated.build(machine)
     found = {name: timed(way) for name, way in ways.items()}
-    print("simulated_cycles", *sorted({run.cycles for run, _ in found.values()}))
+    prefix = "" if args.network == "digits" else f"{args.network}_"
+    print(f"{prefix}simulated_cycles", *sorted({run.cycles for run, _ in found.values()}))
     rates = {name: run.cycles / seconds / 1e6 for name, (run, seconds) in found.items()}
     for name, rate in rates.items():
-        print(f"{name}_rate", f"{rate:.2f}")
+        print(f"{prefix}{name}_rate", f"{rate:.2f}")
     for name in ("cycle_timing", "cycle_values"):
-        print(f"{name}_ratio", f"{rates[name] / rates['verilated']:.1f}")
+        print(f"{prefix}{name}_ratio", f"{rates[name] / rates['verilated']:.1f}")
     return 0 if same([run for run, _ in found.values()]) else 1
 
 
