@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accel.layout import pack_params, pack_weights
+from accel.layout import pack_params, pack_weights, pack_windows
 from compiler.graph.graph import Graph, Node
 from compiler.ops import blocked
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
@@ -97,12 +97,13 @@ def _dense(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Laye
 def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
               pad_value: int, blocks: Blocks) -> Layer:
     channels, (height, width) = len(weights), window.outputs(x)
-    operator = blocked.convolution(_stage(node), x, channels, window, pad_value,
-                                   _quantization(node), blocks)
+    packed = blocked.packed_blocks(x, window, blocks) > 0
+    form = blocked.packed_convolution if packed else blocked.convolution
+    operator = form(_stage(node), x, channels, window, pad_value, _quantization(node), blocks)
     bias, mult, shift = (graph.constants[v] for v in node.inputs[2:5])
     params = pack_params(bias, mult, shift, channels, blocks)
-    return Layer(node, operator, {"x": node.inputs[0]},
-                 {"w": pack_weights(weights, x, blocks), "params": params},
+    w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
                  Activation(x.n, channels, height, width),
                  x.n * height * width * weights.size)
 

@@ -9,7 +9,7 @@ from compiler.ops.arithmetic import PARAM
 from compiler.ops.blocked import Activation, Blocks
 from compiler.te import numpy_dtype
 
-__all__ = ["blocks_of", "from_blocked", "pack_params", "pack_weights", "to_plain"]
+__all__ = ["blocks_of", "from_blocked", "pack_params", "pack_weights", "pack_windows", "to_plain"]
 
 
 def blocks_of(config: AccelConfig) -> Blocks:
@@ -39,6 +39,18 @@ def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarr
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // blocks.block_in,
                          blocks.block_in, kh, kw)
     return np.ascontiguousarray(cut.transpose(0, 4, 5, 2, 1, 3))
+
+
+def pack_windows(weights: np.ndarray, blocks: Blocks) -> np.ndarray:
+    """int8 [Co][Ci][kh][kw] to [co][1][1][block of the window][block_out][block_in], where a window
+    is [kh][kw][Ci] without gaps, padded with zeros.
+    """
+    windows = weights.transpose(0, 2, 3, 1).reshape(len(weights), -1)
+    size = blocks.block_in
+    padded = np.zeros((blocks.padded(len(weights)), -(-windows.shape[1] // size) * size), np.int8)
+    padded[:len(windows), :windows.shape[1]] = windows
+    cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // size, size)
+    return np.ascontiguousarray(cut.transpose(0, 2, 1, 3))[:, None, None]
 
 
 def pack_params(bias, mult, shift, channels: int, blocks: Blocks) -> np.ndarray:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from accel import isa
 from accel.lowering.dma import runs
 from accel.lowering.memory import Placement, Scratchpads
-from accel.lowering.nest import (Affine, Interval, LoweringError, NotABox, NotAffine, affine,
+from accel.lowering.nest import (Affine, Box, Interval, LoweringError, NotABox, NotAffine, affine,
                                  solve)
 from accel.machine import Machine
 from accel.program import Instruction
 from accel.provenance import Loop, Origin, Site
-from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text
+from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text, normalize,
+                         offset)
 from compiler.te import Buffer, Const, Expr, Field, Read, Var, numpy_dtype
 
 __all__ = ["lower"]
@@ -38,7 +39,7 @@ def lower(machine: Machine, program: Program, placement: Mapping[str, Placement]
 class _Nest:
     """Loops that one instruction runs itself (outermost first), guards among them, and the tile."""
 
-    loops: tuple[tuple[Var, int], ...]
+    loops: tuple[tuple[Var, Interval], ...]
     guards: tuple[Expr, ...]
     tile: Tensorized
 
@@ -53,6 +54,8 @@ class _Emitter:
         self.addresses: dict[Buffer, int] = {}
         self.turns: dict[Var, int] = {}     # iterations so far: copies of storage take turns
         self.loops: dict[Var, Loop] = {}    # unrolled ones of several iterations
+        self.extents: dict[Var, int] = {}   # of all loops met so far
+        self._elements: dict[int, Expr | Affine] = {}
 
     def walk(self, stmt: Stmt, fixed: Fixed, turn: int) -> Iterator[Instruction]:
         match stmt:
@@ -79,10 +82,22 @@ class _Emitter:
             case For() | If() | Tensorized():
                 nest = _nest(stmt)
                 assert nest is not None
+                self.extents |= {var: extent for var, (_, extent) in nest.loops}
                 yield from self.perform(nest, fixed)
             case _:
                 raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
                                     f"{type(stmt).__name__} to {_target(stmt)} is not")
+
+    def elements(self, read: Read, fixed: Fixed) -> Affine:
+        """Where a tile lies in its buffer, counted in elements. The form is found once a tile."""
+        if id(read) not in self._elements:
+            place = normalize(offset(read.buffer, read.indices), self.extents)
+            try:
+                self._elements[id(read)] = affine(place, {})
+            except NotAffine:
+                self._elements[id(read)] = place
+        form = self._elements[id(read)]
+        return form.at(fixed) if isinstance(form, Affine) else affine(form, fixed)
 
     def _holds(self, condition: Expr, fixed: Fixed) -> bool:
         try:
@@ -97,6 +112,7 @@ class _Emitter:
                              f"not {text}")
 
     def _count(self, var: Var, extent: int, kind: str = "serial") -> None:
+        self.extents[var] = extent
         if extent > 1:
             self.loops[var] = Loop(var.name, extent, kind)
 
@@ -107,32 +123,42 @@ class _Emitter:
         except NotAffine as error:
             if not nest.loops:
                 raise self._refuse(error) from None
-            at = _unrolled(nest, error)
-            var, extent = nest.loops[at]
-            rest = nest.loops[:at] + nest.loops[at + 1:]
-            self._count(var, extent)
-            for value in range(extent):
-                yield from self.perform(_Nest(rest, nest.guards, nest.tile),
-                                        fixed | {var: value})
+            at, parts = _cut(nest, error)
+            var, whole = nest.loops[at]
+            self._count(var, whole[1] - whole[0])
+            for part in parts:
+                single = part[1] - part[0] == 1
+                loops = (*nest.loops[:at], *([] if single else [(var, part)]),
+                         *nest.loops[at + 1:])
+                yield from self.perform(_Nest(loops, nest.guards, nest.tile),
+                                        fixed | {var: part[0]} if single else fixed)
         else:
             yield from instructions
 
 
-def _unrolled(nest: _Nest, error: NotAffine) -> int:
-    """Which loop to unroll: the outermost, or the first that a copy's padding is tied to."""
+def _cut(nest: _Nest, error: NotAffine) -> tuple[int, list[Interval]]:
+    """Which loop to cut into which parts: the outermost into its iterations; where a condition on a
+    copy ties loops together, the first of these, into where that does not matter and iterations.
+    """
     if not isinstance(error, NotABox):
-        return 0
-    return next(at for at, (var, _) in enumerate(nest.loops) if var in error.loops)
+        at, inside = 0, (0, 0)
+    else:
+        at = next(at for at, (var, _) in enumerate(nest.loops) if var in error.loops)
+        inside = error.inside(nest.loops[at][0])
+    low, high = nest.loops[at][1]
+    parts = [(value, value + 1) for value in range(low, high)
+             if not inside[0] <= value < inside[1]]
+    return at, sorted(parts + [inside] * (inside[0] < inside[1]))
 
 
 def _nest(stmt: Stmt) -> _Nest | None:
     """The nest, when nothing but loops and guards stands around one tensorized tile."""
-    loops: list[tuple[Var, int]] = []
+    loops: list[tuple[Var, Interval]] = []
     guards: list[Expr] = []
     while not isinstance(stmt, Tensorized):
         match stmt:
             case For(var, extent, body, "serial"):
-                loops.append((var, extent))
+                loops.append((var, (0, extent)))
                 stmt = body
             case If(condition, body):
                 guards.append(condition)
@@ -152,39 +178,39 @@ class _Tile:
     def __init__(self, emitter: _Emitter, nest: _Nest, fixed: Fixed):
         self.machine = emitter.machine
         self.emitter = emitter
-        self.fixed = fixed | {var: 0 for var, extent in nest.loops if extent == 1}
+        self.fixed = fixed | {var: low for var, (low, high) in nest.loops if high - low == 1}
         self.intrinsic = nest.tile.intrinsic
         self.binding = nest.tile.binding
-        self.empty = False
-        self.low: dict[Var, int] = {}
-        self.extents = self._guarded(nest)
+        self.box = self._guarded(nest)
+        self.extents = {var: high - low for var, (low, high) in (self.box or {}).items()}
         self.origin = self._origin_of(nest)
 
-    def _guarded(self, nest: _Nest) -> dict[Var, int]:
-        """Extents after the guards have cut the loops; `low` is where each begins."""
-        extents = {var: extent for var, extent in nest.loops if extent > 1}
+    def _guarded(self, nest: _Nest) -> Box | None:
+        """The loops of several iterations, after the guards have cut them; None where no iteration
+        is left.
+        """
+        box = {var: (low, high) for var, (low, high) in nest.loops if high - low > 1}
         for guard in nest.guards:
-            box = self._box(guard, extents)
-            if box is None:
-                self.empty = True
-                return extents
-            for var, (low, high) in box.items():
-                if low and var in self.binding.begin:
-                    raise NotAffine(guard)
-                self.low[var] = max(low, self.low.get(var, 0))
-                extents[var] = min(high, extents[var])
-        for var, low in self.low.items():
-            extents[var] -= low
-        return extents
+            found = self._solved(guard, box)
+            if found is None:
+                return None
+            box = found
+        for var in self.binding.begin:
+            if box.get(var, (0, 0))[0]:
+                raise NotAffine(var)
+        return box
 
-    def _box(self, guard: Expr, extents: dict[Var, int]) -> dict[Var, Interval] | None:
+    def _solved(self, guard: Expr, box: Box) -> dict[Var, Interval] | None:
         try:
-            return solve(guard, self.fixed, extents)
-        except NotABox as error:        # what is guarded may depend on the order of the loops
+            return solve(guard, self.fixed, box)
+        except NotABox as error:
+            if self.intrinsic.unit in ("load", "store"):
+                raise
+            # What is guarded may depend on the order of the loops.
             raise NotAffine(*error.args) from None
 
     def instructions(self) -> Iterator[Instruction]:
-        if self.empty or any(extent <= 0 for extent in self.extents.values()):
+        if self.box is None:
             return
         if self.intrinsic.unit in ("load", "store"):
             yield from self._copies()
@@ -193,21 +219,15 @@ class _Tile:
         else:
             yield self._vector()
 
-    def _linear(self, expr: Expr) -> Affine:
-        form = affine(expr, self.fixed)
-        return Affine(form.offset + sum(f * self.low.get(v, 0)
-                                        for v, f in form.coefficients.items()),
-                      form.coefficients)
-
     def _bytes(self, read: Expr) -> Affine:
-        """Byte address of a tile within its buffer or segment."""
+        """Byte address of a tile within its buffer or segment, by iterations from the first."""
         read = read.base if isinstance(read, Field) else read
-        assert isinstance(read, Read)
-        stride, address = numpy_dtype(read.dtype).itemsize, Affine(0, {})
-        for index, extent in zip(reversed(read.indices), reversed(read.buffer.shape), strict=True):
-            address = address + self._linear(index).scaled(stride)
-            stride *= extent
-        return address + Affine(self._origin(read.buffer), {})
+        assert isinstance(read, Read) and self.box is not None
+        form = self.emitter.elements(read, self.fixed)
+        first = form.offset + sum(f * self.box[v][0] for v, f in form.coefficients.items())
+        elements = Affine(first, form.coefficients)
+        return elements.scaled(numpy_dtype(read.dtype).itemsize) + Affine(
+            self._origin(read.buffer), {})
 
     def _origin(self, buffer: Buffer) -> int:
         if buffer.scope == "global":
@@ -239,16 +259,21 @@ class _Tile:
         for copy in runs(self._bytes(far), self._bytes(near), self.extents, valid, item):
             yield self._instruction(fields | copy.fields())
 
-    def _validity(self) -> tuple[dict[Var, Interval] | None, int]:
-        """Where the source of a copy exists (None: nowhere), and the value of padding."""
-        everywhere = {var: (0, extent) for var, extent in self.extents.items()}
-        if not self.intrinsic.immediates:
-            return everywhere, 0
-        if any(self.low.values()):
-            raise NotAffine("guarded padding")
-        pad = self.binding.immediate("pad")
-        assert isinstance(pad, Const)
-        return solve(self.binding.immediate("valid"), self.fixed, self.extents), int(pad.value)
+    def _validity(self) -> tuple[Box | None, int]:
+        """Where the source of a copy exists, by iterations from the first (None: nowhere), and the
+        value of padding.
+        """
+        assert self.box is not None
+        valid, value = self.box, 0
+        if self.intrinsic.immediates:
+            pad = self.binding.immediate("pad")
+            assert isinstance(pad, Const)
+            valid = solve(self.binding.immediate("valid"), self.fixed, self.box)
+            value = int(pad.value)
+        if valid is None:
+            return None, value
+        return {var: (low - self.box[var][0], high - self.box[var][0])
+                for var, (low, high) in valid.items()}, value
 
     # Computation
 
@@ -344,7 +369,7 @@ class _Tile:
         loops = self.emitter.loops
         unrolled = [var for var in self.fixed if var in loops]
         site = Site(self.emitter.layer, tuple(loops[var] for var in unrolled),
-                    tuple(var.name for var, extent in nest.loops if extent > 1),
+                    tuple(var.name for var, (low, high) in nest.loops if high - low > 1),
                     tuple((operand, *self._tensor(read)) for operand, read in self.binding.tiles
                           if not isinstance(read, Const)))
         return Origin(site, tuple(self.fixed[var] for var in unrolled))

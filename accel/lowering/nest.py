@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from compiler.te import COMPARISONS, Binary, Const, Expr, Var
 
-__all__ = ["Affine", "Interval", "LoweringError", "NotABox", "NotAffine", "affine", "conjuncts",
-           "solve"]
+__all__ = ["Affine", "Box", "Interval", "LoweringError", "NotABox", "NotAffine", "affine",
+           "conjuncts", "solve"]
 
 
 class LoweringError(ValueError):
@@ -15,14 +15,6 @@ class LoweringError(ValueError):
 
 class NotAffine(Exception):
     """The expression depends on loops in a way that one instruction cannot follow."""
-
-
-class NotABox(NotAffine):
-    """A condition that ties `loops` together, so that it does not hold in a box of them."""
-
-    def __init__(self, condition: Expr, loops: frozenset[Var]):
-        super().__init__(condition)
-        self.loops = loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +37,35 @@ class Affine:
     def over(self, var: Var) -> int:
         return self.coefficients.get(var, 0)
 
+    def at(self, fixed: Mapping[Var, int]) -> "Affine":
+        """With the variables in `fixed` at their values."""
+        inside = self.offset + sum(f * fixed[v] for v, f in self.coefficients.items() if v in fixed)
+        return Affine(inside, {v: f for v, f in self.coefficients.items() if v not in fixed})
+
 
 Interval = tuple[int, int]
 """Values of a loop variable from the first to before the second."""
+
+Box = Mapping[Var, Interval]
+
+
+class NotABox(NotAffine):
+    """A condition that ties loops together, so that it does not hold in a box of them."""
+
+    def __init__(self, condition: Expr, form: Affine, box: Box):
+        super().__init__(condition)
+        self.form, self.box = form, box
+
+    @property
+    def loops(self) -> Iterable[Var]:
+        return self.form.coefficients
+
+    def inside(self, var: Var) -> Interval:
+        """Values of `var` for which the condition holds whatever the others are; perhaps none."""
+        low, high = self.box[var]
+        others = Affine(self.form.offset, {v: f for v, f in self.form.coefficients.items()
+                                           if v != var})
+        return _clipped(_range(others, self.box)[0], self.form.over(var), low, high)
 
 
 def affine(expr: Expr, fixed: Mapping[Var, int]) -> Affine:
@@ -89,13 +107,12 @@ def conjuncts(condition: Expr) -> Iterable[Expr]:
         yield condition
 
 
-def solve(condition: Expr, fixed: Mapping[Var, int],
-          extents: Mapping[Var, int]) -> dict[Var, Interval] | None:
-    """Where `condition` holds, as an interval for each loop variable; None when nowhere.
+def solve(condition: Expr, fixed: Mapping[Var, int], within: Box) -> dict[Var, Interval] | None:
+    """Where in the box `within` the `condition` holds, as a box; None when nowhere.
 
     Raises NotAffine, or NotABox where it is the loops together that decide.
     """
-    box = {var: (0, extent) for var, extent in extents.items()}
+    box = dict(within)
     for one in conjuncts(condition):
         if isinstance(one, Const):
             if not one.value:
@@ -111,21 +128,23 @@ def solve(condition: Expr, fixed: Mapping[Var, int],
                 if high < 0:
                     return None
                 if low < 0:
-                    raise NotABox(one, frozenset(form.coefficients))
+                    raise NotABox(one, form, box)
                 continue
             (var, factor), = form.coefficients.items()
-            low, high = box[var]
-            if factor > 0:
-                low = max(low, -(form.offset // factor))
-            else:
-                high = min(high, form.offset // -factor + 1)
-            if low >= high:
+            box[var] = _clipped(form.offset, factor, *box[var])
+            if box[var][0] >= box[var][1]:
                 return None
-            box[var] = (low, high)
     return box
 
 
-def _range(form: Affine, box: Mapping[Var, Interval]) -> Interval:
+def _clipped(offset: int, factor: int, low: int, high: int) -> Interval:
+    """Where ``offset + factor * v >= 0``, of the values from `low` to before `high`."""
+    if factor > 0:
+        return max(low, -(offset // factor)), high
+    return low, min(high, offset // -factor + 1)
+
+
+def _range(form: Affine, box: Box) -> Interval:
     """Least and greatest value of `form` over a box."""
     ends = [(factor * box[var][0], factor * (box[var][1] - 1))
             for var, factor in form.coefficients.items()]

@@ -12,7 +12,9 @@ Schedule::
         load input and weights, run gemm over the tile
       requantize the tile into out, store it
 
-Everything that is loaded is loaded by the tile that uses it.
+What is loaded is loaded by the tile that uses it. A stationary operand is loaded before the tiles
+that share it: weights, by the loop over channels; input, by that over columns, which the loop over
+channels then stands in.
 """
 
 from accel.lowering.nest import LoweringError
@@ -72,13 +74,19 @@ class _Layer:
         for axis, size in (("y", self.tiles.rows), ("x", self.tiles.columns),
                            ("c", self.tiles.channels)):
             cut[axis] = output.split(axis, size)
-        outer = ["n", cut["c"][0], cut["y"][0], cut["x"][0]]
-        output.reorder(*outer, cut["y"][1], cut["x"][1], "b", cut["c"][1], "o")
-        self.tile_loop = cut["x"][0]
-        extents = self._extents()
-        several = [name for name in outer if extents[self._full(name)] > 1]
-        if several and self.threads > 1:
-            self.tile_loop = self._threaded(several[-1], cut["x"][0])
+        kept = "c" if self.tiles.stationary == "w" else "x"
+        outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
+        output.reorder("n", *outer, cut["y"][1], cut["x"][1], "b", cut["c"][1], "o")
+        shared, innermost = cut[kept][0], outer[-1]
+        if self.threads > 1:
+            if self.tiles.stationary:
+                shared = self._threaded(shared, ["n", *outer[:outer.index(shared) + 1]])
+                self.tile_loop = self._threaded(innermost, outer[outer.index(cut[kept][0]) + 1:])
+            else:
+                self.tile_loop = self._threaded(innermost, ["n", *outer])
+        else:
+            self.tile_loop = innermost
+        self.shared_loop = shared if self.tiles.stationary else self.tile_loop
 
     def _full(self, name: str) -> str:
         return name if name in self._extents() else f"{self.stages['output']}_{name}"
@@ -86,11 +94,17 @@ class _Layer:
     def _extents(self) -> dict[str, int]:
         return {loop.var.name: loop.extent for loop in loops(self.steps.program.body)}
 
-    def _threaded(self, loop: str, innermost: str) -> str:
-        """Split `loop` over the virtual threads; the loop that tiles are computed at."""
-        _, thread = self["output"].split(loop, self.threads)
+    def _threaded(self, innermost: str, candidates: list[str]) -> str:
+        """Virtual threads on the innermost of `candidates` (outermost first) that has several
+        iterations. Where to compute what belongs to an iteration of `innermost`, the last of them.
+        """
+        extents = self._extents()
+        several = [name for name in candidates if extents[self._full(name)] > 1]
+        if not several:
+            return innermost
+        _, thread = self["output"].split(several[-1], self.threads)
         self["output"].virtual_thread(thread)
-        return thread if self._full(loop) == self._full(innermost) else innermost
+        return thread if self._full(several[-1]) == self._full(innermost) else innermost
 
     def place_results(self) -> None:
         """Results of a tile in out and acc."""
@@ -105,13 +119,25 @@ class _Layer:
         loop, scope = self.tile_loop, "res"
         if "w" in self.stages:
             loop, scope = self._order_products(), "inp"
-            self["w"].cache_read("wgt").compute_at(loop)
+            self["w"].cache_read("wgt").compute_at(self._kept("w", loop))
         for role in ("input", "input_y"):
             if role in self.stages:
-                self[role].compute_at(loop)
+                self[role].compute_at(self._kept("input", loop))
                 self[role].set_scope(scope)
         if "params" in self.stages:
-            self["params"].cache_read("par").compute_at(self.tile_loop)
+            self["params"].cache_read("par").compute_at(self._kept("w", self.tile_loop))
+        if self.operator.row:
+            self._pack_rows()
+
+    def _kept(self, operand: str, loop: str) -> str:
+        """Where an operand is loaded that is loaded in `loop` unless it is stationary."""
+        return self.shared_loop if self.tiles.stationary == operand else loop
+
+    def _pack_rows(self) -> None:
+        """Windows of a packed input: row after row of bytes that lie together in memory."""
+        window = self["input"]
+        window.reorder("b", "c", "i")
+        window.split(window.fuse("c", "i"), self.operator.row)
 
     def _order_products(self) -> str:
         """Loops of gemm: the tile, then the kernel, then the lanes. Where operands are loaded."""

@@ -1,9 +1,10 @@
-"""Tile sizes: the cheapest that fit, by a closed formula over all candidates.
+"""Tile sizes, and what stays on chip: the cheapest that fit, by a closed formula over all of them.
 
 A tile is `rows` x `columns` output pixels and `channels` output blocks; a convolution may cut its
-input blocks into steps of `depth`. Every tile loads what it needs. With two virtual threads every
-buffer is used in halves, and a tile costs the longer of its products and its traffic instead of
-their sum.
+input blocks into steps of `depth`. Of a convolution one operand may be *stationary*: tiles that
+use the same weights (or input pixels) follow each other, and these are loaded once. What else a
+tile needs it loads. With two virtual threads every buffer is used in halves, and a layer costs the
+longer of its products and its traffic instead of their sum.
 """
 
 from collections.abc import Iterable
@@ -26,12 +27,15 @@ TURN = 4
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Extents of one tile, in pixels and in blocks of channels."""
+    """Extents of one tile, in pixels and in blocks of channels. `stationary` is ``"w"``,
+    ``"input"`` or neither.
+    """
 
     rows: int
     columns: int
     channels: int
     depth: int
+    stationary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Shape:
     inputs: int             # tensors that are loaded like the input
     accumulates: bool
     parameters: bool
+    row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
 
 
 def shape_of(operator: Operator) -> Shape:
@@ -60,7 +65,7 @@ def shape_of(operator: Operator) -> Shape:
     weighted = "w" in stages
     return Shape(rows, columns, channels, stages["input"].shape[3] if weighted else 1,
                  kernel, strides, weighted, 2 if "input_y" in stages else 1, "acc" in stages,
-                 "params" in stages)
+                 "params" in stages, operator.row)
 
 
 def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
@@ -81,10 +86,16 @@ def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
 
 
 def _candidates(shape: Shape) -> Iterable[Tiles]:
-    depths = [d for d in range(1, shape.depth + 1) if shape.depth % d == 0]
+    least = shape.depth if shape.row else 1     # rows of windows are not cut
+    depths = [d for d in range(least, shape.depth + 1) if shape.depth % d == 0]
     for rows, columns, channels, depth in product(
             _pieces(shape.rows), _pieces(shape.columns), _pieces(shape.channels), depths):
         yield Tiles(rows, columns, channels, depth)
+        if shape.weighted and depth == shape.depth:
+            if (rows, columns) != (shape.rows, shape.columns):
+                yield Tiles(rows, columns, channels, depth, "w")
+            if channels != shape.channels:
+                yield Tiles(rows, columns, channels, depth, "input")
 
 
 def _pieces(extent: int) -> list[int]:
@@ -98,10 +109,19 @@ def _window(shape: Shape, tiles: Tiles) -> int:
             * ((tiles.columns - 1) * shape.strides[1] + shape.kernel[1]))
 
 
+def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
+    """Tiles of an image, and of the channels."""
+    return (ceil(shape.rows / tiles.rows) * ceil(shape.columns / tiles.columns),
+            ceil(shape.channels / tiles.channels))
+
+
 def _needs(config: AccelConfig, shape: Shape, tiles: Tiles,
            threads: int) -> list[tuple[str, int, int]]:
     """Buffer, entries that a tile takes, entries that it may take."""
-    have = {name: buffer.depth // threads for name, buffer in config.buffers.items()}
+    once = dict(zip(("input", "w"), _counts(shape, tiles), strict=True)).get(tiles.stationary) == 1
+    kept = {"w": ("wgt", "par"), "input": ("inp",), "": ()}[tiles.stationary]
+    have = {name: buffer.depth // (1 if once and name in kept else threads)
+            for name, buffer in config.buffers.items()}
     outputs = tiles.rows * tiles.columns * tiles.channels
     pixels = _window(shape, tiles)
     needs = [("out", outputs)]
@@ -123,22 +143,28 @@ def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> bool
 
 def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> int:
     """Cycles, roughly."""
-    count = (ceil(shape.rows / tiles.rows) * ceil(shape.columns / tiles.columns)
-             * ceil(shape.channels / tiles.channels))
+    images, cuts = _counts(shape, tiles)
+    count = images * cuts
+    inputs = images if tiles.stationary == "input" else count       # how often they are loaded
+    weights = cuts if tiles.stationary == "w" else count
     taps = shape.kernel[0] * shape.kernel[1]
     outputs = tiles.rows * tiles.columns * tiles.channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
-    steps, work = 1, outputs
-    loaded = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"]
+    steps, work, kernel = 1, outputs, 0
+    pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"]
     if shape.weighted:
         steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth
-        loaded = shape.depth * (_window(shape, tiles) * entry["inp"]
-                                + tiles.channels * taps * entry["wgt"])
+        pixel = shape.depth * entry["inp"]
+        if shape.row:           # each row begins and ends within a beat
+            pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
+        pixels = _window(shape, tiles) * pixel
+        kernel = shape.depth * tiles.channels * taps * entry["wgt"]
     if shape.parameters:
-        loaded += tiles.channels * entry["par"]
+        kernel += tiles.channels * entry["par"]
     stored = outputs * entry["out"]
-    traffic = ceil((loaded + stored) / config.bus_bytes)
+    traffic = ceil((inputs * pixels + weights * kernel + count * stored) / config.bus_bytes)
     if threads == 1:
-        return count * (work + traffic + outputs + LATENCY)
-    ends = ceil((loaded / steps + stored) / config.bus_bytes) + outputs + LATENCY
-    return count * max(work + TURN * steps, traffic + traffic // 16 + 2 * TURN * steps) + ends
+        return traffic + count * (work + outputs + LATENCY)
+    ends = ceil(((pixels + kernel) / steps + stored) / config.bus_bytes) + outputs + LATENCY
+    return max(count * (work + TURN * steps),
+               traffic + traffic // 16 + 2 * TURN * steps * count) + ends

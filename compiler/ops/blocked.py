@@ -10,14 +10,14 @@ stages begin with the name of the operator.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Expr, Tensor
 
 __all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "convolution",
-           "global_average_pool", "max_pool", "rescale"]
+           "global_average_pool", "max_pool", "packed_blocks", "packed_convolution", "rescale"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,13 @@ class Quantization:
 @dataclass(frozen=True, slots=True)
 class Operator:
     """Stages by role, and the window that each output pixel sees of the stage ``input``.
-    `output` is the stage that writes memory.
+    `output` is the stage that writes memory. Where ``input`` has the windows themselves (see
+    `packed_convolution`), `row` is how many bytes of them lie together in memory; else it is 0.
     """
 
     stages: dict[str, Tensor]
     window: Window
+    row: int = 0
 
     @property
     def output(self) -> Tensor:
@@ -103,11 +105,17 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     Stages: ``x``, ``w`` [co][kh][kw][ci][block_out][block_in], ``params`` [co][block_out],
     ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``.
     """
-    kernel, (sh, sw) = window.kernel, window.strides
-    oh, ow = window.outputs(x)
-    ci, co = (x.channel_blocks(blocks, blocks.block_in),
-              blocks.padded(channels) // blocks.block_out)
     source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_in)
+    acc, w = _products(name, padded, window.outputs(x), channels, window, blocks)
+    stages = {"x": source, "w": w, "input": padded, "acc": acc}
+    return _finished(name, stages, window, acc, q, blocks)
+
+
+def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
+              blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """Sums of products over each window of `padded`, and the weights."""
+    kernel, (sh, sw) = window.kernel, window.strides
+    ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
     w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(kernel, "hw", strict=True))
@@ -118,10 +126,51 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
         weight = w[c, kh.var, kw.var, rc.var, o, ri.var]
         return te.sum(pixel.astype("int32") * weight.astype("int32"), (rc, kh, kw, ri))
 
-    acc = te.compute((padded.shape[0], oh, ow, co, blocks.batch, blocks.block_out), products,
-                     f"{name}_acc")
-    stages = {"x": source, "w": w, "input": padded, "acc": acc}
-    return _finished(name, stages, window, acc, q, blocks)
+    shape = (padded.shape[0], *size, co, blocks.batch, blocks.block_out)
+    return te.compute(shape, products, f"{name}_acc"), w
+
+
+def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
+    """Blocks of input channels of a `packed_convolution`; 0 where there is none, or where it needs
+    as many products as a `convolution`.
+
+    The bytes of a window's row must lie together, in memory and in an entry: a plain image, one
+    to an entry.
+    """
+    taps = window.kernel[0] * window.kernel[1]
+    packed = -(-taps * x.c // blocks.block_in)
+    other = taps * x.channel_blocks(blocks, blocks.block_in)
+    return packed if x.plain and blocks.batch == 1 and packed < other else 0
+
+
+def packed_convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
+                       q: Quantization, blocks: Blocks) -> Operator:
+    """A `convolution` of few channels: a product takes bytes of several pixels of the window.
+
+    The window of an output pixel is ``[kh][kw][channels]`` without gaps, padded to whole blocks:
+    a pixel of the stage ``input``. Stages as of a 1x1 `convolution`; ``w`` [co][1][1][block of the
+    window][block_out][block_in].
+    """
+    (height, width), (oh, ow) = window.kernel, window.outputs(x)
+    (sh, sw), (top, left) = window.strides, window.pads[:2]
+    size, count = blocks.block_in, packed_blocks(x, window, blocks)
+    row, used = width * x.c, height * width * x.c
+    source = te.placeholder((x.n, x.h, x.w * x.c), "int8", f"{name}_x")
+
+    def element(n, h, w, c, b, i):
+        place = c * size + i
+        line, byte = h * sh + place // row - top, w * (sw * x.c) + place % row - left * x.c
+        conditions = [place < used] if used < count * size else []
+        conditions += _edges(line, top, (oh - 1) * sh + height, x.h)
+        conditions += _edges(byte, left * x.c, ((ow - 1) * sw + width) * x.c, x.w * x.c)
+        read = source[n, line, byte]
+        return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
+
+    packed = te.compute((x.n, oh, ow, count, 1, size), element, f"{name}_input")
+    single = Window((1, 1))
+    acc, w = _products(name, packed, (oh, ow), channels, single, blocks)
+    stages = {"x": source, "w": w, "input": packed, "acc": acc}
+    return replace(_finished(name, stages, single, acc, q, blocks), row=row)
 
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operator:

@@ -214,13 +214,16 @@ def test_operands_exchanged_wrong():
 
 def test_body_of_several_values_wrong():
     first = te.reducer("first", lambda x, y: x, (te.const(0, "int32"),))
-    with pytest.raises(TypeError, match=r"^Value of wrong must be one expression, not a reduction$"):
-        Machine(TINY, (*SHIPPED, reducing("wrong", lambda x, w, i: first((x,), i)))).forms
+    wrong = reducing("wrong", lambda x, w, i: first((x,), i))
+    with pytest.raises(TypeError) as refused:
+        wrong.build(TINY)
+    assert str(refused.value) == "Value of wrong must be one expression, not a reduction"
 
 
 def test_functional_simulator_refuses_what_hardware_cannot_be_made_of():
     machine = Machine(TINY, (*SHIPPED, vector_op("wrong", lambda a, b: te.rint(
         a.astype("float32")).astype("int32"))))
     program = Program.assemble(machine, [finish()])
-    with pytest.raises(PlanError, match=r"^Values must be integers, not float32 \(body of wrong\)$"):
+    with pytest.raises(PlanError) as refused:
         functional.simulate(machine, program)
+    assert str(refused.value) == "Values must be integers, not float32 (body of wrong)"

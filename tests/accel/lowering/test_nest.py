@@ -10,6 +10,7 @@ from accel.lowering.nest import Affine, NotABox, NotAffine, affine, conjuncts, s
 from compiler.te import INDEX, Binary, Const, Expr, Var, all_of, as_expr
 
 LOOPS = {Var("i"): 4, Var("j"): 3, Var("k"): 5}
+WHOLE = {var: (0, extent) for var, extent in LOOPS.items()}
 FIXED = {Var("f"): 7, Var("g"): 2}
 RELATIONS = {"lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__,
              "eq": int.__eq__, "ne": int.__ne__}
@@ -87,7 +88,7 @@ one_loop = st.sampled_from(list(LOOPS)).flatmap(
 def test_conditions_on_one_loop_each_are_solved(conditions: list[Expr]) -> None:
     """A ``==`` of a loop is a box too. The box is exact, and None is the empty set."""
     condition = all_of(*conditions)
-    box = solve(condition, FIXED, LOOPS)
+    box = solve(condition, FIXED, WHOLE)
     for env in everywhere(LOOPS):
         inside = box is not None and all(box[var][0] <= env[var] < box[var][1] for var in LOOPS)
         assert inside == bool(value(condition, env))
@@ -101,9 +102,16 @@ def test_a_condition_is_solved_or_refused(conditions: list[Expr]) -> None:
     condition = all_of(*conditions)
     holds = [value(condition, env) for env in everywhere(LOOPS)]
     try:
-        box = solve(condition, FIXED, LOOPS)
+        box = solve(condition, FIXED, WHOLE)
     except NotABox as refusal:
-        assert len(refusal.loops) > 1 and refusal.loops <= set(LOOPS)
+        assert len(set(refusal.loops)) > 1 and set(refusal.loops) <= set(LOOPS)
+        for var in refusal.loops:       # whatever the loops before say, inside it holds
+            low, high = refusal.inside(var)
+            form = refusal.form
+            for env in everywhere({v: high - low for v, (low, high) in refusal.box.items()}):
+                at = {v: env[v] + refusal.box[v][0] for v in refusal.box}
+                if low <= at[var] < high:
+                    assert form.offset + sum(form.over(v) * at[v] for v in at) >= 0
         return
     for env, held in zip(everywhere(LOOPS), holds, strict=True):
         inside = box is not None and all(box[var][0] <= env[var] < box[var][1] for var in LOOPS)
@@ -112,29 +120,37 @@ def test_a_condition_is_solved_or_refused(conditions: list[Expr]) -> None:
 
 def test_a_condition_on_loops_together_is_decided_where_it_can_be() -> None:
     i, j = Var("i"), Var("j")
-    whole = {var: (0, extent) for var, extent in LOOPS.items()}
-    assert solve(i + j < 6, FIXED, LOOPS) == whole
-    assert solve(i + j > 5, FIXED, LOOPS) is None
-    assert solve(all_of(i < 2, i + j < 4), FIXED, LOOPS) == whole | {i: (0, 2)}
+    assert solve(i + j < 6, FIXED, WHOLE) == WHOLE
+    assert solve(i + j > 5, FIXED, WHOLE) is None
+    assert solve(all_of(i < 2, i + j < 4), FIXED, WHOLE) == WHOLE | {i: (0, 2)}
     with pytest.raises(NotABox) as refusal:
-        solve(i * 3 + j < 6, FIXED, LOOPS)
-    assert refusal.value.loops == {i, j}
+        solve(i * 3 + j < 6, FIXED, WHOLE)
+    assert set(refusal.value.loops) == {i, j}
+    assert [refusal.value.inside(var) for var in (i, j)] == [(0, 2), (0, -3)]
+
+
+def test_a_condition_is_solved_within_a_box() -> None:
+    i, j = Var("i"), Var("j")
+    late = WHOLE | {i: (2, 4)}
+    assert solve(i >= 1, FIXED, late) == late
+    assert solve(i < 3, FIXED, late) == WHOLE | {i: (2, 3)}
+    assert solve(i + j >= 2, FIXED, late) == late       # which the whole box would not decide
+    assert solve(i < 2, FIXED, late) is None
 
 
 def test_not_equal_is_decided_where_all_is_fixed() -> None:
-    f, whole = Var("f"), {var: (0, extent) for var, extent in LOOPS.items()}
-    assert solve(f.not_equal(3), FIXED, LOOPS) == whole
-    assert solve(f.not_equal(7), FIXED, LOOPS) is None
+    f = Var("f")
+    assert solve(f.not_equal(3), FIXED, WHOLE) == WHOLE
+    assert solve(f.not_equal(7), FIXED, WHOLE) is None
     with pytest.raises(NotAffine):
-        solve(Var("i").not_equal(3), FIXED, LOOPS)
+        solve(Var("i").not_equal(3), FIXED, WHOLE)
 
 
 def test_constant_conditions() -> None:
-    whole = {var: (0, extent) for var, extent in LOOPS.items()}
-    assert solve(Const(True, "bool"), FIXED, LOOPS) == whole
-    assert solve(Const(False, "bool"), FIXED, LOOPS) is None
+    assert solve(Const(True, "bool"), FIXED, WHOLE) == WHOLE
+    assert solve(Const(False, "bool"), FIXED, WHOLE) is None
     with pytest.raises(NotAffine):
-        solve(Binary("or", Var("i") < 2, Var("i") > 2), FIXED, LOOPS)
+        solve(Binary("or", Var("i") < 2, Var("i") > 2), FIXED, WHOLE)
 
 
 def test_conjuncts() -> None:
