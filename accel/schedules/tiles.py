@@ -118,9 +118,10 @@ def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
 def _needs(config: AccelConfig, shape: Shape, tiles: Tiles,
            threads: int) -> list[tuple[str, int, int]]:
     """Buffer, entries that a tile takes, entries that it may take."""
-    once = dict(zip(("input", "w"), _counts(shape, tiles), strict=True)).get(tiles.stationary) == 1
-    kept = {"w": ("wgt", "par"), "input": ("inp",), "": ()}[tiles.stationary]
-    have = {name: buffer.depth // (1 if once and name in kept else threads)
+    images, cuts = _counts(shape, tiles)
+    kept = {"w": ("wgt", "par") if cuts == 1 else (), "input": ("inp",) if images == 1 else (),
+            "": ()}[tiles.stationary]                   # loaded once: one copy will do
+    have = {name: buffer.depth // (1 if name in kept else threads)
             for name, buffer in config.buffers.items()}
     outputs = tiles.rows * tiles.columns * tiles.channels
     pixels = _window(shape, tiles)
