@@ -18,6 +18,7 @@ counts from the address that iteration (0, 0, 0, 0) would have, padding or not.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from amaranth import Shape, ShapeCastable, signed, unsigned
@@ -105,58 +106,106 @@ def encode(layout: data.Layout, fields: Mapping[str, Any]) -> int:
     >>> decode(GEMM, word)["loops"][0]["extent"]
     9
     """
-    return _pack(layout, fields, "")
-
-
-def _pack(layout: ShapeCastable | Shape | Any, value: Any, path: str) -> int:
-    if isinstance(layout, data.StructLayout):
-        if unknown := set(value) - {key for key, _ in layout}:
-            raise InstructionError(f"Field must be one of the word's, not {sorted(unknown)[0]!r}")
-        return sum(_pack(field.shape, value.get(key, _default(field.shape, key)), f"{path}.{key}")
-                   << field.offset for key, field in layout)
-    if isinstance(layout, data.ArrayLayout):
-        if len(value) > layout.length:
-            raise InstructionError(f"{path[1:]} must have at most {layout.length} elements, "
-                                   f"not {len(value)}")
-        filled = list(value) + [{}] * (layout.length - len(value))
-        return sum(_pack(layout.elem_shape, item, f"{path}[{index}]") << field.offset
-                   for index, (item, (_, field)) in enumerate(zip(filled, layout, strict=True)))
-    shape = Shape.cast(layout)
-    stored = int(value) - (path.rpartition(".")[2] in MINUS_ONE)
-    low = -(1 << (shape.width - 1)) if shape.signed else 0
-    if not low <= stored < low + (1 << shape.width):
-        raise InstructionError(f"{path[1:]} must fit {shape.width} bits, not be {int(value)}")
-    return stored & ((1 << shape.width) - 1)
-
-
-def _default(shape, key: str):
-    if isinstance(shape, data.StructLayout):
-        return {}
-    if isinstance(shape, data.ArrayLayout):
-        return []
-    return 1 if key in MINUS_ONE else 0
+    return _pack(_tree(layout), fields, "")
 
 
 def decode(layout: data.Layout, word: int) -> dict[str, Any]:
     """The fields of a word: inverse of `encode`, with every field present."""
-    fields = _unpack(layout, word, "")
+    fields = _unpack(_tree(layout), word)
     assert isinstance(fields, dict)
     return fields
 
 
-def _unpack(layout, bits: int, key: str):
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number of `width` bits; `minus` is subtracted before it is stored."""
+
+    width: int
+    signed: bool
+    minus: int
+
+    @property
+    def default(self) -> int:
+        return self.minus
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """Fields with their offsets in bits."""
+
+    width: int
+    fields: Mapping[str, "tuple[int, _Field]"]
+    default: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Equal elements at their offsets in bits."""
+
+    width: int
+    offsets: tuple[int, ...]
+    element: "_Field"
+    default: tuple = ()
+
+
+_Field = _Number | _Record | _List
+
+_trees: dict[int, tuple[data.Layout, _Field]] = {}
+
+
+def _tree(layout: data.Layout) -> _Field:
+    """A layout as plain numbers, made once: looking into layouts takes long."""
+    if id(layout) not in _trees:
+        _trees[id(layout)] = layout, _field(layout, "")
+    return _trees[id(layout)][1]
+
+
+def _field(layout: ShapeCastable | Shape | Any, key: str) -> _Field:
+    width = Shape.cast(layout).width
     if isinstance(layout, data.StructLayout):
-        return {name: _unpack(field.shape, _slice(bits, field), name) for name, field in layout}
+        return _Record(width, {name: (one.offset, _field(one.shape, name))
+                               for name, one in layout})
     if isinstance(layout, data.ArrayLayout):
-        return [_unpack(field.shape, _slice(bits, field), "") for _, field in layout]
-    shape = Shape.cast(layout)
-    if shape.signed and bits >> (shape.width - 1):
-        bits -= 1 << shape.width
-    return bits + (key in MINUS_ONE)
+        return _List(width, tuple(one.offset for _, one in layout),
+                     _field(layout.elem_shape, ""))
+    return _Number(width, Shape.cast(layout).signed, int(key in MINUS_ONE))
 
 
-def _slice(bits: int, field: data.Field) -> int:
-    return bits >> field.offset & ((1 << Shape.cast(field.shape).width) - 1)
+def _pack(tree: _Field, value: Any, path: str) -> int:
+    match tree:
+        case _Number(width, signed, minus):
+            stored = int(value) - minus
+            low = -(1 << (width - 1)) if signed else 0
+            if not low <= stored < low + (1 << width):
+                raise InstructionError(f"{path[1:]} must fit {width} bits, not be {int(value)}")
+            return stored & ((1 << width) - 1)
+        case _Record(_, fields):
+            if unknown := value.keys() - fields.keys():
+                raise InstructionError(f"Field must be one of the word's, not "
+                                       f"{sorted(unknown)[0]!r}")
+            return sum(_pack(one, value.get(key, one.default), f"{path}.{key}") << offset
+                       for key, (offset, one) in fields.items())
+        case _List(_, offsets, element):
+            if len(value) > len(offsets):
+                raise InstructionError(f"{path[1:]} must have at most {len(offsets)} elements, "
+                                       f"not {len(value)}")
+            filled = [*value, *[element.default] * (len(offsets) - len(value))]
+            return sum(_pack(element, item, f"{path}[{index}]") << offset
+                       for index, (item, offset) in enumerate(zip(filled, offsets, strict=True)))
+
+
+def _unpack(tree: _Field, bits: int) -> Any:
+    match tree:
+        case _Number(width, signed, minus):
+            if signed and bits >> (width - 1):
+                bits -= 1 << width
+            return bits + minus
+        case _Record(_, fields):
+            return {key: _unpack(one, bits >> offset & (1 << one.width) - 1)
+                    for key, (offset, one) in fields.items()}
+        case _List(_, offsets, element):
+            return [_unpack(element, bits >> offset & (1 << element.width) - 1)
+                    for offset in offsets]
 
 
 assert unsigned(8).width >= len(UNITS) and len(BUFFERS) <= 8

@@ -3,7 +3,7 @@
 `assemble` does the same for one scheduled loop program, say to try an instruction of one's own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +12,12 @@ from accel.access import prove, with_tokens
 from accel.allocate import allocate
 from accel.layers import Layer, activation_of, build_layer, is_view, refusal
 from accel.layout import blocks_of
-from accel.lowering import LoweringError, Placement, lower
+from accel.interleave import halves, interleave
+from accel.lowering import LoweringError, Placement, Room, lower
 from accel.machine import Machine
 from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
-from accel.schedules import schedule_layer, tiles_of
+from accel.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
+                             tiles_of)
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program as LoopProgram
 from compiler.ops.blocked import Activation
@@ -28,10 +30,16 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class CompiledSegment:
-    """A program and what reports want to know of it: its layers, in order, with useful work."""
+    """A program and what reports want to know of it: its layers with their useful work, as
+    `Program.layers` has them: those that are computed at the same time together.
+    """
 
     program: Program
-    layers: tuple[Layer, ...]
+    groups: tuple[tuple[Layer, ...], ...]
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return tuple(layer for group in self.groups for layer in group)
 
 
 @dataclass(frozen=True)
@@ -59,23 +67,67 @@ class AccelTarget:
     def compile(self, graph: Graph) -> CompiledSegment:
         """One stream for the whole graph, proved legal."""
         layers, known = self._layers(graph)
-        memory = _Memory(self, graph, layers, known)
+        groups = self._groups(layers)
+        memory = _Memory(self, graph, groups, known)
         stream: list[Instruction] = []
         ends: list[tuple[str, int]] = []
-        for layer in layers:
-            scheduled = self._scheduled(layer)
-            stream += lower(self.machine, scheduled, memory.placement(layer), layer.node.name)
-            ends.append((layer.node.name, len(stream)))
+        for group in groups:
+            parts = [self._lowered(one, memory) for one in group]
+            stream += parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
+            ends.append((" + ".join(one.layer.node.name for one in group), len(stream)))
         program = _proved(
             self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
-        return CompiledSegment(program, tuple(layers))
+        return CompiledSegment(program, tuple(tuple(one.layer for one in group)
+                                              for group in groups))
 
-    def _scheduled(self, layer: Layer) -> LoopProgram:
+    def _lowered(self, one: "_Part", memory: "_Memory") -> list[Instruction]:
+        scheduled = schedule(self.machine, one.layer.operator, one.tiles, one.threads).program
+        return lower(self.machine, scheduled, memory.placement(one.layer), one.layer.node.name,
+                     one.room)
+
+    def _alone(self, layer: Layer) -> "_Part":
         try:
-            return schedule_layer(self.machine, layer.operator, self.threads)
+            tiles, threads = tiles_of(self.machine, layer.operator, self.threads)
         except LoweringError as error:
             raise LoweringError(f"{layer.node.name}: {error}") from None
+        return self._part(layer, {}, tiles, threads)
+
+    def _part(self, layer: Layer, room: Room, tiles: Tiles, threads: int) -> "_Part":
+        shape = shape_of(layer.operator)
+        return _Part(layer, room, tiles, threads, cost_of(self.machine.config, shape, tiles,
+                                                          threads))
+
+    def _groups(self, layers: list[Layer]) -> list[tuple["_Part", ...]]:
+        """Each layer alone, or with the next one where that has no products and both together are
+        expected to take less time.
+        """
+        groups: list[tuple[_Part, ...]] = []
+        for layer in layers:
+            part = self._alone(layer)
+            shared = self._shared(groups[-1][0], part) if groups and len(groups[-1]) == 1 else ()
+            if shared:
+                groups[-1] = shared
+            else:
+                groups.append((part,))
+        return groups
+
+    def _shared(self, first: "_Part", second: "_Part") -> tuple["_Part", ...]:
+        """Both layers with halves of the buffers that they share; nothing where that is no gain."""
+        stages = second.layer.operator.stages
+        if self.threads == 1 or "w" not in first.layer.operator.stages or "w" in stages:
+            return ()
+        buffers = ["out", *(buffer for role, buffer in (("acc", "acc"), ("params", "par"))
+                            if role in stages)]
+        rooms = halves(self.machine.config, buffers)
+        tiles = choose_together(self.machine.config, shape_of(first.layer.operator),
+                                shape_of(second.layer.operator), self.threads, rooms)
+        if tiles is None:
+            return ()
+        one, two = (self._part(part.layer, room, its, self.threads)
+                    for part, room, its in zip((first, second), rooms, tiles, strict=True))
+        apart = first.cost.cycles + second.cost.cycles
+        return (one, two) if (one.cost + two.cost).cycles < apart else ()
 
     def _layers(self, graph: Graph) -> tuple[list[Layer], dict[str, Activation]]:
         known = {value: activation_of(graph, value, plain=True) for value in graph.inputs}
@@ -152,12 +204,24 @@ def _proved(machine: Machine, stream: list[Instruction], **parts) -> Program:
     return program
 
 
+@dataclass(frozen=True)
+class _Part:
+    """How a layer is computed, in `room` of the buffers."""
+
+    layer: Layer
+    room: Room
+    tiles: Tiles
+    threads: int
+    cost: Cost
+
+
 class _Memory:
     """Where everything lies: packed constants, activations, and the tensors that the host sees."""
 
-    def __init__(self, target: AccelTarget, graph: Graph, layers: list[Layer],
+    def __init__(self, target: AccelTarget, graph: Graph, groups: Sequence[Sequence[_Part]],
                  known: Mapping[str, Activation]):
-        self.graph, self.layers, self.known = graph, layers, known
+        self.graph, self.groups, self.known = graph, groups, known
+        self.layers = [one.layer for group in groups for one in group]
         self.blocks = blocks_of(target.machine.config)
         self.storage = _storage(graph)
         self._places: dict[str, Placement] = {}
@@ -207,12 +271,13 @@ class _Memory:
     def _place_activations(self) -> int:
         lives: dict[str, tuple[int, int]] = {}
         sizes: dict[str, int] = {}
-        for step, layer in enumerate(self.layers):
-            for value in (*layer.inputs.values(), layer.node.outputs[0]):
-                stored = self.storage[value]
-                if stored not in self._places:
-                    sizes[stored] = self._size(value)
-                    lives[stored] = (lives.get(stored, (step, step))[0], step)
+        for step, group in enumerate(self.groups):
+            for layer in (one.layer for one in group):
+                for value in (*layer.inputs.values(), layer.node.outputs[0]):
+                    stored = self.storage[value]
+                    if stored not in self._places:
+                        sizes[stored] = self._size(value)
+                        lives[stored] = (lives.get(stored, (step, step))[0], step)
         offsets, total = allocate(sizes, lives)
         self._places |= {value: Placement("activations", offset, value)
                          for value, offset in offsets.items()}

@@ -33,7 +33,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
         assert machine is not None
-        layers += _layers(machine, compiled.program, compiled.layers, run)
+        layers += _layers(machine, compiled.program, compiled.groups, run)
     cycles = sum(run.cycles for run in runs)
     macs = sum(layer.macs for compiled in module.accelerated for layer in compiled.layers)
     return {
@@ -61,15 +61,17 @@ def _output(name: str, array: np.ndarray) -> dict[str, Any]:
             "sha256": hashlib.sha256(little.tobytes()).hexdigest()}
 
 
-def _layers(machine: Machine, program: Program, layers: Sequence[Layer],
+def _layers(machine: Machine, program: Program, groups: Sequence[Sequence[Layer]],
             run: Run) -> list[dict[str, Any]]:
     moved = dram_bytes(machine, program)
     *intervals, rest = _intervals(program, run)
     rows, begin = [], 0
-    for layer, (name, end), interval in zip(layers, program.layers, intervals, strict=True):
-        ideal = max(block_products(layer), -(-_compulsory(layer) // machine.config.bus_bytes))
-        rows.append(_row(machine, name, layer.node.op, *interval, ideal_cycles=ideal,
-                         macs=layer.macs, dram_bytes=int(moved[begin:end].sum()),
+    for group, (name, end), interval in zip(groups, program.layers, intervals, strict=True):
+        ideal = max(sum(map(block_products, group)),
+                    -(-sum(map(_compulsory, group)) // machine.config.bus_bytes))
+        rows.append(_row(machine, name, " + ".join(layer.node.op for layer in group), *interval,
+                         ideal_cycles=ideal, macs=sum(layer.macs for layer in group),
+                         dram_bytes=int(moved[begin:end].sum()),
                          carrier=_carrier(machine, program.words[begin:end])))
         begin = end
     if run.cycles:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from accel import isa
 from accel.lowering.dma import runs
-from accel.lowering.memory import Placement, Scratchpads
+from accel.lowering.memory import Placement, Room, Scratchpads
 from accel.lowering.nest import (Affine, Box, Interval, LoweringError, NotABox, NotAffine, affine,
                                  solve)
 from accel.machine import Machine
@@ -26,12 +26,14 @@ Fixed = dict[Var, int]
 
 
 def lower(machine: Machine, program: Program, placement: Mapping[str, Placement],
-          layer: str) -> list[Instruction]:
+          layer: str, room: Room | None = None) -> list[Instruction]:
     """The instructions of one layer, without tokens.
 
-    `placement` says where the program's inputs and outputs lie in DRAM.
+    `placement` says where the program's inputs and outputs lie in DRAM, `room` what it may use of
+    the buffers.
     """
-    emitter = _Emitter(machine, Scratchpads(machine.config, program.body), placement, layer)
+    pads = Scratchpads(machine.config, program.body, room)
+    emitter = _Emitter(machine, pads, placement, layer)
     return list(emitter.walk(program.body, {}, 0))
 
 

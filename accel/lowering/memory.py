@@ -1,5 +1,6 @@
 """Where buffers live: on-chip addresses of a layer's tiles, and tensors in DRAM segments."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from accel.config import AccelConfig
@@ -7,7 +8,16 @@ from accel.lowering.nest import LoweringError
 from compiler.ir import Alloc, For, If, Seq, Stmt, Tensorized
 from compiler.te import Buffer
 
-__all__ = ["Placement", "Scratchpads"]
+__all__ = ["Placement", "Room", "Scratchpads", "room_of"]
+
+Room = Mapping[str, tuple[int, int]]
+"""The entries of some buffers that a layer may use, from the first to before the second, both even
+numbers; the buffers that are not named are all its own. Of acc it is half of them in either bank.
+"""
+
+
+def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
+    return room.get(buffer, (0, config.buffers[buffer].depth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +39,14 @@ class Scratchpads:
     vector drains the other.
     """
 
-    def __init__(self, config: AccelConfig, body: Stmt):
-        self.config = config
+    def __init__(self, config: AccelConfig, body: Stmt, room: Room | None = None):
+        self.config, self.room = config, room or {}
         self._copies: dict[str, tuple[int, ...]] = {}
-        self._bank_top = [0, 0]
-        self._top = dict.fromkeys(config.buffers, 0)
+        begin = {name: room_of(config, self.room, name)[0] * buffer.entry_bytes
+                 for name, buffer in config.buffers.items()}
+        self._bank_top = [begin["acc"] // 2] * 2
+        self._top = begin
+        self._begin = dict(begin)
         self._place(body, 1)
 
     def address(self, buffer: Buffer, turn: int) -> int:
@@ -43,7 +56,8 @@ class Scratchpads:
 
     def used(self) -> dict[str, int]:
         """Bytes taken in each buffer."""
-        return self._top | {"acc": sum(self._bank_top)}
+        top = self._top | {"acc": sum(self._bank_top)}
+        return {name: top[name] - begin for name, begin in self._begin.items()}
 
     def _place(self, stmt: Stmt, threads: int) -> None:
         match stmt:
@@ -67,26 +81,29 @@ class Scratchpads:
             raise LoweringError(f"Scope of {buffer.name} must be an on-chip buffer, "
                                 f"not {buffer.scope!r}")
         size = -(-buffer.size_bytes // geometry.entry_bytes) * geometry.entry_bytes
+        begin, end = (entry * geometry.entry_bytes
+                      for entry in room_of(self.config, self.room, buffer.scope))
+        room = end - begin
         if buffer.scope == "acc":
-            start, room = self._take_acc(size, copy if copies > 1 else None)
+            start, end = self._take_acc(size, copy if copies > 1 else None, end // 2)
         else:
-            start, room = self._top[buffer.scope], geometry.size_bytes
+            start = self._top[buffer.scope]
             self._top[buffer.scope] += size
-        if start + size > room:
+        if start + size > end:
             raise LoweringError(f"{buffer.scope} must hold {buffer.name} in {copies} "
-                                f"copies of {size} bytes, but has only {geometry.size_bytes}")
+                                f"copies of {size} bytes, but has only {room}")
         return start
 
-    def _take_acc(self, size: int, copy: int | None) -> tuple[int, int]:
-        """Start and limit. Copies have their banks; one alone may lie in both, where nothing is
-        between the end of the first and the start of the second.
+    def _take_acc(self, size: int, copy: int | None, end: int) -> tuple[int, int]:
+        """Start and limit. Copies have their banks, of which `end` bytes may be used; one alone may
+        lie in both, where nothing is between the end of the first and the start of the second.
         """
         bank, top = self.config.buffers["acc"].size_bytes // 2, self._bank_top
-        if copy is None and (top[1] == 0 or top[0] == bank):
+        if copy is None and end == bank and (top[1] == 0 or top[0] == bank):
             start = sum(top)
             self._bank_top = [min(start + size, bank), max(0, start + size - bank)]
             return start, 2 * bank
         at = top.index(min(top)) if copy is None else copy % 2
         start = at * bank + top[at]
         top[at] += size
-        return start, (at + 1) * bank
+        return start, at * bank + end

@@ -17,20 +17,15 @@ that share it: weights, by the loop over channels; input, by that over columns, 
 channels then stands in.
 """
 
-from accel.lowering.nest import LoweringError
+from accel.lowering import LoweringError
 from accel.machine import Machine
 from accel.schedules.tiles import Tiles, choose, shape_of
-from compiler.ir import Program, loops
+from compiler.ir import loops
 from compiler.ops.blocked import Operator
 from compiler.schedule import Schedule, ScheduleError
 from compiler.tensorize import Intrinsic
 
-__all__ = ["schedule", "schedule_layer", "tiles_of"]
-
-
-def schedule_layer(machine: Machine, operator: Operator, threads: int = 2) -> Program:
-    """The scheduled program of one layer, with the best tiles."""
-    return schedule(machine, operator, *tiles_of(machine, operator, threads)).program
+__all__ = ["schedule", "tiles_of"]
 
 
 def tiles_of(machine: Machine, operator: Operator, threads: int) -> tuple[Tiles, int]:

@@ -9,23 +9,28 @@ longer of its products and its traffic instead of their sum.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import product
 from math import ceil
 
 from accel.config import AccelConfig
-from accel.lowering.nest import LoweringError
+from accel.lowering import LoweringError, Room, room_of
 from compiler.ops.blocked import Operator
 
-__all__ = ["Shape", "Tiles", "choose", "shape_of"]
+__all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of",
+           "shape_of"]
 
 LATENCY = 200
 """Cycles that work which nothing hides costs besides: memory latency, tokens, full pipelines."""
+
+TRIED = 256
+"""Tiles of a layer that are tried together with the next layer's, the cheapest first."""
 
 TURN = 4
 """Cycles from one instruction of gemm to the next when tokens pass between them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Tiles:
     """Extents of one tile, in pixels and in blocks of channels. `stationary` is ``"w"``,
     ``"input"`` or neither.
@@ -68,21 +73,69 @@ def shape_of(operator: Operator) -> Shape:
                  "params" in stages, operator.row)
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cycles, roughly: of the array, of vector, of the bus, and of what nothing else hides."""
+
+    products: int
+    lanes: int
+    traffic: int
+    ends: int
+
+    @property
+    def cycles(self) -> int:
+        return max(self.products, self.lanes, self.traffic) + self.ends
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Of layers that are computed at the same time."""
+        return Cost(self.products + other.products, self.lanes + other.lanes,
+                    self.traffic + other.traffic, self.ends + other.ends)
+
+
 def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
     """The cheapest tile that fits. Refuses a layer of which not even the smallest does."""
-    best = min((candidate for candidate in _candidates(shape)
-                if _fits(config, shape, candidate, threads)),
-               key=lambda one: (_cost(config, shape, one, threads), -one.rows, -one.columns),
-               default=None)
-    if best is None:
-        smallest = Tiles(1, 1, 1, 1)
-        short = ", ".join(f"{name} needs {need} of {have} entries"
-                          for name, need, have in _needs(config, shape, smallest, threads)
-                          if need > have)
-        times = f" {threads} times" if threads > 1 else ""
-        raise LoweringError(f"Tile of one pixel must fit the buffers of {config.name}{times}: "
-                            f"{short}")
-    return best
+    if found := _fitting(config, shape, threads, {}):
+        return min(found)[1]
+    smallest = Tiles(1, 1, 1, shape.depth if shape.row else 1)
+    short = ", ".join(f"{name} needs {need} of {have} entries"
+                      for name, need, have in _needs(config, shape, smallest, threads, {})
+                      if need > have)
+    times = f" {threads} times" if threads > 1 else ""
+    raise LoweringError(f"Tile of one pixel must fit the buffers of {config.name}{times}: "
+                        f"{short}")
+
+
+def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
+                    rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
+    """Tiles of two layers that are computed at the same time, the second from the results of the
+    first: the cheapest that fit their rooms, if there are any. Those of the second are parts of
+    those of the first, in the same order.
+    """
+    after: dict[int, list[tuple[Rank, Tiles]]] = {}             # by rows, the cheapest first
+    for rank, two in sorted(_fitting(config, second, threads, rooms[1])):
+        after.setdefault(two.rows, []).append((rank, two))
+    found = []
+    for rank, one in nsmallest(TRIED, _fitting(config, first, threads, rooms[0])):
+        rows, columns = (max(1, size // stride) for size, stride
+                         in zip((one.rows, one.columns), second.strides, strict=True))
+        channels = second.channels if one.stationary == "input" else one.channels
+        two = next((two for _, two in after.get(min(rows, second.rows), ())
+                    if two.columns <= columns and two.channels <= channels), None)
+        if two is not None:
+            both = cost_of(config, first, one, threads) + cost_of(config, second, two, threads)
+            found.append(((both.cycles, rank), one, two))
+    return min(found)[1:] if found else None
+
+
+Rank = tuple[int, int, int]
+"""Cycles, and what decides where these are equal: larger tiles are better."""
+
+
+def _fitting(config: AccelConfig, shape: Shape, threads: int,
+             room: Room) -> list[tuple[Rank, Tiles]]:
+    """The tiles that fit."""
+    return [((cost_of(config, shape, one, threads).cycles, -one.rows, -one.columns), one)
+            for one in _candidates(shape) if _fits(config, shape, one, threads, room)]
 
 
 def _candidates(shape: Shape) -> Iterable[Tiles]:
@@ -115,14 +168,14 @@ def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
             ceil(shape.channels / tiles.channels))
 
 
-def _needs(config: AccelConfig, shape: Shape, tiles: Tiles,
-           threads: int) -> list[tuple[str, int, int]]:
+def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
+           room: Room) -> list[tuple[str, int, int]]:
     """Buffer, entries that a tile takes, entries that it may take."""
     images, cuts = _counts(shape, tiles)
     kept = {"w": ("wgt", "par") if cuts == 1 else (), "input": ("inp",) if images == 1 else (),
             "": ()}[tiles.stationary]                   # loaded once: one copy will do
-    have = {name: buffer.depth // (1 if name in kept else threads)
-            for name, buffer in config.buffers.items()}
+    have = {name: (end - begin) // (1 if name in kept else threads) for name in config.buffers
+            for begin, end in (room_of(config, room, name),)}
     outputs = tiles.rows * tiles.columns * tiles.channels
     pixels = _window(shape, tiles)
     needs = [("out", outputs)]
@@ -138,12 +191,11 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles,
     return [(name, need, have[name]) for name, need in needs]
 
 
-def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> bool:
-    return all(need <= have for _, need, have in _needs(config, shape, tiles, threads))
+def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
+    return all(need <= have for _, need, have in _needs(config, shape, tiles, threads, room))
 
 
-def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> int:
-    """Cycles, roughly."""
+def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
     images, cuts = _counts(shape, tiles)
     count = images * cuts
     inputs = images if tiles.stationary == "input" else count       # how often they are loaded
@@ -151,7 +203,7 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> int:
     taps = shape.kernel[0] * shape.kernel[1]
     outputs = tiles.rows * tiles.columns * tiles.channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
-    steps, work, kernel = 1, outputs, 0
+    steps, work, kernel, lanes = 1, 0, 0, outputs
     pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"]
     if shape.weighted:
         steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth
@@ -160,12 +212,14 @@ def _cost(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> int:
             pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel
         kernel = shape.depth * tiles.channels * taps * entry["wgt"]
+    elif shape.accumulates:
+        lanes += outputs * taps
     if shape.parameters:
         kernel += tiles.channels * entry["par"]
     stored = outputs * entry["out"]
     traffic = ceil((inputs * pixels + weights * kernel + count * stored) / config.bus_bytes)
     if threads == 1:
-        return traffic + count * (work + outputs + LATENCY)
+        return Cost(0, 0, 0, traffic + count * (work + lanes + LATENCY))
     ends = ceil(((pixels + kernel) / steps + stored) / config.bus_bytes) + outputs + LATENCY
-    return max(count * (work + TURN * steps),
-               traffic + traffic // 16 + 2 * TURN * steps * count) + ends
+    return Cost(count * (work + TURN * steps), count * lanes,
+                traffic + traffic // 16 + 2 * TURN * steps * count, ends)

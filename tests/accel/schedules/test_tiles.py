@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from accel.interleave import halves
 from accel.layout import blocks_of
 from accel.lowering import LoweringError
 from accel.lowering.memory import Scratchpads
 from accel.schedules import schedule, tiles_of
-from accel.schedules.tiles import Tiles, _candidates, _cost, _fits, _needs, choose, shape_of
+from accel.schedules.tiles import (Tiles, _candidates, _fits, _needs, choose, choose_together,
+                                   cost_of, shape_of)
 from compiler.ir import interpret
 from compiler.ops import blocked
 from compiler.ops.blocked import Activation, Quantization, Window
@@ -20,6 +22,8 @@ Q = Quantization(0)
 OPERATORS = {
     "convolution": blocked.convolution("c", Activation(1, 16, 5, 6), 8, Window(
         (2, 3), (2, 1), (1, 0, 0, 1)), 0, Q, BLOCKS),
+    "packed": blocked.packed_convolution("p", Activation(1, 3, 5, 6, plain=True), 8, Window(
+        (3, 2), (1, 2), (1, 0, 0, 1)), 5, Q, BLOCKS),
     "max_pool": blocked.max_pool("m", Activation(1, 8, 5, 6), Window((2, 3), (1, 2)), BLOCKS),
     "average": blocked.global_average_pool("a", Activation(1, 12, 3, 4), Q, BLOCKS),
     "rescale": blocked.rescale("r", Activation(1, 8, 3, 4), Q, BLOCKS),
@@ -47,7 +51,7 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
         program = schedule(TINY, operator, tiles, 1).program
         used = Scratchpads(config, program.body).used()
         needs = {name: need * config.buffers[name].entry_bytes
-                 for name, need, _ in _needs(config, shape, tiles, 1)}
+                 for name, need, _ in _needs(config, shape, tiles, 1, {})}
         assert {name for name, size in used.items() if size} == set(needs)
         for name, size in needs.items():
             assert used[name] <= size
@@ -59,7 +63,8 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int) -> None:
     shape, config = shape_of(operator), machine.config
-    fitting = [tiles for tiles in _candidates(shape) if _fits(config, shape, tiles, threads)]
+    fitting = [tiles for tiles in _candidates(shape)
+               if _fits(config, shape, tiles, threads, {})]
     if not fitting:
         with pytest.raises(LoweringError):
             choose(config, shape, threads)
@@ -67,16 +72,41 @@ def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int)
         return
     best = choose(config, shape, threads)
     assert best in fitting
-    assert _cost(config, shape, best, threads) == min(
-        _cost(config, shape, tiles, threads) for tiles in fitting)
+    assert cost_of(config, shape, best, threads).cycles == min(
+        cost_of(config, shape, tiles, threads).cycles for tiles in fitting)
     assert tiles_of(machine, operator, threads) == (best, threads)
 
 
 def test_threads_share_the_buffers() -> None:
     shape = shape_of(OPERATORS["convolution"])
-    halves, whole = (_needs(TINY.config, shape, Tiles(1, 1, 1, 1), threads) for threads in (2, 1))
+    halves, whole = (_needs(TINY.config, shape, Tiles(1, 1, 1, 1), threads, {})
+                     for threads in (2, 1))
     assert [have * 2 for _, _, have in halves] == [have for _, _, have in whole]
     assert [need for _, need, _ in halves] == [need for _, need, _ in whole]
+
+
+def test_what_is_loaded_once_has_one_copy() -> None:
+    """A stationary operand of all tiles need not fit twice; one that changes must."""
+    shape = shape_of(OPERATORS["convolution"])
+    for tiles, alone in ((Tiles(1, 5, 2, 4, "w"), {"wgt", "par"}), (Tiles(1, 5, 1, 4, "w"), set()),
+                         (Tiles(3, 5, 1, 4, "input"), {"inp"}),
+                         (Tiles(1, 5, 1, 4, "input"), set())):
+        rooms = {name: have for name, _, have in _needs(TINY.config, shape, tiles, 2, {})}
+        depths = {name: TINY.config.buffers[name].depth for name in rooms}
+        assert {name for name in rooms if rooms[name] == depths[name]} == alone
+
+
+def test_tiles_of_layers_at_the_same_time() -> None:
+    """They fit their rooms, and those of the second are parts of those of the first."""
+    first, second = (shape_of(OPERATORS[name]) for name in ("convolution", "rescale"))
+    second = replace(second, rows=3, columns=5, channels=2)
+    rooms = halves(TINY.config, ["out", "par"])
+    one, two = choose_together(TINY.config, first, second, 2, rooms) or pytest.fail("none")
+    assert _fits(TINY.config, first, one, 2, rooms[0])
+    assert _fits(TINY.config, second, two, 2, rooms[1])
+    assert two.rows == one.rows and two.columns <= one.columns
+    assert rooms[0]["out"][1] == rooms[1]["out"][0] == TINY.config.buffers["out"].depth // 2
+    assert choose_together(SHORT.config, replace(first, kernel=(5, 5)), second, 2, rooms) is None
 
 
 def test_what_does_not_fit_is_named() -> None:
