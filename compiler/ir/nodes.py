@@ -138,8 +138,9 @@ class Binding:
     Parameters
     ----------
     tiles : pairs (operand name, read of the first element of the tile): ``Read(buffer, indices)``
-        whose last indices, as many as the operand has dimensions, are zero. An operand bound to
-        an immediate constant stands as a `Const`. The destination is among them.
+        whose last indices, as many as the operand has dimensions, are zero, or, of an operand that
+        is a window, where the window begins. An operand bound to an immediate constant stands as a
+        `Const`. The destination is among them.
     immediates : pairs (name, constant or, for predicates, condition).
     begin : reduction variables outside the tile: the update is an assignment where all are zero,
         or nowhere when `begins` is False.
