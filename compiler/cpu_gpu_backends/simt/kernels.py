@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from compiler.ir import Program, Stmt, Tensorized, program_text
+from compiler.ir import Program, Stmt, Tensorized, program_text, writes
 from compiler.te import Buffer, Expr, Read, Var
 
 from .code import Extent3
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "LOCAL", "OWN", "SHARED", "THREADS", "TILE", "WARP",
-           "Kernel", "Kernels", "Shuffle", "SimtError", "is_of_warps", "refuse"]
+           "Kernel", "Kernels", "Shuffle", "SimtError", "is_of_warps", "refuse", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -42,6 +42,11 @@ def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
 def is_of_warps(stmt: Stmt) -> bool:
     """Whether the threads of a warp run it together."""
     return isinstance(stmt, Tensorized) and stmt.intrinsic.unit == "warp"
+
+
+def writes_own(stmt: Stmt) -> bool:
+    """Whether it writes what is a thread's own alone: outside of loops over threads, all do it."""
+    return all(buffer.scope in OWN for write in writes(stmt) for buffer in write.buffers)
 
 
 @dataclass(frozen=True, slots=True)

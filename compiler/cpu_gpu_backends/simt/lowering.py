@@ -20,7 +20,8 @@ from .asynchronous import marked, possible, with_groups
 from .barriers import place_barriers
 from .code import Extent3
 from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, Kernel, Kernels,
-                      is_of_warps, refuse)
+                      is_of_warps, refuse, writes_own)
+from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
 
 __all__ = ["lower"]
@@ -71,6 +72,7 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronou
     """The steps, in order."""
     grid, threads = _extents(stmt, BLOCK_KINDS), _extents(stmt, THREAD_KINDS)
     _require_fit(program, stmt, threads)
+    require_own(program, stmt)
     body = _without_clashes(stmt)
     body = marked(body) if asynchronous else body
     body = reduce_across_threads(program, body, shuffles and threads[0] % 32 == 0)
@@ -91,7 +93,7 @@ def _plain(stmt: Stmt) -> Stmt:
     fragments = {s.buffer: replace(s.buffer, scope=LOCAL) for s in walk_stmts(stmt)
                  if isinstance(s, Alloc) and s.buffer.scope == FRAGMENT}
     bare = rewrite_stmts(stmt, lambda s: s.body if isinstance(s, Tensorized) else None)
-    return map_buffers(bare, fragments)
+    return map_buffers(bare, fragments) if fragments else bare
 
 
 def _extents(stmt: Stmt, kinds: tuple[str, ...]) -> Extent3:
@@ -186,7 +188,7 @@ def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, int]) -> Stmt:
     """One thread of each axis that no loop around is bound to; all, for what is their own."""
     if is_of_warps(stmt):
         around = around | {"threadIdx.x"}
-    if all(buffer.scope in OWN for write in writes(stmt) for buffer in write.buffers):
+    if writes_own(stmt):
         return stmt
     first = [AXES[kind].equal(0) for kind in AXES if kind not in around and sizes[kind] > 1]
     return If(te.all_of(*first), stmt) if first else stmt
