@@ -129,7 +129,19 @@ def test_spilled_registers_are_counted() -> None:
             f"__syncthreads(); x[0] = {' + '.join(f'a{i} * a{(7 * i) % 80}' for i in range(80))};"
             f"{''.join(f'x[{i}] = a{i};' for i in range(80))} }}")
     resources: Resources = nvrtc(text).resources["f"]
-    assert resources.spill_bytes > 0
+    assert resources.spill_bytes > 0 and resources.local_bytes > 0
+
+
+def test_arrays_with_unknown_indices_are_in_local_memory() -> None:
+    text = """
+extern "C" __global__ void f(const int* at, float* y) {
+  float held[32];
+  for (int i = 0; i < 32; ++i) held[at[i]] = y[i];
+  for (int i = 0; i < 32; ++i) y[i] = held[at[32 + i]];
+}
+"""
+    resources = nvrtc(text).resources["f"]
+    assert resources.local_bytes == 128 and resources.spill_bytes == 0
 
 
 def test_refused_text_is_one_line() -> None:

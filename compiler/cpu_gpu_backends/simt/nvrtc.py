@@ -9,18 +9,20 @@ from typing import Any
 
 from compiler.native import BuildError
 
-__all__ = ["Cubin", "Resources", "compile_cuda"]
+__all__ = ["Cubin", "Resources", "compile_cuda", "nvrtc_version"]
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What one kernel takes of a multiprocessor: registers of a thread, static shared memory of a
-    block, and what a thread stores to and loads from memory because registers ran out.
+    block, what a thread stores to and loads from memory because registers ran out, and its local
+    memory: the room for that, and for arrays whose indices are not known.
     """
 
     registers: int
     shared_bytes: int
     spill_bytes: int
+    local_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ def compile_cuda(text: str, arch: str = "sm_80") -> Cubin:
     return Cubin(arch, image, ptx.decode(), _resources(log))
 
 
+def nvrtc_version() -> str:
+    """Of the compiler here, say ``13.0``: what kernels take depends on it. Raises BuildError."""
+    nvrtc = _nvrtc()
+    (status, *numbers) = nvrtc.nvrtcVersion()
+    _checked(nvrtc, (status,))
+    return ".".join(map(str, numbers))
+
+
 def _nvrtc() -> ModuleType:
     try:
         nvrtc = import_module("cuda.bindings.nvrtc")
@@ -78,18 +88,18 @@ def _bytes(nvrtc: Any, size_of: Any, get: Any, program: Any) -> bytes:
 
 
 _FUNCTION = re.compile(r"Compiling entry function '(\w+)'")
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
 def _resources(log: str) -> dict[str, Resources]:
     """From what the assembler tells of each kernel."""
-    found, name, spilled = {}, "", 0
+    found, name, local, spilled = {}, "", 0, 0
     for line in log.splitlines():
         if match := _FUNCTION.search(line):
             name = match[1]
-        elif match := _SPILLS.search(line):
-            spilled = int(match[1]) + int(match[2])
+        elif match := _MEMORY.search(line):
+            local, spilled = int(match[1]), int(match[2]) + int(match[3])
         elif match := _USED.search(line):
-            found[name] = Resources(int(match[1]), int(match[2] or 0), spilled)
+            found[name] = Resources(int(match[1]), int(match[2] or 0), spilled, local)
     return found

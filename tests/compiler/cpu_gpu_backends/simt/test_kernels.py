@@ -1,19 +1,20 @@
 """Shipped schedules on devices: PoCL, the emulation of CUDA, NVRTC for what it takes."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from bench import gpu_resources
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
-from compiler.cpu_gpu_backends.simt.nvrtc import compile_cuda
+from compiler.cpu_gpu_backends.simt.nvrtc import nvrtc_version
 from compiler.native import BuildError
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice
 from runtime.kernels import compute
 from runtime.opencl import OpenClDevice
 from tests.support.gpu_cases import CASES, CUDA_CASES, DTYPES, GpuCase, random_inputs
-
-ARCHITECTURES = ("sm_80", "sm_90")
 
 
 def test_there_are_enough_combinations() -> None:
@@ -65,16 +66,27 @@ def test_intrinsics_that_opencl_lacks_are_run_as_their_nests(rng: np.random.Gene
     case.check(inputs, compute(device, generate(case.program, "opencl"), inputs))
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_cuda_is_compiled_without_spills(cuda, arch: str) -> None:
-    code = next(iter(cuda[1].values()))
+@pytest.fixture(scope="module")
+def taken(cuda):
     try:
-        cubin = compile_cuda(code.text, arch)
+        return gpu_resources.resources(next(iter(cuda[1].values())).text)
     except BuildError as error:
         if "must be installed" not in str(error):
             raise
         pytest.skip(str(error))
-    assert set(cubin.resources) == set(cuda[1])
-    for kernel, resources in cubin.resources.items():
-        assert resources.spill_bytes == 0, kernel
+
+
+@pytest.mark.parametrize("arch", gpu_resources.ARCHITECTURES)
+def test_cuda_is_compiled_without_spills(cuda, taken, arch: str) -> None:
+    assert set(taken[arch]) == set(cuda[1])
+    for kernel, resources in taken[arch].items():
+        assert resources.spill_bytes == resources.local_bytes == 0, kernel
         assert 0 < resources.registers <= 128 and resources.shared_bytes <= 48 * 1024, kernel
+
+
+def test_what_kernels_take_is_on_the_page(taken) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "gpu.md").read_text()
+    version = nvrtc_version()
+    if f"NVRTC {version};" not in page:
+        pytest.skip(f"docs/gpu.md is of another NVRTC than {version}, which may take more or less")
+    assert gpu_resources.table(taken, version) in page, "as python -m bench.gpu_resources prints it"
