@@ -175,7 +175,8 @@ def _write(stmt: Store | Update, env: Env, lanes: int, memory: _Memory):
         data[place[begin]] = value[begin]
         written[place[begin]] = True
         _require_written(stmt.buffer, place, written)
-        _FOLD[stmt.op][0].at(data, place[~begin], value[~begin])    # in the order of the lanes
+        with np.errstate(all="ignore"):         # floats follow IEEE 754, silently
+            _FOLD[stmt.op][0].at(data, place[~begin], value[~begin])    # in the order of the lanes
     else:
         for lane in range(lanes):
             _update_one(stmt, place[lane:lane + 1], value[lane:lane + 1], begin[lane], memory)

@@ -22,7 +22,7 @@ def update_begun_by(loop: For) -> Update | None:
     while isinstance(stmt, For | If | Tensorized):
         stmt = stmt.body
     if not isinstance(stmt, Update) or not stmt.begins or loop.var not in stmt.axes or any(
-            read.buffer == stmt.buffer for read in reads(stmt)):
+            read.buffer == stmt.buffer for read in reads(loop)):
         return None
     return stmt
 

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from compiler.ir import Program, Stmt, Tensorized, program_text, writes
+from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, loops, program_text, walk_stmts,
+                         writes)
 from compiler.te import Buffer, Expr, Read, Var
 
 from .code import Extent3
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "LOCAL", "OWN", "SHARED", "THREADS", "TILE", "WARP",
-           "Kernel", "Kernels", "Shuffle", "SimtError", "is_of_warps", "refuse", "writes_own"]
+           "Kernel", "Kernels", "Shuffle", "SimtError", "fresh", "is_of_warps", "names_in",
+           "refuse", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
 BLOCKS = (Var("bx"), Var("by"), Var("bz"))
@@ -37,6 +39,20 @@ class SimtError(ValueError):
 
 def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
     raise SimtError(f"{program.name}: {fact}\n{program_text(program, place)}")
+
+
+def names_in(stmt: Stmt) -> set[str]:
+    """Of loops and buffers."""
+    return {loop.var.name for loop in loops(stmt)} | {
+        b.name for s in walk_stmts(stmt) for b in (
+            (s.buffer,) if isinstance(s, Alloc) else s.buffers if isinstance(s, Write) else ())}
+
+
+def fresh(name: str, taken: set[str]) -> str:
+    """The name, or one like it that is not taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def is_of_warps(stmt: Stmt) -> bool:

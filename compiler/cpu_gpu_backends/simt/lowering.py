@@ -20,7 +20,7 @@ from .asynchronous import marked, possible, with_groups
 from .barriers import place_barriers
 from .code import Extent3
 from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, Kernel, Kernels,
-                      is_of_warps, refuse, writes_own)
+                      fresh, is_of_warps, names_in, refuse, writes_own)
 from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
 
@@ -147,9 +147,10 @@ def _require_warps(program: Program, stmt: Stmt, node: Stmt, threads: Extent3) -
 
 def _without_clashes(stmt: Stmt) -> Stmt:
     """Loops that have the name of a thread's place, and another meaning, get another."""
-    taken = {var.name for var in AXES.values()}
-    renamed = {s.var: Var(f"{s.var.name}_") for s in walk_stmts(stmt)
-               if isinstance(s, For) and s.var.name in taken}
+    places = {var.name for var in AXES.values()}
+    taken = places | names_in(stmt)
+    renamed = {s.var: Var(fresh(s.var.name, taken)) for s in walk_stmts(stmt)
+               if isinstance(s, For) and s.var.name in places}
 
     def rule(node: Stmt) -> Stmt | None:
         return replace(node, var=renamed[node.var]) if (

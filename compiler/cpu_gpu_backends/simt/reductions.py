@@ -1,15 +1,15 @@
 """Reductions: where they begin, and how threads reduce together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from compiler import te
 from compiler.ir import (THREAD_KINDS, Alloc, Combine, For, If, Program, Seq, Stmt, Store,
-                         Tensorized, Update, accesses, block, path_to, rebuilt, replace_stmt,
-                         walk_stmts)
+                         Tensorized, Update, accesses, block, free_variables, path_to, rebuilt,
+                         replace_stmt, walk_stmts, writes)
 from compiler.te import INDEX, Buffer, Const, Expr, Read, Var, neutral
 
-from .kernels import LOCAL, SHARED, WARP, Shuffle, refuse
+from .kernels import LOCAL, SHARED, WARP, Shuffle, fresh, names_in, refuse
 
 __all__ = ["begin_outside", "identities", "reduce_across_threads"]
 
@@ -54,7 +54,7 @@ def begin_outside(root: Stmt) -> Stmt:
         if around is None or not _is_alone(around, stmt):
             continue
         inner = _accumulate(stmt, stmt.buffers, stmt.indices, stmt.values)
-        first = Seq(tuple(_first(path[path.index(around):], stmt)))
+        first = Seq(tuple(_first(path[path.index(around):], stmt, names_in(root))))
         new = replace_stmt(around, stmt, inner)
         root = replace_stmt(root, around, Seq((*first.stmts, new)))
     return root
@@ -65,18 +65,25 @@ def _path(root: Stmt, stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def _is_alone(loop: For, stmt: Reduction) -> bool:
-    """Whether nothing else in the loop touches what the reduction writes."""
+    """Whether nothing else in the loop touches what the reduction writes, and nothing in it changes
+    where that is.
+    """
     if any(isinstance(s, Tensorized) for s in _path(loop, stmt)):
         return False
     if any(isinstance(s, Alloc) and s.buffer in stmt.buffers for s in walk_stmts(loop)):
         return False
+    written = {buffer for write in writes(loop) for buffer in write.buffers}
+    where = (*stmt.indices, *(s.condition for s in _path(loop, stmt) if isinstance(s, If)))
+    if any(isinstance(node, Read) and node.buffer in written
+           for expr in where for node in te.walk(expr)):
+        return False
     return all(a.stmt is stmt and a.is_write for a in accesses(loop) if a.buffer in stmt.buffers)
 
 
-def _first(path: tuple[Stmt, ...], stmt: Reduction):
+def _first(path: tuple[Stmt, ...], stmt: Reduction, taken: set[str]) -> Iterator[Stmt]:
     """The loops and guards of the path without those of the reduction, storing identities."""
     axes: dict[Var, Expr] = dict.fromkeys(stmt.axes, ZERO)
-    copies = {s.var: Var(f"{s.var.name}_0") for s in path if isinstance(s, For)}
+    copies = {s.var: Var(fresh(f"{s.var.name}_0", taken)) for s in path if isinstance(s, For)}
     values: dict[Var, Expr] = {**copies, **axes}
     indices = tuple(te.substitute(index, values) for index in stmt.indices)
     for buffer, identity in zip(stmt.buffers, identities(stmt)):
@@ -102,13 +109,15 @@ class _Across:
     path: tuple[Stmt, ...]
     stmt: Reduction
     around: tuple[For, ...]         # loops over other axes of threads
+    taken: set[str]                 # names
 
     @property
     def label(self) -> str:
         return self.stmt.buffers[0].name
 
     def buffers(self, suffix: str, shape: tuple[int, ...], scope: str) -> list[Buffer]:
-        return [Buffer(f"{b.name}_{suffix}", shape, b.dtype, scope) for b in self.stmt.buffers]
+        return [Buffer(fresh(f"{b.name}_{suffix}", self.taken), shape, b.dtype, scope)
+                for b in self.stmt.buffers]
 
 
 def reduce_across_threads(program: Program, root: Stmt, shuffles: bool) -> Stmt:
@@ -146,15 +155,21 @@ def _find(program: Program, root: Stmt) -> _Across | None:
             continue
         inside = path[path.index(loop) + 1:-1]
         for node in inside:
-            if not isinstance(node, If) and not (
-                    isinstance(node, For) and node.kind in ("serial", "unroll")
-                    and node.var in stmt.axes):
+            if not _is_of_reduction(node, stmt):
                 refuse(f"between the threads {loop.var.name} and the reduction to "
-                       f"{stmt.buffers[0].name} must be loops of the reduction alone",
+                       f"{stmt.buffers[0].name} must be loops and guards of the reduction alone",
                        program, node)
         outer = tuple(threads[:threads.index(loop)])
-        return _Across(program, loop, inside, stmt, outer)
+        taken = names_in(root) | {b.name for b in (*program.inputs, *program.outputs)}
+        return _Across(program, loop, inside, stmt, outer, taken)
     return None
+
+
+def _is_of_reduction(node: Stmt, stmt: Reduction) -> bool:
+    """Whether it is a loop or a guard that leaves terms out and says nothing of the destination."""
+    if isinstance(node, If):
+        return free_variables(node.condition) <= set(stmt.axes)
+    return isinstance(node, For) and node.kind in ("serial", "unroll") and node.var in stmt.axes
 
 
 def _is_warps(found: _Across) -> bool:
@@ -189,7 +204,7 @@ def _result(found: _Across, values: Sequence[Expr]) -> Stmt:
 
 def _copied(found: _Across, name: str, extent: int) -> tuple[Var, For]:
     """Another loop over the first `extent` threads; its body is to be replaced."""
-    var = Var(f"{found.loop.var.name}_{name}")
+    var = Var(fresh(f"{found.loop.var.name}_{name}", found.taken))
     return var, replace(found.loop, var=var, extent=extent)
 
 

@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.simt.schedules import (
     Tiles, matmul, matmul_bytes, matmul_tensor_cores, reduce_rows, schedule_bytes,
     schedule_elementwise, schedule_matmul, schedule_reduce_rows, schedule_softmax,
     schedule_tensor_cores, schedule_transpose, softmax, transpose)
-from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Store, rewrite_stmts
+from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Store, Update, rewrite_stmts
 from compiler.schedule import Schedule
 from compiler.te import INDEX, Buffer, Const, Read, Var
 
@@ -244,6 +244,16 @@ def test_a_race_in_one_statement_wrong() -> None:
 def test_all_threads_write_one_element_wrong() -> None:
     refused(threads(Store(Y, (Const(0, INDEX),), X[I])),
             "threads must not meet in y where no barrier can part them:")
+
+
+def test_what_stands_between_threads_and_their_reduction_wrong() -> None:
+    """A guard of the destination would be lost, a loop over it reduced as one."""
+    guarded = If(K < 7, Update(Y, (K,), "sum", X[I], (I,)))
+    inner = For(K, 8, Update(Y, (K,), "sum", X[I], (I,)))
+    message = ("between the threads i and the reduction to y must be loops and guards of the "
+               "reduction alone")
+    refused(For(K, 8, threads(guarded)), message)
+    refused(threads(inner), message)
 
 
 def test_a_fragment_outside_of_intrinsics_wrong() -> None:
