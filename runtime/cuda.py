@@ -57,19 +57,19 @@ class CudaDevice:
         return data
 
     def launch(self, code: Code, *addresses: int) -> None:
+        code.require("cuda")
         module = self._module(code)
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
         for launch in code.launches:
             config = self._core.LaunchConfig(grid=launch.grid, block=launch.block)
             self._core.launch(self._stream, config, module.get_kernel(launch.kernel),
-                              *(at[buffer] for buffer in launch.arguments))
+                              *(at[buffer] for buffer in launch.arguments),
+                              *map(np.int32, launch.numbers))
 
     def wait(self) -> None:
         self._stream.sync()
 
     def _module(self, code: Code) -> Any:
-        if code.dialect != "cuda":
-            raise ValueError(f"Text of {code.name} must be cuda, not {code.dialect}")
         if code.text not in self._modules:
             cubin = compile_cuda(code.text, self.arch)
             self._modules[code.text] = self._core.ObjectCode.from_cubin(cubin.image)

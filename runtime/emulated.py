@@ -36,13 +36,12 @@ class EmulatedDevice:
         return self._bytes(address, size_bytes).copy()
 
     def launch(self, code: Code, *addresses: int) -> None:
-        if code.dialect != "cuda":
-            raise ValueError(f"Text of {code.name} must be cuda, not {code.dialect}")
+        code.require("cuda")
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
         library = emulation(code.text)
         for launch in code.launches:
             library.launch(launch.kernel, launch.grid, launch.block,
-                           *(at[buffer] for buffer in launch.arguments))
+                           *(at[buffer] for buffer in launch.arguments), *launch.numbers)
 
     def wait(self) -> None:
         pass

@@ -5,17 +5,20 @@ from collections.abc import Mapping
 import numpy as np
 
 from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.ir import values_in
 from compiler.te import Buffer, numpy_dtype
 from runtime.device import KernelDevice
 
 __all__ = ["compute"]
 
 
-def compute(device: KernelDevice, code: Code,
-            inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def compute(device: KernelDevice, code: Code, inputs: Mapping[str, np.ndarray],
+            **symbols: int) -> dict[str, np.ndarray]:
     """Outputs by name, like `compiler.ir.interpret`. Outputs start as 0xA5, so that an element
-    that no thread writes is seen. Raises ValueError for inputs that do not fit.
+    that no thread writes is seen. Parameters take their values from the shapes of the inputs, or
+    from `symbols`. Raises ValueError for inputs that do not fit.
     """
+    code = code.at(**values_in(code.inputs if code.parameters else (), inputs, symbols))
     buffers = (*code.inputs, *code.outputs, *code.temporaries)
     places = {buffer.name: device.allocate(buffer.size_bytes) for buffer in buffers}
     try:

@@ -61,12 +61,14 @@ class OpenClDevice:
         return data
 
     def launch(self, code: Code, *addresses: int) -> None:
+        code.require("opencl")
         program = self._program(code)
         at = dict(zip((*code.inputs, *code.outputs, *code.temporaries), addresses, strict=True))
         for launch in code.launches:
             buffers = [self._place(at[buffer])[0] for buffer in launch.arguments]
             threads = tuple(g * b for g, b in zip(launch.grid, launch.block))
-            program[launch.kernel](self._queue, threads, launch.block, *buffers)
+            program[launch.kernel](self._queue, threads, launch.block, *buffers,
+                                   *map(np.int32, launch.numbers))
 
     def wait(self) -> None:
         self._queue.finish()
@@ -76,8 +78,6 @@ class OpenClDevice:
         return self._buffers[place], address - self._bases[place]
 
     def _program(self, code: Code) -> dict[str, Any]:
-        if code.dialect != "opencl":
-            raise ValueError(f"Text of {code.name} must be opencl, not {code.dialect}")
         if code.text not in self._programs:
             with warnings.catch_warnings():         # what the compiler remarks is no failure
                 warnings.simplefilter("ignore")

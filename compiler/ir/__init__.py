@@ -10,7 +10,8 @@ from .nodes import (BLOCK_KINDS, LOOP_KINDS, THREAD_KINDS, UNORDERED_KINDS, Allo
                     Combine, For, If, Program, Seq, Stmt, Store, Tensorized, Update, Write)
 from .printer import expr_text, extent_text, program_text, shape_text, stmt_text
 from .simplify import conjuncts, normalize, normalize_stmt, simplify, simplify_stmt
-from .specialize import specialize, symbols_of
+from .specialize import (bindings, concrete, extent_value, specialize, symbols_of,
+                         values_in)
 from .verify import RULES, VerifyError, verify
 from .visit import (block, buffers_of, expressions, loops, map_buffers, map_exprs, path_to,
                     reads, rebuilt, replace_axes, replace_stmt, rewrite_stmts, stmt_children,

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select, Symbol, Var,
+from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select, Var,
                          numpy_dtype)
 
 from .arithmetic import apply_binary, apply_call, apply_cast
 from .nodes import (UNORDERED_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store,
                     Tensorized, Update, Write)
 from .printer import expr_text
-from .specialize import specialize
+from .specialize import specialize, values_in
 from .visit import reads, writes
 
 __all__ = ["evaluate", "interpret"]
@@ -46,7 +46,8 @@ def interpret(program: Program, inputs: dict[str, np.ndarray],
     Parameters of the program take their values from the shapes of the inputs, or from `symbols`.
     """
     if program.parameters:
-        return interpret(specialize(program, **_symbols(program, inputs, symbols or {})), inputs)
+        return interpret(specialize(program, **values_in(program.inputs, inputs, symbols or {})),
+                         inputs)
     memory = _Memory()
     for buffer in program.inputs:
         memory.bind(buffer, _checked(buffer, inputs, program))
@@ -58,18 +59,6 @@ def interpret(program: Program, inputs: dict[str, np.ndarray],
             place = np.argwhere(~memory.written[buffer.name].reshape(buffer.shape))[0].tolist()
             raise LookupError(f"Output {buffer.name}{place} was never written")
     return {b.name: memory.data[b.name].reshape(b.shape) for b in program.outputs}
-
-
-def _symbols(program: Program, inputs: dict[str, np.ndarray],
-             given: dict[str, int]) -> dict[str, int]:
-    """Values of the parameters: dimensions of inputs that are symbols by themselves say them."""
-    found = dict(given)
-    for buffer in program.inputs:
-        shape = np.shape(inputs.get(buffer.name, ()))
-        for extent, size in zip(buffer.shape, shape):
-            if isinstance(extent, Symbol):
-                found.setdefault(extent.name, size)
-    return found
 
 
 def evaluate(expr: Expr, env: Env, lanes: int) -> np.ndarray:

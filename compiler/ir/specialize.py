@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from compiler import te
 from compiler.te import Buffer, Const, Expr, Extent, Symbol
 
@@ -10,7 +12,7 @@ from .nodes import For, Program, Stmt
 from .simplify import normalize_stmt, simplify
 from .visit import buffers_of, map_buffers, map_exprs, rewrite_stmts
 
-__all__ = ["specialize", "symbols_of"]
+__all__ = ["bindings", "concrete", "extent_value", "specialize", "symbols_of", "values_in"]
 
 
 def symbols_of(extents: Iterable[Extent]) -> Iterator[Symbol]:
@@ -24,23 +26,12 @@ def specialize(program: Program, **values: int) -> Program:
 
     Raises ValueError for a value that is missing, unknown or less than 1.
     """
-    known = {symbol.name: symbol for symbol in program.parameters}
-    for name, value in values.items():
-        if name not in known:
-            raise ValueError(f"Parameter of {program.name} must be one of "
-                             f"{', '.join(known) or 'none'}, not {name!r}")
-        if not te.is_extent(value):
-            raise ValueError(f"Parameter {name} of {program.name} must be a positive integer, "
-                             f"not {value!r}")
-    for name in known:
-        if name not in values:
-            raise ValueError(f"Parameter {name} of {program.name} must have a value")
-    bound: dict[te.Var, Expr] = {known[name]: Const(value, te.INDEX)
-                                 for name, value in values.items()}
-    buffers = {b: _concrete(b, bound) for b in buffers_of(program).values()}
+    bound = bindings(program.name, program.parameters, values)
+    buffers = {b: concrete(b, bound) for b in buffers_of(program).values()}
 
     def extents(node: Stmt) -> Stmt | None:
-        return replace(node, extent=_value(node.extent, bound)) if isinstance(node, For) else None
+        return replace(node, extent=extent_value(node.extent, bound)) if (
+            isinstance(node, For)) else None
 
     body = map_exprs(rewrite_stmts(program.body, extents), lambda e: te.substitute(e, bound))
     return replace(program, inputs=tuple(buffers[b] for b in program.inputs),
@@ -48,11 +39,41 @@ def specialize(program: Program, **values: int) -> Program:
                    body=normalize_stmt(map_buffers(body, buffers)))
 
 
-def _concrete(buffer: Buffer, bound: Mapping[te.Var, Expr]) -> Buffer:
-    return replace(buffer, shape=tuple(_value(extent, bound) for extent in buffer.shape))
+def bindings(name: str, parameters: Iterable[Symbol],
+             values: Mapping[str, int]) -> dict[te.Var, Expr]:
+    """Constants for the parameters of what is called `name`, in order; raises as `specialize`."""
+    known = {symbol.name: symbol for symbol in parameters}
+    for label, value in values.items():
+        if label not in known:
+            raise ValueError(f"Parameter of {name} must be one of {', '.join(known) or 'none'}, "
+                             f"not {label!r}")
+        if not te.is_extent(value):
+            raise ValueError(f"Parameter {label} of {name} must be a positive integer, "
+                             f"not {value!r}")
+    for label in known:
+        if label not in values:
+            raise ValueError(f"Parameter {label} of {name} must have a value")
+    return {symbol: Const(int(values[label]), te.INDEX) for label, symbol in known.items()}
 
 
-def _value(extent: Extent, bound: Mapping[te.Var, Expr]) -> int:
+def values_in(buffers: Iterable[Buffer], arrays: Mapping[str, np.ndarray],
+              given: Mapping[str, int]) -> dict[str, int]:
+    """Values of parameters: `given`, or of dimensions of arrays that are symbols by themselves."""
+    found = dict(given)
+    for buffer in buffers:
+        for extent, size in zip(buffer.shape, np.shape(arrays.get(buffer.name, ()))):
+            if isinstance(extent, Symbol):
+                found.setdefault(extent.name, size)
+    return found
+
+
+def concrete(buffer: Buffer, bound: Mapping[te.Var, Expr]) -> Buffer:
+    """The buffer for given values."""
+    return replace(buffer, shape=tuple(extent_value(extent, bound) for extent in buffer.shape))
+
+
+def extent_value(extent: Extent, bound: Mapping[te.Var, Expr]) -> int:
+    """The number that it is for given values."""
     if not isinstance(extent, Expr):
         return extent
     result = simplify(te.substitute(extent, bound))

@@ -12,7 +12,7 @@ from compiler import te
 from compiler.ir import (Access, Alloc, Barrier, Domain, For, If, Program, Seq, Stmt, accesses,
                          conflict, rewrite_stmts, stmt_text, walk_stmts)
 from compiler.ir.affine import free_variables
-from compiler.te import Expr, Read, Var
+from compiler.te import Expr, Extent, Read, Var
 
 from .kernels import OWN, THREADS, is_of_warps, refuse
 
@@ -21,7 +21,7 @@ __all__ = ["is_uniform", "place_barriers"]
 Accesses = list[Access]
 
 
-def place_barriers(program: Program, body: Stmt, ranges: dict[Var, int]) -> Stmt:
+def place_barriers(program: Program, body: Stmt, ranges: dict[Var, Extent]) -> Stmt:
     """`body` with barriers; `ranges` are the extents of blocks and threads.
 
     Refuses what no barrier can help: threads that meet within one statement, or under a condition
@@ -40,7 +40,7 @@ def is_uniform(condition: Expr) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Walk:
     program: Program
-    ranges: dict[Var, int]
+    ranges: dict[Var, Extent]
 
     def go(self, stmt: Stmt, domain: Domain, pending: Accesses) -> tuple[Stmt, Accesses]:
         """The statement with barriers, and the accesses since the last one."""
@@ -81,7 +81,7 @@ class _Walk:
     def _loop(self, loop: For, domain: Domain, pending: Accesses) -> tuple[Stmt, Accesses]:
         inside = domain.inside(loop)
         body, left = self.go(loop.body, inside, [])
-        if loop.extent > 1:
+        if loop.extent != 1:
             name = loop.var.name
             step = f"{{b[{name}]}} = {{a[{name}]}} + 1" if _parts(body) else (
                 f"{{b[{name}]}} > {{a[{name}]}}")
@@ -134,7 +134,7 @@ class _Walk:
         else:
             threads = THREADS
         return " or ".join(f"{{a[{var.name}]}} != {{b[{var.name}]}}" for var in threads
-                           if self.ranges[var] > 1)
+                           if self.ranges[var] != 1)
 
 
 def _pushed(condition: Expr, body: Stmt) -> Stmt | None:

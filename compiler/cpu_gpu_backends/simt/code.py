@@ -1,24 +1,31 @@
 """What a program becomes: text of kernels, and how the host launches them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from compiler.te import Buffer
+from compiler.ir import bindings, concrete, extent_value
+from compiler.te import Buffer, Extent, Symbol
 
-__all__ = ["DIALECTS", "Code", "Extent3", "Launch"]
+__all__ = ["DIALECTS", "Code", "Extent3", "Grid", "Launch"]
 
 DIALECTS = ("cuda", "opencl")
+MOST = (1 << 31) - (1 << 16)        # elements of a buffer, and of a parameter: 32 bits, and room
 Extent3 = tuple[int, int, int]
 """Extents along x, y and z."""
+Grid = tuple[Extent, Extent, Extent]
+"""The same, of which any may be an expression over parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel: blocks of the grid, threads of a block, and the buffers that it takes."""
+    """One kernel: blocks of the grid, threads of a block, the buffers that it takes, and after them
+    the values of parameters, as integers of 32 bits.
+    """
 
     kernel: str
-    grid: Extent3
+    grid: Grid
     block: Extent3
     arguments: tuple[Buffer, ...]
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,8 @@ class Code:
     """A program for a GPU: its launches, in order, of kernels in `text`.
 
     Programs that were generated together share one text, so that it is compiled once.
-    `temporaries` are buffers that live from launch to launch, in the memory of the device.
+    `temporaries` are buffers that live from launch to launch, in the memory of the device. Code
+    with `parameters` is launched `at` their values.
     """
 
     name: str
@@ -36,8 +44,38 @@ class Code:
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
     temporaries: tuple[Buffer, ...] = ()
+    parameters: tuple[Symbol, ...] = ()
 
     def __post_init__(self):
         if self.dialect not in DIALECTS:
             raise ValueError(f"Dialect of {self.name} must be one of {', '.join(DIALECTS)}, "
                              f"not {self.dialect!r}")
+
+    def at(self, **values: int) -> "Code":
+        """The same text with buffers and grids for these values of all parameters. Kernels without
+        a block are not launched. Raises ValueError for values that are wrong or too large.
+        """
+        bound = bindings(self.name, self.parameters, values)
+        if large := [name for name, value in values.items() if value > MOST]:
+            raise ValueError(f"Parameter {large[0]} of {self.name} must be at most {MOST}, not "
+                             f"{values[large[0]]}")
+        inputs, outputs, temporaries = (tuple(concrete(b, bound) for b in group) for group in (
+            self.inputs, self.outputs, self.temporaries))
+        for buffer in (*inputs, *outputs, *temporaries):
+            if self.parameters and buffer.size > MOST:
+                raise ValueError(f"Buffer {buffer.name} of {self.name} must have at most {MOST} "
+                                 f"elements, not {buffer.size}")
+        numbers = tuple(values[symbol.name] for symbol in self.parameters)
+        launches = (replace(one, grid=tuple(extent_value(e, bound) for e in one.grid),
+                            arguments=tuple(concrete(b, bound) for b in one.arguments),
+                            numbers=numbers) for one in self.launches)
+        return replace(self, inputs=inputs, outputs=outputs, temporaries=temporaries, parameters=(),
+                       launches=tuple(one for one in launches if min(one.grid) > 0))
+
+    def require(self, dialect: str) -> None:
+        """Refuse, with a ValueError, what a device of the dialect cannot launch."""
+        if self.dialect != dialect:
+            raise ValueError(f"Text of {self.name} must be {dialect}, not {self.dialect}")
+        if self.parameters:
+            raise ValueError(f"Code of {self.name} must be launched at values of its parameters, "
+                             f"{', '.join(one.name for one in self.parameters)}")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from compiler.ir import is_index
-from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Read, Select,
-                         Var, is_float, is_integer, is_signed, numpy_dtype)
+from compiler.ir import is_index, normalize
+from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Extent, Read,
+                         Select, Var, as_expr, is_float, is_integer, is_signed, numpy_dtype, walk)
 
 from .dialects import HELPERS, Dialect
 from .kernels import FRAGMENT, TILE, WARP, Shuffle
@@ -35,10 +35,11 @@ class Expressions:
     Parameters
     ----------
     names : what IR names are called in the text.
-    ranges : variables in scope to their extents.
+    ranges : variables in scope to their extents; one that is not a number is below 2^31, and so
+        are indices that such variables are in (see `Code.at`).
     """
 
-    def __init__(self, dialect: Dialect, names: Mapping[str, str], ranges: dict[Var, int]):
+    def __init__(self, dialect: Dialect, names: Mapping[str, str], ranges: dict[Var, Extent]):
         self.dialect, self.names, self.ranges = dialect, names, ranges
         self.used: dict[str, None] = {}
         self.held: dict[Expr, str] = {}         # values that stand in variables already
@@ -100,7 +101,8 @@ class Expressions:
         for index, pitch, extent in zip(indices, buffer.pitches, buffer.shape):
             if extent == 1 and index == Const(0, INDEX):
                 continue
-            term = index if pitch == 1 else Const(pitch, INDEX) if index == Const(1, INDEX) else (
+            pitch = normalize(as_expr(pitch, INDEX))
+            term = index if pitch == Const(1, INDEX) else pitch if index == Const(1, INDEX) else (
                 index * pitch)
             place = term if place == Const(0, INDEX) else place + term
         return place
@@ -111,7 +113,9 @@ class Expressions:
         """Least and greatest value of an integer, as far as types and loops tell."""
         match expr:
             case Const(value) if is_integer(expr.dtype): return int(value), int(value)
-            case Var() if expr in self.ranges: return 0, self.ranges[expr] - 1
+            case Var() if expr in self.ranges:
+                extent = self.ranges[expr]
+                return 0, extent - 1 if isinstance(extent, int) else INT32[1]
             case Cast(value, dtype) if is_integer(dtype) and is_integer(value.dtype):
                 inner, limits = self.range(value), _limits(dtype)
                 return inner if inner and _within(inner, limits) else limits
@@ -213,12 +217,16 @@ class Expressions:
         symbol, own = _SYMBOLS[expr.op]
         a, b = self.range(left), self.range(right)
         found = _exact(expr.op, a, b) if a and b else None
-        if found and not _within(found, INT32):
+        if found and not _within(found, INT32) and not any(map(self._is_open, walk(expr))):
             wide = self.dialect.types["int64"]
             return f"({wide}){self.value(left, _CAST)} {symbol} {self.value(right, own + 1)}", own
         if expr.op == "add":                # indices never overflow: any order is the same
             return f"{self.value(left, own)} + {self.value(right, own)}", own
         return self._infix(symbol, own, left, right)
+
+    def _is_open(self, node: Expr) -> bool:
+        """Whether it is a variable whose extent is not a number."""
+        return isinstance(node, Var) and not isinstance(self.ranges.get(node, 0), int)
 
     def _division(self, expr: Binary) -> tuple[str, int]:
         a, b, dtype = expr.a, expr.b, expr.dtype

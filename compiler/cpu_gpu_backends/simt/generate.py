@@ -26,7 +26,8 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
     text = text_of(lowered, dialect)
     return tuple(Code(one.program.name, dialect, text,
                       tuple(Launch(k.name, k.grid, k.block, k.buffers) for k in one.kernels),
-                      one.program.inputs, one.program.outputs, one.temporaries)
+                      one.program.inputs, one.program.outputs, one.temporaries,
+                      one.program.parameters)
                  for one in lowered)
 
 

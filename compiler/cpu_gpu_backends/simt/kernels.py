@@ -6,14 +6,14 @@ where they wait for each other.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, loops, program_text, walk_stmts,
-                         writes)
-from compiler.te import Buffer, Expr, Read, Var
+from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, bindings, concrete, extent_value,
+                         loops, program_text, specialize, walk_stmts, writes)
+from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var
 
-from .code import Extent3
+from .code import Extent3, Grid
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "LOCAL", "OWN", "SHARED", "THREADS", "TILE", "WARP",
            "Kernel", "Kernels", "Shuffle", "SimtError", "fresh", "is_of_warps", "names_in",
@@ -87,15 +87,17 @@ class Kernel:
     name : unique within a text.
     grid, block : blocks of the grid, threads of a block.
     buffers : what it takes of the memory of the device, in the order of its arguments.
+    parameters : what it takes of numbers, after them.
     written : names of those that it writes.
     shared : what a block shares; lives as long as the block.
     body : see the module's text.
     """
 
     name: str
-    grid: Extent3
+    grid: Grid
     block: Extent3
     buffers: tuple[Buffer, ...]
+    parameters: tuple[Symbol, ...]
     written: frozenset[str]
     shared: tuple[Buffer, ...]
     body: Stmt
@@ -105,7 +107,7 @@ class Kernel:
         x, y, z = self.block
         return x * y * z
 
-    def ranges(self) -> Iterator[tuple[Var, int]]:
+    def ranges(self) -> Iterator[tuple[Var, Extent]]:
         """The variables of the place of a thread and their extents."""
         yield from zip((*BLOCKS, *THREADS), (*self.grid, *self.block))
 
@@ -117,3 +119,18 @@ class Kernels:
     program: Program
     kernels: tuple[Kernel, ...]
     temporaries: tuple[Buffer, ...]
+
+    def at(self, **values: int) -> "Kernels":
+        """For these values of the program's parameters, all of them."""
+        bound = bindings(self.program.name, self.program.parameters, values)
+        all_inputs = (*self.program.inputs, *self.temporaries)
+
+        def kernel(one: Kernel) -> Kernel:
+            grid = tuple(extent_value(extent, bound) for extent in one.grid)
+            body = specialize(replace(self.program, inputs=all_inputs, body=one.body),
+                              **values).body
+            return replace(one, grid=grid, parameters=(), body=body,
+                           buffers=tuple(concrete(b, bound) for b in one.buffers))
+
+        return Kernels(specialize(self.program, **values), tuple(map(kernel, self.kernels)),
+                       tuple(concrete(b, bound) for b in self.temporaries))

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from compiler import te
 from compiler.ir import (BLOCK_KINDS, THREAD_KINDS, Alloc, Combine, For, If, Program, Seq, Stmt,
-                         Store, Tensorized, Update, expressions, map_buffers, path_to, replace_axes,
-                         rewrite_stmts, simplify_stmt, stmt_children, substitute_stmt, walk_stmts,
-                         writes)
-from compiler.te import INDEX, Buffer, Const, Expr, Read, Var
+                         Store, Tensorized, Update, expressions, extent_text, map_buffers, path_to,
+                         replace_axes, rewrite_stmts, shape_text, simplify_stmt, stmt_children,
+                         substitute_stmt, walk_stmts, writes)
+from compiler.te import INDEX, Buffer, Const, Expr, Extent, Read, Var
 
 from .asynchronous import marked, possible, with_groups
 from .barriers import place_barriers
-from .code import Extent3
+from .code import Extent3, Grid
 from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, Kernel, Kernels,
                       fresh, is_of_warps, names_in, refuse, writes_own)
 from .own import require_own
@@ -38,12 +38,10 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
     buffers in scope ``global``, which become temporaries; loops over blocks are outermost. With
     `shuffles` the threads of a warp reduce without shared memory, with `asynchronous` pipelined
     copies are, with `intrinsics` these are kept, else their nests are run; CUDA has all three.
+    Grids and loops may have symbols for extents, threads and buffers inside of a kernel not.
 
     Raises SimtError for programs that do not fit, ScheduleError's manner: the fact and the place.
     """
-    if program.parameters:
-        names = ", ".join(var.name for var in program.parameters)
-        refuse(f"extents must be numbers, not the parameters {names}", program)
     temporaries: list[Buffer] = []
     kernels: list[Kernel] = []
     for stmt in _parts(program.body, temporaries):
@@ -70,22 +68,26 @@ def _parts(stmt: Stmt, temporaries: list[Buffer]) -> Iterator[Stmt]:
 
 def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronous: bool) -> Kernel:
     """The steps, in order."""
-    grid, threads = _extents(stmt, BLOCK_KINDS), _extents(stmt, THREAD_KINDS)
+    threads = _threads(program, stmt)
     _require_fit(program, stmt, threads)
+    x, y, z = (_extent(program, stmt, kind) for kind in BLOCK_KINDS)
+    grid = x, y, z
     require_own(program, stmt)
     body = _without_clashes(stmt)
     body = marked(body) if asynchronous else body
     body = reduce_across_threads(program, body, shuffles and threads[0] % 32 == 0)
     body = begin_outside(body)
-    body = _on_threads(program, body, grid, threads)
+    body = _on_threads(body, grid, threads)
     ranges = dict(zip((*BLOCKS, *THREADS), (*grid, *threads)))
-    body = simplify_stmt(_flat(_without_single(body)), ranges)
+    known = {var: extent for var, extent in ranges.items() if isinstance(extent, int)}
+    body = simplify_stmt(_flat(_without_single(body)), known)
     shared, body = _without_shared(body)
     body = with_groups(possible(body))
     body = place_barriers(program, body, ranges)
     used = _global_buffers(program, body)
     written = frozenset(buffer.name for write in writes(body) for buffer in write.buffers)
-    return Kernel(name, grid, threads, used, written & {b.name for b in used}, shared, body)
+    return Kernel(name, grid, threads, used, program.parameters,
+                  written & {b.name for b in used}, shared, body)
 
 
 def _plain(stmt: Stmt) -> Stmt:
@@ -96,10 +98,25 @@ def _plain(stmt: Stmt) -> Stmt:
     return map_buffers(bare, fragments) if fragments else bare
 
 
-def _extents(stmt: Stmt, kinds: tuple[str, ...]) -> Extent3:
-    x, y, z = (max((s.extent for s in walk_stmts(stmt) if isinstance(s, For) and s.kind == kind),
-                   default=1) for kind in kinds)
+def _threads(program: Program, stmt: Stmt) -> Extent3:
+    for loop in walk_stmts(stmt):
+        if isinstance(loop, For) and loop.kind in THREAD_KINDS and not isinstance(loop.extent, int):
+            refuse(f"extent of {loop.var.name} ({loop.kind}) must be a number, not "
+                   f"{extent_text(loop.extent)}", program, loop)
+    x, y, z = (_extent(program, stmt, kind) for kind in THREAD_KINDS)
     return x, y, z
+
+
+def _extent(program: Program, stmt: Stmt, kind: str) -> Extent:
+    """The greatest of all loops over the axis; one that is not a number stands for itself alone."""
+    loops = [s for s in walk_stmts(stmt) if isinstance(s, For) and s.kind == kind]
+    first = loops[0].extent if loops else 1
+    if all(isinstance(loop.extent, int) for loop in loops):
+        return max((loop.extent for loop in loops), default=1)
+    if other := next((loop for loop in loops if loop.extent != first), None):
+        refuse(f"loops over {kind} must have one extent where it is not a number, not "
+               f"{extent_text(first)} and {extent_text(other.extent)}", program, other)
+    return first
 
 
 def _require_fit(program: Program, stmt: Stmt, threads: Extent3) -> None:
@@ -125,6 +142,9 @@ def _require_fit(program: Program, stmt: Stmt, threads: Extent3) -> None:
         if isinstance(node, Alloc) and node.buffer.scope not in (SHARED, *OWN):
             refuse(f"scope of {node.buffer.name} must be shared or local inside a kernel, not "
                    f"{node.buffer.scope}", program, node)
+        if isinstance(node, Alloc) and not all(isinstance(e, int) for e in node.buffer.shape):
+            refuse(f"shape of {node.buffer.name} must be numbers inside a kernel, not "
+                   f"{shape_text(node.buffer.shape)}", program, node)
 
 
 def _outside_intrinsics(stmt: Stmt) -> Iterator[Buffer]:
@@ -162,10 +182,10 @@ def _without_clashes(stmt: Stmt) -> Stmt:
     return rewrite_stmts(substitute_stmt(replace_axes(stmt, axes), dict(renamed)), rule)
 
 
-def _on_threads(program: Program, stmt: Stmt, grid: Extent3, threads: Extent3) -> Stmt:
+def _on_threads(stmt: Stmt, grid: Grid, threads: Extent3) -> Stmt:
     """Loops over blocks and threads become conditions on the variables of `AXES`."""
     sizes = dict(zip(AXES, (*grid, *threads)))
-    bound: dict[Var, Expr] = {s.var: AXES[s.kind] if sizes[s.kind] > 1 else ZERO
+    bound: dict[Var, Expr] = {s.var: AXES[s.kind] if sizes[s.kind] != 1 else ZERO
                               for s in walk_stmts(stmt) if isinstance(s, For) and s.kind in AXES}
 
     def go(node: Stmt, around: frozenset[str]) -> Stmt:
@@ -185,20 +205,20 @@ def _on_threads(program: Program, stmt: Stmt, grid: Extent3, threads: Extent3) -
     return go(substitute_stmt(replace_axes(stmt, axes), bound), frozenset())
 
 
-def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, int]) -> Stmt:
+def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, Extent]) -> Stmt:
     """One thread of each axis that no loop around is bound to; all, for what is their own."""
     if is_of_warps(stmt):
         around = around | {"threadIdx.x"}
     if writes_own(stmt):
         return stmt
-    first = [AXES[kind].equal(0) for kind in AXES if kind not in around and sizes[kind] > 1]
+    first = [AXES[kind].equal(0) for kind in AXES if kind not in around and sizes[kind] != 1]
     return If(te.all_of(*first), stmt) if first else stmt
 
 
 def _without_single(stmt: Stmt) -> Stmt:
     """Loops of one iteration are none."""
     def rule(node: Stmt) -> Stmt | None:
-        if not isinstance(node, For) or node.extent > 1:
+        if not isinstance(node, For) or node.extent != 1:
             return None
         return substitute_stmt(replace_axes(node.body, {node.var: ()}), {node.var: ZERO})
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
-                         stmt_text)
+                         stmt_text, values_in)
 from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, numpy_dtype)
 
@@ -43,17 +43,22 @@ class Race:
                 f"{self.element} of {self.buffer}: {self.stmt}")
 
 
-def find_races(kernels: Kernels, inputs: Mapping[str, np.ndarray]) -> list[Race]:
-    """The first race in each statement, in order; [] when there is none."""
-    return _run(kernels, inputs)[1]
+def find_races(kernels: Kernels, inputs: Mapping[str, np.ndarray], **symbols: int) -> list[Race]:
+    """The first race in each statement, in order; [] when there is none. Parameters take their
+    values from the shapes of the inputs, or from `symbols`.
+    """
+    return _run(kernels, inputs, symbols)[1]
 
 
-def run_kernels(kernels: Kernels, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_kernels(kernels: Kernels, inputs: Mapping[str, np.ndarray],
+                **symbols: int) -> dict[str, np.ndarray]:
     """Outputs by name, like `compiler.ir.interpret`."""
-    return _run(kernels, inputs)[0]
+    return _run(kernels, inputs, symbols)[0]
 
 
-def _run(kernels: Kernels, inputs: Mapping[str, np.ndarray]):
+def _run(kernels: Kernels, inputs: Mapping[str, np.ndarray], symbols: Mapping[str, int]):
+    if kernels.program.parameters:
+        kernels = kernels.at(**values_in(kernels.program.inputs, inputs, symbols))
     program, races = kernels.program, []
     memory = {b.name: np.ascontiguousarray(inputs[b.name]).reshape(-1) for b in program.inputs}
     for buffer in (*program.outputs, *kernels.temporaries):

@@ -7,7 +7,7 @@ from compiler import te
 from compiler.ir import (THREAD_KINDS, Alloc, Combine, For, If, Program, Seq, Stmt, Store,
                          Tensorized, Update, accesses, block, free_variables, path_to, rebuilt,
                          replace_stmt, walk_stmts, writes)
-from compiler.te import INDEX, Buffer, Const, Expr, Read, Var, neutral
+from compiler.te import INDEX, Buffer, Const, Expr, Read, Symbol, Var, neutral
 
 from .kernels import LOCAL, SHARED, WARP, Shuffle, fresh, names_in, refuse
 
@@ -168,7 +168,8 @@ def _find(program: Program, root: Stmt) -> _Across | None:
 def _is_of_reduction(node: Stmt, stmt: Reduction) -> bool:
     """Whether it is a loop or a guard that leaves terms out and says nothing of the destination."""
     if isinstance(node, If):
-        return free_variables(node.condition) <= set(stmt.axes)
+        return all(var in stmt.axes or isinstance(var, Symbol)
+                   for var in free_variables(node.condition))
     return isinstance(node, For) and node.kind in ("serial", "unroll") and node.var in stmt.axes
 
 

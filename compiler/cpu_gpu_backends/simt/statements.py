@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from compiler.ir import (Alloc, Barrier, Combine, For, If, Seq, Stmt, Store, Tensorized, Update,
                          expressions, loops, normalize, reads, walk_stmts)
-from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Read, Var, all_of, is_float,
-                         numpy_dtype, substitute, walk)
+from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Var, all_of, as_expr,
+                         is_float, numpy_dtype, substitute, walk)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
 from .dialects import Dialect
@@ -32,7 +32,8 @@ class Printer:
     def __init__(self, dialect: Dialect, kernel: Kernel):
         self.dialect, self.kernel = dialect, kernel
         self.names = _names(kernel)
-        self.exprs = Expressions(dialect, self.names, dict(kernel.ranges()))
+        ranges: dict[Var, Extent] = {symbol: symbol for symbol in kernel.parameters}
+        self.exprs = Expressions(dialect, self.names, {**ranges, **dict(kernel.ranges())})
         self.lines: list[str] = []
         self.depth = 0
         self._aligned = {b.name for one in vectors(kernel.body)
@@ -51,6 +52,7 @@ class Printer:
         kernel, dialect = self.kernel, self.dialect
         parameters = [dialect.pointer(self._type(b), self.names[b.name],
                                       b.name not in kernel.written) for b in kernel.buffers]
+        parameters += [f"int {self.names[symbol.name]}" for symbol in kernel.parameters]
         head = dialect.kernel(kernel.name, ", ".join(parameters), self._bounds(), kernel.block)
         if max(map(len, head.splitlines())) > WIDTH:
             indent = ",\n" + " " * (len(kernel.name) + 1)
@@ -58,7 +60,7 @@ class Printer:
                                   kernel.block)
         self.depth = 1
         for variables, sizes in ((BLOCKS, kernel.grid), (THREADS, kernel.block)):
-            self._place([var for var, size in zip(variables, sizes) if size > 1])
+            self._place([var for var, size in zip(variables, sizes) if size != 1])
         for buffer in kernel.shared:
             self._line(f"{dialect.shared}{self._array(buffer, True)};")
         self._write(kernel.body)
@@ -160,9 +162,10 @@ class Printer:
             return
         name = self.names[loop.var.name]
         self.exprs.ranges[loop.var] = loop.extent
-        if loop.kind in ("unroll", "vectorize"):
+        if loop.kind in ("unroll", "vectorize") and isinstance(loop.extent, int):
             self._line("#pragma unroll")
-        self._braced(f"for (int {name} = 0; {name} < {loop.extent}; ++{name}) ", loop.body)
+        extent = self.exprs.value(as_expr(loop.extent, INDEX), 11)
+        self._braced(f"for (int {name} = 0; {name} < {extent}; ++{name}) ", loop.body)
 
     def _store(self, stmt: Store) -> None:
         target = self.exprs.element(stmt.buffer, stmt.indices)
@@ -344,7 +347,8 @@ def _names(kernel: Kernel) -> dict[str, str]:
     """IR names to names that C takes and that differ from each other."""
     taken = {var.name for var in (*BLOCKS, *THREADS)}
     found = {name: name for name in taken}
-    wanted = [*(b.name for b in (*kernel.buffers, *kernel.shared)),
+    wanted = [*(symbol.name for symbol in kernel.parameters),
+              *(b.name for b in (*kernel.buffers, *kernel.shared)),
               *(s.buffer.name for s in walk_stmts(kernel.body) if isinstance(s, Alloc)),
               *(loop.var.name for loop in loops(kernel.body))]
     for name in dict.fromkeys(wanted):

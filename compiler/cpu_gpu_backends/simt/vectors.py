@@ -38,7 +38,7 @@ class Vector:
 def vector(loop: For) -> Vector | None:
     """What the loop becomes, None when it stays a loop."""
     body = loop.body
-    if loop.kind != "vectorize" or not isinstance(body, Store):
+    if loop.kind != "vectorize" or not isinstance(body, Store) or not isinstance(loop.extent, int):
         return None
     if not _moves_by_one(body.buffer, body.indices, loop):
         return None

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from compiler import te
 from compiler.schedule import Schedule, pipeline
-from compiler.te import Tensor
+from compiler.te import Extent, Tensor
 
 from .cooperative import bind_all, fetch, unroll_all
 
 __all__ = ["Tiles", "matmul", "schedule_matmul"]
 
 
-def matmul(m: int, n: int, k: int, dtype: str) -> Tensor:
+def matmul(m: Extent, n: Extent, k: int, dtype: str) -> Tensor:
     """``c = a @ b``; products of bytes are summed in 32 bits, of 16-bit floats in float32."""
     total = {"int8": "int32", "float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
     a = te.placeholder((m, k), dtype, name="a")
@@ -39,9 +39,11 @@ class Tiles:
 
 
 def schedule_matmul(c: Tensor, name: str, tiles: Tiles = Tiles()) -> Schedule:
+    """Rows and columns may be symbols, where `tiles` have no stages: those copy ahead."""
     schedule = Schedule([c], name)
     schedule[c].cache_write("local", name="acc")
-    block_m, block_n = min(tiles.block_m, c.shape[0]), min(tiles.block_n, c.shape[1])
+    block_m, block_n = (min(block, extent) if isinstance(extent, int) else block
+                        for block, extent in zip((tiles.block_m, tiles.block_n), c.shape))
     by, bx, i, j = schedule[c].tile("i", "j", block_m, block_n)
     ty, i = schedule[c].split(i, tiles.thread_m, "ty_", "i")
     tx, j = schedule[c].split(j, tiles.thread_n, "tx_", "j")

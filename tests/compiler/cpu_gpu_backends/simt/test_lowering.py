@@ -212,14 +212,6 @@ def test_too_many_threads_wrong() -> None:
             "threads of a block must be at most 1024, not 64 x 32 x 1")
 
 
-def test_extents_that_are_not_known_wrong() -> None:
-    n = te.symbol("n")
-    x = te.placeholder((n,), "float32", name="x")
-    program = Schedule([te.compute((n,), lambda i: x[i], name="y")], "p").program
-    with pytest.raises(SimtError, match="^p: extents must be numbers, not the parameters n\n"):
-        lower(program)
-
-
 def test_blocks_inside_of_a_loop_wrong() -> None:
     refused(For(K, 2, threads(Store(Y, (J,), X[J]), J, 64, BX)),
             "blocks j must be outside of k")
