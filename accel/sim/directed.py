@@ -24,6 +24,9 @@ LOOPS = {unit: layout["loops"].shape.length for unit, layout in isa.FORMATS.item
 LONG = 1 << 16
 """Cycles of a long wait, about."""
 
+ODD = LONG - 1500
+"""The same, but most bits of the sum of both are set."""
+
 
 def directed(machine: Machine) -> list[Case]:
     """Programs in which a token counter is full, for each unit as the one that signals; in which
@@ -47,15 +50,15 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
 
 
 def _long_wait(machine: Machine, source: str) -> Case:
-    """One unit is busy for long, once in its first loop and once in its last; the others wait for
-    its token, and then for commands."""
+    """One unit is busy for long, twice in its first loop and once in its last; the others wait for
+    its tokens, and then for commands."""
     others = [unit for unit in UNITS if unit != source]
     give, take = ({name: isa.unit_mask(units)}
                   for name, units in (("signals", others), ("waits", [source])))
-    long = _nothing(machine, source, LONG)
+    long, odd = (_nothing(machine, source, cycles) for cycles in (LONG, ODD))
+    taking = [_with(_nothing(machine, unit, 1), take) for unit in others]
     body = [_nothing(machine, "gemm", 1), _nothing(machine, "store", 1), _with(long, give),
-            *(_with(_nothing(machine, unit, 1), take) for unit in others),
-            _with(long, {"loops": _last(long.fields["loops"], LOOPS[source])})]
+            *taking, _with(odd, give), *taking, _with(long, {"loops": _last(long.fields["loops"], LOOPS[source])})]
     return _case(machine, f"long wait for {source}", body)
 
 
