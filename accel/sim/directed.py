@@ -58,7 +58,8 @@ def _long_wait(machine: Machine, source: str) -> Case:
     long, odd = (_nothing(machine, source, cycles) for cycles in (LONG, ODD))
     taking = [_with(_nothing(machine, unit, 1), take) for unit in others]
     body = [_nothing(machine, "gemm", 1), _nothing(machine, "store", 1), _with(long, give),
-            *taking, _with(odd, give), *taking, _with(long, {"loops": _last(long.fields["loops"], LOOPS[source])})]
+            *taking, _with(odd, give), *taking,
+            _with(long, {"loops": _last(long.fields["loops"], LOOPS[source])})]
     return _case(machine, f"long wait for {source}", body)
 
 
