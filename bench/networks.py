@@ -5,7 +5,7 @@ import numpy as np
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
-__all__ = ["convolution_graph", "resnet50_graph"]
+__all__ = ["convolution_graph", "resnet18_graph", "resnet50_graph"]
 
 _CLAMP = {"zp": -5, "lo": -128, "hi": 127}
 
@@ -32,19 +32,24 @@ def convolution_graph(inputs: int, outputs: int, size: int, *, kernel: int = 3, 
     return Graph("convolution", ("x",), ("y",), (node,), values, constants)
 
 
+def resnet18_graph(size: int = 224, seed: int = 0) -> Graph:
+    """ResNet-18 for `size` x `size` pixels, batch 1, 1,000 classes."""
+    net = _Network("resnet18", seed)
+    x = net.stem(size)
+    for stage in range(4):
+        for block in range(2):
+            x = net.basic(x, 64 << stage, stride=2 if stage and not block else 1)
+    return net.classes(x)
+
+
 def resnet50_graph(size: int = 224, seed: int = 0) -> Graph:
     """ResNet-50 for `size` x `size` pixels, batch 1, 1,000 classes."""
     net = _Network("resnet50", seed)
-    x = net.conv(net.input(3, size), 64, kernel=7, stride=2)
-    x = net.add("qmaxpool", x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    x = net.stem(size)
     for stage, blocks in enumerate((3, 4, 6, 3)):
         for block in range(blocks):
             x = net.bottleneck(x, 64 << stage, stride=2 if stage and not block else 1)
-    pixels = int(np.prod(net.builder.values[x].shape[2:]))
-    shift = 15 + int(np.ceil(np.log2(pixels)))
-    x = net.add("qglobalavgpool", x, bias=0, mult=round((1 << shift) / pixels), shift=shift,
-                **_CLAMP)
-    return net.builder.finish((net.conv(x, 1000),))
+    return net.classes(x)
 
 
 class _Network:
@@ -74,10 +79,29 @@ class _Network:
         return self.add("qconv2d", x, *names, strides=(stride, stride), pads=(kernel // 2,) * 4,
                         pad_value=3, **_CLAMP)
 
+    def stem(self, size: int) -> str:
+        x = self.conv(self.input(3, size), 64, kernel=7, stride=2)
+        return self.add("qmaxpool", x, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+
+    def classes(self, x: str) -> Graph:
+        """Average over the image, then 1,000 classes."""
+        pixels = int(np.prod(self.builder.values[x].shape[2:]))
+        shift = 15 + int(np.ceil(np.log2(pixels)))
+        x = self.add("qglobalavgpool", x, bias=0, mult=round((1 << shift) / pixels), shift=shift,
+                     **_CLAMP)
+        return self.builder.finish((self.conv(x, 1000),))
+
+    def basic(self, x: str, channels: int, stride: int) -> str:
+        """Two 3x3 beside the input, which a 1x1 brings to shape where it has another."""
+        y = self.conv(x, channels, kernel=3, stride=stride)
+        return self._joined(self.conv(y, channels, kernel=3), x, channels, stride)
+
     def bottleneck(self, x: str, channels: int, stride: int) -> str:
         """1x1, 3x3, 1x1 beside the input, which a 1x1 brings to shape where it has another."""
         y = self.conv(self.conv(x, channels), channels, kernel=3, stride=stride)
-        y = self.conv(y, 4 * channels)
+        return self._joined(self.conv(y, 4 * channels), x, 4 * channels, stride)
+
+    def _joined(self, y: str, x: str, channels: int, stride: int) -> str:
         if self.builder.values[x].shape != self.builder.values[y].shape:
-            x = self.conv(x, 4 * channels, stride=stride)
+            x = self.conv(x, channels, stride=stride)
         return self.add("qadd", y, x, ma=40000, mb=23456, c=12345, shift=16, **_CLAMP)

@@ -14,7 +14,7 @@ from accel.status import STALLS, Run
 from accel.traffic import dram_bytes
 from runtime.module import Module
 
-__all__ = ["block_products", "report"]
+__all__ = ["block_products", "layer_rows", "report"]
 
 Activities = Mapping[str, Mapping[str, int]]
 """Unit to activity to cycles."""
@@ -33,7 +33,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
         assert machine is not None
-        layers += _layers(machine, compiled.program, compiled.groups, run)
+        layers += layer_rows(machine, compiled.program, compiled.groups, run)
     cycles = sum(run.cycles for run in runs)
     macs = sum(layer.macs for compiled in module.accelerated for layer in compiled.layers)
     return {
@@ -61,8 +61,9 @@ def _output(name: str, array: np.ndarray) -> dict[str, Any]:
             "sha256": hashlib.sha256(little.tobytes()).hexdigest()}
 
 
-def _layers(machine: Machine, program: Program, groups: Sequence[Sequence[Layer]],
-            run: Run) -> list[dict[str, Any]]:
+def layer_rows(machine: Machine, program: Program, groups: Sequence[Sequence[Layer]],
+               run: Run) -> list[dict[str, Any]]:
+    """A row for each group of layers that were computed at the same time, and one for the rest."""
     moved = dram_bytes(machine, program)
     *intervals, rest = _intervals(program, run)
     rows, begin = [], 0
