@@ -26,6 +26,10 @@ LATENCY = 200
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
 
+FAR, IN_FLIGHT, BURST = 288, 64, 64
+"""The slowest memory that shall not show: cycles from a request to its data; and the requests that
+may be open, of so many bytes at most. Short runs are short requests: they fill no bus then."""
+
 TURN = 4
 """Cycles from one instruction of gemm to the next when tokens pass between them."""
 
@@ -217,9 +221,28 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     if shape.parameters:
         kernel += tiles.channels * entry["par"]
     stored = outputs * entry["out"]
+    pixels, stored = (_slowed(config, size, run) for size, run in zip(
+        (pixels, stored), _runs(config, shape, tiles), strict=True))
     traffic = ceil((inputs * pixels + weights * kernel + count * stored) / config.bus_bytes)
     if threads == 1:
         return Cost(0, 0, 0, traffic + count * (work + lanes + LATENCY))
     ends = ceil(((pixels + kernel) / steps + stored) / config.bus_bytes) + outputs + LATENCY
     return Cost(count * (work + TURN * steps), count * lanes,
                 traffic + traffic // 16 + 2 * TURN * steps * count, ends)
+
+
+def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
+    """Bytes that lie together in memory of the input, and of the output."""
+    loaded, blocks = (tiles.depth, shape.depth) if shape.weighted else (tiles.channels,
+                                                                        shape.channels)
+    size = config.block_in if shape.weighted else config.block_out
+    columns = (tiles.columns - 1) * shape.strides[1] + shape.kernel[1]
+    together = columns if loaded == blocks else 1
+    written = tiles.columns if tiles.channels == shape.channels else 1
+    return (shape.row or together * loaded * size, written * tiles.channels * config.block_out)
+
+
+def _slowed(config: AccelConfig, size: int, run: int) -> int:
+    """Bytes that the bus could move in the time of `size` bytes in such runs."""
+    beats = IN_FLIGHT * ceil(min(run, BURST) / config.bus_bytes)
+    return ceil(size * max(1, FAR / beats))
