@@ -12,7 +12,7 @@ import numpy as np
 from accel.program import Program
 from accel.status import ACTIVITIES, Run, Timeline
 
-__all__ = ["activities", "layer_ends"]
+__all__ = ["activities", "activity_table", "layer_ends"]
 
 
 def layer_ends(program: Program, run: Run) -> list[int]:
@@ -31,13 +31,13 @@ def activities(timeline: Timeline, ends: Sequence[int]) -> list[dict[str, dict[s
     """For each interval, of which `ends` are the ends and the first begins at 0: unit to activity
     to cycles. Every activity is there, if only with 0.
     """
-    tables = {unit: _table(spans, ends) for unit, spans in timeline.spans.items()}
+    tables = {unit: activity_table(spans, ends) for unit, spans in timeline.spans.items()}
     return [{unit: dict(zip(ACTIVITIES, table[number].tolist(), strict=True))
              for unit, table in tables.items()} for number in range(len(ends))]
 
 
-def _table(spans: np.ndarray, ends: Sequence[int]) -> np.ndarray:
-    """Cycles by interval and activity."""
+def activity_table(spans: np.ndarray, ends: Sequence[int] | np.ndarray) -> np.ndarray:
+    """What one unit did, from its rows in a timeline: cycles by interval and activity (int64)."""
     stops = np.asarray(ends, np.int64)
     edges = np.unique(np.concatenate([spans[:, 0], [0], stops]))
     begins = edges[:-1]
