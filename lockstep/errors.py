@@ -5,6 +5,7 @@ that mean "the request was wrong" are named in `USER_ERRORS`; the command line p
 line. Everything else is a defect and keeps its traceback.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -53,6 +54,6 @@ def input_file(text: str) -> Path:
 def output_file(text: str) -> Path:
     """An argument that names a file to write. Raises RequestError if its folder is missing."""
     path = Path(text)
-    if path.is_dir() or not path.parent.is_dir():
+    if os.path.isdir(path) or not os.path.isdir(path.parent):   # pathlib's raise for some names
         raise RequestError(f"{text!r} must name a file in a folder that exists")
     return path

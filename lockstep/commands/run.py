@@ -11,7 +11,7 @@ from typing import Any
 
 from lockstep.commands._arguments import at_least, rate, row_buffer, shape
 from lockstep.errors import RequestError, input_file, output_file
-from lockstep.files import whole_file
+from lockstep.files import require_writable, whole_file
 
 __all__ = ["add_parser", "run"]
 
@@ -53,6 +53,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
     add("--trace", type=Path, metavar="T.json",
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
+    add("--report", type=output_file, metavar="FILE.html",
+        help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     return parser
@@ -66,17 +68,30 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_sense(args: argparse.Namespace) -> None:
     """Refuse options that have nothing to work on."""
-    for option, given in (("--trace", args.trace), ("--no-values", args.no_values)):
+    for option, given in (("--trace", args.trace), ("--report", args.report),
+                          ("--no-values", args.no_values)):
         if given and args.target == "cpu":
             raise RequestError(f"{option} must be left out with --target cpu: the host has no "
                                f"cycles")
     if args.trace and args.sim == "functional":
         raise RequestError("--trace must come with --sim cycle or verilator: functional has no "
                            "cycles")
+    if args.report:
+        _require_page(args)
     if args.no_values and args.sim != "cycle":
         raise RequestError(f"--no-values must come with --sim cycle, not {args.sim}")
     if args.no_values and args.output:
         raise RequestError("--output must be left out with --no-values: there are none")
+
+
+def _require_page(args: argparse.Namespace) -> None:
+    from lockstep.report import require_plotly
+
+    if args.sim != "cycle":
+        raise RequestError(f"--report must come with --sim cycle, not {args.sim}: the cycle "
+                           f"simulator alone says what every unit did when")
+    require_plotly()
+    require_writable(args.report)
 
 
 def _opened(path: Path | None):
@@ -97,6 +112,9 @@ def _run(args: argparse.Namespace, trace) -> int:
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
+    if args.report and not programs:
+        raise RequestError(f"--report must be left out for {str(args.model)!r}: all of it runs on "
+                           f"the host, which has no cycles")
     seed = _set_inputs(module, given, args.seed)
     begin = time.perf_counter()
     try:
@@ -114,6 +132,8 @@ def _run(args: argparse.Namespace, trace) -> int:
         figures["outputs"] = []
     _write_trace(args, trace, machine, watched)
     _write(args, module, figures)
+    if args.report:
+        _write_page(args, figures, machine, watched)
     show(figures)
     return 0
 
@@ -132,6 +152,16 @@ def _write(args: argparse.Namespace, module, figures: dict[str, Any]) -> None:
     if args.json:
         with whole_file(args.json) as file:
             file.write(f"{json.dumps(figures, indent=1)}\n".encode())
+
+
+def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watched) -> None:
+    from lockstep.commands._progress import progress_bar
+    from lockstep.report import page_figures, write_page
+
+    with progress_bar(f"writing {args.report.name}", 0, lambda: 0), \
+            whole_file(args.report) as file:
+        write_page(file, page_figures(figures, watched.recordings, machine,
+                                      watched.options["dram"], {"threads": str(args.threads)}))
 
 
 def _compiled(args: argparse.Namespace):

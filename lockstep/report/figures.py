@@ -1,0 +1,160 @@
+"""The figures of the page: plain data, all of it exact, the same for the same inputs."""
+
+import hashlib
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from itertools import pairwise
+from typing import Any
+
+from accel.config import UNITS
+from accel.machine import Machine
+from accel.program import Program
+from accel.sim.dram import Dram
+from accel.status import ACTIVITIES
+from accel.traffic import unit_bytes
+
+from .series import Grid, Recording, activity_series, occupancy_series
+
+__all__ = ["page_figures"]
+
+MOVERS = ("load", "store", "fetch")
+"""Who moves bytes over the memory port; load and fetch read, store writes."""
+
+
+def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], machine: Machine,
+                 dram: Dram, options: Mapping[str, str]) -> dict[str, Any]:
+    """Figures of runs with timelines, one after the other.
+
+    `report` is `runtime.report` of the same runs, with ``model``, ``target`` and ``simulator``;
+    `options` are further lines for the head. In the result, for each unit the cycles by activity
+    add up to those of the run in ``counters``, in ``timeline``, and over the ``layers`` (of
+    which each ``finish`` is one).
+    """
+    grid = Grid.of(report["cycles"])
+    layers = _layers(report["layers"], machine, [program for program, _ in recordings])
+    return {
+        "title": f"{report['model']} on {machine.config.name}",
+        "head": _head(report, [program for program, _ in recordings], machine, dram, options),
+        "cycles": report["cycles"], "seconds": report["seconds"], "macs": report["macs"],
+        "utilization": report["utilization"], "ideal": _ideal(layers),
+        "roofs": _roofs(machine, dram),
+        "units": UNITS, "activities": ACTIVITIES,
+        "counters": {"activity": _added([one["activity"] for one in report["counters"]]),
+                     "bytes": _sum([one["bytes"] for one in report["counters"]])},
+        "layers": layers, "host": report["host"],
+        "timeline": {"bucket_cycles": grid.width, "activity": activity_series(recordings, grid)},
+        "occupancy": {"bucket_cycles": grid.width,
+                      "buffers": _buffers(machine, occupancy_series(machine, recordings, grid))},
+    }
+
+
+def _sum(tables: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(table[name] for table in tables) for name in tables[0]}
+
+
+def _added(tables: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    return {unit: _sum([table[unit] for table in tables]) for unit in tables[0]}
+
+
+# ---- head --------------------------------------------------------------------------------------
+
+def _head(report: Mapping[str, Any], programs: Sequence[Program], machine: Machine, dram: Dram,
+          options: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Headings, each with lines of a name and a value."""
+    config = machine.config
+    return {
+        "Machine": {
+            "name": config.name,
+            "array": f"{config.batch} × {config.block_in} × {config.block_out}, "
+                     f"{config.macs_per_cycle:,} products a cycle",
+            "bus": f"{config.bus_bytes} bytes a cycle",
+            "buffers": ", ".join(f"{one.name} {_binary(one.size_bytes)}"
+                                 for one in config.buffers.values()),
+            "queues": f"{config.queue_depth} commands a unit",
+            "clock": f"{config.clock_mhz} MHz",
+            "machine hash": machine.hash},
+        "Program": {
+            "model": report["model"], "target": report["target"],
+            "layers": f"{sum(len(program.layers) for program in programs)} on the accelerator, "
+                      f"{len(report['host'])} nodes on the host",
+            "instructions": f"{sum(program.count for program in programs):,}",
+            "program hash": _hash(programs), **options},
+        "Memory": {
+            "latency": f"{dram.latency} cycles",
+            "outstanding": f"{dram.outstanding} bursts",
+            "rate": f"{_rate(machine, dram):g} bytes a cycle",
+            "rows": (f"{dram.row_bytes:,} bytes in {dram.banks} banks, {dram.row_miss} cycles a "
+                     f"miss" if dram.row_bytes else "none"),
+            "stalls": f"random, seed {dram.stall_seed}" if dram.stall_seed else "none"},
+        "Versions": {
+            "lockstep": metadata.version("lockstep-hw"), "simulator": report["simulator"],
+            "plotly": metadata.version("plotly"), "numpy": metadata.version("numpy"),
+            "python": platform.python_version()},
+    }
+
+
+def _binary(size: int) -> str:
+    """Bytes as a person writes a power of two: ``32 KiB``."""
+    return f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
+
+
+def _hash(programs: Sequence[Program]) -> str:
+    """SHA-256 of words and weights."""
+    digest = hashlib.sha256()
+    for program in programs:
+        digest.update(program.words.tobytes())
+        digest.update(program.weights.tobytes())
+    return digest.hexdigest()
+
+
+def _rate(machine: Machine, dram: Dram) -> float:
+    """Bytes a cycle that the memory can move."""
+    return dram.bytes_per_cycle or machine.config.bus_bytes
+
+
+def _roofs(machine: Machine, dram: Dram) -> dict[str, float]:
+    """Of the roofline: products a cycle, bytes a cycle of the bus and of the memory behind it."""
+    return {"macs_per_cycle": machine.config.macs_per_cycle,
+            "bus_bytes": machine.config.bus_bytes, "memory_bytes": _rate(machine, dram)}
+
+
+# ---- layers ------------------------------------------------------------------------------------
+
+def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
+            programs: Sequence[Program]) -> list[dict[str, Any]]:
+    moved = [table for program in programs for table in _bytes(machine, program)]
+    layers, begin = [], 0
+    for row, table in zip(rows, moved, strict=True):
+        activity = {unit: {"busy": row["busy"][unit], **row["stalls"][unit]} for unit in UNITS}
+        layers.append({"begin": begin, **{key: row[key] for key in _KEPT}, "bytes": table,
+                       "activity": activity})
+        begin += row["cycles"]
+    return layers
+
+
+_KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier", "stalls")
+
+
+def _bytes(machine: Machine, program: Program) -> list[dict[str, int]]:
+    """What each layer's instructions move, and FINISH; padding does not count."""
+    moved = unit_bytes(machine, program)
+    edges = [0, *(end for _, end in program.layers), program.count]
+    return [{unit: int(moved[unit][begin:end].sum()) for unit in MOVERS}
+            for begin, end in pairwise(edges)]
+
+
+def _ideal(layers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Ideal cycles together, and the geometric mean of real ÷ ideal of the layers that have any."""
+    ratios = [layer["cycles"] / layer["ideal_cycles"] for layer in layers
+              if layer["ideal_cycles"] and layer["cycles"]]
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 0.0
+    return {"cycles": sum(layer["ideal_cycles"] for layer in layers), "mean_ratio": mean}
+
+
+# ---- buffers -----------------------------------------------------------------------------------
+
+def _buffers(machine: Machine, series: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: {"entries": buffer.depth, "entry_bytes": buffer.entry_bytes, **series[name]}
+            for name, buffer in machine.config.buffers.items()}

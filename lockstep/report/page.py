@@ -1,0 +1,143 @@
+"""One HTML file that works without a network: figures, pictures, and what draws them.
+
+The figures stand in the page as JSON (``<script id="figures">``), which the pictures are drawn
+from, and the table stands in it as HTML. Plotly's JavaScript is compressed, which makes 2 MB of
+4.8 MB; the browser unpacks it.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from lockstep.commands._layers import largest_stall
+from lockstep.errors import RequestError
+
+__all__ = ["require_plotly", "write_page"]
+
+_HERE = Path(__file__).parent
+
+
+def require_plotly() -> None:
+    """Raise RequestError where plotly is not installed."""
+    if find_spec("plotly") is None:
+        raise RequestError("--report needs plotly, which is not installed: "
+                           "pip install 'lockstep-hw[report]'")
+
+
+def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
+    """Write the page of `page_figures`, as UTF-8."""
+    parts = {"TITLE": escape(figures["title"]), "STYLE": _text("page.css"),
+             "SUMMARY": _summary(figures), "HEAD": _head(figures["head"]),
+             "TABLE": _table(figures), "MEAN": _mean(figures["ideal"]),
+             "HOST": _host(figures["host"]),
+             "FIGURES": _json(figures), "PLOTLY": _plotly(), "SCRIPT": _text("page.js")}
+    before, *rest = _text("page.html").split("{{")
+    page = [before]
+    for piece in rest:
+        name, _, after = piece.partition("}}")
+        page += [parts[name], after]
+    file.write("".join(page).encode())
+
+
+def _text(name: str) -> str:
+    return (_HERE / name).read_text("utf-8")
+
+
+def _json(figures: Mapping[str, Any]) -> str:
+    """Without a character that could end the element that it stands in."""
+    return json.dumps(figures, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
+
+
+# ---- head --------------------------------------------------------------------------------------
+
+def _summary(figures: Mapping[str, Any]) -> str:
+    """The few numbers that one asks for first."""
+    ideal, moved = figures["ideal"], figures["counters"]["bytes"]
+    numbers = [
+        ("cycles", f"{figures['cycles']:,}"),
+        ("time", f"{figures['seconds'] * 1e3:,.3f} ms"),
+        ("array utilization", f"{figures['utilization']:.1%}"),
+        ("real ÷ ideal cycles", _ratio(figures["cycles"], ideal["cycles"])),
+        ("products", f"{figures['macs']:,}"),
+        ("bytes over the bus", f"{sum(moved.values()):,}")]
+    return "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in numbers)
+
+
+def _ratio(real: int, ideal: int) -> str:
+    return f"{real / ideal:.2f}" if ideal else "–"
+
+
+def _head(head: Mapping[str, Mapping[str, str]]) -> str:
+    return "".join(f"<section><h3>{escape(title)}</h3><dl>{_lines(lines)}</dl></section>"
+                   for title, lines in head.items())
+
+
+def _lines(lines: Mapping[str, str]) -> str:
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+                   for name, value in lines.items())
+
+
+def _host(reasons: Mapping[str, str]) -> str:
+    if not reasons:
+        return "<p>Nothing ran on the host.</p>"
+    return f"<dl>{_lines(reasons)}</dl>"
+
+
+# ---- table -------------------------------------------------------------------------------------
+
+_HEADINGS = ("layer", "operator", "cycles", "ideal", "real ÷ ideal", "array", "loaded", "stored",
+             "fetched", "largest stall")
+_WORDS = 2                  # headings before the numbers
+
+
+def _table(figures: Mapping[str, Any]) -> str:
+    heads = "".join(f'<th scope="col"{_kind(place)}>{name}</th>'
+                    for place, name in enumerate(_HEADINGS))
+    rows = "".join(_row(_cells(layer), "td") for layer in figures["layers"])
+    return (f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
+            f"<tfoot>{_row(_totals(figures), 'td')}</tfoot></table>")
+
+
+def _mean(ideal: Mapping[str, float]) -> str:
+    """Of the layers' ratios; each counts alike."""
+    return (f'<p class="note">Geometric mean of real ÷ ideal over the layers: '
+            f'<b id="mean-ratio">{ideal["mean_ratio"]:.3f}</b>.</p>')
+
+
+def _kind(place: int) -> str:
+    return "" if _WORDS <= place < len(_HEADINGS) - 1 else ' class="word"'
+
+
+def _row(cells: Sequence[str], element: str) -> str:
+    first, *others = (escape(cell) for cell in cells)
+    return (f'<tr><th scope="row">{first}</th>'
+            + "".join(f"<{element}{_kind(place)}>{cell}</{element}>"
+                      for place, cell in enumerate(others, 1)) + "</tr>")
+
+
+def _cells(layer: Mapping[str, Any]) -> list[str]:
+    moved = layer["bytes"]
+    return [layer["name"], layer["op"], f"{layer['cycles']:,}",
+            f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "–",
+            _ratio(layer["cycles"], layer["ideal_cycles"]),
+            f"{layer['utilization']:.1%}" if layer["macs"] else "–",
+            *(f"{moved[unit]:,}" for unit in ("load", "store", "fetch")),
+            largest_stall(layer).replace("-", "–")]
+
+
+def _totals(figures: Mapping[str, Any]) -> list[str]:
+    layers, ideal = figures["layers"], figures["ideal"]["cycles"]
+    moved = [sum(layer["bytes"][unit] for layer in layers) for unit in ("load", "store", "fetch")]
+    return ["all", "", f"{figures['cycles']:,}", f"{ideal:,}", _ratio(figures["cycles"], ideal),
+            f"{figures['utilization']:.1%}", *(f"{count:,}" for count in moved), ""]

@@ -1,0 +1,393 @@
+"""`lockstep run --report`: figures of the page against the run, refusals, what a browser shows."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save
+
+import lockstep
+from accel.config import BUFFERS, UNITS, preset
+from accel.machine import Machine
+from accel.sim import cycle
+from accel.status import ACTIVITIES
+from lockstep.cli import main
+from lockstep.report import write_page
+from lockstep.report.series import Grid, _occupancy, activity_series, run_lengths
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+TARGET = ("--target", "accel:pynq-1x16x16")
+MACHINE = Machine(preset("pynq-1x16x16"))
+
+
+def run(*args) -> int:
+    return main(["run", *map(str, args)])
+
+
+def figures_of(page: Path) -> dict:
+    (text,) = re.findall(r'<script type="application/json" id="figures">(.*?)</script>',
+                         page.read_text("utf-8"), re.DOTALL)
+    return json.loads(text)
+
+
+def expanded(runs: list[int]) -> np.ndarray:
+    return np.repeat(runs[::2], runs[1::2])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> tuple[Path, dict]:
+    """A page, and the report of the same run."""
+    folder = tmp_path_factory.mktemp("page")
+    page, report = folder / "page.html", folder / "r.json"
+    assert run(DIGITS, *TARGET, "--report", page, "--json", report) == 0
+    return page, json.loads(report.read_text())
+
+
+@pytest.fixture(scope="module")
+def recordings() -> list:
+    """The same run twice, as of a network that the host splits in two."""
+    module = lockstep.compile(DIGITS, "accel:pynq-1x16x16", sim="cycle", timeline=True,
+                              values=False)
+    module.set_input("image", np.zeros((1, 1, 8, 8), np.float32))
+    (run,) = module.run()
+    return [(module.accelerated[0].program, run)] * 2
+
+
+# ---- figures -----------------------------------------------------------------------------------
+
+def test_counters_are_those_of_the_run(made) -> None:
+    page, report = made
+    figures = figures_of(page)
+    (counters,) = report["counters"]
+    assert figures["counters"] == counters
+    for name in ("cycles", "macs", "seconds", "utilization"):
+        assert figures[name] == report[name]
+
+
+def test_layers_add_up_to_the_counters(made) -> None:
+    page, report = made
+    figures = figures_of(page)
+    assert [(row["name"], row["cycles"]) for row in figures["layers"]] == [
+        (row["name"], row["cycles"]) for row in report["layers"]]
+    begin = 0
+    for row in figures["layers"]:
+        assert row["begin"] == begin
+        assert all(sum(row["activity"][unit].values()) == row["cycles"] for unit in UNITS)
+        begin += row["cycles"]
+    assert begin == figures["cycles"]
+    assert {unit: {name: sum(row["activity"][unit][name] for row in figures["layers"])
+                   for name in ACTIVITIES} for unit in UNITS} == figures["counters"]["activity"]
+
+
+def test_a_timeline_adds_up_to_the_counters(made) -> None:
+    figures = figures_of(made[0])
+    assert figures["timeline"]["bucket_cycles"] == 1
+    complete(figures["timeline"]["activity"], Grid(figures["cycles"], 1),
+             figures["counters"]["activity"])
+
+
+def complete(series: dict, grid: Grid, counters: dict) -> None:
+    """Every bucket is full, and the buckets together are what was counted."""
+    for unit in UNITS:
+        values = {name: expanded(runs) for name, runs in series[unit].items()}
+        np.testing.assert_array_equal(sum(values.values()), grid.ends - grid.starts)
+        assert {name: int(column.sum()) for name, column in values.items()} == {
+            name: cycles for name, cycles in counters[unit].items() if cycles}
+
+
+@pytest.mark.parametrize("most", [5000, 100, 1])
+def test_a_timeline_thinned_out_loses_nothing(recordings, monkeypatch, most: int) -> None:
+    monkeypatch.setattr("lockstep.report.series.MAX_BUCKETS", most)
+    ((_, first), (_, second)) = recordings
+    grid = Grid.of(first.cycles + second.cycles)
+    assert most / 2 < grid.starts.size <= most
+    counted = {unit: {name: 2 * cycles for name, cycles in row.items()}
+               for unit, row in first.counters.activity.items()}
+    complete(activity_series(recordings, grid), grid, counted)
+
+
+def test_bytes_are_those_of_the_report(made) -> None:
+    page, report = made
+    figures = figures_of(page)
+    for row, other in zip(figures["layers"][:-1], report["layers"][:-1], strict=True):
+        assert row["bytes"]["load"] + row["bytes"]["store"] == other["dram_bytes"]
+    fetched = sum(row["bytes"]["fetch"] for row in figures["layers"])
+    assert fetched == report["layers"][-1]["dram_bytes"] == figures["counters"]["bytes"]["fetch"]
+
+
+def test_buffers_are_filled_within_their_size(made) -> None:
+    figures = figures_of(made[0])
+    buffers, width = figures["occupancy"]["buffers"], figures["occupancy"]["bucket_cycles"]
+    assert tuple(buffers) == BUFFERS
+    for name, buffer in buffers.items():
+        peak, total = expanded(buffer["peak"]), expanded(buffer["sum"])
+        assert buffer["entries"] == MACHINE.config.buffers[name].depth
+        assert 0 < peak.max() <= buffer["entries"] and (total <= peak * width).all()
+        assert peak[-1] == 0            # nothing is live when everything is read
+
+
+def test_buckets_of_changes_against_every_cycle(rng) -> None:
+    cycles = np.array([0, 5, 6, 13, 64, 65, 99])
+    counts = rng.integers(0, 9, cycles.size)
+    every = np.repeat(counts, np.diff(cycles, append=103))
+    for width in (1, 4, 16, 128):
+        grid = Grid(103, width)
+        found = _occupancy(cycles, counts, grid)
+        parts = np.split(every, grid.starts[1:])
+        assert expanded(found["peak"]).tolist() == [part.max() for part in parts]
+        assert expanded(found["sum"]).tolist() == [part.sum() for part in parts]
+
+
+@pytest.mark.parametrize("values", [[5], [5, 5, 0, 0, 0, 5], [0, 1, 2], [-1, -1]])
+def test_run_lengths_expand_again(values: list[int]) -> None:
+    runs = run_lengths(np.array(values))
+    assert expanded(runs).tolist() == values
+    assert all(a != b for a, b in zip(runs[::2], runs[2::2]))
+
+
+def test_the_head_says_what_ran(tmp_path) -> None:
+    page = tmp_path / "page.html"
+    assert run(DIGITS, "--target", "accel:tiny-1x4x4", "--report", page, "--latency", 20,
+               "--bytes-per-cycle", 1.5, "--row-buffer", "1024,30", "--stall-seed", 7,
+               "--threads", 1, "--no-values") == 0
+    figures, machine = figures_of(page), Machine(preset("tiny-1x4x4"))
+    head = figures["head"]
+    assert head["Machine"]["machine hash"] == machine.hash
+    assert head["Program"]["model"] == str(DIGITS) and head["Program"]["threads"] == "1"
+    assert head["Memory"] == {
+        "latency": "20 cycles", "outstanding": "64 bursts", "rate": "1.5 bytes a cycle",
+        "rows": "1,024 bytes in 8 banks, 30 cycles a miss", "stalls": "random, seed 7"}
+    assert set(head["Versions"]) == {"lockstep", "simulator", "plotly", "numpy", "python"}
+    assert figures["roofs"] == {"macs_per_cycle": 16, "memory_bytes": 1.5,
+                                "bus_bytes": machine.config.bus_bytes}
+    assert all(value in page.read_text("utf-8") for value in head["Memory"].values())
+
+
+# ---- the file ----------------------------------------------------------------------------------
+
+def test_the_same_inputs_give_the_same_bytes(made, tmp_path) -> None:
+    again = tmp_path / "again.html"
+    assert run(DIGITS, *TARGET, "--report", again) == 0
+    assert again.read_bytes() == made[0].read_bytes()
+
+
+class Page(HTMLParser):
+    """What stands in a page: text, and the attributes of every element."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.text, self.elements = "", []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data) -> None:
+        self.text += data
+
+
+def test_nothing_is_loaded_from_elsewhere(made) -> None:
+    page = Page(made[0])
+    assert not [element for element in page.elements
+                if {"src", "href", "srcset", "data"} & set(element[1])]
+    own = re.sub(r'<script type="application/gzip".*?</script>', "", made[0].read_text("utf-8"))
+    assert not re.search(r"https?:|@import|url\(", own)
+    assert made[0].stat().st_size < 3 << 20
+
+
+def test_names_are_shown_as_they_are(made, tmp_path) -> None:
+    name = "</script><b title='x'>&amp;{{TABLE}}"
+    figures = figures_of(made[0])
+    figures["title"] = figures["layers"][0]["name"] = name
+    figures["host"] = {name: "<i>"}
+    path = tmp_path / "page.html"
+    with path.open("wb") as file:
+        write_page(file, figures)
+    page = Page(path)
+    assert figures_of(path) == figures
+    assert page.text.count(name) == 4           # title, heading, table, host
+    assert [attrs for tag, attrs in page.elements if tag in ("b", "i")] == [{"id": "mean-ratio"}]
+
+
+def test_a_run_that_fails_leaves_no_page(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("accel.sim.cycle.simulate", partial(cycle.simulate, max_cycles=500))
+    assert run(DIGITS, *TARGET, "--report", tmp_path / "page.html") == 1
+    assert capsys.readouterr().err.startswith("lockstep: watchdog: ")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- refusals, before anything is simulated ----------------------------------------------------
+
+@pytest.fixture
+def nothing_runs(monkeypatch) -> None:
+    def simulate(*args, **options):
+        raise AssertionError("must not be simulated")
+
+    for name in ("cycle", "functional", "verilated"):
+        monkeypatch.setattr(f"accel.sim.{name}.simulate", simulate)
+
+
+def refused(capsys, message: str, *args) -> None:
+    assert run(*args) == 2
+    assert capsys.readouterr() == ("", f"lockstep: error: {message}\n")
+
+
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize("sim", ["functional", "verilator"])
+def test_another_simulator(capsys, tmp_path, sim: str) -> None:
+    refused(capsys, f"--report must come with --sim cycle, not {sim}: the cycle simulator alone "
+            "says what every unit did when", DIGITS, "--sim", sim, "--report",
+            tmp_path / "page.html")
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_run_on_the_host(capsys, tmp_path) -> None:
+    refused(capsys, "--report must be left out with --target cpu: the host has no cycles",
+            DIGITS, "--target", "cpu", "--report", tmp_path / "page.html")
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_network_of_which_nothing_is_accelerated(capsys, tmp_path) -> None:
+    kind = partial(helper.make_tensor_value_info, elem_type=TensorProto.FLOAT, shape=[2, 3])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "relu")], "g",
+                              [kind("x")], [kind("y")])
+    model = tmp_path / "m.onnx"
+    save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 17)]),
+         model)
+    refused(capsys, f"--report must be left out for {str(model)!r}: all of it runs on the host, "
+            "which has no cycles", model, "--report", tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == [model]
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_folder_that_is_not_there(capsys, tmp_path) -> None:
+    path = tmp_path / "none" / "page.html"
+    refused(capsys, f"{str(path)!r} must name a file in a folder that exists",
+            DIGITS, "--report", path)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_a_path_that_cannot_be_written(capsys, tmp_path) -> None:
+    path = tmp_path / f"{'x' * 300}.html"
+    refused(capsys, f"{str(path)!r} cannot be written: File name too long",
+            DIGITS, "--report", path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_plotly_is_not_there(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "plotly", None)
+    refused(capsys, "--report needs plotly, which is not installed: pip install "
+            "'lockstep-hw[report]'", DIGITS, "--report", tmp_path / "page.html")
+
+
+# ---- in a browser ------------------------------------------------------------------------------
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+browser = pytest.mark.browser
+with_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed "
+                                                            "(Debian: apt install chromium)")
+
+
+def rendered(page: Path, folder: Path, width: int = 1000) -> str:
+    """The document after its scripts have run, as HTML."""
+    command = [str(CHROMIUM), "--headless", "--disable-gpu", "--dump-dom",
+               "--virtual-time-budget=30000", f"--window-size={width},1000",
+               f"--user-data-dir={folder / 'profile'}",
+               *(["--no-sandbox"] if os.geteuid() == 0 else []), page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def attributes(document: str, element: str) -> list[dict[str, str]]:
+    """Of every element of a kind, as `element` finds its start."""
+    return [dict(re.findall(r'([\w-]+)="([^"]*)"', tag))
+            for tag in re.findall(rf"<{element}\b[^>]*>", document)]
+
+
+def plots(document: str) -> dict[str, str]:
+    """What each picture holds, by its id."""
+    parts = re.split(r'<div id="(\w+)" class="plot', document)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def in_sight(document: str) -> dict[str, dict[str, int]]:
+    """The table under the timeline."""
+    found: dict[str, dict[str, int]] = {unit: {} for unit in UNITS}
+    for cell in attributes(document, "td"):
+        if "data-cycles" in cell:
+            found[cell["data-unit"]][cell["data-activity"]] = int(cell["data-cycles"])
+    return found
+
+
+def nonzero(table: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    return {unit: {name: count for name, count in row.items() if count}
+            for unit, row in table.items()}
+
+
+@browser
+@with_chromium
+def test_the_page_shows_the_figures(made, tmp_path) -> None:
+    figures = figures_of(made[0])
+    document = rendered(made[0], tmp_path)
+    assert 'data-state="drawn"' in document
+    assert nonzero(in_sight(document)) == nonzero(figures["counters"]["activity"])
+    assert f"cycles 0 to {figures['cycles']:,}, a step is" in document
+    drawn = plots(document)
+    assert list(drawn) == ["timeline", "occupancy", "roofline", "stalls", "traffic"]
+    assert all('class="main-svg"' in part for part in drawn.values())
+    for unit in UNITS:
+        assert f">{unit}</text>" in drawn["timeline"]
+    for row in figures["layers"]:
+        assert f">{row['name']}</text>" in drawn["stalls"]
+        assert f">{row['name']}</text>" in drawn["traffic"]
+    for name, buffer in figures["occupancy"]["buffers"].items():
+        peak = max(buffer["peak"][::2])
+        assert re.search(rf">{name}<.*?peak {peak:,} of {buffer['entries']:,} entries",
+                         drawn["occupancy"])
+    assert "array, 256 products a cycle" in drawn["roofline"]
+    products = [row for row in figures["layers"] if row["macs"]]
+    assert len(re.findall(r'<path class="point\b', drawn["roofline"])) == len(products)
+    loaded = sum(row["bytes"]["load"] for row in figures["layers"])
+    assert f"read by load: {loaded:,} bytes" in document
+
+
+def with_script(page: Path, path: Path, script: str) -> Path:
+    """A copy of a page, with a script that runs once everything is drawn."""
+    when = ("const timer = setInterval(() => { if (!document.documentElement.dataset.state) "
+            f"return; clearInterval(timer); {script} }}, 10);")
+    path.write_text(page.read_text("utf-8").replace("</body>", f"<script>{when}</script></body>"),
+                    "utf-8")
+    return path
+
+
+@browser
+@with_chromium
+def test_a_layer_in_sight_is_that_of_the_report(made, tmp_path) -> None:
+    layer = figures_of(made[0])["layers"][4]
+    page = with_script(made[0], tmp_path / "zoomed.html", "byId('zoom-layer').value = '4';"
+                       "byId('zoom-layer').dispatchEvent(new Event('change'));")
+    document = rendered(page, tmp_path)
+    assert f"cycles {layer['begin']:,} to {layer['begin'] + layer['cycles']:,}, a" in document
+    assert nonzero(in_sight(document)) == nonzero(layer["activity"])
+
+
+@browser
+@with_chromium
+def test_nothing_is_wider_than_a_phone(made, tmp_path) -> None:
+    page = with_script(made[0], tmp_path / "inner.html",
+                       "const {scrollWidth, clientWidth} = document.documentElement;"
+                       "parent.postMessage(`${scrollWidth} of ${clientWidth}`, '*');")
+    outer = tmp_path / "outer.html"
+    outer.write_text(f"<iframe src='{page.name}' style='width:340px;height:900px;border:0'>"
+                     "</iframe><script>onmessage = event => { document.title = event.data; }"
+                     "</script>")
+    ((shown, there),) = re.findall(r"<title>(\d+) of (\d+)</title>",
+                                   rendered(outer, tmp_path, 1400))
+    assert shown == there and 320 <= int(there) <= 340
