@@ -158,10 +158,11 @@ def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watc
     from lockstep.commands._progress import progress_bar
     from lockstep.report import page_figures, write_page
 
-    with progress_bar(f"writing {args.report.name}", 0, lambda: 0), \
-            whole_file(args.report) as file:
-        write_page(file, page_figures(figures, watched.recordings, machine,
-                                      watched.options["dram"], {"threads": str(args.threads)}))
+    with progress_bar(f"writing {args.report.name}", 0, lambda: 0):
+        page = page_figures(figures, watched.recordings, machine, watched.options["dram"],
+                            {"virtual threads": str(args.threads)})
+        with whole_file(args.report) as file:
+            write_page(file, page)
 
 
 def _compiled(args: argparse.Namespace):

@@ -14,6 +14,7 @@ from accel.program import Program
 from accel.sim.dram import Dram
 from accel.status import ACTIVITIES
 from accel.traffic import unit_bytes
+from lockstep.commands._layers import largest_stall
 
 from .series import Grid, Recording, activity_series, occupancy_series
 
@@ -129,12 +130,12 @@ def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
     for row, table in zip(rows, moved, strict=True):
         activity = {unit: {"busy": row["busy"][unit], **row["stalls"][unit]} for unit in UNITS}
         layers.append({"begin": begin, **{key: row[key] for key in _KEPT}, "bytes": table,
-                       "activity": activity})
+                       "activity": activity, "largest_stall": largest_stall(row)})
         begin += row["cycles"]
     return layers
 
 
-_KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier", "stalls")
+_KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier")
 
 
 def _bytes(machine: Machine, program: Program) -> list[dict[str, int]]:

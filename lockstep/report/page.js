@@ -113,6 +113,7 @@ function drawTimeline() {
   const traces = [layerStrip()];
   const form = layout(narrow() ? 360 : 420, {
     hovermode: "x", dragmode: touch ? false : "zoom", barmode: "overlay", bargap: 0,
+    uniformtext: {minsize: 9, mode: "hide"},
     xaxis: timeAxis({anchor: "y4", showgrid: false}),
     yaxis5: axis({domain: [0.92, 1], range: [0, 1], visible: false})});
   D.units.forEach((unit, row) => {
@@ -168,7 +169,7 @@ function drawOccupancy() {
   const traces = names.flatMap((name, row) => {
     const y = row ? `y${row + 1}` : "y", top = 1 - row * height, buffer = LIVE[name];
     form[`yaxis${row ? row + 1 : ""}`] = axis({
-      domain: [Math.max(0, top - height * 0.98), top - height * 0.34], range: [0, full],
+      domain: [Math.max(0, top - height * 0.92), top - height * 0.32], range: [0, full],
       tickvals: [0, full], ticktext: ["0", `${100 * full}%`], mirror: true});
     const peaks = step.edges.slice(1).map((end, n) =>
       buffer.peak.subarray(step.edges[n], end).reduce((a, b) => Math.max(a, b), 0));
@@ -287,8 +288,9 @@ function drawRoofline() {
     annotations: [{xref: "paper", x: 1, y: Math.log10(array), xanchor: "right", yanchor: "bottom",
                    showarrow: false, text: `array, ${array} products a cycle`}]}));
   const others = LAYERS.filter(layer => !layer.macs && layer.op !== "fetch");
-  byId("without-products").textContent = others.length
-    ? `Without products, so not in the picture: ${others.map(layer => layer.name).join(", ")}.` : "";
+  const listed = others.slice(0, 8).map(layer => layer.name).join(", ");
+  byId("without-products").textContent = others.length ? "Without products, so not in the " +
+    `picture: ${listed}${others.length > 8 ? ` and ${others.length - 8} more` : ""}.` : "";
 }
 
 function roof(name, rate, array, low, high, dash) {
@@ -312,23 +314,27 @@ function ticks(low, high) {
 // ---- layers -----------------------------------------------------------------------------------
 
 function short(name) {
-  const most = narrow() ? 12 : 26;
+  const most = narrow() ? 18 : 26;
   return name.length <= most ? name
     : `${name.slice(0, Math.ceil(most / 2) - 1)}…${name.slice(-Math.floor(most / 2))}`;
 }
 
-// Bars by place, so that two layers of one name stay two.
+// Bars by place, so that two layers of one name stay two. Names stand beside the bars, or above.
 function layerAxes(more) {
+  const above = narrow();
   return {
-    barmode: "stack", bargap: 0.25, margin: {l: narrow() ? 92 : 190, r: 14, t: 28, b: 8},
+    barmode: "stack", bargap: above ? 0.6 : 0.25, margin: {l: above ? 8 : 190, r: 14, t: 28, b: 8},
+    annotations: above ? LAYERS.map(layer => ({
+      xref: "paper", x: 0, xanchor: "left", y: layer.place - 0.42, yanchor: "middle",
+      text: escaped(layer.name), showarrow: false, font: {size: 11}})) : [],
     xaxis: axis({side: "top", rangemode: "tozero", nticks: narrow() ? 4 : 8, tickformat: "~s",
                  ...more}),
-    yaxis: axis({tickvals: LAYERS.map(layer => layer.place), showgrid: false,
-                 ticktext: LAYERS.map(layer => escaped(short(layer.name))), ticklen: 0,
-                 range: [LAYERS.length - 0.5, -0.5]})};
+    yaxis: axis({tickvals: LAYERS.map(layer => layer.place), showgrid: false, ticklen: 0,
+                 ticktext: LAYERS.map(layer => escaped(short(layer.name))),
+                 showticklabels: !above, range: [LAYERS.length - 0.5, above ? -0.8 : -0.5]})};
 }
 
-const layersHeight = () => 40 + LAYERS.length * 20;
+const layersHeight = () => 40 + LAYERS.length * (narrow() ? 31 : 20);
 const places = LAYERS.map(layer => layer.place);
 
 function drawStalls() {
@@ -347,7 +353,7 @@ function drawStalls() {
   traces.push({
     type: "scatter", mode: "markers", y: aimed.map(layer => layer.place),
     x: aimed.map(layer => layer.ideal_cycles / divisor(layer)),
-    marker: {symbol: "line-ns", size: 16, line: {width: 2.5, color: INK}},
+    marker: {symbol: "line-ns", size: narrow() ? 11 : 16, line: {width: 2.5, color: INK}},
     customdata: aimed.map(layer => `<b>${escaped(layer.name)}</b><br>ideal ` +
       `${whole(layer.ideal_cycles)} cycles, real ${whole(layer.cycles)}`),
     hovertemplate: "%{customdata}<extra></extra>"});
@@ -373,7 +379,7 @@ function drawTraffic() {
 }
 
 function prepareStalls() {
-  byId("stall-unit").append(make("option", "carrier of the layer", {value: ""}),
+  byId("stall-unit").append(make("option", "carrier", {value: ""}),
                             ...D.units.map(unit => make("option", unit, {value: unit})));
   for (const id of ["stall-unit", "stall-scale"]) byId(id).addEventListener("change", drawStalls);
 }

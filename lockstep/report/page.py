@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from lockstep.commands._layers import largest_stall
 from lockstep.errors import RequestError
 
 __all__ = ["require_plotly", "write_page"]
@@ -75,7 +74,7 @@ def _summary(figures: Mapping[str, Any]) -> str:
 
 
 def _ratio(real: int, ideal: int) -> str:
-    return f"{real / ideal:.2f}" if ideal else "–"
+    return f"{real / ideal:.2f}" if ideal else "-"
 
 
 def _head(head: Mapping[str, Mapping[str, str]]) -> str:
@@ -129,11 +128,11 @@ def _row(cells: Sequence[str], element: str) -> str:
 def _cells(layer: Mapping[str, Any]) -> list[str]:
     moved = layer["bytes"]
     return [layer["name"], layer["op"], f"{layer['cycles']:,}",
-            f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "–",
+            f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "-",
             _ratio(layer["cycles"], layer["ideal_cycles"]),
-            f"{layer['utilization']:.1%}" if layer["macs"] else "–",
+            f"{layer['utilization']:.1%}" if layer["macs"] else "-",
             *(f"{moved[unit]:,}" for unit in ("load", "store", "fetch")),
-            largest_stall(layer).replace("-", "–")]
+            layer["largest_stall"]]
 
 
 def _totals(figures: Mapping[str, Any]) -> list[str]:

@@ -160,7 +160,7 @@ def test_the_head_says_what_ran(tmp_path) -> None:
     figures, machine = figures_of(page), Machine(preset("tiny-1x4x4"))
     head = figures["head"]
     assert head["Machine"]["machine hash"] == machine.hash
-    assert head["Program"]["model"] == str(DIGITS) and head["Program"]["threads"] == "1"
+    assert head["Program"]["model"] == str(DIGITS) and head["Program"]["virtual threads"] == "1"
     assert head["Memory"] == {
         "latency": "20 cycles", "outstanding": "64 bursts", "rate": "1.5 bytes a cycle",
         "rows": "1,024 bytes in 8 banks, 30 cycles a miss", "stalls": "random, seed 7"}
