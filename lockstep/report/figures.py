@@ -6,6 +6,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from accel.config import UNITS
@@ -36,7 +37,7 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
     grid = Grid.of(report["cycles"])
     layers = _layers(report["layers"], machine, [program for program, _ in recordings])
     return {
-        "title": f"{report['model']} on {machine.config.name}",
+        "title": f"{Path(report['model']).name} on {machine.config.name}",
         "head": _head(report, [program for program, _ in recordings], machine, dram, options),
         "cycles": report["cycles"], "seconds": report["seconds"], "macs": report["macs"],
         "utilization": report["utilization"], "ideal": _ideal(layers),

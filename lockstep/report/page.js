@@ -267,13 +267,18 @@ function drawRoofline() {
   const low = Math.min(...points.map(point => point.x), array / bus) / 2;
   const high = Math.max(...points.map(point => point.x), array / bus) * 4;
   const traces = [roof(`bus, ${bus} bytes a cycle`, bus, array, low, high, "solid")];
-  if (memory < bus) traces.push(roof(`memory, ${memory} bytes a cycle`, memory, array, low, high, "dash"));
-  const named = new Set([...points].sort((a, b) => (b.cycles - b.ideal_cycles) -
-    (a.cycles - a.ideal_cycles)).slice(0, narrow() ? 3 : 6).map(point => point.place));
+  if (memory < bus)
+    traces.push(roof(`memory, ${memory} bytes a cycle`, memory, array, low, high, "dash"));
+  const floor = Math.min(...points.map(point => point.y), array / 8) / 2;
+  const width = byId("roofline").clientWidth, height = narrow() ? 340 : 440;
+  const across = x => width * Math.log(x / low) / Math.log(high / low);
+  const up = y => height * Math.log(y / floor) / Math.log(2 * array / floor);
+  const named = labelled(points, across, up);
   traces.push({
     type: "scatter", mode: "markers+text", x: points.map(point => point.x),
     y: points.map(point => point.y), cliponaxis: false,
-    textposition: points.map(point => point.place % 2 ? "bottom right" : "top left"),
+    textposition: points.map(point =>
+      across(point.x) < width / 2 ? "bottom right" : "bottom left"),
     text: points.map(point => named.has(point.place) ? escaped(short(point.name)) : ""),
     marker: {color: "#2f6fb0", opacity: 0.75, line: {width: 1, color: "#fff"},
              size: points.map(point => Math.max(8, 60 * Math.sqrt(point.cycles / D.cycles)))},
@@ -282,15 +287,24 @@ function drawRoofline() {
       `${percent(point.utilization)} of the array<br>${percent(point.cycles / D.cycles)} of the ` +
       `cycles`),
     hovertemplate: "%{customdata}<extra></extra>"});
-  const floor = Math.min(...points.map(point => point.y), array / 8) / 2;
-  draw("roofline", traces, layout(narrow() ? 340 : 440, {
-    xaxis: logAxis("products per byte", low, high), yaxis: logAxis("products per cycle", floor, array * 2),
+  draw("roofline", traces, layout(height, {
+    xaxis: logAxis("products per byte", low, high),
+    yaxis: logAxis("products per cycle", floor, array * 2),
     annotations: [{xref: "paper", x: 1, y: Math.log10(array), xanchor: "right", yanchor: "bottom",
                    showarrow: false, text: `array, ${array} products a cycle`}]}));
   const others = LAYERS.filter(layer => !layer.macs && layer.op !== "fetch");
   const listed = others.slice(0, 8).map(layer => layer.name).join(", ");
   byId("without-products").textContent = others.length ? "Without products, so not in the " +
     `picture: ${listed}${others.length > 8 ? ` and ${others.length - 8} more` : ""}.` : "";
+}
+
+// The layers that lose most cycles, as far as their names have room: their places.
+function labelled(points, across, up) {
+  const chosen = [], lost = point => point.cycles - point.ideal_cycles;
+  for (const point of [...points].sort((a, b) => lost(b) - lost(a)))
+    if (chosen.length < 6 && chosen.every(other => Math.abs(up(point.y) - up(other.y)) > 18
+        || Math.abs(across(point.x) - across(other.x)) > 180)) chosen.push(point);
+  return new Set(chosen.map(point => point.place));
 }
 
 function roof(name, rate, array, low, high, dash) {
