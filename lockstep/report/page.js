@@ -54,7 +54,8 @@ function layout(height, more) {
 }
 
 const CONFIG = {responsive: true, displayModeBar: false};
-const axis = more => ({gridcolor: LINE, linecolor: LINE, zeroline: false, fixedrange: true, ...more});
+const axis = more =>
+  ({gridcolor: LINE, linecolor: LINE, zeroline: false, fixedrange: true, ...more});
 const draw = (id, traces, form) => Plotly.react(byId(id), traces, form, CONFIG);
 
 let range = [0, D.cycles];             // of cycles in sight, in the timeline and the buffers
@@ -139,7 +140,8 @@ function hoverOf(unit, y, step, found, parts) {
     .sort((a, b) => b[0] - a[0]).slice(0, 4)
     .map(([share, activity]) => `${meaning(activity)} ${percent(share)}`).join("<br>"));
   return {type: "scatter", mode: "markers", x: step.middles, y: step.middles.map(() => 0.5),
-          yaxis: y, marker: {opacity: 0}, text, hovertemplate: `<b>${unit}</b> %{text}<extra></extra>`};
+          yaxis: y, marker: {opacity: 0}, text,
+          hovertemplate: `<b>${unit}</b> %{text}<extra></extra>`};
 }
 
 function layerStrip() {
@@ -361,7 +363,8 @@ function drawStalls() {
     x: LAYERS.map(layer => of(layer)[activity] / divisor(layer)),
     customdata: LAYERS.map(layer => `<b>${escaped(layer.name)}</b>, ` +
       `${unit || layer.carrier || "load"}<br>${meaning(activity)}: ` +
-      `${whole(of(layer)[activity])} cycles, ${percent(of(layer)[activity] / (layer.cycles || 1))}`),
+      `${whole(of(layer)[activity])} cycles, ` +
+      percent(of(layer)[activity] / (layer.cycles || 1))),
     hovertemplate: "%{customdata}<extra></extra>"}));
   const aimed = LAYERS.filter(layer => layer.ideal_cycles);
   traces.push({
@@ -429,7 +432,8 @@ async function start() {
 }
 
 start().catch(error => {
-  byId("failure").textContent = `The pictures cannot be drawn here (${error}); the table below is whole.`;
+  byId("failure").textContent =
+    `The pictures cannot be drawn here (${error}); the table below is whole.`;
   byId("failure").hidden = false;
   document.documentElement.dataset.state = "failed";
 });
