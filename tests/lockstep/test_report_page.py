@@ -88,8 +88,9 @@ def test_layers_add_up_to_the_counters(made) -> None:
 
 def test_a_timeline_adds_up_to_the_counters(made) -> None:
     figures = figures_of(made[0])
-    assert figures["timeline"]["bucket_cycles"] == 1
-    complete(figures["timeline"]["activity"], Grid(figures["cycles"], 1),
+    bucket = figures["timeline"]["bucket_cycles"]
+    assert bucket in (1, 2)
+    complete(figures["timeline"]["activity"], Grid(figures["cycles"], bucket),
              figures["counters"]["activity"])
 
 
