@@ -221,9 +221,9 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     if shape.parameters:
         kernel += tiles.channels * entry["par"]
     stored = outputs * entry["out"]
-    pixels, stored = (_slowed(config, size, run) for size, run in zip(
-        (pixels, stored), _runs(config, shape, tiles), strict=True))
-    traffic = ceil((inputs * pixels + weights * kernel + count * stored) / config.bus_bytes)
+    far = [_slowed(config, size, run) for size, run in zip(
+        (pixels, stored), _runs(config, shape, tiles), strict=True)]
+    traffic = ceil((inputs * far[0] + weights * kernel + count * far[1]) / config.bus_bytes)
     if threads == 1:
         return Cost(0, 0, 0, traffic + count * (work + lanes + LATENCY))
     ends = ceil(((pixels + kernel) / steps + stored) / config.bus_bytes) + outputs + LATENCY
