@@ -358,7 +358,7 @@ def fill(net: Network, seed: int = 0, done: Callable[[int], None] = lambda macs:
     """Draws all parameters while random images go through the network; `done` hears of progress
     in multiply-accumulates for one image.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])      # other numbers than those of the images
     values = {"image": images(net.size, seed)}
     last = {value: layer for layer in net.layers for value in layer.inputs}
     filled = Filled({}, {"image": _range(values["image"])})
