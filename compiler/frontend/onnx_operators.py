@@ -90,6 +90,11 @@ def _read_window(attributes: Attributes) -> dict[str, object]:
     for value in attributes.take("dilations", ()):
         if value != 1:
             raise NodeRefused(f"dilations must be 1, not {value}")
+    return _read_strided(attributes)
+
+
+def _read_strided(attributes: Attributes) -> dict[str, Any]:
+    """A window but for its dilations."""
     read = {"kernel": attributes.take("kernel_shape"), "pads": attributes.take("pads"),
             "strides": attributes.take("strides", (1, 1)),
             "auto_pad": attributes.take("auto_pad", "NOTSET")}
@@ -102,9 +107,25 @@ def _read_window(attributes: Attributes) -> dict[str, object]:
     return read
 
 
-def _read_conv(attributes: Attributes) -> dict[str, object]:
-    attributes.require("group", 1)
-    return _read_window(attributes)
+def _read_conv(attributes: Attributes) -> dict[str, Any]:
+    read = _read_strided(attributes)
+    read |= {"dilations": attributes.take("dilations", (1, 1)),
+             "group": attributes.take("group", 1)}
+    _require_pair("dilations", read["dilations"])
+    return read
+
+
+def _require_pair(name: str, value: tuple[int, ...] | None) -> None:
+    if value is not None and len(value) != 2:
+        raise NodeRefused(f"{name} must have 2 numbers, not {len(value)}")
+
+
+def _read_conv_transpose(attributes: Attributes) -> dict[str, Any]:
+    read = _read_conv(attributes)
+    for name in ("output_padding", "output_shape"):
+        read[name] = attributes.take(name)
+        _require_pair(name, read[name])
+    return read
 
 
 def _read_maxpool(attributes: Attributes) -> dict[str, object]:
@@ -138,10 +159,63 @@ def _axis_pads(size: int, kernel: int, stride: int, mode: str) -> tuple[int, int
 
 def _conv(scope: Scope, node: Placed, read: dict) -> None:
     x, w = (scope.type_of(value) for value in node.inputs[:2])
-    if read["kernel"] not in (None, w.shape[2:]):
-        raise NodeRefused(f"kernel_shape must be the weight's {w.shape[2:]}, "
-                          f"not {read['kernel']}")
-    scope.emit("conv2d", node.inputs, **_window_attrs(x, w.shape[2:], read))
+    reach = _reach(x, w, read)
+    scope.emit("conv2d", node.inputs, **_window_attrs(x, reach, read), **_spread(read))
+
+
+def _reach(x: TensorType, w: TensorType, read: dict) -> tuple[int, ...]:
+    """Rows and columns from the first to the last tap of a kernel."""
+    kernel = w.shape[2:]
+    if read["kernel"] not in (None, kernel):
+        raise NodeRefused(f"kernel_shape must be the weight's {kernel}, not {read['kernel']}")
+    if len(x.shape) != 4 or len(kernel) != 2:
+        raise NodeRefused(f"input must have 4 dimensions, not {x}")
+    return tuple((size - 1) * step + 1
+                 for size, step in zip(kernel, read["dilations"], strict=True))
+
+
+def _spread(read: dict) -> dict[str, object]:
+    """Dilations, group and output padding where they are not the usual ones."""
+    usual = {"dilations": (1, 1), "group": 1, "output_padding": (0, 0)}
+    return {name: read[name] for name, value in usual.items()
+            if name in read and read[name] not in (value, None)}
+
+
+def _conv_transpose(scope: Scope, node: Placed, read: dict) -> None:
+    x, w = (scope.type_of(value) for value in node.inputs[:2])
+    reach = _reach(x, w, read)
+    more, wanted = read["output_padding"] or (0, 0), _wanted(x, read)
+    pads = read["pads"] or (0, 0, 0, 0)
+    if wanted is not None:
+        (top, bottom, below), (left, right, beside) = (
+            _cut(*one, read["auto_pad"]) for one in zip(
+                x.shape[2:], reach, read["strides"], more, wanted, strict=True))
+        pads, read = (top, left, bottom, right), {**read, "output_padding": (below, beside)}
+    scope.emit("convtranspose2d", node.inputs, strides=read["strides"], pads=pads,
+               **_spread(read))
+
+
+def _wanted(x: TensorType, read: dict) -> tuple[int, ...] | None:
+    """Height and width of the result where the node says them."""
+    if read["output_shape"] is not None:
+        return read["output_shape"]
+    if read["auto_pad"].startswith("SAME"):
+        return tuple(size * stride for size, stride
+                     in zip(x.shape[2:], read["strides"], strict=True))
+    return None
+
+
+def _cut(size: int, reach: int, stride: int, more: int, wanted: int,
+         mode: str) -> tuple[int, int, int]:
+    """Pads before and after, and output padding, along one axis that shall have `wanted` results.
+    """
+    total = (size - 1) * stride + reach + more - wanted
+    if total < 0 and mode.startswith("SAME"):
+        raise NodeRefused(f"kernel must be no shorter than the stride {stride} for auto_pad {mode}")
+    less = max(total, 0) // 2
+    rest = max(total, 0) - less
+    before, after = (rest, less) if mode != "SAME_UPPER" else (less, rest)
+    return before, after, more + max(-total, 0)
 
 
 def _maxpool(scope: Scope, node: Placed, read: dict) -> None:
@@ -273,6 +347,7 @@ OPERATORS: dict[str, Operator] = {
     "Add": Operator(_nothing, _plain("add"), (2, 2)),
     "Constant": Operator(_read_constant, _constant, (0, 0)),
     "Conv": Operator(_read_conv, _conv, (2, 3)),
+    "ConvTranspose": Operator(_read_conv_transpose, _conv_transpose, (2, 3)),
     "DequantizeLinear": Operator(_read_dequantize, _scaled("dequantizelinear"), (2, 3)),
     "Flatten": Operator(_read_flatten, _flatten, (1, 1)),
     "Gemm": Operator(_read_gemm, _gemm, (2, 3)),

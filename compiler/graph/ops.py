@@ -6,7 +6,8 @@ in stored form (a uint8 tensor is stored as x - 128).
 
 | operator | inputs | attributes |
 |---|---|---|
-| conv2d | x, w [Co,Ci,kh,kw], bias [Co]? | strides, pads (top, left, bottom, right) |
+| conv2d | x, w [Co,Ci/group,kh,kw], bias [Co]? | strides, pads (top, left, bottom, right) |
+| convtranspose2d | x, w [Ci,Co/group,kh,kw], bias [Co]? | strides, pads |
 | dense | x [M,K], w [N,K] or [K,N], bias? | trans_b: 1 when w is [N,K] |
 | matmul | a, b | |
 | relu, identity | x | |
@@ -16,7 +17,8 @@ in stored form (a uint8 tensor is stored as x - 128).
 | reshape | x | shape |
 | quantizelinear | x, scale, zero_point | axis |
 | dequantizelinear | q, scale, zero_point | axis |
-| qconv2d | x, w [Co,Ci,kh,kw], bias, mult, shift [Co] | strides, pads, pad_value, zp, lo, hi |
+| qconv2d | x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co] | as conv2d, pad_value, zp, lo, hi |
+| qconvtranspose2d | as qconv2d | as convtranspose2d, pad_value, zp, lo, hi |
 | qdense | x [M,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
 | qadd | a, b | ma, mb, c, shift, zp, lo, hi |
 | qmaxpool | x | kernel, strides, pads |
@@ -24,6 +26,11 @@ in stored form (a uint8 tensor is stored as x - 128).
 | quantize | x float32 | scale, zp (stored form) |
 | dequantize | x int8 | scale, zp (stored form) |
 | to_int8, to_uint8 | x | |
+
+Convolutions may have `dilations` (rows, columns; 1 unless told) and a `group` (1 unless told), the
+transposed ones an `output_padding` (below, right; 0 unless told). `qconvtranspose2d` is a
+convolution of its input with strides - 1 pixels of `pad_value` between neighbours and `pad_value`
+around, by the kernel turned by 180 degrees.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +40,8 @@ import numpy as np
 from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
 from compiler.graph.graph import Node, TensorType
 
-__all__ = ["FLOAT_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer", "window_shape"]
+__all__ = ["FLOAT_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer", "transposed_shape",
+           "window_shape"]
 
 
 class TypeRefused(ValueError):
@@ -57,10 +65,21 @@ def infer(node: Node, types: Types) -> TensorType:
 
 
 def window_shape(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int],
-                 pads: Sequence[int]) -> tuple[int, int]:
+                 pads: Sequence[int], dilations: Sequence[int] = (1, 1)) -> tuple[int, int]:
     """Output height and width of a sliding window; rounds down, as ONNX's ceil_mode 0."""
     padded = (size[0] + pads[0] + pads[2], size[1] + pads[1] + pads[3])
-    rows, columns = ((p - k) // s + 1 for p, k, s in zip(padded, kernel, strides, strict=True))
+    rows, columns = ((p - (k - 1) * d - 1) // s + 1 for p, k, s, d
+                     in zip(padded, kernel, strides, dilations, strict=True))
+    return rows, columns
+
+
+def transposed_shape(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int],
+                     pads: Sequence[int], dilations: Sequence[int] = (1, 1),
+                     output_padding: Sequence[int] = (0, 0)) -> tuple[int, int]:
+    """Output height and width of a transposed convolution."""
+    cut = (pads[0] + pads[2], pads[1] + pads[3])
+    rows, columns = ((n - 1) * s + (k - 1) * d + 1 + more - less for n, k, s, d, more, less
+                     in zip(size, kernel, strides, dilations, output_padding, cut, strict=True))
     return rows, columns
 
 
@@ -85,7 +104,18 @@ def _rank(node: Node, which: int, type_: TensorType, rank: int) -> None:
           f"input {name!r} must have {rank} dimensions, not {type_}")
 
 
-def _windows(node: Node, x: TensorType, kernel: Sequence[int]) -> tuple[int, int]:
+def _windows(node: Node, x: TensorType, kernel: Sequence[int],
+             dilations: Sequence[int] = (1, 1)) -> tuple[int, int]:
+    strides, pads = _steps(node, kernel)
+    rows, columns = window_shape(x.shape[2:], kernel, strides, pads, dilations)
+    apart = "" if tuple(dilations) == (1, 1) else f" and dilations {dilations!r}"
+    _need(rows > 0 and columns > 0, node,
+          f"kernel must fit the padded input, not {kernel!r} in {x} with pads {pads!r}{apart}")
+    return rows, columns
+
+
+def _steps(node: Node, kernel: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Strides and pads of a window."""
     strides, pads = node.attrs["strides"], node.attrs["pads"]
     _need(len(strides) == 2 and min(strides) > 0, node,
           f"strides must be 2 integers of at least 1, not {strides!r}")
@@ -93,15 +123,26 @@ def _windows(node: Node, x: TensorType, kernel: Sequence[int]) -> tuple[int, int
           f"pads must be 4 integers of at least 0, not {pads!r}")
     _need(len(kernel) == 2 and min(kernel) > 0, node,
           f"kernel must be 2 integers of at least 1, not {kernel!r}")
-    rows, columns = window_shape(x.shape[2:], kernel, strides, pads)
-    _need(rows > 0 and columns > 0, node,
-          f"kernel must fit the padded input, not {kernel!r} in {x} with pads {pads!r}")
-    return rows, columns
+    return strides, pads
 
 
-def _channels(node: Node, x: TensorType, w: TensorType) -> None:
-    _need(x.shape[1] == w.shape[1], node,
-          f"input channels must equal the weight's {w.shape[1]}, not {x.shape[1]}")
+def _dilations(node: Node) -> Sequence[int]:
+    dilations = node.attrs.get("dilations", (1, 1))
+    _need(len(dilations) == 2 and min(dilations) > 0, node,
+          f"dilations must be 2 integers of at least 1, not {dilations!r}")
+    return dilations
+
+
+def _group(node: Node, x: TensorType, outputs: int, inputs: int) -> int:
+    """The number of groups, which divides the outputs; each reads `inputs` channels."""
+    group = node.attrs.get("group", 1)
+    times = "" if group == 1 else f" in each of {group} groups"
+    _need(group > 0, node, f"group must be at least 1, not {group!r}")
+    _need(x.shape[1] == inputs * group, node,
+          f"input channels must equal the weight's {inputs}{times}, not {x.shape[1]}")
+    _need(outputs % group == 0, node,
+          f"output channels must be a multiple of the group {group}, not {outputs}")
+    return group
 
 
 def _conv2d(node: Node, types: Types) -> TensorType:
@@ -111,14 +152,49 @@ def _conv2d(node: Node, types: Types) -> TensorType:
 
 
 def _convolved(node: Node, types: Types) -> TensorType:
+    x, w = _image_and_weight(node, types)
+    _group(node, x, *w.shape[:2])
+    _vectors(node, types[2:], w.shape[0])
+    made = _windows(node, x, w.shape[2:], _dilations(node))
+    return TensorType((x.shape[0], w.shape[0], *made), x.dtype)
+
+
+def _image_and_weight(node: Node, types: Types) -> tuple[TensorType, TensorType]:
     x, w = types[:2]
     _rank(node, 0, x, 4)
     _rank(node, 1, w, 4)
-    _channels(node, x, w)
-    for name, vector in zip(node.inputs[2:], types[2:], strict=True):
-        _need(vector.shape == w.shape[:1], node,
-              f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
-    return TensorType((x.shape[0], w.shape[0], *_windows(node, x, w.shape[2:])), x.dtype)
+    return x, w
+
+
+def _vectors(node: Node, types: Types, channels: int) -> None:
+    for name, vector in zip(node.inputs[2:], types, strict=True):
+        _need(vector.shape == (channels,), node,
+              f"input {name!r} must have shape ({channels},), not {vector.shape!r}")
+
+
+def _convtranspose2d(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 2, 3)
+    _dtype(node, types, "float32")
+    x, w = _image_and_weight(node, types)
+    group = node.attrs.get("group", 1)
+    _need(group > 0, node, f"group must be at least 1, not {group!r}")
+    _need(x.shape[1] == w.shape[0], node,
+          f"input channels must equal the weight's {w.shape[0]}, not {x.shape[1]}")
+    _need(w.shape[0] % group == 0, node,
+          f"input channels must be a multiple of the group {group}, not {w.shape[0]}")
+    return _transposed(node, types, w.shape[1] * group)
+
+
+def _transposed(node: Node, types: Types, channels: int) -> TensorType:
+    x, w = types[:2]
+    _vectors(node, types[2:], channels)
+    strides, pads = _steps(node, w.shape[2:])
+    more = node.attrs.get("output_padding", (0, 0))
+    _need(len(more) == 2 and min(more) >= 0, node,
+          f"output_padding must be 2 integers of at least 0, not {more!r}")
+    made = transposed_shape(x.shape[2:], w.shape[2:], strides, pads, _dilations(node), more)
+    _need(min(made) > 0, node, f"pads must leave an output, not {pads!r}, which leave {made!r}")
+    return TensorType((x.shape[0], channels, *made), x.dtype)
 
 
 def _dense(node: Node, types: Types) -> TensorType:
@@ -270,10 +346,21 @@ def _per_channel(node: Node, types: Types) -> None:
 
 
 def _qconv2d(node: Node, types: Types) -> TensorType:
+    _padded(node, types)
+    return _convolved(node, types)
+
+
+def _padded(node: Node, types: Types) -> None:
     _per_channel(node, types)
     value = node.attrs["pad_value"]
     _need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
-    return _convolved(node, types)
+
+
+def _qconvtranspose2d(node: Node, types: Types) -> TensorType:
+    _padded(node, types)
+    x, w = _image_and_weight(node, types)
+    _group(node, x, *w.shape[:2])
+    return _transposed(node, types, w.shape[0])
 
 
 def _qdense(node: Node, types: Types) -> TensorType:
@@ -342,12 +429,14 @@ def _parameters(source: str, target: str) -> Rule:
 
 
 FLOAT_OPS: dict[str, Rule] = {
-    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "identity": _same,
+    "conv2d": _conv2d, "convtranspose2d": _convtranspose2d,
+    "dense": _dense, "matmul": _matmul, "relu": _relu, "identity": _same,
     "maxpool": _maxpool, "globalavgpool": _globalavgpool, "add": _add, "reshape": _reshape,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {
-    "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
+    "qconv2d": _qconv2d, "qconvtranspose2d": _qconvtranspose2d,
+    "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
     "qglobalavgpool": _int8(_qglobalavgpool), "qrescale": _int8(_qrescale),
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),

@@ -12,7 +12,7 @@ import numpy as np
 from compiler.graph.fixed_point import requantize
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["check_inputs", "evaluate", "evaluate_node"]
+__all__ = ["check_inputs", "evaluate", "evaluate_node", "outputs_first"]
 
 Array = np.ndarray
 CHUNK_ELEMENTS = 1 << 24
@@ -57,27 +57,66 @@ def evaluate_node(node: Node, inputs: Sequence[Array]) -> Array:
         return MEANING[node.op](node.attrs, *inputs)
 
 
-def _windows(x: Array, kernel, strides, pads, value) -> Array:
+def _windows(x: Array, kernel, strides, pads, value, dilations=(1, 1)) -> Array:
     """A view [N, C, Ho, Wo, kh, kw] of x padded with the value."""
     top, left, bottom, right = pads
     padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
-    views = np.lib.stride_tricks.sliding_window_view(padded, tuple(kernel), axis=(2, 3))
-    return views[:, :, ::strides[0], ::strides[1]]
+    reach = tuple((size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True))
+    views = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
+    return views[:, :, ::strides[0], ::strides[1], ::dilations[0], ::dilations[1]]
 
 
-def _correlate(x: Array, w: Array, strides, pads, value) -> Array:
+def _convolved(attrs, x: Array, w: Array, value) -> Array:
+    return _correlate(x, w, attrs["strides"], attrs["pads"], value,
+                      attrs.get("dilations", (1, 1)), attrs.get("group", 1))
+
+
+def _correlate(x: Array, w: Array, strides, pads, value, dilations, group: int) -> Array:
     """Convolution sums in float64, [N, Co, Ho, Wo], a chunk of images at a time."""
-    views = _windows(x, w.shape[2:], strides, pads, value)
+    views = _windows(x, w.shape[2:], strides, pads, value, dilations)
     images, channels, rows, columns = views.shape[:4]
-    depth = channels * w.shape[2] * w.shape[3]
-    chunk = max(1, CHUNK_ELEMENTS // (rows * columns * depth))
-    flat = w.reshape(w.shape[0], depth).T.astype(np.float64)
-    sums = [_columns(views[i:i + chunk], depth) @ flat for i in range(0, images, chunk)]
-    return np.concatenate(sums).reshape(images, rows, columns, -1).transpose(0, 3, 1, 2)
+    depth = w.shape[1] * w.shape[2] * w.shape[3]
+    chunk = max(1, CHUNK_ELEMENTS // (rows * columns * depth * group))
+    flat = w.reshape(group, -1, depth).transpose(0, 2, 1).astype(np.float64)
+    sums = [_columns(views[i:i + chunk], group, depth) @ flat for i in range(0, images, chunk)]
+    whole = np.concatenate(sums, axis=1).reshape(group, images, rows, columns, -1)
+    return whole.transpose(1, 0, 4, 2, 3).reshape(images, -1, rows, columns)
 
 
-def _columns(views: Array, depth: int) -> Array:
-    return views.transpose(0, 2, 3, 1, 4, 5).reshape(-1, depth).astype(np.float64)
+def _columns(views: Array, group: int, depth: int) -> Array:
+    """The windows of each group, [group, N * Ho * Wo, depth]."""
+    images, channels, *rest = views.shape
+    cut = views.reshape(images, group, channels // group, *rest)
+    return cut.transpose(1, 0, 3, 4, 2, 5, 6).reshape(group, -1, depth).astype(np.float64)
+
+
+def _spread(attrs, x: Array, w: Array, value) -> Array:
+    """Sums of a transposed convolution, w [Co, Ci/group, kh, kw]: a convolution by the turned
+    kernel of x with the value between its pixels and around.
+    """
+    strides, dilations = attrs["strides"], attrs.get("dilations", (1, 1))
+    *outer, height, width = x.shape
+    wide = np.full((*outer, (height - 1) * strides[0] + 1, (width - 1) * strides[1] + 1), value,
+                   x.dtype)
+    wide[:, :, ::strides[0], ::strides[1]] = x
+    reach = [(size - 1) * step for size, step in zip(w.shape[2:], dilations, strict=True)] * 2
+    more = (0, 0, *attrs.get("output_padding", (0, 0)))
+    pads = [around + added - cut for around, added, cut
+            in zip(reach, more, attrs["pads"], strict=True)]
+    top, left, bottom, right = (max(pad, 0) for pad in pads)
+    wide = np.pad(wide, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
+    top, left, bottom, right = (max(-pad, 0) for pad in pads)
+    wide = wide[:, :, top:wide.shape[2] - bottom, left:wide.shape[3] - right]
+    return _correlate(wide, w[:, :, ::-1, ::-1], (1, 1), (0, 0, 0, 0), value, dilations,
+                      attrs.get("group", 1))
+
+
+def outputs_first(w: Array, group: int) -> Array:
+    """The weight of a transposed convolution, [Ci, Co/group, kh, kw], as [Co, Ci/group, kh, kw].
+    """
+    inputs, outputs, *kernel = w.shape
+    cut = w.reshape(group, inputs // group, outputs, *kernel).swapaxes(1, 2)
+    return np.ascontiguousarray(cut).reshape(group * outputs, inputs // group, *kernel)
 
 
 def _channelwise(vector: Array, rank: int, axis: int) -> Array:
@@ -85,8 +124,15 @@ def _channelwise(vector: Array, rank: int, axis: int) -> Array:
 
 
 def _conv2d(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    sums = _correlate(x, w, attrs["strides"], attrs["pads"], 0)
+    return _biased(_convolved(attrs, x, w, 0), bias)
+
+
+def _biased(sums: Array, bias: Array | None) -> Array:
     return (sums if bias is None else sums + bias.reshape(1, -1, 1, 1)).astype(np.float32)
+
+
+def _convtranspose2d(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
+    return _biased(_spread(attrs, x, outputs_first(w, attrs.get("group", 1)), 0), bias)
 
 
 def _dense(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
@@ -130,9 +176,16 @@ def _wrapped(sums: Array) -> Array:
 
 
 def _qconv2d(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
-    sums = _wrapped(_correlate(x, w, attrs["strides"], attrs["pads"], attrs["pad_value"]))
-    bias, mult, shift = (_channelwise(v, 4, 1) for v in (bias, mult, shift))
-    return requantize(sums + bias, mult, shift, *_clamped(attrs))
+    return _requantized(attrs, _convolved(attrs, x, w, attrs["pad_value"]), bias, mult, shift)
+
+
+def _qconvtranspose2d(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
+    return _requantized(attrs, _spread(attrs, x, w, attrs["pad_value"]), bias, mult, shift)
+
+
+def _requantized(attrs, sums: Array, *parameters: Array) -> Array:
+    bias, mult, shift = (_channelwise(v, 4, 1) for v in parameters)
+    return requantize(_wrapped(sums) + bias, mult, shift, *_clamped(attrs))
 
 
 def _qdense(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
@@ -168,14 +221,16 @@ def _reshape(attrs, x: Array) -> Array:
 
 
 MEANING: dict[str, Callable[..., Array]] = {
-    "conv2d": _conv2d, "dense": _dense, "maxpool": _maxpool, "globalavgpool": _globalavgpool,
+    "conv2d": _conv2d, "convtranspose2d": _convtranspose2d,
+    "dense": _dense, "maxpool": _maxpool, "globalavgpool": _globalavgpool,
     "matmul": lambda attrs, a, b: _product(a, b).astype(np.float32),
     "relu": lambda attrs, x: np.maximum(x, np.float32(0)),
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
     "reshape": _reshape,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
-    "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,
+    "qconv2d": _qconv2d, "qconvtranspose2d": _qconvtranspose2d,
+    "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,
     "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,
     "quantize": _quantize, "dequantize": _dequantize,
     "to_int8": lambda attrs, x: (x ^ np.uint8(128)).view(np.int8),

@@ -8,7 +8,7 @@ from compiler.graph.ops import infer
 
 __all__ = ["GraphRefused", "verify"]
 
-PARAMETERIZED = ("qconv2d", "qdense", "quantizelinear", "dequantizelinear")
+PARAMETERIZED = ("qconv2d", "qconvtranspose2d", "qdense", "quantizelinear", "dequantizelinear")
 
 
 class GraphRefused(ValueError):

@@ -21,13 +21,15 @@ from compiler.te import Tensor
 __all__ = ["OPERATORS", "build"]
 
 OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
-    "conv2d": windows.conv2d, "dense": matrix.dense, "matmul": matrix.matmul,
+    "conv2d": windows.conv2d, "convtranspose2d": windows.convtranspose2d,
+    "dense": matrix.dense, "matmul": matrix.matmul,
     "relu": elementwise.relu, "identity": elementwise.identity,
     "maxpool": windows.maxpool, "globalavgpool": windows.globalavgpool,
     "add": elementwise.add, "reshape": elementwise.reshape,
     "quantizelinear": elementwise.quantizelinear,
     "dequantizelinear": elementwise.dequantizelinear,
-    "qconv2d": windows.qconv2d, "qdense": matrix.qdense, "qadd": elementwise.qadd,
+    "qconv2d": windows.qconv2d, "qconvtranspose2d": windows.qconvtranspose2d,
+    "qdense": matrix.qdense, "qadd": elementwise.qadd,
     "qmaxpool": windows.maxpool, "qglobalavgpool": windows.qglobalavgpool,
     "qrescale": elementwise.qrescale,
     "quantize": elementwise.quantize, "dequantize": elementwise.dequantize,

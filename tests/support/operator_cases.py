@@ -11,7 +11,7 @@ __all__ = ["CASES", "OperatorCase", "assert_same"]
 Array = np.ndarray
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
-SUMS = ("conv2d", "dense", "matmul", "globalavgpool")
+SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "globalavgpool")
 
 _rng = np.random.default_rng(20260)
 
@@ -95,6 +95,47 @@ CONVOLUTIONS = [
 ] + [OperatorCase("conv2d", _window((1, 2), (0, 0, 0, 0)),
                   (_normal(1, 4, 6, 5), _normal(3, 4, 2, 2)))]
 
+# size, kernel, strides, pads, dilations, group, channels of a group: in and out
+SPREAD = [
+    ((9, 7), (3, 2), (1, 2), (2, 0, 1, 1), (2, 3), 1, 3, 4),
+    ((6, 7), (3, 3), (2, 1), (1, 1, 1, 1), (1, 1), 5, 1, 1),
+    ((6, 7), (2, 3), (1, 1), (0, 1, 0, 1), (3, 1), 3, 2, 2),
+    ((5, 5), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 4, 1, 3),
+]
+CONVOLUTIONS += [
+    case for size, kernel, strides, pads, dilations, group, inward, outward in SPREAD for case in (
+        OperatorCase("conv2d", _window(strides, pads, dilations=dilations, group=group),
+                     (_normal(2, group * inward, *size), _normal(group * outward, inward, *kernel),
+                      _normal(group * outward))),
+        OperatorCase("qconv2d", _window(strides, pads, dilations=dilations, group=group,
+                                        pad_value=77, **CLAMP),
+                     (_int8(2, group * inward, *size), _int8(group * outward, inward, *kernel),
+                      *_parameters(group * outward, 20))))
+]
+
+# size, kernel, strides, pads, dilations, output padding, group, channels of a group: in and out
+TRANSPOSED = [
+    ((3, 4), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1), (0, 0), 1, 3, 4),
+    ((4, 3), (3, 4), (2, 1), (1, 1, 1, 2), (1, 1), (1, 0), 1, 3, 4),
+    ((3, 3), (2, 3), (3, 2), (0, 2, 1, 0), (1, 2), (0, 1), 2, 2, 3),
+    ((2, 5), (1, 2), (3, 2), (0, 1, 0, 0), (1, 3), (2, 0), 3, 1, 1),
+    ((2, 2), (1, 1), (1, 1), (3, 0, 0, 1), (1, 1), (2, 0), 1, 2, 3),     # nothing but padding
+]
+TRANSPOSED_CASES = [
+    case for size, kernel, strides, pads, dilations, more, group, inward, outward in TRANSPOSED
+    for attrs in [_window(strides, pads, dilations=dilations, output_padding=more, group=group)]
+    for case in (
+        OperatorCase("convtranspose2d", attrs,
+                     (_normal(2, group * inward, *size), _normal(group * inward, outward, *kernel),
+                      _normal(group * outward))),
+        OperatorCase("convtranspose2d", attrs,
+                     (_normal(2, group * inward, *size),
+                      _normal(group * inward, outward, *kernel))),
+        OperatorCase("qconvtranspose2d", {**attrs, "pad_value": -51, **CLAMP},
+                     (_int8(2, group * inward, *size), _int8(group * outward, inward, *kernel),
+                      *_parameters(group * outward, 20))))
+]
+
 POOLS = [
     OperatorCase(op, _window(strides, pads, kernel=kernel), (make(2, 3, *size),))
     for size, kernel, strides, pads in WINDOWS
@@ -163,4 +204,4 @@ RESHAPES = [OperatorCase("reshape", {"shape": made}, (_normal(*read),)) for read
     ((6,), (2, 3)), ((), (1, 1)), ((1, 1), ()), ((3, 2), (3, 2)), ((4, 3, 5), (2, 6, 5)),
 ]]
 
-CASES = [*CONVOLUTIONS, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES]
+CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES]

@@ -10,6 +10,7 @@ import numpy as np
 from compiler.graph.fixed_point import add_multipliers, quantize_multiplier
 from compiler.graph.graph import Node
 from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
+from compiler.graph.reference import outputs_first
 
 __all__ = ["PATTERNS", "IntegerNode"]
 
@@ -71,6 +72,16 @@ def _conv2d(view: QuantizedView, node: Node, out: Stored, relu: bool) -> Integer
     return IntegerNode("qconv2d", (x.value,), attrs, constants)
 
 
+def _convtranspose2d(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    """ONNX has the scales along an axis of a group's outputs: every group has the same."""
+    x, group = view.activation(node.inputs[0]), node.attrs.get("group", 1)
+    weight, scales = view.weight(node.inputs[1], axis=1)
+    constants = _weighted(view, node.inputs[2:], x, outputs_first(weight, group),
+                          np.tile(scales, group), out)
+    attrs = {**node.attrs, "pad_value": x.zp, **_clamp(out, relu)}
+    return IntegerNode("qconvtranspose2d", (x.value,), attrs, constants)
+
+
 def _dense(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
     return _product(view, node, out, relu, transposed=node.attrs["trans_b"] == 0)
 
@@ -127,6 +138,7 @@ def _rescale(view: QuantizedView, node: Node, out: Stored, relu: bool) -> Intege
 
 
 PATTERNS: dict[str, Pattern] = {
-    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "add": _add,
+    "conv2d": _conv2d, "convtranspose2d": _convtranspose2d,
+    "dense": _dense, "matmul": _matmul, "add": _add,
     "globalavgpool": _globalavgpool, "dequantizelinear": _rescale,
 }

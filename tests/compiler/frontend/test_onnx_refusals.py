@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import ImportRefused, convert, load
 
-SUPPORTED = ("(supported: Add, Constant, Conv, DequantizeLinear, Flatten, Gemm, GlobalAveragePool, "
-             "Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
+SUPPORTED = ("(supported: Add, Constant, Conv, ConvTranspose, DequantizeLinear, Flatten, Gemm, "
+             "GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
 NEWEST = onnx.defs.onnx_opset_version()
 X4, X2 = [1, 3, 8, 8], [2, 6]
 
@@ -113,14 +113,14 @@ def test_every_offending_node_is_listed() -> None:
         helper.make_node("Relu", ["a"], ["b"], "fine"),
         helper.make_node("Relu", ["b"], ["also"], "fine_as_well"),
         helper.make_node("Relu", ["also"], ["fine"], "fine_still"),
-        helper.make_node("Conv", ["b", "w"], ["c"], "grouped", group=3),
+        helper.make_node("Conv", ["b", "w"], ["c"], "spread", dilations=[2]),
         helper.make_node("Foo", ["c"], ["d"], domain="com.acme"),
         helper.make_node("Conv", ["x", "w"], ["e"], "fine_too"),
         helper.make_node("MaxPool", ["e"], ["y"], "pool", kernel_shape=[2, 2], ceil_mode=1)))
     assert line == (
-        "m: cannot import soft (Softmax): operator is not supported; grouped (Conv): group must be "
-        "1, not 3; Foo_5 (com.acme.Foo): operator is not supported; pool (MaxPool): ceil_mode must "
-        f"be 0, not 1; replace these in the model {SUPPORTED}")
+        "m: cannot import soft (Softmax): operator is not supported; spread (Conv): dilations must "
+        "have 2 numbers, not 1; Foo_5 (com.acme.Foo): operator is not supported; pool (MaxPool): "
+        f"ceil_mode must be 0, not 1; replace these in the model {SUPPORTED}")
 
 
 @pytest.mark.parametrize("opset", [7, 9, NEWEST + 1])
@@ -176,8 +176,12 @@ def test_sparse_initializer() -> None:
 
 
 CONV = [
-    ({"group": 3}, "group must be 1, not 3"),
-    ({"dilations": [1, 2]}, "dilations must be 1, not 2"),
+    ({"group": 3}, "input channels must equal the weight's 3 in each of 3 groups, not 3"),
+    ({"group": 0}, "group must be at least 1, not 0"),
+    ({"dilations": [2]}, "dilations must have 2 numbers, not 1"),
+    ({"dilations": [1, 0]}, "dilations must be 2 integers of at least 1, not (1, 0)"),
+    ({"dilations": [1, 4]}, "kernel must fit the padded input, not (3, 3) in float32[1,3,8,8] with "
+                            "pads (0, 0, 0, 0) and dilations (1, 4)"),
     ({"kernel_shape": [3]}, "kernel must have 2 numbers, not 1"),
     ({"kernel_shape": [5, 5]}, "kernel_shape must be the weight's (3, 3), not (5, 5)"),
     ({"strides": [1]}, "strides must have 2 numbers, not 1"),
@@ -199,6 +203,35 @@ def test_conv_shapes() -> None:
     assert refused_node("Conv", "x", "w", shape=[1, 3, 8], constants=[constant("w", 4, 3, 3)]) == (
         "input must have 4 dimensions, not float32[1,3,8]")
     assert refused_node("Conv", "x") == "must have 2 to 3 inputs, not 1"
+
+
+CONV_TRANSPOSE = [
+    ({"group": 3}, "input channels must be a multiple of the group 3, not 4"),
+    ({"group": 0}, "group must be at least 1, not 0"),
+    ({"kernel_shape": [5, 5]}, "kernel_shape must be the weight's (3, 3), not (5, 5)"),
+    ({"dilations": [2]}, "dilations must have 2 numbers, not 1"),
+    ({"output_padding": [1]}, "output_padding must have 2 numbers, not 1"),
+    ({"output_padding": [0, -1]}, "output_padding must be 2 integers of at least 0, not (0, -1)"),
+    ({"output_shape": [1, 3, 8]}, "output_shape must have 2 numbers, not 3"),
+    ({"pads": [5, 0, 5, 0]}, "pads must leave an output, not (5, 0, 5, 0), which leave (0, 10)"),
+    ({"pads": [0, 0, -1, 0]}, "pads must be 4 integers of at least 0, not (0, 0, -1, 0)"),
+    ({"strides": [1, 4], "auto_pad": "SAME_UPPER"},
+     "kernel must be no shorter than the stride 4 for auto_pad SAME_UPPER"),
+    ({"mystery": 1}, "attribute 'mystery' is not supported"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "reason"), CONV_TRANSPOSE)
+def test_conv_transpose(attrs: dict, reason: str) -> None:
+    assert refused_node("ConvTranspose", "x", "w", attrs=attrs, shape=[1, 4, 8, 8]) == reason
+
+
+def test_conv_transpose_shapes() -> None:
+    assert refused_node("ConvTranspose", "x", "w", shape=[1, 2, 8, 8]) == (
+        "input channels must equal the weight's 4, not 2")
+    assert refused_node("ConvTranspose", "x", "w", shape=[1, 4, 8],
+                        constants=[constant("w", 4, 3, 3)]) == (
+        "input must have 4 dimensions, not float32[1,4,8]")
 
 
 MAXPOOL = [
