@@ -7,7 +7,7 @@ Algorithm (compiler/ops/blocked.py)::
 
 Schedule::
 
-    for n, channels/tile, rows/tile, columns/tile:       (the innermost of several: virtual threads)
+    for n, group, channels/tile, rows/tile, columns/tile:        (innermost: virtual threads)
       for depth/step:                                    (convolutions whose tile has several steps)
         load input and weights, run gemm over the tile
       requantize the tile into out, store it
@@ -71,17 +71,27 @@ class _Layer:
             cut[axis] = output.split(axis, size)
         kept = "c" if self.tiles.stationary == "w" else "x"
         outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
-        output.reorder("n", *outer, cut["y"][1], cut["x"][1], "b", cut["c"][1], "o")
+        around, (p, q) = self._axes("output", "ng"), self._phases("output")
+        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b", cut["c"][1], "o")
         shared, innermost = cut[kept][0], outer[-1]
         if self.threads > 1:
             if self.tiles.stationary:
-                shared = self._threaded(shared, ["n", *outer[:outer.index(shared) + 1]])
+                shared = self._threaded(shared, [*around, *outer[:outer.index(shared) + 1]])
                 self.tile_loop = self._threaded(innermost, outer[outer.index(cut[kept][0]) + 1:])
             else:
-                self.tile_loop = self._threaded(innermost, ["n", *outer])
+                self.tile_loop = self._threaded(innermost, [*around, *outer])
         else:
             self.tile_loop = innermost
         self.shared_loop = shared if self.tiles.stationary else self.tile_loop
+
+    def _axes(self, role: str, wanted: str) -> list[str]:
+        """Those of the wanted axes that a stage has."""
+        known = {axis.var.name[-1] for axis in self.operator[role].axes}
+        return [axis for axis in wanted if axis in known]
+
+    def _phases(self, role: str) -> tuple[list[str], list[str]]:
+        """The axes of the phases of rows and of columns, where there are several."""
+        return self._axes(role, "p"), self._axes(role, "q")
 
     def _full(self, name: str) -> str:
         return name if name in self._extents() else f"{self.stages['output']}_{name}"
@@ -139,15 +149,17 @@ class _Layer:
         acc, name = self["acc"], self.operator["acc"].name
         stage = name.removesuffix("_acc")
         depth, kernel = f"{stage}_rc", (f"{stage}_kh", f"{stage}_kw")
-        inner, place, outer = depth, self.tile_loop, ()
-        if self.tiles.depth < self.operator["input"].shape[3]:
-            place, inner = acc.split(depth, self.tiles.depth)
-            outer = (place,)
+        shape = shape_of(self.operator)
+        inner, place, outer = () if shape.diagonal else (depth,), self.tile_loop, ()
+        if self.tiles.depth < shape.depth:
+            place, rest = acc.split(depth, self.tiles.depth)
+            outer, inner = (place,), (rest,)
             if self.threads > 1:
                 outer = acc.split(place, self.threads)
                 place = outer[1]
                 acc.virtual_thread(place)
-        acc.reorder(*outer, "n", "y", "x", "c", inner, *kernel, "b", "o", f"{stage}_ri")
+        acc.reorder(*outer, *self._axes("acc", "ngpyxqc"), *inner, *kernel, "b", "o",
+                    f"{stage}_ri")
         return place
 
     def tensorize(self) -> None:

@@ -49,8 +49,9 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a layer asks of a tile. `kernel`, `strides` are of its window; a layer without products
-    has `weighted` false and its input blocks are its output blocks.
+    """What a layer asks of a tile. `kernel`, `strides`, `dilations` are of its window; a layer
+    without products has `weighted` false and its input blocks are its output blocks. So they are
+    in one with products that is `diagonal`. Each position is `phases` output pixels.
     """
 
     rows: int
@@ -64,17 +65,22 @@ class Shape:
     accumulates: bool
     parameters: bool
     row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
+    dilations: tuple[int, int] = (1, 1)
+    diagonal: bool = False
+    phases: int = 1
 
 
 def shape_of(operator: Operator) -> Shape:
     """What a layer asks of its tiles."""
-    stages = operator.stages
-    kernel, strides = operator.window.kernel, operator.window.strides
-    _, rows, columns, channels = stages["quantized"].shape[:4]
+    stages, window = operator.stages, operator.window
     weighted = "w" in stages
-    return Shape(rows, columns, channels, stages["input"].shape[3] if weighted else 1,
-                 kernel, strides, weighted, 2 if "input_y" in stages else 1, "acc" in stages,
-                 "params" in stages, operator.row)
+    size = {axis.var.name[-1]: axis.extent for axis in stages["quantized"].axes}
+    depth = [axis.extent for axis in stages["acc"].reduce_axes
+             if axis.var.name.endswith("_rc")] if weighted else []
+    return Shape(size["y"], size["x"], size["c"], *(depth or [1]), window.kernel, window.strides,
+                 weighted, 2 if "input_y" in stages else 1, "acc" in stages, "params" in stages,
+                 operator.row, window.dilations, weighted and not depth,
+                 size.get("p", 1) * size.get("q", 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,7 @@ def _candidates(shape: Shape) -> Iterable[Tiles]:
         if shape.weighted and depth == shape.depth:
             if (rows, columns) != (shape.rows, shape.columns):
                 yield Tiles(rows, columns, channels, depth, "w")
-            if channels != shape.channels:
+            if channels != shape.channels and not shape.diagonal:
                 yield Tiles(rows, columns, channels, depth, "input")
 
 
@@ -162,8 +168,10 @@ def _pieces(extent: int) -> list[int]:
 
 def _window(shape: Shape, tiles: Tiles) -> int:
     """Input pixels of a tile."""
-    return (((tiles.rows - 1) * shape.strides[0] + shape.kernel[0])
-            * ((tiles.columns - 1) * shape.strides[1] + shape.kernel[1]))
+    height, width = ((size - 1) * step + 1
+                     for size, step in zip(shape.kernel, shape.dilations, strict=True))
+    return (((tiles.rows - 1) * shape.strides[0] + height)
+            * ((tiles.columns - 1) * shape.strides[1] + width))
 
 
 def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
@@ -180,16 +188,17 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
             "": ()}[tiles.stationary]                   # loaded once: one copy will do
     have = {name: (end - begin) // (1 if name in kept else threads) for name in config.buffers
             for begin, end in (room_of(config, room, name),)}
-    outputs = tiles.rows * tiles.columns * tiles.channels
+    channels = tiles.channels * shape.phases
+    outputs = tiles.rows * tiles.columns * channels
     pixels = _window(shape, tiles)
     needs = [("out", outputs)]
     if shape.accumulates:
         needs.append(("acc", outputs))
     if shape.parameters:
-        needs.append(("par", tiles.channels))
+        needs.append(("par", channels))
     if shape.weighted:
-        needs += [("inp", pixels * tiles.depth),
-                  ("wgt", tiles.channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]
+        needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
+                  ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]
     else:
         needs.append(("res", pixels * tiles.channels * shape.inputs))
     return [(name, need, have[name]) for name, need in needs]
@@ -205,21 +214,22 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     inputs = images if tiles.stationary == "input" else count       # how often they are loaded
     weights = cuts if tiles.stationary == "w" else count
     taps = shape.kernel[0] * shape.kernel[1]
-    outputs = tiles.rows * tiles.columns * tiles.channels
+    channels = tiles.channels * shape.phases
+    outputs = tiles.rows * tiles.columns * channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
     steps, work, kernel, lanes = 1, 0, 0, outputs
     pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"]
     if shape.weighted:
         steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth
-        pixel = shape.depth * entry["inp"]
+        pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
         if shape.row:           # each row begins and ends within a beat
             pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel
-        kernel = shape.depth * tiles.channels * taps * entry["wgt"]
+        kernel = shape.depth * channels * taps * entry["wgt"]
     elif shape.accumulates:
         lanes += outputs * taps
     if shape.parameters:
-        kernel += tiles.channels * entry["par"]
+        kernel += channels * entry["par"]
     stored = outputs * entry["out"]
     far = [_slowed(config, size, run) for size, run in zip(
         (pixels, stored), _runs(config, shape, tiles), strict=True)]
