@@ -1,21 +1,29 @@
 """Nodes of an integer graph as layers of the accelerator: operator, constants, connections."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
 
 import numpy as np
 
+from accel.grouping import Grouped, grouped
 from accel.layout import pack_params, pack_weights, pack_windows
+from accel.lowering.nest import LoweringError
 from compiler.graph.graph import Graph, Node
-from compiler.ops import blocked
+from compiler.ops import blocked, blocked_convolutions
+from compiler.ops.arithmetic import PARAM
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
+from compiler.ops.blocked_convolutions import Form
+from compiler.ops.transposed import Phases, phases
+from compiler.te import numpy_dtype
 
-__all__ = ["LAYERS", "Layer", "activation_of", "build_layer", "is_view", "refusal"]
+__all__ = ["LAYERS", "Layer", "activation_of", "build_layers", "is_view", "refusal"]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One node, ready to be scheduled.
+    """One node, or a part of it that writes some of its result, ready to be scheduled.
 
     Parameters
     ----------
@@ -23,6 +31,10 @@ class Layer:
     inputs : role of each activation it reads, and the value's name in the graph.
     constants : role of each constant, and its packed bytes.
     macs : useful multiply-accumulates.
+    part : which part; "" when the layer is the whole node.
+    offset, pitches : where a part writes: bytes from the start of the result, and how many bytes
+        neighbours are apart in each dimension of the operator's output.
+    note : what the user should know about how it is computed.
     """
 
     node: Node
@@ -31,12 +43,20 @@ class Layer:
     constants: Mapping[str, np.ndarray]
     result: Activation
     macs: int = 0
+    part: str = ""
+    offset: int = 0
+    pitches: tuple[int, ...] = ()
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.node.name}:{self.part}" if self.part else self.node.name
 
 
 Activations = Mapping[str, Activation]
 """What every value looks like in memory: views share the activation that they show."""
 
-Builder = Callable[[Node, Graph, Activations, Blocks], Layer]
+Builder = Callable[[Node, Graph, Activations, Blocks], Layer | tuple[Layer, ...]]
 
 
 def refusal(graph: Graph, node: Node) -> str | None:
@@ -83,8 +103,97 @@ def _quantization(node: Node) -> Quantization:
 
 def _convolution(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
     x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
-    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"])
-    return _products(node, graph, x, weights, window, node.attrs["pad_value"], blocks)
+    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
+                    node.attrs.get("dilations", (1, 1)))
+    whole = grouped(weights, node.attrs.get("group", 1), blocks)
+    pad_value, channels = node.attrs["pad_value"], len(weights)
+    if whole.groups == 1:
+        dense = whole.weights[0, :channels, :x.c]
+        layer = _products(node, graph, x, dense, window, pad_value, blocks)
+    else:
+        bias = graph.constants[node.inputs[2]]
+        layer = _of_form(node, graph, x, window, blocks, [(whole, bias)], (1, 1))
+    macs = x.n * int(np.prod(window.outputs(x))) * weights.size
+    return replace(layer, macs=macs, note=whole.note)
+
+
+def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Blocks,
+             kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> Layer:
+    """A convolution with groups or phases, of which each has its weights and its bias."""
+    mult, shift = (graph.constants[value] for value in node.inputs[3:5])
+    channels, first = len(mult), kernels[0][0]
+    form = Form(first.groups, first.diagonal, phases)
+    operator = blocked_convolutions.convolution(
+        _stage(node), x, channels, window, node.attrs["pad_value"], _quantization(node), blocks,
+        form)
+    params = np.array([pack_params(bias, mult, shift, channels, blocks) for _, bias in kernels],
+                      numpy_dtype(PARAM))
+    weights = np.stack([weights.packed(blocks) for weights, _ in kernels])
+    return Layer(node, operator, {"x": node.inputs[0]}, {"w": weights, "params": params},
+                 Activation(x.n, channels, *window.outputs(x)))
+
+
+def _transposed_convolution(node: Node, graph: Graph, known: Activations,
+                            blocks: Blocks) -> tuple[Layer, ...]:
+    """A layer for each choice of phases of rows and of columns that see one window."""
+    sizes = graph.values[node.outputs[0]].shape[2:]
+    kernel = graph.constants[node.inputs[1]].shape[2:]
+    rows, columns = (phases(*axis) for axis in zip(
+        sizes, kernel, node.attrs["strides"], node.attrs["pads"][:2],
+        node.attrs.get("dilations", (1, 1)), strict=True))
+    parts = tuple(_part(node, graph, known[node.inputs[0]], sizes, down, across, blocks)
+                  for down, across in product(rows, columns))
+    return parts if len(parts) > 1 else (replace(parts[0], part=""),)
+
+
+def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down: Phases,
+          across: Phases, blocks: Blocks) -> Layer:
+    """Some phases of a transposed convolution, as a convolution."""
+    weights, bias = (graph.constants[value] for value in node.inputs[1:3])
+    outputs = (down.outputs, across.outputs)
+    window = Window((down.kernel, across.kernel), (1, 1), (down.before, across.before, 0, 0),
+                    (down.dilation, across.dilation))
+    after = (made - 1 + reach - size - before for made, reach, size, before
+             in zip(outputs, window.reach, (x.h, x.w), window.pads[:2], strict=True))
+    window = replace(window, pads=(*window.pads[:2], *after))
+    kernels, taps = [], 0
+    for tall, wide in product(down.taps, across.taps):
+        kernel = np.zeros((*weights.shape[:2], *window.kernel), np.int8)
+        if tall and wide:
+            kernel[...] = weights[:, :, tall][..., wide]
+            taps += len(tall) * len(wide)
+        whole = grouped(kernel, node.attrs.get("group", 1), blocks)
+        kernels.append((whole, _bias_of_phase(node, weights, bias, kernel)))
+    layer = _of_form(node, graph, x, window, blocks, kernels, (len(down.taps), len(across.taps)))
+    result = Activation(x.n, len(weights), *sizes)
+    pixels = x.n * down.outputs * across.outputs
+    return replace(layer, result=result, part=f"{down.first},{across.first}",
+                   macs=pixels * taps * len(weights) * weights.shape[1],
+                   note=kernels[0][0].note, **_place(node, layer.operator, result, down, across,
+                                                     blocks))
+
+
+def _bias_of_phase(node: Node, weights: np.ndarray, bias: np.ndarray,
+                   kernel: np.ndarray) -> np.ndarray:
+    """The bias, and the products of the other taps with what is between pixels."""
+    total, mine = (w.sum(axis=(1, 2, 3), dtype=np.int64) for w in (weights, kernel))
+    made = bias + node.attrs["pad_value"] * (total - mine)
+    if np.any(made != made.astype(np.int32)):
+        raise LoweringError("Bias of every phase must fit int32")
+    return made.astype(np.int32)
+
+
+def _place(node: Node, operator: Operator, result: Activation, down: Phases, across: Phases,
+           blocks: Blocks) -> dict[str, Any]:
+    """Where the pixels of the phases lie among those of the result."""
+    (sh, sw), (*_, batch, channels) = node.attrs["strides"], result.stored_shape(blocks)
+    column = batch * channels
+    row = result.w * column
+    block = operator.output.shape[-2] * blocks.block_out
+    apart = {"n": result.h * row, "y": sh * row, "p": row, "x": sw * column, "q": column,
+             "b": channels, "g": block, "c": blocks.block_out, "o": 1}
+    return {"offset": down.first * row + across.first * column,
+            "pitches": tuple(apart[axis.var.name[-1]] for axis in operator.output.axes)}
 
 
 def _dense(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
@@ -150,6 +259,7 @@ def _stage(node: Node) -> str:
 
 LAYERS: dict[str, Builder] = {
     "qconv2d": _convolution,
+    "qconvtranspose2d": _transposed_convolution,
     "qdense": _dense,
     "qmaxpool": _max_pool,
     "qglobalavgpool": _global_average_pool,
@@ -158,5 +268,8 @@ LAYERS: dict[str, Builder] = {
 }
 
 
-def build_layer(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
-    return LAYERS[node.op](node, graph, known, blocks)
+def build_layers(node: Node, graph: Graph, known: Activations,
+                 blocks: Blocks) -> tuple[Layer, ...]:
+    """One layer for most nodes; several that write parts of one result for some."""
+    made = LAYERS[node.op](node, graph, known, blocks)
+    return made if isinstance(made, tuple) else (made,)

@@ -26,7 +26,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
     `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `notes` (what could
-    not become integers, and why), `counters`, `outputs`. Without cycles (functional simulation,
+    not become integers, and why; what costs more products than it should), `counters`, `outputs`. Without cycles (functional simulation,
     host alone) the figures in cycles are 0; without a timeline, `busy` and `stalls` of the layers
     are empty. Else for each unit they add up to the layer's cycles.
     """
@@ -44,11 +44,18 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "machine_hash": machine.hash if machine else "",
         "layers": layers,
         "host": dict(module.partition.reasons),
-        "notes": list(module.graph.notes),
+        "notes": [*module.graph.notes, *_layer_notes(module)],
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
                      for run in runs],
         "outputs": [_output(name, module.get_output(name)) for name in module.graph.outputs],
     }
+
+
+def _layer_notes(module: Module) -> list[str]:
+    """What layers have to say, once for each node."""
+    return list(dict.fromkeys(f"{layer.node.name} ({layer.node.op}): {layer.note}"
+                              for compiled in module.accelerated for layer in compiled.layers
+                              if layer.note))
 
 
 def _ratio(a: float, b: float) -> float:
@@ -66,10 +73,11 @@ def layer_rows(machine: Machine, program: Program, groups: Sequence[Sequence[Lay
     """A row for each group of layers that were computed at the same time, and one for the rest."""
     moved = dram_bytes(machine, program)
     *intervals, rest = _intervals(program, run)
-    rows, begin = [], 0
+    rows, begin, before = [], 0, None
     for group, (name, end), interval in zip(groups, program.layers, intervals, strict=True):
-        ideal = max(sum(map(block_products, group)),
-                    -(-sum(map(_compulsory, group)) // machine.config.bus_bytes))
+        again, before = group[0].node is before, group[0].node
+        moves = sum(_compulsory(layer, again and layer is group[0]) for layer in group)
+        ideal = max(sum(map(block_products, group)), -(-moves // machine.config.bus_bytes))
         rows.append(_row(machine, name, " + ".join(layer.node.op for layer in group), *interval,
                          ideal_cycles=ideal, macs=sum(layer.macs for layer in group),
                          dram_bytes=int(moved[begin:end].sum()),
@@ -111,13 +119,14 @@ def block_products(layer: Layer) -> int:
     if "w" not in layer.operator.stages:
         return 0
     acc = layer.operator["acc"]
-    groups, height, width, channels = acc.shape[:4]
-    kernel = layer.operator["w"].shape[1:4]
-    return int(groups * height * width * channels * np.prod(kernel))
+    *steps, _ = (axis.extent for axis in acc.reduce_axes)       # without the lanes of a product
+    return int(np.prod(acc.shape[:-2]) * np.prod(steps))
 
 
-def _compulsory(layer: Layer) -> int:
-    """Bytes of weights, inputs and outputs, once each."""
+def _compulsory(layer: Layer, again: bool) -> int:
+    """Bytes of weights, inputs and outputs, once each: no inputs where the layer is another part of
+    the node of the one before.
+    """
     stages = layer.operator.stages
-    roles = (*layer.inputs, *layer.constants, "output")
+    roles = (*(() if again else layer.inputs), *layer.constants, "output")
     return sum(stages[role].buffer.size_bytes for role in roles)

@@ -93,7 +93,9 @@ class _Emitter:
     def elements(self, read: Read, fixed: Fixed) -> Affine:
         """Where a tile lies in its buffer, counted in elements. The form is found once a tile."""
         if id(read) not in self._elements:
-            place = normalize(offset(read.buffer, read.indices), self.extents)
+            pitches = (self.placement[read.buffer.name].pitches
+                       if read.buffer.scope == "global" else ())
+            place = normalize(offset(read.buffer, read.indices, pitches), self.extents)
             try:
                 self._elements[id(read)] = affine(place, {})
             except NotAffine:

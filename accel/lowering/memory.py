@@ -23,12 +23,14 @@ def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
-    has one.
+    has one. One that lies in another has `pitches`: how many elements neighbours are apart, in each
+    dimension.
     """
 
     base: str
     offset: int
     tensor: str = ""
+    pitches: tuple[int, ...] = ()
 
 
 class Scratchpads:

@@ -167,10 +167,12 @@ def from_linear(form: Linear) -> Expr:
     return result
 
 
-def offset(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """Where the element lies, counted in elements from the first: what every back end addresses."""
+def offset(buffer: Buffer, indices: tuple[Expr, ...], pitches: tuple[int, ...] = ()) -> Expr:
+    """Where the element lies, counted in elements from the first: what every back end addresses.
+    `pitches` take the place of the buffer's own.
+    """
     place: Expr = Const(0, INDEX)
-    for index, pitch in zip(indices, buffer.pitches, strict=True):
+    for index, pitch in zip(indices, pitches or buffer.pitches, strict=True):
         term = index if pitch == 1 else index * pitch
         place = term if place == Const(0, INDEX) else place + term
     return place

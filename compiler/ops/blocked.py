@@ -59,15 +59,23 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A sliding window; `pads` are top, left, bottom, right."""
+    """A sliding window; `pads` are top, left, bottom, right. A negative one cuts pixels off."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: tuple[int, int] = (1, 1)
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns from the first tap to the last."""
+        height, width = ((size - 1) * step + 1
+                         for size, step in zip(self.kernel, self.dilations, strict=True))
+        return height, width
 
     def outputs(self, x: Activation) -> tuple[int, int]:
-        return ((x.h + self.pads[0] + self.pads[2] - self.kernel[0]) // self.strides[0] + 1,
-                (x.w + self.pads[1] + self.pads[3] - self.kernel[1]) // self.strides[1] + 1)
+        return ((x.h + self.pads[0] + self.pads[2] - self.reach[0]) // self.strides[0] + 1,
+                (x.w + self.pads[1] + self.pads[3] - self.reach[1]) // self.strides[1] + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
               blocks: Blocks) -> tuple[Tensor, Tensor]:
     """Sums of products over each window of `padded`, and the weights."""
-    kernel, (sh, sw) = window.kernel, window.strides
+    kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
     w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
@@ -122,7 +130,7 @@ def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, w
     rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
 
     def products(n, y, x, c, b, o):
-        pixel = padded[n, y * sh + kh.var, x * sw + kw.var, rc.var, b, ri.var]
+        pixel = padded[n, y * sh + kh.var * dh, x * sw + kw.var * dw, rc.var, b, ri.var]
         weight = w[c, kh.var, kw.var, rc.var, o, ri.var]
         return te.sum(pixel.astype("int32") * weight.astype("int32"), (rc, kh, kw, ri))
 
@@ -140,7 +148,8 @@ def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
     taps = window.kernel[0] * window.kernel[1]
     packed = -(-taps * x.c // blocks.block_in)
     other = taps * x.channel_blocks(blocks, blocks.block_in)
-    return packed if x.plain and blocks.batch == 1 and packed < other else 0
+    whole = x.plain and blocks.batch == 1 and window.dilations == (1, 1)
+    return packed if whole and packed < other else 0
 
 
 def packed_convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
@@ -230,11 +239,13 @@ def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: in
 
 
 def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
-              size: int) -> tuple[Tensor, Tensor]:
-    """The stored tensor and its padded, blocked form, as large as the windows reach."""
+              size: int, divided: int = 1) -> tuple[Tensor, Tensor]:
+    """The stored tensor and its padded, blocked form, as large as the windows reach:
+    [n][h][w][c][b][i], or [n][g][h][w][c][b][i] where channels are `divided`.
+    """
     groups, count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
-    height, width = ((outs - 1) * stride + kernel for outs, stride, kernel
-                     in zip(window.outputs(x), window.strides, window.kernel, strict=True))
+    height, width = ((outs - 1) * stride + reach for outs, stride, reach
+                     in zip(window.outputs(x), window.strides, window.reach, strict=True))
     top, left = window.pads[:2]
     shape = (groups, height, width, count, blocks.batch, size)
     stored = (x.stored_shape(blocks) if x.plain
@@ -253,7 +264,12 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
         conditions = extra + _edges(row, top, height, x.h) + _edges(column, left, width, x.w)
         return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
 
-    return source, te.compute(shape, pixel, f"{name}_input")
+    if divided == 1:
+        return source, te.compute(shape, pixel, f"{name}_input")
+    depth = count // divided
+    return source, te.compute(
+        (groups, divided, height, width, depth, blocks.batch, size),
+        lambda n, g, h, w, c, b, i: pixel(n, h, w, g * depth + c, b, i), f"{name}_input")
 
 
 def _inside(indices: list[tuple[Expr, int, int]]) -> list[Expr]:
@@ -262,7 +278,7 @@ def _inside(indices: list[tuple[Expr, int, int]]) -> list[Expr]:
 
 
 def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
-    conditions: list[Expr] = [index >= 0] if before else []
+    conditions: list[Expr] = [index >= 0] if before > 0 else []
     return conditions + ([index < size] if reach - before > size else [])
 
 

@@ -67,10 +67,21 @@ class Net:
         return self.add_node(op, x, *map(self.constant, parameters), **attrs, **self._clamp())
 
     def conv(self, x: str, channels: int, kernel=(3, 3), strides=(1, 1), pads=(0, 0, 0, 0),
-             pad_value: int = 0) -> str:
-        shape = (channels, self.values[x].shape[1], *kernel)
-        return self._products("qconv2d", x, shape, strides=strides, pads=pads,
-                              pad_value=pad_value)
+             pad_value: int = 0, group: int = 1, **spread) -> str:
+        """`spread`: perhaps dilations."""
+        return self._products("qconv2d", x, self._kernel(x, channels, kernel, group),
+                              strides=strides, pads=pads, pad_value=pad_value, group=group,
+                              **spread)
+
+    def conv_transpose(self, x: str, channels: int, kernel=(2, 2), strides=(2, 2),
+                       pads=(0, 0, 0, 0), pad_value: int = 0, group: int = 1, **spread) -> str:
+        """`spread`: perhaps dilations and output_padding."""
+        return self._products("qconvtranspose2d", x, self._kernel(x, channels, kernel, group),
+                              strides=strides, pads=pads, pad_value=pad_value, group=group,
+                              **spread)
+
+    def _kernel(self, x: str, channels: int, kernel, group: int) -> tuple[int, ...]:
+        return channels, self.values[x].shape[1] // group, *kernel
 
     def dense(self, x: str, channels: int) -> str:
         return self._products("qdense", x, (channels, self.values[x].shape[1]))
