@@ -5,7 +5,7 @@ import numpy as np
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
-__all__ = ["convolution_graph", "resnet18_graph", "resnet50_graph"]
+__all__ = ["convolution_graph", "depthwise_graph", "resnet18_graph", "resnet50_graph"]
 
 _CLAMP = {"zp": -5, "lo": -128, "hi": 127}
 
@@ -30,6 +30,15 @@ def convolution_graph(inputs: int, outputs: int, size: int, *, kernel: int = 3, 
                 Attrs({"strides": (stride, stride), "pads": (pad,) * 4, "pad_value": 3,
                        **_CLAMP}))
     return Graph("convolution", ("x",), ("y",), (node,), values, constants)
+
+
+def depthwise_graph(channels: int, size: int, stride: int, seed: int = 0) -> Graph:
+    """A change of scale, which leaves its result in the accelerator's layout, and a depthwise 3x3
+    convolution of it.
+    """
+    net = _Network("depthwise", seed)
+    x = net.add("qrescale", net.input(channels, size), bias=0, mult=40000, shift=16, **_CLAMP)
+    return net.builder.finish((net.conv(x, channels, kernel=3, stride=stride, group=channels),))
 
 
 def resnet18_graph(size: int = 224, seed: int = 0) -> Graph:
@@ -67,8 +76,9 @@ class _Network:
         result = self.builder.fresh(f"{name}.out")
         return self.builder.add(Node(op, name, inputs, (result,), Attrs(attrs)))
 
-    def conv(self, x: str, channels: int, kernel: int = 1, stride: int = 1) -> str:
-        shape = (channels, self.builder.values[x].shape[1], kernel, kernel)
+    def conv(self, x: str, channels: int, kernel: int = 1, stride: int = 1,
+             group: int = 1) -> str:
+        shape = (channels, self.builder.values[x].shape[1] // group, kernel, kernel)
         constants = {
             "w": self.rng.integers(-128, 128, shape).astype(np.int8),
             "bias": self.rng.integers(-1000, 1000, channels).astype(np.int32),
@@ -77,7 +87,7 @@ class _Network:
         names = [self.builder.add_constant(self.builder.fresh(stem), array)
                  for stem, array in constants.items()]
         return self.add("qconv2d", x, *names, strides=(stride, stride), pads=(kernel // 2,) * 4,
-                        pad_value=3, **_CLAMP)
+                        pad_value=3, group=group, **_CLAMP)
 
     def stem(self, size: int) -> str:
         x = self.conv(self.input(3, size), 64, kernel=7, stride=2)

@@ -26,9 +26,10 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
     `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `notes` (what could
-    not become integers, and why; what costs more products than it should), `counters`, `outputs`. Without cycles (functional simulation,
-    host alone) the figures in cycles are 0; without a timeline, `busy` and `stalls` of the layers
-    are empty. Else for each unit they add up to the layer's cycles.
+    not become integers, and why; what costs more products than it has), `counters`, `outputs`.
+    Without cycles (functional simulation, host alone) the figures in cycles are 0; without a
+    timeline, `busy` and `stalls` of the layers are empty. Else for each unit they add up to the
+    layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):

@@ -1,8 +1,8 @@
 """Transposed convolutions as convolutions, one for the output pixels that see the same window.
 
-With stride s, output rows r, r + s, r + 2s, ... are **phase** r. Those taps k of the kernel reach them
-for which k * dilation is r + pad modulo s; they are a kernel of their own, with stride 1 and a
-dilation of its own, and no product is with a zero between pixels. Phases whose windows are alike
+With stride s, output rows r, r + s, r + 2s, ... are **phase** r. Those taps k of the kernel reach
+them for which k * dilation is r + pad modulo s; they are a kernel of their own, with stride 1 and
+a dilation of its own, and no product is with a zero between pixels. Phases whose windows are alike
 are computed together.
 """
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from compiler.frontend import convert
 from compiler.graph import Node, evaluate, evaluate_node, optimize, standard_passes
+from runtime import compile
 
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 
@@ -159,3 +160,29 @@ def test_qconvtranspose2d(rng, size, kernel, strides, pads, dilations, more, gro
                 for total in plane.flat] for c, plane in enumerate(image)] for image in sums]
     assert found.shape == sums.shape
     np.testing.assert_array_equal(found.reshape(2, 8, -1), wanted)
+
+
+def test_a_network_on_the_accelerator(qdq, layer_differences, rng) -> None:
+    """Depthwise, 1x1, dilated, transposed: all of it on the accelerator, from ONNX to the values of
+    the integer graph, which are ONNX Runtime's.
+    """
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 3, 9, 8), 0.0213, 100)
+    y = one.add("Conv", x, one.weight(8, 3, 3, 3), name="stem", strides=[2, 2], pads=[1] * 4)
+    y = one.requantized(one.add("Relu", y), 0.087, 5)
+    y = one.add("Conv", y, one.weight(8, 1, 3, 3), name="depthwise", group=8, pads=[1] * 4)
+    y = one.requantized(y, 0.113, 121)
+    y = one.add("Conv", y, one.weight(12, 8, 3, 3), name="dilated", dilations=[2, 2],
+                pads=[2] * 4)
+    y = one.requantized(y, 0.31, 133)
+    y = one.add("ConvTranspose", y, one.weight(12, 5, 2, 2, axis=1), name="up", strides=[2, 2])
+    y = one.requantized(y, 0.41, 97)
+    model, feeds = one.model(y), {"x": normal(rng, 1, 3, 9, 8, spread=2)}
+    layers = layer_differences(model, feeds)
+    assert [layer.name for layer in layers][1:] == ["stem", "depthwise", "dilated", "up"]
+    assert all(layer.largest <= 1 for layer in layers)
+    module = compile(convert(model), "accel:tiny-1x4x4")
+    assert [segment.target for segment in module.partition.segments] == ["host", "accel", "host"]
+    module.set_input("x", feeds["x"])
+    module.run()
+    np.testing.assert_array_equal(module.get_output(y), evaluate(module.graph, feeds)[y])
