@@ -51,7 +51,8 @@ class Tiles:
 class Shape:
     """What a layer asks of a tile. `kernel`, `strides`, `dilations` are of its window; a layer
     without products has `weighted` false and its input blocks are its output blocks. So they are
-    in one with products that is `diagonal`. Each position is `phases` output pixels.
+    in one with products that is `diagonal`. Each position is `phases` output pixels. All is
+    computed `times` times, for groups of images and of channels.
     """
 
     rows: int
@@ -68,19 +69,20 @@ class Shape:
     dilations: tuple[int, int] = (1, 1)
     diagonal: bool = False
     phases: int = 1
+    times: int = 1
 
 
 def shape_of(operator: Operator) -> Shape:
     """What a layer asks of its tiles."""
     stages, window = operator.stages, operator.window
     weighted = "w" in stages
-    size = {axis.var.name[-1]: axis.extent for axis in stages["quantized"].axes}
+    size = {axis.var.name[-1]: axis.extent for axis in operator.output.axes}
     depth = [axis.extent for axis in stages["acc"].reduce_axes
              if axis.var.name.endswith("_rc")] if weighted else []
     return Shape(size["y"], size["x"], size["c"], *(depth or [1]), window.kernel, window.strides,
                  weighted, 2 if "input_y" in stages else 1, "acc" in stages, "params" in stages,
                  operator.row, window.dilations, weighted and not depth,
-                 size.get("p", 1) * size.get("q", 1))
+                 size.get("p", 1) * size.get("q", 1), size["n"] * size.get("g", 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +186,10 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
            room: Room) -> list[tuple[str, int, int]]:
     """Buffer, entries that a tile takes, entries that it may take."""
     images, cuts = _counts(shape, tiles)
-    kept = {"w": ("wgt", "par") if cuts == 1 else (), "input": ("inp",) if images == 1 else (),
-            "": ()}[tiles.stationary]                   # loaded once: one copy will do
-    have = {name: (end - begin) // (1 if name in kept else threads) for name in config.buffers
+    once = {"w": cuts, "input": images}.get(tiles.stationary, 0) * shape.times == 1
+    kept = {"w": ("wgt", "par"), "input": ("inp",)}[tiles.stationary] if once else ()
+    have = {name: (end - begin) // (1 if name in kept else threads)     # loaded once: one copy
+            for name in config.buffers
             for begin, end in (room_of(config, room, name),)}
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
@@ -210,7 +213,7 @@ def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: R
 
 def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
     images, cuts = _counts(shape, tiles)
-    count = images * cuts
+    images, cuts, count = (shape.times * some for some in (images, cuts, images * cuts))
     inputs = images if tiles.stationary == "input" else count       # how often they are loaded
     weights = cuts if tiles.stationary == "w" else count
     taps = shape.kernel[0] * shape.kernel[1]
