@@ -141,9 +141,9 @@ def _transposed_convolution(node: Node, graph: Graph, known: Activations,
     rows, columns = (phases(*axis) for axis in zip(
         sizes, kernel, node.attrs["strides"], node.attrs["pads"][:2],
         node.attrs.get("dilations", (1, 1)), strict=True))
-    parts = tuple(_part(node, graph, known[node.inputs[0]], sizes, down, across, blocks)
-                  for down, across in product(rows, columns))
-    return parts if len(parts) > 1 else (replace(parts[0], part=""),)
+    first, *others = (_part(node, graph, known[node.inputs[0]], sizes, down, across, blocks)
+                      for down, across in product(rows, columns))
+    return (first, *others) if others else (replace(first, part=""),)
 
 
 def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down: Phases,
@@ -165,7 +165,7 @@ def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down:
         whole = grouped(kernel, node.attrs.get("group", 1), blocks)
         kernels.append((whole, _bias_of_phase(node, weights, bias, kernel)))
     layer = _of_form(node, graph, x, window, blocks, kernels, (len(down.taps), len(across.taps)))
-    result = Activation(x.n, len(weights), *sizes)
+    result = Activation(x.n, len(weights), sizes[0], sizes[1])
     pixels = x.n * down.outputs * across.outputs
     return replace(layer, result=result, part=f"{down.first},{across.first}",
                    macs=pixels * taps * len(weights) * weights.shape[1],

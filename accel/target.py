@@ -136,7 +136,10 @@ class AccelTarget:
             if is_view(graph, node):
                 known[node.outputs[0]] = known[node.inputs[0]]
                 continue
-            layers += build_layers(node, graph, known, blocks_of(self.machine.config))
+            try:
+                layers += build_layers(node, graph, known, blocks_of(self.machine.config))
+            except LoweringError as error:
+                raise LoweringError(f"{node.name}: {error}") from None
             known[node.outputs[0]] = layers[-1].result
         return layers, known
 

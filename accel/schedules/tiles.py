@@ -77,11 +77,11 @@ def shape_of(operator: Operator) -> Shape:
     stages, window = operator.stages, operator.window
     weighted = "w" in stages
     size = {axis.var.name[-1]: axis.extent for axis in operator.output.axes}
-    depth = [axis.extent for axis in stages["acc"].reduce_axes
-             if axis.var.name.endswith("_rc")] if weighted else []
-    return Shape(size["y"], size["x"], size["c"], *(depth or [1]), window.kernel, window.strides,
+    depth = sum(axis.extent for axis in stages["acc"].reduce_axes
+                if axis.var.name.endswith("_rc")) if weighted else 1
+    return Shape(size["y"], size["x"], size["c"], max(depth, 1), window.kernel, window.strides,
                  weighted, 2 if "input_y" in stages else 1, "acc" in stages, "params" in stages,
-                 operator.row, window.dilations, weighted and not depth,
+                 operator.row, window.dilations, depth == 0,
                  size.get("p", 1) * size.get("q", 1), size["n"] * size.get("g", 1))
 
 
