@@ -73,6 +73,15 @@ class Window:
                          for size, step in zip(self.kernel, self.dilations, strict=True))
         return height, width
 
+    @property
+    def seen(self) -> "Window":
+        """The same over the stage ``input`` alone, which leaves out the rows and columns that no
+        window of one row, or column, looks at.
+        """
+        sh, sw = (1 if reach == 1 else stride
+                  for stride, reach in zip(self.strides, self.reach, strict=True))
+        return replace(self, strides=(sh, sw))
+
     def outputs(self, x: Activation) -> tuple[int, int]:
         return ((x.h + self.pads[0] + self.pads[2] - self.reach[0]) // self.strides[0] + 1,
                 (x.w + self.pads[1] + self.pads[3] - self.reach[1]) // self.strides[1] + 1)
@@ -114,9 +123,9 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``.
     """
     source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_in)
-    acc, w = _products(name, padded, window.outputs(x), channels, window, blocks)
+    acc, w = _products(name, padded, window.outputs(x), channels, window.seen, blocks)
     stages = {"x": source, "w": w, "input": padded, "acc": acc}
-    return _finished(name, stages, window, acc, q, blocks)
+    return _finished(name, stages, window.seen, acc, q, blocks)
 
 
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
@@ -184,7 +193,7 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operator:
     """Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``."""
-    (sh, sw), (oh, ow) = window.strides, window.outputs(x)
+    (sh, sw), (oh, ow) = window.seen.strides, window.outputs(x)
     source, padded = _windowed(name, x, window, -128, blocks, blocks.block_out)
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(window.kernel, "hw", strict=True))
@@ -196,7 +205,7 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operat
     acc = te.compute((padded.shape[0], oh, ow, padded.shape[3], blocks.batch, blocks.block_out),
                      largest, f"{name}_acc")
     stages = {"x": source, "input": padded, "acc": acc}
-    return _written(name, stages, window, acc.shape,
+    return _written(name, stages, window.seen, acc.shape,
                     lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
 
 
@@ -245,15 +254,16 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
     """
     groups, count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
     height, width = ((outs - 1) * stride + reach for outs, stride, reach
-                     in zip(window.outputs(x), window.strides, window.reach, strict=True))
-    top, left = window.pads[:2]
+                     in zip(window.outputs(x), window.seen.strides, window.reach, strict=True))
+    (top, left), (down, across) = window.pads[:2], (
+        stride // kept for stride, kept in zip(window.strides, window.seen.strides, strict=True))
     shape = (groups, height, width, count, blocks.batch, size)
     stored = (x.stored_shape(blocks) if x.plain
               else (groups, x.h, x.w, blocks.batch, count, size))
     source = te.placeholder(stored, "int8", f"{name}_x")
 
     def pixel(n, h, w, c, b, i):
-        row, column = h - top if top else h, w - left if left else w
+        row, column = h * down - top, w * across - left
         if x.plain:
             image, channel = n * blocks.batch + b, c * size + i
             read = source[image, row, column, channel]
@@ -261,7 +271,8 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
                              (channel, count * size, x.c)])
         else:
             read, extra = source[n, row, column, b, c, i], []
-        conditions = extra + _edges(row, top, height, x.h) + _edges(column, left, width, x.w)
+        conditions = (extra + _edges(row, top, (height - 1) * down + 1, x.h)
+                      + _edges(column, left, (width - 1) * across + 1, x.w))
         return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
 
     if divided == 1:
