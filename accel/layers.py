@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from accel.layout import pack_params, pack_weights, pack_windows
+from accel.layout import pack_params, pack_pixel_params, pack_weights, pack_windows
 from compiler.graph.graph import Graph, Node
 from compiler.ops import blocked
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
@@ -116,6 +117,18 @@ def _max_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> L
                  Activation(x.n, x.c, *window.outputs(x)))
 
 
+def _average_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x, (mult, shift) = known[node.inputs[0]], (graph.constants[v] for v in node.inputs[1:])
+    window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
+    pixelwise = mult.shape != (1, 1)
+    operator = blocked.average_pool(_stage(node), x, window, node.attrs["pad_value"],
+                                    _quantization(node), blocks, pixelwise)
+    pack = pack_pixel_params if pixelwise else partial(pack_params, channels=x.c)
+    params = pack(node.attrs["bias"], mult, shift, blocks=blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"params": params},
+                 Activation(x.n, x.c, *window.outputs(x)))
+
+
 def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:
     bias, mult, shift = (node.attrs[k] for k in ("bias", "mult", "shift"))
     return pack_params(bias, mult, shift, channels, blocks)
@@ -152,6 +165,7 @@ LAYERS: dict[str, Builder] = {
     "qconv2d": _convolution,
     "qdense": _dense,
     "qmaxpool": _max_pool,
+    "qavgpool": _average_pool,
     "qglobalavgpool": _global_average_pool,
     "qrescale": _rescale,
     "qadd": _add,

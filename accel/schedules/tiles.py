@@ -64,6 +64,7 @@ class Shape:
     accumulates: bool
     parameters: bool
     row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
+    pixelwise: bool = False     # parameters of each output pixel instead of each channel
 
 
 def shape_of(operator: Operator) -> Shape:
@@ -74,7 +75,8 @@ def shape_of(operator: Operator) -> Shape:
     weighted = "w" in stages
     return Shape(rows, columns, channels, stages["input"].shape[3] if weighted else 1,
                  kernel, strides, weighted, 2 if "input_y" in stages else 1, "acc" in stages,
-                 "params" in stages, operator.row)
+                 "params" in stages, operator.row,
+                 "params" in stages and len(stages["params"].shape) == 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +188,18 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     if shape.accumulates:
         needs.append(("acc", outputs))
     if shape.parameters:
-        needs.append(("par", tiles.channels))
+        needs.append(("par", _records(shape, tiles)))
     if shape.weighted:
         needs += [("inp", pixels * tiles.depth),
                   ("wgt", tiles.channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]
     else:
         needs.append(("res", pixels * tiles.channels * shape.inputs))
     return [(name, need, have[name]) for name, need in needs]
+
+
+def _records(shape: Shape, tiles: Tiles) -> int:
+    """Entries of parameters that a tile loads."""
+    return tiles.rows * tiles.columns if shape.pixelwise else tiles.channels
 
 
 def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
@@ -219,7 +226,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     elif shape.accumulates:
         lanes += outputs * taps
     if shape.parameters:
-        kernel += tiles.channels * entry["par"]
+        kernel += _records(shape, tiles) * entry["par"]
     stored = outputs * entry["out"]
     far = [_slowed(config, size, run) for size, run in zip(
         (pixels, stored), _runs(config, shape, tiles), strict=True)]

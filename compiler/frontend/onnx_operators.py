@@ -110,6 +110,16 @@ def _read_conv(attributes: Attributes) -> dict[str, object]:
 def _read_maxpool(attributes: Attributes) -> dict[str, object]:
     attributes.require("ceil_mode", 0)
     attributes.require("storage_order", 0)
+    return _read_kernel(attributes)
+
+
+def _read_avgpool(attributes: Attributes) -> dict[str, object]:
+    attributes.require("ceil_mode", 0)
+    include = attributes.take("count_include_pad", 0)
+    return {"include_pad": include, **_read_kernel(attributes)}
+
+
+def _read_kernel(attributes: Attributes) -> dict[str, object]:
     read = _read_window(attributes)
     if read["kernel"] is None:
         raise NodeRefused("kernel_shape must be given")
@@ -147,6 +157,12 @@ def _conv(scope: Scope, node: Placed, read: dict) -> None:
 def _maxpool(scope: Scope, node: Placed, read: dict) -> None:
     attrs = _window_attrs(scope.type_of(node.inputs[0]), read["kernel"], read)
     scope.emit("maxpool", node.inputs, kernel=read["kernel"], **attrs)
+
+
+def _avgpool(scope: Scope, node: Placed, read: dict) -> None:
+    attrs = _window_attrs(scope.type_of(node.inputs[0]), read["kernel"], read)
+    scope.emit("avgpool", node.inputs, kernel=read["kernel"], include_pad=read["include_pad"],
+               **attrs)
 
 
 def _read_gemm(attributes: Attributes) -> dict[str, object]:
@@ -271,6 +287,7 @@ def _constant(scope: Scope, node: Placed, read: dict) -> None:
 
 OPERATORS: dict[str, Operator] = {
     "Add": Operator(_nothing, _plain("add"), (2, 2)),
+    "AveragePool": Operator(_read_avgpool, _avgpool, (1, 1)),
     "Constant": Operator(_read_constant, _constant, (0, 0)),
     "Conv": Operator(_read_conv, _conv, (2, 3)),
     "DequantizeLinear": Operator(_read_dequantize, _scaled("dequantizelinear"), (2, 3)),

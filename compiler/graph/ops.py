@@ -11,6 +11,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 | matmul | a, b | |
 | relu, identity | x | |
 | maxpool | x | kernel, strides, pads |
+| avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
 | globalavgpool | x | |
 | add | a, b (broadcast) | |
 | reshape | x | shape |
@@ -20,6 +21,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 | qdense | x [M,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
 | qadd | a, b | ma, mb, c, shift, zp, lo, hi |
 | qmaxpool | x | kernel, strides, pads |
+| qavgpool | x, mult, shift [Ho,Wo] or [1,1] | as maxpool, pad_value, bias, zp, lo, hi |
 | qglobalavgpool, qrescale | x | bias, mult, shift, zp, lo, hi |
 | quantize | x float32 | scale, zp (stored form) |
 | dequantize | x int8 | scale, zp (stored form) |
@@ -187,6 +189,32 @@ def _maxpool(node: Node, types: Types) -> TensorType:
     return _pooled(node, types)
 
 
+def _avgpool(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    _dtype(node, types, "float32")
+    _need(node.attrs["include_pad"] in (0, 1), node,
+          f"include_pad must be 0 or 1, not {node.attrs['include_pad']!r}")
+    return _pooled(node, types)
+
+
+def _qavgpool(node: Node, types: Types) -> TensorType:
+    """One multiplier for all windows, or one for each place of a window."""
+    _arity(node, types, 3)
+    for name, type_, dtype in zip(node.inputs, types, ("int8", "int32", "int32"), strict=True):
+        _need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+    bias, value = node.attrs["bias"], node.attrs["pad_value"]
+    _need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
+    _need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
+    _clamp(node)
+    made = _pooled(node, types)
+    for name, type_ in zip(node.inputs[1:], types[1:], strict=True):
+        _need(type_.shape in (made.shape[2:], (1, 1)), node,
+              f"input {name!r} must have shape {made.shape[2:]} or (1, 1), not {type_.shape}")
+    _need(types[1] == types[2], node,
+          f"mult and shift must have one shape, not {types[1].shape} and {types[2].shape}")
+    return made
+
+
 def _averaged(node: Node, types: Types) -> TensorType:
     _rank(node, 0, types[0], 4)
     return TensorType((*types[0].shape[:2], 1, 1), types[0].dtype)
@@ -343,11 +371,13 @@ def _parameters(source: str, target: str) -> Rule:
 
 FLOAT_OPS: dict[str, Rule] = {
     "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "identity": _same,
-    "maxpool": _maxpool, "globalavgpool": _globalavgpool, "add": _add, "reshape": _reshape,
+    "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
+    "reshape": _reshape,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
+    "qavgpool": _qavgpool,
     "qglobalavgpool": _int8(_qglobalavgpool), "qrescale": _int8(_qrescale),
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),

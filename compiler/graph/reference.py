@@ -104,6 +104,14 @@ def _maxpool(attrs, x: Array) -> Array:
     return views.max(axis=(4, 5))
 
 
+def _avgpool(attrs, x: Array) -> Array:
+    window = attrs["kernel"], attrs["strides"], attrs["pads"]
+    counted = np.ones((1, 1, *x.shape[2:]))
+    counts = _windows(counted, *window, attrs["include_pad"]).sum(axis=(4, 5))
+    sums = _windows(x, *window, 0).sum(axis=(4, 5), dtype=np.float64)
+    return (sums / counts).astype(np.float32)
+
+
 def _globalavgpool(attrs, x: Array) -> Array:
     return x.mean(axis=(2, 3), keepdims=True, dtype=np.float64).astype(np.float32)
 
@@ -144,6 +152,12 @@ def _qadd(attrs, a: Array, b: Array) -> Array:
     return requantize(total, 1, attrs["shift"], *_clamped(attrs))
 
 
+def _qavgpool(attrs, x: Array, mult: Array, shift: Array) -> Array:
+    views = _windows(x, attrs["kernel"], attrs["strides"], attrs["pads"], attrs["pad_value"])
+    sums = _wrapped(views.sum(axis=(4, 5), dtype=np.float64))
+    return requantize(sums + attrs["bias"], mult, shift, *_clamped(attrs))
+
+
 def _qglobalavgpool(attrs, x: Array) -> Array:
     sums = _wrapped(x.sum(axis=(2, 3), keepdims=True, dtype=np.float64))
     return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *_clamped(attrs))
@@ -168,7 +182,8 @@ def _reshape(attrs, x: Array) -> Array:
 
 
 MEANING: dict[str, Callable[..., Array]] = {
-    "conv2d": _conv2d, "dense": _dense, "maxpool": _maxpool, "globalavgpool": _globalavgpool,
+    "conv2d": _conv2d, "dense": _dense, "maxpool": _maxpool, "avgpool": _avgpool,
+    "globalavgpool": _globalavgpool,
     "matmul": lambda attrs, a, b: _product(a, b).astype(np.float32),
     "relu": lambda attrs, x: np.maximum(x, np.float32(0)),
     "identity": lambda attrs, x: x,
@@ -176,7 +191,7 @@ MEANING: dict[str, Callable[..., Array]] = {
     "reshape": _reshape,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,
-    "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,
+    "qavgpool": _qavgpool, "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,
     "quantize": _quantize, "dequantize": _dequantize,
     "to_int8": lambda attrs, x: (x ^ np.uint8(128)).view(np.int8),
     "to_uint8": lambda attrs, x: x.view(np.uint8) ^ np.uint8(128),

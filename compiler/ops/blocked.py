@@ -16,8 +16,9 @@ from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Expr, Tensor
 
-__all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "convolution",
-           "global_average_pool", "max_pool", "packed_blocks", "packed_convolution", "rescale"]
+__all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "average_pool",
+           "convolution", "global_average_pool", "max_pool", "packed_blocks", "packed_convolution",
+           "rescale"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,28 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operat
                     lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
 
 
+def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
+                 blocks: Blocks, pixelwise: bool) -> Operator:
+    """Window sums, requantized: with the parameters of a channel or, if `pixelwise`, of an output
+    pixel: ``params`` [Ho][Wo][block_out].
+
+    Stages: ``x``, ``params``, ``input`` (padded), ``acc``, ``quantized``, ``output``.
+    """
+    (sh, sw), (oh, ow) = window.strides, window.outputs(x)
+    source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_out)
+    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
+              for size, axis in zip(window.kernel, "hw", strict=True))
+
+    def total(n, y, x, c, b, o):
+        return te.sum(padded[n, y * sh + kh.var, x * sw + kw.var, c, b, o].astype("int32"),
+                      (kh, kw))
+
+    acc = te.compute((padded.shape[0], oh, ow, padded.shape[3], blocks.batch, blocks.block_out),
+                     total, f"{name}_acc")
+    stages = {"x": source, "input": padded, "acc": acc}
+    return _finished(name, stages, window, acc, q, blocks, pixelwise)
+
+
 def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
     """Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``."""
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
@@ -267,12 +290,13 @@ def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
 
 
 def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
-              q: Quantization, blocks: Blocks) -> Operator:
-    """Requantize and write."""
-    params = te.placeholder((acc.shape[3], blocks.block_out), PARAM, f"{name}_params")
+              q: Quantization, blocks: Blocks, pixelwise: bool = False) -> Operator:
+    """Requantize, with the parameters of a channel or of a pixel, and write."""
+    places = acc.shape[1:3] if pixelwise else acc.shape[3:4]
+    params = te.placeholder((*places, blocks.block_out), PARAM, f"{name}_params")
 
     def lane(n, y, x, c, b, o):
-        p = params[c, o]
+        p = params[y, x, o] if pixelwise else params[c, o]
         return requantize(acc[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype("int8")
 

@@ -11,6 +11,7 @@ from accel.program import Program
 from accel.sim.functional import simulate
 from accel.target import AccelTarget
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
+from compiler.graph.ops import window_shape
 
 Array = np.ndarray
 
@@ -77,6 +78,18 @@ class Net:
 
     def max_pool(self, x: str, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)) -> str:
         return self.add_node("qmaxpool", x, kernel=kernel, strides=strides, pads=pads)
+
+    def average_pool(self, x: str, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0),
+                     pad_value: int = 0, pixelwise: bool = False) -> str:
+        """Another multiplier for each window where `pixelwise`."""
+        area = int(np.prod(kernel))
+        size = window_shape(self.values[x].shape[2:], kernel, strides, pads)
+        size = size if pixelwise else (1, 1)
+        mult = self.rng.integers(1 << 15, 1 << 16, size).astype(np.int32)
+        shift = np.full(size, 15 + int(np.ceil(np.log2(area))), np.int32)
+        return self.add_node("qavgpool", x, *map(self.constant, (mult, shift)), kernel=kernel,
+                             strides=strides, pads=pads, pad_value=pad_value, bias=5 * area,
+                             **self._clamp())
 
     def average(self, x: str) -> str:
         pixels = int(np.prod(self.values[x].shape[2:]))

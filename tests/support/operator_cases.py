@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.graph import Node
+from compiler.graph.ops import window_shape
 
 __all__ = ["CASES", "OperatorCase", "assert_same"]
 
 Array = np.ndarray
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
-SUMS = ("conv2d", "dense", "matmul", "globalavgpool")
+SUMS = ("conv2d", "dense", "matmul", "avgpool", "globalavgpool")
 
 _rng = np.random.default_rng(20260)
 
@@ -64,6 +65,12 @@ def _parameters(channels: int, low: int) -> tuple[Array, Array, Array]:
             _rng.integers(low, low + 4, channels).astype(np.int32))
 
 
+def _multipliers(rows: int, columns: int) -> tuple[Array, Array]:
+    """Multipliers and shifts of every place of a window."""
+    return (_rng.integers(2**15, 2**16, (rows, columns)).astype(np.int32),
+            _rng.integers(17, 19, (rows, columns)).astype(np.int32))
+
+
 def _halves(scale: float) -> Array:
     """Ties of a quantization, values that saturate, and the values that surround both."""
     ties = (np.arange(-140, 140) + 0.5).astype(np.float32) * np.float32(scale)
@@ -103,6 +110,18 @@ POOLS = [
 ] + [
     OperatorCase("qmaxpool", _window((1, 1), (1, 1, 1, 1), kernel=(2, 2)),
                  (np.full((1, 1, 2, 2), -128, np.int8),)),
+] + [
+    OperatorCase("avgpool", _window(strides, pads, kernel=kernel, include_pad=include),
+                 (_normal(2, 3, *size),))
+    for size, kernel, strides, pads in WINDOWS for include in (0, 1)
+] + [
+    OperatorCase("qavgpool", _window(strides, pads, kernel=kernel, pad_value=33, bias=-440,
+                                     **CLAMP),
+                 (_int8(2, 3, *size), *_multipliers(*window_shape(size, kernel, strides, pads))))
+    for size, kernel, strides, pads in WINDOWS
+] + [
+    OperatorCase("qavgpool", _window((2, 1), (1, 0, 1, 1), kernel=(3, 2), pad_value=-9, bias=54,
+                                     **CLAMP), (_int8(2, 3, 6, 7), *_multipliers(1, 1))),
     OperatorCase("globalavgpool", {}, (_normal(2, 5, 3, 7),)),
     OperatorCase("qglobalavgpool", {"bias": 91, "mult": 40000, "shift": 20, **CLAMP},
                  (_int8(3, 5, 7, 3),)),

@@ -113,6 +113,37 @@ def _scaled(op: str, x: Stored, count: int, out: Stored, relu: bool) -> IntegerN
     return IntegerNode(op, (x.value,), attrs | _clamp(out, relu))
 
 
+def _avgpool(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+    """Padded with the zero point, which adds nothing to a sum. One multiplier where all windows
+    count as many elements, else one for each window.
+    """
+    x = view.activation(node.inputs[0])
+    attrs = {name: node.attrs[name] for name in ("kernel", "strides", "pads")}
+    area = attrs["kernel"][0] * attrs["kernel"][1]
+    bias = -x.zp * area
+    bound = 128.0 * area + abs(bias)
+    _check_accumulator(np.array([bound]))
+    counts = _counts(node, view.graph.values[node.inputs[0]].shape[2:])
+    if np.all(counts == counts[0, 0]):
+        counts = counts[:1, :1]
+    pairs = [_multiplier(x.scale / (out.scale * int(count)), bound) for count in counts.flat]
+    mult, shift = (np.array(column, np.int32).reshape(counts.shape)
+                   for column in zip(*pairs, strict=True))
+    return IntegerNode("qavgpool", (x.value,),
+                       {**attrs, "pad_value": x.zp, "bias": bias} | _clamp(out, relu),
+                       (("mult", mult), ("shift", shift)))
+
+
+def _counts(node: Node, size: tuple[int, ...]) -> np.ndarray:
+    """How many elements each window of an average counts, [Ho, Wo]."""
+    (kh, kw), (sh, sw), (top, left, bottom, right) = (
+        node.attrs[name] for name in ("kernel", "strides", "pads"))
+    counted = np.pad(np.ones(size, int), ((top, bottom), (left, right)),
+                     constant_values=node.attrs["include_pad"])
+    windows = np.lib.stride_tricks.sliding_window_view(counted, (kh, kw))[::sh, ::sw]
+    return windows.sum(axis=(2, 3))
+
+
 def _globalavgpool(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
     x = view.activation(node.inputs[0])
     rows, columns = view.graph.values[node.inputs[0]].shape[2:]
@@ -128,5 +159,5 @@ def _rescale(view: QuantizedView, node: Node, out: Stored, relu: bool) -> Intege
 
 PATTERNS: dict[str, Pattern] = {
     "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "add": _add,
-    "globalavgpool": _globalavgpool, "dequantizelinear": _rescale,
+    "avgpool": _avgpool, "globalavgpool": _globalavgpool, "dequantizelinear": _rescale,
 }

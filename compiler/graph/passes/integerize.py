@@ -12,7 +12,8 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 
 __all__ = ["Integerize"]
 
-NOTED = ("conv2d", "dense", "matmul", "add", "globalavgpool", "maxpool", "relu", "quantizelinear")
+NOTED = ("conv2d", "dense", "matmul", "add", "avgpool", "globalavgpool", "maxpool",
+         "relu", "quantizelinear")
 UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
 PER_CHANNEL = "an activation must have one scale"
 

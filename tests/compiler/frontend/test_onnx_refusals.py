@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import ImportRefused, convert, load
 
-SUPPORTED = ("(supported: Add, Constant, Conv, DequantizeLinear, Flatten, Gemm, GlobalAveragePool, "
-             "Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
+SUPPORTED = ("(supported: Add, AveragePool, Constant, Conv, DequantizeLinear, Flatten, Gemm, "
+             "GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
 NEWEST = onnx.defs.onnx_opset_version()
 X4, X2 = [1, 3, 8, 8], [2, 6]
 
@@ -216,6 +216,21 @@ MAXPOOL = [
 @pytest.mark.parametrize(("attrs", "reason"), MAXPOOL)
 def test_maxpool(attrs: dict, reason: str) -> None:
     assert refused_node("MaxPool", "x", attrs=attrs) == reason
+
+
+AVERAGES = [
+    ({}, "kernel_shape must be given"),
+    ({"kernel_shape": [2, 2], "ceil_mode": 1}, "ceil_mode must be 0, not 1"),
+    ({"kernel_shape": [2, 2], "dilations": [2, 2]}, "dilations must be 1, not 2"),
+    ({"kernel_shape": [2, 2], "count_include_pad": 2}, "include_pad must be 0 or 1, not 2"),
+    ({"kernel_shape": [2, 2], "pads": [0, 2, 0, 0]},
+     "pads must be smaller than the kernel (2, 2), not (0, 2, 0, 0)"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "reason"), AVERAGES)
+def test_average_pool(attrs: dict, reason: str) -> None:
+    assert refused_node("AveragePool", "x", attrs=attrs) == reason
 
 
 def test_maxpool_with_indices() -> None:

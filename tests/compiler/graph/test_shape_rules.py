@@ -10,6 +10,7 @@ CLAMP = {"zp": 0, "lo": -128, "hi": 127}
 ONE = {"bias": 0, "mult": 2**15, "shift": 15, **CLAMP}
 WINDOW = {"strides": (2, 1), "pads": (1, 0, 2, 3)}
 ADD = {"ma": 1, "mb": 65535, "c": 0, "shift": 15, **CLAMP}
+AVERAGE = {"kernel": (3, 4), **WINDOW, "pad_value": 0, "bias": 0, **CLAMP}
 QCONV = {**WINDOW, "pad_value": 0, **CLAMP}
 
 
@@ -38,6 +39,7 @@ ACCEPTED = [
     ("maxpool", [(U, 1, 1, 4, 4)], {"kernel": (2, 2), "strides": (2, 2), "pads": (0,) * 4},
      (U, 1, 1, 2, 2)),
     ("globalavgpool", [X], {}, (F, 2, 3, 1, 1)),
+    ("avgpool", [X], {"kernel": (3, 4), "include_pad": 1, **WINDOW}, (F, 2, 3, 4, 9)),
     ("add", [(F, 2, 1, 3), (F, 4, 1)], {}, (F, 2, 4, 3)),
     ("reshape", [(Q, 2, 3)], {"shape": (6, 1)}, (Q, 6, 1)),
     ("quantizelinear", [(F, 2, 3), (F,), (U,)], {"axis": 0}, (U, 2, 3)),
@@ -48,6 +50,8 @@ ACCEPTED = [
     ("qadd", [QX, QX], ADD, QX),
     ("qmaxpool", [QX], {"kernel": (3, 4), **WINDOW}, (Q, 2, 3, 4, 9)),
     ("qglobalavgpool", [QX], ONE, (Q, 2, 3, 1, 1)),
+    ("qavgpool", [QX, (I, 4, 9), (I, 4, 9)], AVERAGE, (Q, 2, 3, 4, 9)),
+    ("qavgpool", [QX, (I, 1, 1), (I, 1, 1)], AVERAGE, (Q, 2, 3, 4, 9)),
     ("qrescale", [QX], ONE, QX),
     ("quantize", [X], {"scale": 0.5, "zp": -128}, QX),
     ("dequantize", [QX], {"scale": 0.5, "zp": -128}, X),
@@ -91,6 +95,18 @@ REFUSED = [
     ("maxpool", [X], {"kernel": (2, 4), **WINDOW},
      "pads must be smaller than the kernel (2, 4), not (1, 0, 2, 3)"),
     ("qmaxpool", [X], {"kernel": (3, 4), **WINDOW}, "input 'a' must be int8, not float32"),
+    ("avgpool", [X], {"kernel": (3, 4), "include_pad": 2, **WINDOW},
+     "include_pad must be 0 or 1, not 2"),
+    ("qavgpool", [QX], AVERAGE, "qavgpool must have 3 inputs, not 1"),
+    ("qavgpool", [QX, (F, 1, 1), (I, 1, 1)], AVERAGE, "input 'b' must be int32, not float32"),
+    ("qavgpool", [QX, (I, 4, 1), (I, 4, 1)], AVERAGE,
+     "input 'b' must have shape (4, 9) or (1, 1), not (4, 1)"),
+    ("qavgpool", [QX, (I, 4, 9), (I, 1, 1)], AVERAGE,
+     "mult and shift must have one shape, not (4, 9) and (1, 1)"),
+    ("qavgpool", [QX, (I, 1, 1), (I, 1, 1)], {**AVERAGE, "pad_value": -129},
+     "pad_value must be an int8, not -129"),
+    ("qavgpool", [QX, (I, 1, 1), (I, 1, 1)], {**AVERAGE, "bias": 2**31},
+     "bias must be an int32, not 2147483648"),
     ("add", [(F, 2), (F, 3)], {}, "add inputs must broadcast, not float32[2] and float32[3]"),
     ("reshape", [(F, 2, 3)], {"shape": (5,)},
      "shape must keep the number of elements of float32[2,3], not (5,)"),
