@@ -7,7 +7,7 @@ NodeRefused with the reason alone; the importer adds the place.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,11 +67,14 @@ Read = Callable[[Attributes], dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """`inputs` bounds the number of inputs; `build(scope, node, attributes)` adds the node."""
+    """`inputs` bounds the number of inputs; `build(scope, node, attributes)` adds the node. Where
+    there may be `gaps`, an absent input before a present one has the name "".
+    """
 
     read: Read
     build: Callable[[Scope, "Placed", dict], None]
     inputs: tuple[int, int]
+    gaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,25 @@ def _read_gemm(attributes: Attributes) -> dict[str, object]:
 
 def _gemm(scope: Scope, node: Placed, read: dict) -> None:
     scope.emit("dense", node.inputs, **read)
+
+
+def _read_clip(attributes: Attributes) -> dict[str, object]:
+    """Bounds are attributes before opset 11, inputs since."""
+    return {"lo": attributes.take("min", -inf), "hi": attributes.take("max", inf)}
+
+
+def _clip(scope: Scope, node: Placed, read: dict) -> None:
+    bounds = dict(read)
+    for name, role, value in zip(("lo", "hi"), ("min", "max"), node.inputs[1:], strict=False):
+        if value:
+            bounds[name] = _number(scope.constant(value, role), role)
+    scope.emit("clip", node.inputs[:1], **bounds)
+
+
+def _number(array: np.ndarray, role: str) -> float:
+    if array.size != 1:
+        raise NodeRefused(f"its {role} must be one number, not {array.size}")
+    return float(array.reshape(()))
 
 
 def _plain(op: str) -> Callable[[Scope, Placed, dict], None]:
@@ -288,6 +310,7 @@ def _constant(scope: Scope, node: Placed, read: dict) -> None:
 OPERATORS: dict[str, Operator] = {
     "Add": Operator(_nothing, _plain("add"), (2, 2)),
     "AveragePool": Operator(_read_avgpool, _avgpool, (1, 1)),
+    "Clip": Operator(_read_clip, _clip, (1, 3), gaps=True),
     "Constant": Operator(_read_constant, _constant, (0, 0)),
     "Conv": Operator(_read_conv, _conv, (2, 3)),
     "DequantizeLinear": Operator(_read_dequantize, _scaled("dequantizelinear"), (2, 3)),

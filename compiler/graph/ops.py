@@ -10,6 +10,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 | dense | x [M,K], w [N,K] or [K,N], bias? | trans_b: 1 when w is [N,K] |
 | matmul | a, b | |
 | relu, identity | x | |
+| clip | x | lo, hi: numbers, infinite ones too; hi where lo is above it |
 | maxpool | x | kernel, strides, pads |
 | avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
 | globalavgpool | x | |
@@ -165,6 +166,12 @@ def _relu(node: Node, types: Types) -> TensorType:
     _arity(node, types, 1)
     _dtype(node, types, "float32")
     return types[0]
+
+
+def _clip(node: Node, types: Types) -> TensorType:
+    for name in ("lo", "hi"):
+        _need(node.attrs[name] == node.attrs[name], node, f"{name} must be a number, not nan")
+    return _relu(node, types)
 
 
 def _same(node: Node, types: Types) -> TensorType:
@@ -370,7 +377,7 @@ def _parameters(source: str, target: str) -> Rule:
 
 
 FLOAT_OPS: dict[str, Rule] = {
-    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "identity": _same,
+    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip, "identity": _same,
     "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
     "reshape": _reshape,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,

@@ -168,6 +168,10 @@ def _qrescale(attrs, x: Array) -> Array:
     return requantize(total, attrs["mult"], attrs["shift"], *_clamped(attrs))
 
 
+def _clip(attrs, x: Array) -> Array:
+    return np.minimum(np.maximum(x, np.float32(attrs["lo"])), np.float32(attrs["hi"]))
+
+
 def _quantize(attrs, x: Array) -> Array:
     steps = np.rint(x / np.float32(attrs["scale"])) + np.float32(attrs["zp"])
     return np.clip(steps, -128, 127).astype(np.int8)
@@ -186,6 +190,7 @@ MEANING: dict[str, Callable[..., Array]] = {
     "globalavgpool": _globalavgpool,
     "matmul": lambda attrs, a, b: _product(a, b).astype(np.float32),
     "relu": lambda attrs, x: np.maximum(x, np.float32(0)),
+    "clip": _clip,
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
     "reshape": _reshape,

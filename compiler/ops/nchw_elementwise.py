@@ -11,7 +11,7 @@ from compiler import te
 from compiler.ops.arithmetic import add_scaled, requantize
 from compiler.te import Expr, Tensor
 
-__all__ = ["add", "broadcast", "broadcast_shape", "dequantize", "dequantizelinear", "identity",
+__all__ = ["add", "broadcast", "broadcast_shape", "clip", "dequantize", "dequantizelinear", "identity",
            "qadd", "qrescale", "quantize", "quantizelinear", "relu", "reshape", "to_int8",
            "to_uint8"]
 
@@ -51,7 +51,13 @@ def _rescaled(attrs: Attrs, x: Expr) -> Expr:
                       attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
 
 
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
 relu = _unary(lambda attrs, x: te.maximum(x, 0))
+clip = _unary(lambda attrs, x: te.minimum(te.maximum(x, _float32(attrs["lo"])),
+                                          _float32(attrs["hi"])))
 identity = _unary(lambda attrs, x: x)
 qrescale = _unary(_rescaled)
 quantize = _unary(lambda attrs, x: _quantized(x, float(np.float32(attrs["scale"])),

@@ -143,6 +143,9 @@ MATRICES = [
 
 ELEMENTWISE = [
     OperatorCase("relu", {}, (_normal(2, 3, 5),)),
+    OperatorCase("clip", {"lo": -0.3, "hi": 1e-3}, (_normal(2, 3, 5),)),
+    OperatorCase("clip", {"lo": 0.25, "hi": np.inf}, (_normal(2, 3, 5),)),
+    OperatorCase("clip", {"lo": 3.0, "hi": -1.0}, (_normal(7),)),
     OperatorCase("identity", {}, (_normal(2, 3),)),
     OperatorCase("identity", {}, (_int8(4),)),
     OperatorCase("identity", {}, (_of("int64", -7),)),

@@ -11,7 +11,7 @@ from compiler.graph.fixed_point import add_multipliers, quantize_multiplier
 from compiler.graph.graph import Node
 from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
 
-__all__ = ["PATTERNS", "IntegerNode"]
+__all__ = ["PATTERNS", "Bounds", "IntegerNode"]
 
 ACCUMULATOR_LIMIT = 2**31 - 1
 
@@ -26,12 +26,18 @@ class IntegerNode:
     constants: tuple[tuple[str, np.ndarray], ...] = ()
 
 
-Pattern = Callable[[QuantizedView, Node, Stored, bool], IntegerNode]
+Bounds = tuple[float, float]
+"""What Relu and Clip leave of the numbers, least and greatest."""
+
+Pattern = Callable[[QuantizedView, Node, Stored, Bounds], IntegerNode]
 
 
-def _clamp(out: Stored, relu: bool) -> dict[str, int]:
-    """A fused Relu raises the lower bound to the zero point."""
-    return {"zp": out.zp, "lo": max(-128, out.zp) if relu else -128, "hi": 127}
+def _clamp(out: Stored, bounds: Bounds) -> dict[str, int]:
+    """The bounds as QuantizeLinear would see them: rounding keeps order."""
+    with np.errstate(over="ignore"):
+        steps = np.rint(np.array(bounds, np.float32) / np.float32(out.scale)) + out.zp
+    lo, hi = np.clip(steps, -128, 127).astype(int).tolist()
+    return {"zp": out.zp, "lo": lo, "hi": hi}
 
 
 def _check_accumulator(bounds: np.ndarray) -> None:
@@ -63,57 +69,57 @@ def _weighted(view: QuantizedView, biases: tuple[str, ...], x: Stored, weight: n
             ("shift", shift))
 
 
-def _conv2d(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+def _conv2d(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     x = view.activation(node.inputs[0])
     weight, scales = view.weight(node.inputs[1], axis=0)
     constants = _weighted(view, node.inputs[2:], x, weight, scales, out)
-    attrs = {**node.attrs, "pad_value": x.zp, **_clamp(out, relu)}
+    attrs = {**node.attrs, "pad_value": x.zp, **_clamp(out, bounds)}
     return IntegerNode("qconv2d", (x.value,), attrs, constants)
 
 
-def _dense(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
-    return _product(view, node, out, relu, transposed=node.attrs["trans_b"] == 0)
+def _dense(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    return _product(view, node, out, bounds, transposed=node.attrs["trans_b"] == 0)
 
 
-def _matmul(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+def _matmul(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     shapes = [view.graph.values[value].shape for value in node.inputs]
     if [len(shape) for shape in shapes] != [2, 2]:
         raise StaysFloat(f"its inputs must have 2 dimensions, not shapes {shapes[0]} and "
                          f"{shapes[1]}")
-    return _product(view, node, out, relu, transposed=True)
+    return _product(view, node, out, bounds, transposed=True)
 
 
-def _product(view: QuantizedView, node: Node, out: Stored, relu: bool,
+def _product(view: QuantizedView, node: Node, out: Stored, bounds: Bounds,
              transposed: bool) -> IntegerNode:
     """Dense with the weight brought to [outputs, inputs]."""
     x = view.activation(node.inputs[0])
     weight, scales = view.weight(node.inputs[1], axis=int(transposed))
     weight = np.ascontiguousarray(weight.T) if transposed else weight
     constants = _weighted(view, node.inputs[2:], x, weight, scales, out)
-    return IntegerNode("qdense", (x.value,), _clamp(out, relu), constants)
+    return IntegerNode("qdense", (x.value,), _clamp(out, bounds), constants)
 
 
-def _add(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+def _add(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     a, b = (view.activation(value) for value in node.inputs)
     shapes = [view.graph.values[value].shape for value in node.inputs]
     if shapes[0] != shapes[1]:
         raise StaysFloat(f"its inputs must have one shape, not {shapes[0]} and {shapes[1]}")
     ma, mb, shift = add_multipliers(a.scale / out.scale, b.scale / out.scale)
     attrs = {"ma": ma, "mb": mb, "c": -(a.zp * ma + b.zp * mb), "shift": shift}
-    return IntegerNode("qadd", (a.value, b.value), attrs | _clamp(out, relu))
+    return IntegerNode("qadd", (a.value, b.value), attrs | _clamp(out, bounds))
 
 
-def _scaled(op: str, x: Stored, count: int, out: Stored, relu: bool) -> IntegerNode:
+def _scaled(op: str, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
     """One multiplier for the whole tensor, applied to sums of `count` elements."""
     bias = -x.zp * count
     bound = np.array([128.0 * count + abs(bias)])
     _check_accumulator(bound)
     mult, shift = _multiplier(x.scale / (out.scale * count), float(bound[0]))
     attrs = {"bias": bias, "mult": mult, "shift": shift}
-    return IntegerNode(op, (x.value,), attrs | _clamp(out, relu))
+    return IntegerNode(op, (x.value,), attrs | _clamp(out, bounds))
 
 
-def _avgpool(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+def _avgpool(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     """Padded with the zero point, which adds nothing to a sum. One multiplier where all windows
     count as many elements, else one for each window.
     """
@@ -130,7 +136,7 @@ def _avgpool(view: QuantizedView, node: Node, out: Stored, relu: bool) -> Intege
     mult, shift = (np.array(column, np.int32).reshape(counts.shape)
                    for column in zip(*pairs, strict=True))
     return IntegerNode("qavgpool", (x.value,),
-                       {**attrs, "pad_value": x.zp, "bias": bias} | _clamp(out, relu),
+                       {**attrs, "pad_value": x.zp, "bias": bias} | _clamp(out, bounds),
                        (("mult", mult), ("shift", shift)))
 
 
@@ -144,17 +150,18 @@ def _counts(node: Node, size: tuple[int, ...]) -> np.ndarray:
     return windows.sum(axis=(2, 3))
 
 
-def _globalavgpool(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+def _globalavgpool(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     x = view.activation(node.inputs[0])
     rows, columns = view.graph.values[node.inputs[0]].shape[2:]
-    return _scaled("qglobalavgpool", x, rows * columns, out, relu)
+    return _scaled("qglobalavgpool", x, rows * columns, out, bounds)
 
 
-def _rescale(view: QuantizedView, node: Node, out: Stored, relu: bool) -> IntegerNode:
+def _rescale(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     x = view.activation(node.outputs[0])
-    if (x.scale, x.zp) == (out.scale, out.zp) and not relu:
+    clamp = _clamp(out, bounds)
+    if (x.scale, x.zp) == (out.scale, out.zp) and (clamp["lo"], clamp["hi"]) == (-128, 127):
         return IntegerNode("identity", (x.value,), {})
-    return _scaled("qrescale", x, 1, out, relu)
+    return _scaled("qrescale", x, 1, out, bounds)
 
 
 PATTERNS: dict[str, Pattern] = {

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import ImportRefused, convert, load
 
-SUPPORTED = ("(supported: Add, AveragePool, Constant, Conv, DequantizeLinear, Flatten, Gemm, "
-             "GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
+SUPPORTED = ("(supported: Add, AveragePool, Clip, Constant, Conv, DequantizeLinear, Flatten, "
+             "Gemm, GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
 NEWEST = onnx.defs.onnx_opset_version()
 X4, X2 = [1, 3, 8, 8], [2, 6]
 
@@ -249,6 +249,13 @@ GEMM = [
 def test_gemm(attrs: dict, reason: str) -> None:
     assert refused_node("Gemm", "x", "w", attrs=attrs, shape=X2,
                         constants=[constant("w", 6, 4)]) == reason
+
+
+def test_clip() -> None:
+    assert refused_node("Clip", "x", "w") == "its min must be one number, not 108"
+    assert refused_node("Clip", "x", "", "x") == "its max 'x' must be a constant"
+    assert refused_node("Clip", "x", "n", constants=[constant("n", value=np.nan)]) == (
+        "lo must be a number, not nan")
 
 
 def test_flatten_axis() -> None:

@@ -34,6 +34,7 @@ ACCEPTED = [
     ("dense", [(F, 2, 3), (F, 3, 5), (F, 1, 5)], {"trans_b": 0}, (F, 2, 5)),
     ("matmul", [(F, 4, 1, 2, 3), (F, 6, 3, 5)], {}, (F, 4, 6, 2, 5)),
     ("relu", [X], {}, X),
+    ("clip", [X], {"lo": 0.0, "hi": 6.0}, X),
     ("identity", [(U, 3)], {}, (U, 3)),
     ("maxpool", [X], {"kernel": (3, 4), **WINDOW}, (F, 2, 3, 4, 9)),
     ("maxpool", [(U, 1, 1, 4, 4)], {"kernel": (2, 2), "strides": (2, 2), "pads": (0,) * 4},
@@ -89,6 +90,8 @@ REFUSED = [
      "matmul inputs must have at least 2 dimensions, not float32[3] and float32[3,5]"),
     ("matmul", [(F, 2, 3), (F, 4, 5)], {}, "matmul inputs must agree in their inner and leading "
      "extents, not float32[2,3] and float32[4,5]"),
+    ("clip", [X], {"lo": 0.0, "hi": float("nan")}, "hi must be a number, not nan"),
+    ("clip", [QX], {"lo": 0.0, "hi": 6.0}, "input 'a' must be float32, not int8"),
     ("relu", [QX], {}, "input 'a' must be float32, not int8"),
     ("maxpool", [(I, 1, 1, 4, 4)], {"kernel": (2, 2), **WINDOW},
      "input 'a' must be float32, int8 or uint8, not int32"),
