@@ -1,7 +1,7 @@
 """Nodes of an integer graph as layers of the accelerator: operator, constants, connections."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +11,7 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops import blocked
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
 
-__all__ = ["LAYERS", "Layer", "activation_of", "build_layer", "is_view", "refusal"]
+__all__ = ["LAYERS", "Layer", "PARTS", "activation_of", "build_layers", "is_view", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Layer:
     inputs : role of each activation it reads, and the value's name in the graph.
     constants : role of each constant, and its packed bytes.
     macs : useful multiply-accumulates.
+    part : which of the layers that a node becomes together, from 0; None where it is one layer.
+    at, channels : where the channels of the part lie in the node's result, and how many it writes.
     """
 
     node: Node
@@ -32,19 +34,27 @@ class Layer:
     constants: Mapping[str, np.ndarray]
     result: Activation
     macs: int = 0
+    part: int | None = None
+    at: int = 0
+    channels: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.node.name if self.part is None else f"{self.node.name}[{self.part}]"
 
 
 Activations = Mapping[str, Activation]
 """What every value looks like in memory: views share the activation that they show."""
 
 Builder = Callable[[Node, Graph, Activations, Blocks], Layer]
+Parts = Callable[[Node, Graph, Activations, Blocks], tuple[Layer, ...]]
 
 
 def refusal(graph: Graph, node: Node) -> str | None:
     """None when the accelerator can run the node, else the reason why not."""
     if is_view(graph, node):
         return _view_refusal(graph, node)
-    if node.op not in LAYERS:
+    if node.op not in LAYERS and node.op not in PARTS:
         return f"the accelerator has no operator {node.op}"
     rank = len(graph.values[node.inputs[0]].shape)
     if rank not in (2, 4):
@@ -156,6 +166,30 @@ def _add(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
                  Activation(x.n, x.c, x.h, x.w))
 
 
+def _concat(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> tuple[Layer, ...]:
+    """A layer for each input, which writes its channels; the last one pads the result."""
+    parts = [known[value] for value in node.inputs]
+    result = replace(parts[0], c=sum(x.c for x in parts), plain=False)
+    layers: list[Layer] = []
+    at = 0
+    for index, x in enumerate(parts):
+        last = index == len(parts) - 1
+        channels = blocks.padded(result.c) - at if last else x.c
+        layers.append(_piece(node, index, x, channels, blocks, result, at))
+        at += x.c
+    return tuple(layers)
+
+
+def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
+           result: Activation, at: int) -> Layer:
+    operator = blocked.rescale(f"{_stage(node)}_{index}", x, _quantization(node), blocks, channels)
+    scales = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
+    count = operator["params"].shape[0]
+    params = pack_params(*scales, count * blocks.block_out, blocks)[:count]
+    return Layer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
+                 part=index, at=at, channels=channels)
+
+
 def _stage(node: Node) -> str:
     """The node's name as a prefix of identifiers."""
     return "".join(c if c.isalnum() else "_" for c in node.name)
@@ -172,5 +206,15 @@ LAYERS: dict[str, Builder] = {
 }
 
 
-def build_layer(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
-    return LAYERS[node.op](node, graph, known, blocks)
+PARTS: dict[str, Parts] = {
+    "qconcat": _concat,
+}
+"""Nodes that become several layers, each of which writes a part of the result."""
+
+
+def build_layers(node: Node, graph: Graph, known: Activations,
+                 blocks: Blocks) -> tuple[Layer, ...]:
+    """What the node becomes, in order."""
+    if node.op in PARTS:
+        return PARTS[node.op](node, graph, known, blocks)
+    return (LAYERS[node.op](node, graph, known, blocks),)

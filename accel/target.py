@@ -4,13 +4,13 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from accel.access import prove, with_tokens
 from accel.allocate import allocate
-from accel.layers import Layer, activation_of, build_layer, is_view, refusal
+from accel.layers import Layer, activation_of, build_layers, is_view, refusal
 from accel.layout import blocks_of
 from accel.interleave import halves, interleave
 from accel.lowering import LoweringError, Placement, Room, lower
@@ -57,9 +57,9 @@ class AccelTarget:
             return reason
         known = {value: activation_of(graph, value) for value in node.inputs
                  if value not in graph.constants}
-        layer = build_layer(node, graph, known, blocks_of(self.machine.config))
         try:
-            tiles_of(self.machine, layer.operator, self.threads)
+            for layer in build_layers(node, graph, known, blocks_of(self.machine.config)):
+                tiles_of(self.machine, layer.operator, self.threads)
         except LoweringError as error:
             return str(error)
         return None
@@ -74,7 +74,7 @@ class AccelTarget:
         for group in groups:
             parts = [self._lowered(one, memory) for one in group]
             stream += parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
-            ends.append((" + ".join(one.layer.node.name for one in group), len(stream)))
+            ends.append((" + ".join(one.layer.name for one in group), len(stream)))
         program = _proved(
             self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
@@ -83,14 +83,14 @@ class AccelTarget:
 
     def _lowered(self, one: "_Part", memory: "_Memory") -> list[Instruction]:
         scheduled = schedule(self.machine, one.layer.operator, one.tiles, one.threads).program
-        return lower(self.machine, scheduled, memory.placement(one.layer), one.layer.node.name,
+        return lower(self.machine, scheduled, memory.placement(one.layer), one.layer.name,
                      one.room)
 
     def _alone(self, layer: Layer) -> "_Part":
         try:
             tiles, threads = tiles_of(self.machine, layer.operator, self.threads)
         except LoweringError as error:
-            raise LoweringError(f"{layer.node.name}: {error}") from None
+            raise LoweringError(f"{layer.name}: {error}") from None
         return self._part(layer, {}, tiles, threads)
 
     def _part(self, layer: Layer, room: Room, tiles: Tiles, threads: int) -> "_Part":
@@ -136,7 +136,7 @@ class AccelTarget:
             if is_view(graph, node):
                 known[node.outputs[0]] = known[node.inputs[0]]
                 continue
-            layers.append(build_layer(node, graph, known, blocks_of(self.machine.config)))
+            layers += build_layers(node, graph, known, blocks_of(self.machine.config))
             known[node.outputs[0]] = layers[-1].result
         return layers, known
 
@@ -235,16 +235,25 @@ class _Memory:
         stages = layer.operator.stages
         places = {stages[role].name: self._places[self.storage[value]]
                   for role, value in layer.inputs.items()}
-        places |= {stages[role].name: self._constants[layer.node.name, role]
+        places |= {stages[role].name: self._constants[layer.name, role]
                    for role in layer.constants}
         result = self._places[self.storage[layer.node.outputs[0]]]
+        if layer.channels:
+            result = self._part(result, layer)
         return places | {layer.operator.output.name: result}
+
+    def _part(self, whole: Placement, layer: Layer) -> Placement:
+        """Where the layer writes its channels of the node's result."""
+        shape = layer.result.stored_shape(self.blocks)
+        pixels = [int(np.prod(shape[axis + 1:])) for axis in range(len(shape) - 1)]
+        return replace(whole, offset=whole.offset + layer.at, channels=layer.channels,
+                       strides=(*pixels, self.blocks.block_out, 1))
 
     def _place_constants(self) -> np.ndarray:
         parts, top = [], 0
         for layer in self.layers:
             for role, array in layer.constants.items():
-                self._constants[layer.node.name, role] = Placement("weights", top)
+                self._constants[layer.name, role] = Placement("weights", top)
                 raw = array.reshape(-1).view(np.uint8)
                 parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
                 top += parts[-1].size

@@ -6,7 +6,7 @@ stream is the order of the program.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accel import isa
 from accel.lowering.dma import runs
@@ -93,13 +93,17 @@ class _Emitter:
     def elements(self, read: Read, fixed: Fixed) -> Affine:
         """Where a tile lies in its buffer, counted in elements. The form is found once a tile."""
         if id(read) not in self._elements:
-            place = normalize(offset(read.buffer, read.indices), self.extents)
+            place = normalize(offset(self._placed(read.buffer), read.indices), self.extents)
             try:
                 self._elements[id(read)] = affine(place, {})
             except NotAffine:
                 self._elements[id(read)] = place
         form = self._elements[id(read)]
         return form.at(fixed) if isinstance(form, Affine) else affine(form, fixed)
+
+    def _placed(self, buffer: Buffer) -> Buffer:
+        place = self.placement.get(buffer.name)
+        return replace(buffer, strides=place.strides) if place and place.strides else buffer
 
     def _holds(self, condition: Expr, fixed: Fixed) -> bool:
         try:
@@ -192,7 +196,7 @@ class _Tile:
         is left.
         """
         box = {var: (low, high) for var, (low, high) in nest.loops if high - low > 1}
-        for guard in nest.guards:
+        for guard in (*nest.guards, *self._existing()):
             found = self._solved(guard, box)
             if found is None:
                 return None
@@ -201,6 +205,15 @@ class _Tile:
             if box.get(var, (0, 0))[0]:
                 raise NotAffine(var)
         return box
+
+    def _existing(self) -> Iterator[Expr]:
+        """Whether channels of a result that is part of a larger tensor are there."""
+        read = self.binding.tile("dst")
+        if isinstance(read, Read) and self.intrinsic.unit == "store":
+            place = self.emitter.placement[read.buffer.name]
+            if place.channels:
+                block, lane = read.indices[-2:]
+                yield block * read.buffer.shape[-1] + lane < place.channels
 
     def _solved(self, guard: Expr, box: Box) -> dict[Var, Interval] | None:
         try:

@@ -24,11 +24,16 @@ def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
 class Placement:
     """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
     has one.
+
+    A result that is part of a larger tensor has its `strides` there, in elements, and as many
+    `channels` (the last two dimensions: blocks and lanes); what is beyond is not stored.
     """
 
     base: str
     offset: int
     tensor: str = ""
+    strides: tuple[int, ...] | None = None
+    channels: int = 0
 
 
 class Scratchpads:

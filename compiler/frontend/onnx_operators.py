@@ -198,6 +198,18 @@ def _number(array: np.ndarray, role: str) -> float:
     return float(array.reshape(()))
 
 
+def _read_concat(attributes: Attributes) -> dict[str, object]:
+    axis = attributes.take("axis")
+    if axis is None:
+        raise NodeRefused("axis must be given")
+    return {"axis": axis}
+
+
+def _concat(scope: Scope, node: Placed, read: dict) -> None:
+    axis = _axis(read["axis"], len(scope.type_of(node.inputs[0]).shape))
+    scope.emit("concat", node.inputs, axis=axis)
+
+
 def _plain(op: str) -> Callable[[Scope, Placed, dict], None]:
     def build(scope: Scope, node: Placed, read: dict) -> None:
         scope.emit(op, node.inputs)
@@ -307,10 +319,14 @@ def _constant(scope: Scope, node: Placed, read: dict) -> None:
     scope.define_constant(node.output, read["array"])
 
 
+ANY = 2**31 - 1
+"""ONNX's limit of inputs where there may be any number."""
+
 OPERATORS: dict[str, Operator] = {
     "Add": Operator(_nothing, _plain("add"), (2, 2)),
     "AveragePool": Operator(_read_avgpool, _avgpool, (1, 1)),
     "Clip": Operator(_read_clip, _clip, (1, 3), gaps=True),
+    "Concat": Operator(_read_concat, _concat, (1, ANY)),
     "Constant": Operator(_read_constant, _constant, (0, 0)),
     "Conv": Operator(_read_conv, _conv, (2, 3)),
     "DequantizeLinear": Operator(_read_dequantize, _scaled("dequantizelinear"), (2, 3)),

@@ -15,11 +15,13 @@ in stored form (a uint8 tensor is stored as x - 128).
 | avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
 | globalavgpool | x | |
 | add | a, b (broadcast) | |
+| concat | any number of tensors | axis |
 | reshape | x | shape |
 | quantizelinear | x, scale, zero_point | axis |
 | dequantizelinear | q, scale, zero_point | axis |
 | qconv2d | x, w [Co,Ci,kh,kw], bias, mult, shift [Co] | strides, pads, pad_value, zp, lo, hi |
 | qdense | x [M,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
+| qconcat | any number of tensors | bias, mult, shift: one for each input; zp, lo, hi |
 | qadd | a, b | ma, mb, c, shift, zp, lo, hi |
 | qmaxpool | x | kernel, strides, pads |
 | qavgpool | x, mult, shift [Ho,Wo] or [1,1] | as maxpool, pad_value, bias, zp, lo, hi |
@@ -30,6 +32,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -242,6 +245,36 @@ def _add(node: Node, types: Types) -> TensorType:
     return TensorType(shape, "float32")
 
 
+def _concat(node: Node, types: Types) -> TensorType:
+    """One after the other along the axis; all of one type but for their extent there."""
+    first, axis = types[0], node.attrs["axis"]
+    _need(0 <= axis < len(first.shape), node,
+          f"axis must be 0 to {len(first.shape) - 1}, not {axis}")
+    for name, type_ in zip(node.inputs, types, strict=True):
+        _need(_without(type_, axis) == _without(first, axis), node,
+              f"input {name!r} must be {first} but for axis {axis}, not {type_}")
+    shape = list(first.shape)
+    shape[axis] = sum(type_.shape[axis] for type_ in types)
+    return TensorType(tuple(shape), first.dtype)
+
+
+def _without(type_: TensorType, axis: int) -> tuple:
+    return type_.shape[:axis], type_.shape[axis + 1:], type_.dtype
+
+
+def _qconcat(node: Node, types: Types) -> TensorType:
+    """Along the channels, each input requantized by itself."""
+    _dtype(node, types, "int8")
+    for name in ("bias", "mult", "shift"):
+        _need(len(node.attrs[name]) == len(types), node,
+              f"{name} must have a number for each of {len(types)} inputs, "
+              f"not {node.attrs[name]!r}")
+    for bias, mult, shift in zip(*(node.attrs[k] for k in ("bias", "mult", "shift")), strict=True):
+        _multiplier(node, bias, mult, shift)
+    _clamp(node)
+    return _concat(replace(node, attrs={"axis": 1}), types)
+
+
 def _reshape(node: Node, types: Types) -> TensorType:
     _arity(node, types, 1)
     made = TensorType(node.attrs["shape"], types[0].dtype)
@@ -288,12 +321,15 @@ def _clamp(node: Node) -> None:
 
 def _requantized(node: Node) -> None:
     """The attributes of operators that carry one multiplier for the whole tensor."""
-    mult, shift, bias = (node.attrs[name] for name in ("mult", "shift", "bias"))
+    _multiplier(node, *(node.attrs[name] for name in ("bias", "mult", "shift")))
+    _clamp(node)
+
+
+def _multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
     _need(mult == 0 or MIN_MULTIPLIER <= mult <= MAX_MULTIPLIER, node,
           f"mult must be 0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}, not {mult!r}")
     _need(0 <= shift <= MAX_SHIFT, node, f"shift must be 0 to {MAX_SHIFT}, not {shift!r}")
     _need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
-    _clamp(node)
 
 
 def _per_channel(node: Node, types: Types) -> None:
@@ -377,14 +413,15 @@ def _parameters(source: str, target: str) -> Rule:
 
 
 FLOAT_OPS: dict[str, Rule] = {
-    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip, "identity": _same,
+    "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
+    "identity": _same, "concat": _concat,
     "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
     "reshape": _reshape,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
-    "qavgpool": _qavgpool,
+    "qavgpool": _qavgpool, "qconcat": _qconcat,
     "qglobalavgpool": _int8(_qglobalavgpool), "qrescale": _int8(_qrescale),
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),

@@ -172,6 +172,13 @@ def _clip(attrs, x: Array) -> Array:
     return np.minimum(np.maximum(x, np.float32(attrs["lo"])), np.float32(attrs["hi"]))
 
 
+def _qconcat(attrs, *parts: Array) -> Array:
+    scales = zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)
+    made = [requantize(part.astype(np.float64) + bias, mult, shift, *_clamped(attrs))
+            for part, (bias, mult, shift) in zip(parts, scales, strict=True)]
+    return np.concatenate(made, axis=1)
+
+
 def _quantize(attrs, x: Array) -> Array:
     steps = np.rint(x / np.float32(attrs["scale"])) + np.float32(attrs["zp"])
     return np.clip(steps, -128, 127).astype(np.int8)
@@ -193,7 +200,8 @@ MEANING: dict[str, Callable[..., Array]] = {
     "clip": _clip,
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
-    "reshape": _reshape,
+    "reshape": _reshape, "qconcat": _qconcat,
+    "concat": lambda attrs, *parts: np.concatenate(parts, attrs["axis"]),
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,
     "qavgpool": _qavgpool, "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,

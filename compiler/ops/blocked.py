@@ -228,11 +228,13 @@ def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Block
     return _finished(name, stages, Window((x.h, x.w)), acc, q, blocks)
 
 
-def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
-    """Change of scale and zero point. Stages: ``x``, ``params``, ``input``, ``quantized``,
-    ``output``.
+def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
+            channels: int | None = None) -> Operator:
+    """Change of scale and zero point; of the first `channels`, with zeros for those that `x` lacks.
+    Stages: ``x``, ``params``, ``input``, ``quantized``, ``output``.
     """
-    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    count = None if channels is None else -(-channels // blocks.block_out)
+    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out, count)
     return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
 
 
@@ -253,15 +255,18 @@ def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: in
 
 
 def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
-              size: int) -> tuple[Tensor, Tensor]:
-    """The stored tensor and its padded, blocked form, as large as the windows reach."""
-    groups, count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
+              size: int, count: int | None = None) -> tuple[Tensor, Tensor]:
+    """The stored tensor and its padded, blocked form, as large as the windows reach: `count` blocks
+    of channels, as many as there are unless told.
+    """
+    groups, stored_count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
+    count = stored_count if count is None else count
     height, width = ((outs - 1) * stride + kernel for outs, stride, kernel
                      in zip(window.outputs(x), window.strides, window.kernel, strict=True))
     top, left = window.pads[:2]
     shape = (groups, height, width, count, blocks.batch, size)
     stored = (x.stored_shape(blocks) if x.plain
-              else (groups, x.h, x.w, blocks.batch, count, size))
+              else (groups, x.h, x.w, blocks.batch, stored_count, size))
     source = te.placeholder(stored, "int8", f"{name}_x")
 
     def pixel(n, h, w, c, b, i):
@@ -272,7 +277,8 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
             extra = _inside([(image, shape[0] * blocks.batch, x.n),
                              (channel, count * size, x.c)])
         else:
-            read, extra = source[n, row, column, b, c, i], []
+            read = source[n, row, column, b, c, i]
+            extra = _inside([(c, count, stored_count)])
         conditions = extra + _edges(row, top, height, x.h) + _edges(column, left, width, x.w)
         return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
 

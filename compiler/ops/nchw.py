@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from compiler.ops import nchw_elementwise as elementwise
 from compiler.ops import nchw_matrix as matrix
+from compiler.ops import nchw_movement as movement
 from compiler.ops import nchw_windows as windows
 from compiler.te import Tensor
 
@@ -26,6 +27,7 @@ OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "maxpool": windows.maxpool, "avgpool": windows.avgpool,
     "globalavgpool": windows.globalavgpool,
     "add": elementwise.add, "reshape": elementwise.reshape,
+    "concat": movement.concat, "qconcat": movement.qconcat,
     "quantizelinear": elementwise.quantizelinear,
     "dequantizelinear": elementwise.dequantizelinear,
     "qconv2d": windows.qconv2d, "qdense": matrix.qdense, "qadd": elementwise.qadd,

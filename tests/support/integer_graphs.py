@@ -103,6 +103,13 @@ class Net:
     def add(self, x: str, y: str) -> str:
         return self.add_node("qadd", x, y, ma=40000, mb=23456, c=12345, shift=16, **self._clamp())
 
+    def concat(self, *parts: str) -> str:
+        return self.add_node("qconcat", *parts,
+                             bias=self.rng.integers(-20, 20, len(parts)).tolist(),
+                             mult=self.rng.integers(1 << 15, 1 << 16, len(parts)).tolist(),
+                             shift=self.rng.integers(15, 17, len(parts)).tolist(),
+                             **self._clamp())
+
     def flatten(self, x: str) -> str:
         shape = self.values[x].shape
         return self.add_node("reshape", x, shape=(shape[0], int(np.prod(shape[1:]))))

@@ -185,4 +185,15 @@ RESHAPES = [OperatorCase("reshape", {"shape": made}, (_normal(*read),)) for read
     ((6,), (2, 3)), ((), (1, 1)), ((1, 1), ()), ((3, 2), (3, 2)), ((4, 3, 5), (2, 6, 5)),
 ]]
 
-CASES = [*CONVOLUTIONS, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES]
+MOVEMENTS = [
+    OperatorCase("concat", {"axis": 1}, (_normal(2, 3, 4), _normal(2, 1, 4), _normal(2, 5, 4))),
+    OperatorCase("concat", {"axis": 0}, (_int8(2, 3), _int8(4, 3))),
+    OperatorCase("concat", {"axis": 2}, (_uint8(2, 3, 1),)),
+    OperatorCase("qconcat", {"bias": (3, -5, 128), "mult": (40000, 33000, 0),
+                             "shift": (15, 16, 46), **CLAMP},
+                 (_int8(2, 3, 4, 5), _int8(2, 8, 4, 5), _int8(2, 1, 4, 5))),
+    OperatorCase("qconcat", {"bias": (-9, 0), "mult": (65535, 32768), "shift": (17, 15), **CLAMP},
+                 (_int8(3, 8), _int8(3, 5))),
+]
+
+CASES = [*CONVOLUTIONS, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES, *MOVEMENTS]

@@ -109,6 +109,16 @@ def _add(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> Intege
     return IntegerNode("qadd", (a.value, b.value), attrs | _clamp(out, bounds))
 
 
+def _concat(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    if node.attrs["axis"] != 1:
+        raise StaysFloat(f"its axis must be 1, the channels, not {node.attrs['axis']}")
+    parts = [_scaled("qrescale", view.activation(value), 1, out, bounds) for value in node.inputs]
+    scales = {name: tuple(part.attrs[name] for part in parts)
+              for name in ("bias", "mult", "shift")}
+    return IntegerNode("qconcat", tuple(part.inputs[0] for part in parts),
+                       scales | _clamp(out, bounds))
+
+
 def _scaled(op: str, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
     """One multiplier for the whole tensor, applied to sums of `count` elements."""
     bias = -x.zp * count
@@ -166,5 +176,6 @@ def _rescale(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> In
 
 PATTERNS: dict[str, Pattern] = {
     "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "add": _add,
+    "concat": _concat,
     "avgpool": _avgpool, "globalavgpool": _globalavgpool, "dequantizelinear": _rescale,
 }

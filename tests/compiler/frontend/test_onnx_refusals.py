@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import ImportRefused, convert, load
 
-SUPPORTED = ("(supported: Add, AveragePool, Clip, Constant, Conv, DequantizeLinear, Flatten, "
-             "Gemm, GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
+SUPPORTED = ("(supported: Add, AveragePool, Clip, Concat, Constant, Conv, DequantizeLinear, "
+             "Flatten, Gemm, GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
 NEWEST = onnx.defs.onnx_opset_version()
 X4, X2 = [1, 3, 8, 8], [2, 6]
 
@@ -256,6 +256,14 @@ def test_clip() -> None:
     assert refused_node("Clip", "x", "", "x") == "its max 'x' must be a constant"
     assert refused_node("Clip", "x", "n", constants=[constant("n", value=np.nan)]) == (
         "lo must be a number, not nan")
+
+
+def test_concat() -> None:
+    assert refused_node("Concat", "x", "x") == "axis must be given"
+    assert refused_node("Concat", "x", attrs={"axis": 4}) == "axis must be -4 to 3, not 4"
+    assert refused_node("Concat", "x", "w", attrs={"axis": 1}) == (
+        "input 'w' must be float32[1,3,8,8] but for axis 1, not float32[4,3,3,3]")
+    assert refused_node("Concat", attrs={"axis": 1}) == "must have 1 to 2147483647 inputs, not 0"
 
 
 def test_flatten_axis() -> None:

@@ -65,7 +65,8 @@ def test_fused(qdq, layer_differences, rng, dtype: str, op: str) -> None:
     graph = optimize(convert(model))
     assert len(graph.nodes) == 3
     zp = 20 if dtype == "int8" else 20 - 128
-    assert (graph.nodes[1].attrs["lo"], graph.nodes[1].attrs["hi"]) == (zp, zp + round(0.6 / 0.0107))
+    bounds = (graph.nodes[1].attrs["lo"], graph.nodes[1].attrs["hi"])
+    assert bounds == (zp, zp + round(0.6 / 0.0107))
     feeds = {"x": (2 * rng.normal(size=(20, 3, 6, 7))).astype(np.float32)}
     for layer in layer_differences(model, feeds):
         assert layer.largest <= 1 and layer.equal >= 0.99, layer

@@ -11,6 +11,7 @@ ONE = {"bias": 0, "mult": 2**15, "shift": 15, **CLAMP}
 WINDOW = {"strides": (2, 1), "pads": (1, 0, 2, 3)}
 ADD = {"ma": 1, "mb": 65535, "c": 0, "shift": 15, **CLAMP}
 AVERAGE = {"kernel": (3, 4), **WINDOW, "pad_value": 0, "bias": 0, **CLAMP}
+CONCAT = {"bias": (0, 1), "mult": (0, 2**15), "shift": (0, 46), **CLAMP}
 QCONV = {**WINDOW, "pad_value": 0, **CLAMP}
 
 
@@ -42,6 +43,9 @@ ACCEPTED = [
     ("globalavgpool", [X], {}, (F, 2, 3, 1, 1)),
     ("avgpool", [X], {"kernel": (3, 4), "include_pad": 1, **WINDOW}, (F, 2, 3, 4, 9)),
     ("add", [(F, 2, 1, 3), (F, 4, 1)], {}, (F, 2, 4, 3)),
+    ("concat", [(F, 2, 3), (F, 2, 1)], {"axis": 1}, (F, 2, 4)),
+    ("concat", [(I, 3)], {"axis": 0}, (I, 3)),
+    ("qconcat", [(Q, 2, 3, 7, 9), (Q, 2, 4, 7, 9)], CONCAT, (Q, 2, 7, 7, 9)),
     ("reshape", [(Q, 2, 3)], {"shape": (6, 1)}, (Q, 6, 1)),
     ("quantizelinear", [(F, 2, 3), (F,), (U,)], {"axis": 0}, (U, 2, 3)),
     ("quantizelinear", [(F, 2, 3), (F, 3), (Q, 3)], {"axis": 1}, (Q, 2, 3)),
@@ -111,6 +115,17 @@ REFUSED = [
     ("qavgpool", [QX, (I, 1, 1), (I, 1, 1)], {**AVERAGE, "bias": 2**31},
      "bias must be an int32, not 2147483648"),
     ("add", [(F, 2), (F, 3)], {}, "add inputs must broadcast, not float32[2] and float32[3]"),
+    ("concat", [(F, 2, 3), (F, 2, 1)], {"axis": 2}, "axis must be 0 to 1, not 2"),
+    ("concat", [(F, 2, 3), (F, 1, 3)], {"axis": 1},
+     "input 'b' must be float32[2,3] but for axis 1, not float32[1,3]"),
+    ("concat", [(F, 2, 3), (Q, 2, 3)], {"axis": 1},
+     "input 'b' must be float32[2,3] but for axis 1, not int8[2,3]"),
+    ("qconcat", [X, X], CONCAT, "input 'a' must be int8, not float32"),
+    ("qconcat", [QX], CONCAT, "bias must have a number for each of 1 inputs, not (0, 1)"),
+    ("qconcat", [QX, QX], {**CONCAT, "mult": (0, 1)},
+     "mult must be 0 or 32768 to 65535, not 1"),
+    ("qconcat", [QX, QX], {**CONCAT, "hi": -129},
+     "lo and hi must be ordered int8, not -128 and -129"),
     ("reshape", [(F, 2, 3)], {"shape": (5,)},
      "shape must keep the number of elements of float32[2,3], not (5,)"),
     ("quantizelinear", [(F, 2, 3), (F, 4), (U, 4)], {"axis": 1},
