@@ -59,7 +59,9 @@ def refusal(graph: Graph, node: Node) -> str | None:
     rank = len(graph.values[node.inputs[0]].shape)
     if rank not in (2, 4):
         return f"its input has {rank} dimensions; the accelerator takes NCHW or NC"
-    return None
+    if graph.values[node.inputs[0]].dtype != "int8":
+        return f"its input is {graph.values[node.inputs[0]].dtype}; the accelerator takes int8"
+    return _slice_refusal(graph, node) if node.op == "slice" else None
 
 
 def activation_of(graph: Graph, value: str, plain: bool = False) -> Activation:
@@ -151,6 +153,32 @@ def _global_average_pool(node: Node, graph: Graph, known: Activations, blocks: B
                  Activation(x.n, x.c, 1, 1))
 
 
+def _upsample(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x, factors = known[node.inputs[0]], node.attrs["factors"]
+    return Layer(node, blocked.upsample(_stage(node), x, factors, blocks), {"x": node.inputs[0]},
+                 {}, Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
+
+
+def _slice(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    result = Activation(*(*graph.values[node.outputs[0]].shape, 1, 1)[:4])
+    begin, step = ((*node.attrs[name], fill, fill)[1:4]
+                   for name, fill in (("begin", 0), ("step", 1)))
+    operator = blocked.crop(_stage(node), x, result, begin, step[1:], blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {}, result)
+
+
+def _slice_refusal(graph: Graph, node: Node) -> str | None:
+    begin, end, step = (node.attrs[name] for name in ("begin", "end", "step"))
+    images = graph.values[node.inputs[0]].shape[0]
+    if (begin[0], end[0], step[0]) != (0, images, 1):
+        return (f"it takes images {begin[0]} to {end[0]} of {images} with step {step[0]}; "
+                "the accelerator takes them all")
+    if step[1] != 1:
+        return f"it takes one of {step[1]} channels; the accelerator takes neighbours"
+    return None
+
+
 def _rescale(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
     x = known[node.inputs[0]]
     operator = blocked.rescale(_stage(node), x, _quantization(node), blocks)
@@ -203,6 +231,8 @@ LAYERS: dict[str, Builder] = {
     "qglobalavgpool": _global_average_pool,
     "qrescale": _rescale,
     "qadd": _add,
+    "upsample": _upsample,
+    "slice": _slice,
 }
 
 

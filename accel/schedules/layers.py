@@ -71,7 +71,8 @@ class _Layer:
             cut[axis] = output.split(axis, size)
         kept = "c" if self.tiles.stationary == "w" else "x"
         outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
-        output.reorder("n", *outer, cut["y"][1], cut["x"][1], "b", cut["c"][1], "o")
+        repeated = ("v", "u") if len(self.operator.output.shape) == 8 else ()
+        output.reorder("n", *outer, cut["y"][1], cut["x"][1], *repeated, "b", cut["c"][1], "o")
         shared, innermost = cut[kept][0], outer[-1]
         if self.threads > 1:
             if self.tiles.stationary:

@@ -7,7 +7,8 @@ NodeRefused with the reason alone; the importer adds the place.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import inf, prod
+from fractions import Fraction
+from math import ceil, floor, inf, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -198,6 +199,86 @@ def _number(array: np.ndarray, role: str) -> float:
     return float(array.reshape(()))
 
 
+def _read_slice(attributes: Attributes) -> dict[str, object]:
+    return {}
+
+
+def _slice(scope: Scope, node: Placed, read: dict) -> None:
+    shape = scope.type_of(node.inputs[0]).shape
+    starts, ends, *more = ([int(v) for v in scope.constant(value, role).reshape(-1)] for value, role
+                           in zip(node.inputs[1:], ("starts", "ends", "axes", "steps"),
+                                  strict=False))
+    axes = [_axis(axis, len(shape)) for axis in (more[0] if more else range(len(starts)))]
+    steps = more[1] if len(more) > 1 else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise NodeRefused("starts, ends, axes and steps must have as many numbers, not "
+                          f"{len(starts)}, {len(ends)}, {len(axes)} and {len(steps)}")
+    begin, end, step = [0] * len(shape), list(shape), [1] * len(shape)
+    for axis, first, last, stride in zip(axes, starts, ends, steps, strict=True):
+        if stride < 1:
+            raise NodeRefused(f"steps must be at least 1, not {stride}")
+        begin[axis], end[axis], step[axis] = *slice(first, last).indices(shape[axis])[:2], stride
+    scope.emit("slice", node.inputs[:1], begin=tuple(begin), end=tuple(end), step=tuple(step))
+
+
+def _read_resize(attributes: Attributes) -> dict[str, object]:
+    attributes.require("mode", "nearest")
+    for name, usual in (("antialias", 0), ("exclude_outside", 0), ("axes", None),
+                        ("keep_aspect_ratio_policy", "stretch")):
+        attributes.require(name, usual)
+    for name in ("cubic_coeff_a", "extrapolation_value"):
+        attributes.take(name)
+    return {"place": attributes.take("coordinate_transformation_mode", "half_pixel"),
+            "nearest": attributes.take("nearest_mode", "round_prefer_floor")}
+
+
+def _resize(scope: Scope, node: Placed, read: dict) -> None:
+    """Opset 10 has scales as the second input, and no choice of places."""
+    x = scope.type_of(node.inputs[0])
+    inputs = dict(zip(("scales",) if len(node.inputs) == 2 else ("roi", "scales", "sizes"),
+                      node.inputs[1:], strict=True if len(node.inputs) == 2 else False))
+    if len(node.inputs) == 2:
+        read = {"place": "asymmetric", "nearest": "floor"}
+    if inputs.get("sizes"):
+        wanted = scope.constant(inputs["sizes"], "sizes").reshape(-1)
+        scales = [Fraction(int(size), extent)
+                  for size, extent in zip(wanted, x.shape, strict=False)]
+    else:
+        found = scope.constant(inputs.get("scales", ""), "scales").reshape(-1)
+        scales = [Fraction(float(scale)) for scale in found]
+    if len(scales) != 4 or len(x.shape) != 4 or any(scale.denominator > 1 for scale in scales) or (
+            scales[:2] != [1, 1]):
+        raise NodeRefused("scales must be whole numbers for rows and columns of an image, and 1 "
+                          f"for images and channels, not {', '.join(map(_decimal, scales))}")
+    if not all(_repeats(int(scale), extent, **read)
+               for scale, extent in zip(scales[2:], x.shape[2:], strict=True)):
+        raise NodeRefused(f"pixels must be repeated, which {read['place']} with {read['nearest']} "
+                          f"and scales {', '.join(map(_decimal, scales[2:]))} does not")
+    scope.emit("upsample", node.inputs[:1], factors=tuple(int(scale) for scale in scales[2:]))
+
+
+def _decimal(scale: Fraction) -> str:
+    return f"{float(scale):g}"
+
+
+def _repeats(factor: int, extent: int, place: str, nearest: str) -> bool:
+    """Whether each place of the result takes the pixel that a repetition puts there."""
+    half = Fraction(1, 2)
+    places: dict[str, Callable[[int], Fraction]] = {
+        "asymmetric": lambda i: Fraction(i, factor),
+        "half_pixel": lambda i: (i + half) / factor - half,
+        "half_pixel_symmetric": lambda i: (i + half) / factor - half,
+        "pytorch_half_pixel": lambda i: (i + half) / factor - half if factor * extent > 1 else
+        Fraction(0)}
+    roundings: dict[str, Callable[[Fraction], int]] = {
+        "floor": floor, "ceil": ceil, "round_prefer_floor": lambda x: ceil(x - half),
+        "round_prefer_ceil": lambda x: floor(x + half)}
+    if place not in places or nearest not in roundings:
+        return False
+    return all(min(max(roundings[nearest](places[place](i)), 0), extent - 1) == i // factor
+               for i in range(factor * extent))
+
+
 def _read_concat(attributes: Attributes) -> dict[str, object]:
     axis = attributes.take("axis")
     if axis is None:
@@ -339,4 +420,6 @@ OPERATORS: dict[str, Operator] = {
     "QuantizeLinear": Operator(_read_quantize, _scaled("quantizelinear"), (2, 3)),
     "Relu": Operator(_nothing, _plain("relu"), (1, 1)),
     "Reshape": Operator(_read_reshape, _reshape, (2, 2)),
+    "Resize": Operator(_read_resize, _resize, (2, 4), gaps=True),
+    "Slice": Operator(_read_slice, _slice, (3, 5)),
 }

@@ -17,6 +17,8 @@ in stored form (a uint8 tensor is stored as x - 128).
 | add | a, b (broadcast) | |
 | concat | any number of tensors | axis |
 | reshape | x | shape |
+| upsample | x | factors: rows and columns of each pixel |
+| slice | x | begin, end, step of each axis |
 | quantizelinear | x, scale, zero_point | axis |
 | dequantizelinear | q, scale, zero_point | axis |
 | qconv2d | x, w [Co,Ci,kh,kw], bias, mult, shift [Co] | strides, pads, pad_value, zp, lo, hi |
@@ -262,6 +264,31 @@ def _without(type_: TensorType, axis: int) -> tuple:
     return type_.shape[:axis], type_.shape[axis + 1:], type_.dtype
 
 
+def _upsample(node: Node, types: Types) -> TensorType:
+    """Each pixel repeated, in a block of whole rows and columns."""
+    _arity(node, types, 1)
+    _rank(node, 0, types[0], 4)
+    factors = node.attrs["factors"]
+    _need(len(factors) == 2 and min(factors) > 0, node,
+          f"factors must be 2 integers of at least 1, not {factors!r}")
+    n, c, h, w = types[0].shape
+    return TensorType((n, c, h * factors[0], w * factors[1]), types[0].dtype)
+
+
+def _slice(node: Node, types: Types) -> TensorType:
+    """Of every axis, each `step`-th element from `begin` to before `end`."""
+    _arity(node, types, 1)
+    shape, sides = types[0].shape, [node.attrs[name] for name in ("begin", "end", "step")]
+    _need(all(len(side) == len(shape) for side in sides), node,
+          f"begin, end and step must have {len(shape)} numbers for {types[0]}")
+    for axis, (extent, begin, end, step) in enumerate(zip(shape, *sides, strict=True)):
+        _need(0 <= begin < end <= extent and step > 0, node,
+              f"slice of axis {axis} must lie in 0 to {extent} with a step of at least 1, "
+              f"not {begin} to {end} with step {step}")
+    return TensorType(tuple(-(-(end - begin) // step) for begin, end, step
+                            in zip(*sides, strict=True)), types[0].dtype)
+
+
 def _qconcat(node: Node, types: Types) -> TensorType:
     """Along the channels, each input requantized by itself."""
     _dtype(node, types, "int8")
@@ -416,7 +443,7 @@ FLOAT_OPS: dict[str, Rule] = {
     "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
     "identity": _same, "concat": _concat,
     "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
-    "reshape": _reshape,
+    "reshape": _reshape, "upsample": _upsample, "slice": _slice,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {

@@ -201,6 +201,8 @@ MEANING: dict[str, Callable[..., Array]] = {
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
     "reshape": _reshape, "qconcat": _qconcat,
+    "upsample": lambda attrs, x: x.repeat(attrs["factors"][0], 2).repeat(attrs["factors"][1], 3),
+    "slice": lambda attrs, x: x[tuple(map(slice, attrs["begin"], attrs["end"], attrs["step"]))],
     "concat": lambda attrs, *parts: np.concatenate(parts, attrs["axis"]),
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,

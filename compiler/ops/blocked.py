@@ -18,7 +18,7 @@ from compiler.te import Expr, Tensor
 
 __all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "average_pool",
            "convolution", "global_average_pool", "max_pool", "packed_blocks", "packed_convolution",
-           "rescale"]
+           "crop", "rescale", "upsample"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +236,58 @@ def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
     count = None if channels is None else -(-channels // blocks.block_out)
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out, count)
     return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
+
+
+def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> Operator:
+    """Each pixel in ``factors`` rows and columns: loaded once, stored as often.
+    Stages: ``x``, ``input``, ``quantized``, ``output``, where the rows and columns of a pixel are
+    two more dimensions.
+    """
+    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    operator = _copied(name, {"x": source, "input": copied})
+    groups, h, w, batch, count, size = operator.output.shape
+    quantized = operator["quantized"]
+    output = te.compute((groups, h, factors[0], w, factors[1], batch, count, size),
+                        lambda n, y, v, x, u, b, c, o: quantized[n, y, x, c, b, o],
+                        f"{name}_output")
+    return replace(operator, stages=operator.stages | {"output": output})
+
+
+def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, int],
+         steps: tuple[int, int], blocks: Blocks) -> Operator:
+    """Every `steps`-th row and column, and channels, of `x` from `begin` (channel, row, column).
+    Stages: ``x``, ``input``, ``quantized``, ``output``.
+    """
+    size, count = blocks.block_out, result.channel_blocks(blocks, blocks.block_out)
+    stored = x.stored_shape(blocks)
+    source = te.placeholder(stored, "int8", f"{name}_x")
+    groups = -(-x.n // blocks.batch)
+
+    def pixel(n, h, w, c, b, i):
+        row, column = h * steps[0] + begin[1], w * steps[1] + begin[2]
+        channel = c * size + i + begin[0]
+        there = _inside([(channel, count * size + begin[0], stored[-1])])
+        if x.plain:
+            image = n * blocks.batch + b
+            there += _inside([(image, groups * blocks.batch, x.n)])
+            read = source[image, row, column, channel]
+        else:
+            read = source[n, row, column, b, channel]
+        return te.select(te.all_of(*there), read, 0) if there else read
+
+    moved = te.compute((groups, result.h, result.w, count, blocks.batch, size), pixel,
+                       f"{name}_input")
+    return _copied(name, {"x": source, "input": moved})
+
+
+def _copied(name: str, stages: dict[str, Tensor]) -> Operator:
+    """The stage ``input``, written as it is."""
+    copied = stages["input"]
+
+    def lane(n, y, x, c, b, o):
+        return copied[n, y, x, c, b, o].astype("int32").astype("int8")
+
+    return _written(name, stages, Window((1, 1)), copied.shape, lane)
 
 
 def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: int,

@@ -27,6 +27,7 @@ OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "maxpool": windows.maxpool, "avgpool": windows.avgpool,
     "globalavgpool": windows.globalavgpool,
     "add": elementwise.add, "reshape": elementwise.reshape,
+    "upsample": movement.upsample, "slice": movement.slice_,
     "concat": movement.concat, "qconcat": movement.qconcat,
     "quantizelinear": elementwise.quantizelinear,
     "dequantizelinear": elementwise.dequantizelinear,

@@ -9,7 +9,7 @@ from compiler import te
 from compiler.ops.nchw_elementwise import rescaled
 from compiler.te import Expr, Tensor
 
-__all__ = ["concat", "qconcat"]
+__all__ = ["concat", "qconcat", "slice_", "upsample"]
 
 
 def concat(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
@@ -22,6 +22,23 @@ def qconcat(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
     scales = [dict(zip(("bias", "mult", "shift"), row, strict=True))
               for row in zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)]
     return _joined(1, inputs, lambda which, x: rescaled({**attrs, **scales[which]}, x), name)
+
+
+def upsample(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Each pixel of ``x`` [N,C,H,W] in ``factors`` rows and columns."""
+    x, (rows, columns) = inputs[0], attrs["factors"]
+    n, c, h, w = x.shape
+    return te.compute((n, c, h * rows, w * columns),
+                      lambda n, c, h, w: x[n, c, h // rows, w // columns], name)
+
+
+def slice_(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Of every axis, each ``step``-th element from ``begin`` to before ``end``."""
+    x, sides = inputs[0], list(zip(*(attrs[k] for k in ("begin", "end", "step")), strict=True))
+    shape = tuple(-(-(end - begin) // step) for begin, end, step in sides)
+    return te.compute(shape, lambda *indices: x[tuple(
+        index * step + begin for index, (begin, _, step) in zip(indices, sides, strict=True))],
+        name)
 
 
 def _joined(axis: int, inputs: Sequence[Tensor], value: Callable[[int, Expr], Expr],

@@ -110,6 +110,16 @@ class Net:
                              shift=self.rng.integers(15, 17, len(parts)).tolist(),
                              **self._clamp())
 
+    def upsample(self, x: str, rows: int, columns: int) -> str:
+        return self.add_node("upsample", x, factors=(rows, columns))
+
+    def slice(self, x: str, *sides: tuple[int, int, int]) -> str:
+        """Of the first axes (begin, end, step), of the others everything."""
+        rest = [(0, extent, 1) for extent in self.values[x].shape[len(sides):]]
+        names = ("begin", "end", "step")
+        return self.add_node("slice", x, **dict(zip(names, zip(*sides, *rest, strict=True),
+                                                    strict=True)))
+
     def flatten(self, x: str) -> str:
         shape = self.values[x].shape
         return self.add_node("reshape", x, shape=(shape[0], int(np.prod(shape[1:]))))

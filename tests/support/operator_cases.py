@@ -186,6 +186,11 @@ RESHAPES = [OperatorCase("reshape", {"shape": made}, (_normal(*read),)) for read
 ]]
 
 MOVEMENTS = [
+    OperatorCase("upsample", {"factors": (2, 3)}, (_int8(2, 3, 4, 5),)),
+    OperatorCase("upsample", {"factors": (1, 4)}, (_normal(1, 2, 3, 1),)),
+    OperatorCase("slice", {"begin": (0, 3, 1, 0), "end": (2, 7, 6, 5), "step": (1, 2, 1, 3)},
+                 (_int8(2, 8, 6, 5),)),
+    OperatorCase("slice", {"begin": (2,), "end": (3,), "step": (4,)}, (_of("int64", [1, 2, 3]),)),
     OperatorCase("concat", {"axis": 1}, (_normal(2, 3, 4), _normal(2, 1, 4), _normal(2, 5, 4))),
     OperatorCase("concat", {"axis": 0}, (_int8(2, 3), _int8(4, 3))),
     OperatorCase("concat", {"axis": 2}, (_uint8(2, 3, 1),)),

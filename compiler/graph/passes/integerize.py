@@ -9,6 +9,7 @@ from compiler.graph.fixed_point import ScaleRefused
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.integer_patterns import PATTERNS, Bounds, IntegerNode
 from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
+from compiler.graph.passes.sink_dequantize import SINKS_BELOW
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
 __all__ = ["Integerize"]
@@ -77,7 +78,7 @@ class _Rewriting:
         elif node.op == "dequantizelinear" and source and parameters:
             self.builder.emit("dequantize", node.name, [source], node.outputs[0],
                               scale=parameters[0], zp=parameters[1])
-        elif node.op in ("maxpool", "reshape", "identity") and source:
+        elif node.op in (*SINKS_BELOW, "identity") and source:
             op = "qmaxpool" if node.op == "maxpool" else node.op
             self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
         else:
