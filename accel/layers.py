@@ -186,6 +186,15 @@ def _rescale(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> La
                  Activation(x.n, x.c, x.h, x.w))
 
 
+def _leaky_relu(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    params = {f"params{side}": pack_params(node.attrs["bias"], node.attrs[f"mult{side}"],
+                                           node.attrs[f"shift{side}"], x.c, blocks)
+              for side in ("", "_below")}
+    return Layer(node, blocked.leaky_relu(_stage(node), x, _quantization(node), blocks),
+                 {"x": node.inputs[0]}, params, replace(x, plain=False))
+
+
 def _add(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
     x, y = (known[value] for value in node.inputs)
     ma, mb, c, shift = (node.attrs[k] for k in ("ma", "mb", "c", "shift"))
@@ -230,6 +239,7 @@ LAYERS: dict[str, Builder] = {
     "qavgpool": _average_pool,
     "qglobalavgpool": _global_average_pool,
     "qrescale": _rescale,
+    "qleakyrelu": _leaky_relu,
     "qadd": _add,
     "upsample": _upsample,
     "slice": _slice,

@@ -106,9 +106,10 @@ class _Layer:
         """Results of a tile in out and acc."""
         self["quantized"].compute_at(self.tile_loop)
         self["quantized"].set_scope("out")
-        if "acc" in self.stages:
-            self["acc"].compute_at(self.tile_loop)
-            self["acc"].set_scope("acc")
+        for role in ("acc", "above", "below"):
+            if role in self.stages:
+                self[role].compute_at(self.tile_loop)
+                self[role].set_scope("acc")
 
     def place_operands(self) -> None:
         """Operands where they are used."""
@@ -120,8 +121,9 @@ class _Layer:
             if role in self.stages:
                 self[role].compute_at(self._kept("input", loop))
                 self[role].set_scope(scope)
-        if "params" in self.stages:
-            self["params"].cache_read("par").compute_at(self._kept("w", self.tile_loop))
+        for role in ("params", "params_below"):
+            if role in self.stages:
+                self[role].cache_read("par").compute_at(self._kept("w", self.tile_loop))
         if self.operator.row:
             self._pack_rows()
 
@@ -157,12 +159,15 @@ class _Layer:
         for role in ("input", "input_y"):
             if role in self.stages:
                 self._copy(self.stages[role], "load")
-        for role, scope in (("w", "wgt"), ("params", "par")):
+        for role, scope in (("w", "wgt"), ("params", "par"), ("params_below", "par")):
             if role in self.stages:
                 self._copy(f"{self.stages[role]}_{scope}", "load")
         if "acc" in self.stages:
             self._accumulate()
-        self._lanes("quantized", ("requantize", "add_scaled", "copy"))
+        for role in ("above", "below"):
+            if role in self.stages:
+                self._lanes(role, ("requantize",))
+        self._lanes("quantized", ("requantize", "add_scaled", "max", "copy"))
 
     def _accumulate(self) -> None:
         if "w" not in self.stages:

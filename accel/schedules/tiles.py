@@ -61,8 +61,8 @@ class Shape:
     strides: tuple[int, int]
     weighted: bool
     inputs: int             # tensors that are loaded like the input
-    accumulates: bool
-    parameters: bool
+    accumulators: int       # in acc, for each output
+    parameters: int         # records for each channel
     row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
     pixelwise: bool = False     # parameters of each output pixel instead of each channel
 
@@ -74,8 +74,9 @@ def shape_of(operator: Operator) -> Shape:
     _, rows, columns, channels = stages["quantized"].shape[:4]
     weighted = "w" in stages
     return Shape(rows, columns, channels, stages["input"].shape[3] if weighted else 1,
-                 kernel, strides, weighted, 2 if "input_y" in stages else 1, "acc" in stages,
-                 "params" in stages, operator.row,
+                 kernel, strides, weighted, 2 if "input_y" in stages else 1,
+                 len({"acc", "above", "below"} & set(stages)),
+                 len({"params", "params_below"} & set(stages)), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3)
 
 
@@ -185,8 +186,8 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     outputs = tiles.rows * tiles.columns * tiles.channels
     pixels = _window(shape, tiles)
     needs = [("out", outputs)]
-    if shape.accumulates:
-        needs.append(("acc", outputs))
+    if shape.accumulators:
+        needs.append(("acc", outputs * shape.accumulators))
     if shape.parameters:
         needs.append(("par", _records(shape, tiles)))
     if shape.weighted:
@@ -199,7 +200,7 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
 
 def _records(shape: Shape, tiles: Tiles) -> int:
     """Entries of parameters that a tile loads."""
-    return tiles.rows * tiles.columns if shape.pixelwise else tiles.channels
+    return (tiles.rows * tiles.columns if shape.pixelwise else tiles.channels) * shape.parameters
 
 
 def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:

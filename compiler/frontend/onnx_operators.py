@@ -279,6 +279,10 @@ def _repeats(factor: int, extent: int, place: str, nearest: str) -> bool:
                for i in range(factor * extent))
 
 
+def _leakyrelu(scope: Scope, node: Placed, read: dict) -> None:
+    scope.emit("leakyrelu", node.inputs, **read)
+
+
 def _read_concat(attributes: Attributes) -> dict[str, object]:
     axis = attributes.take("axis")
     if axis is None:
@@ -415,6 +419,8 @@ OPERATORS: dict[str, Operator] = {
     "Gemm": Operator(_read_gemm, _gemm, (2, 3)),
     "GlobalAveragePool": Operator(_nothing, _plain("globalavgpool"), (1, 1)),
     "Identity": Operator(_nothing, _plain("identity"), (1, 1)),
+    "LeakyRelu": Operator(lambda attributes: {"alpha": attributes.take("alpha", 0.01)},
+                          _leakyrelu, (1, 1)),
     "MatMul": Operator(_nothing, _plain("matmul"), (2, 2)),
     "MaxPool": Operator(_read_maxpool, _maxpool, (1, 1)),
     "QuantizeLinear": Operator(_read_quantize, _scaled("quantizelinear"), (2, 3)),

@@ -10,6 +10,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 | dense | x [M,K], w [N,K] or [K,N], bias? | trans_b: 1 when w is [N,K] |
 | matmul | a, b | |
 | relu, identity | x | |
+| leakyrelu | x | alpha: the slope below zero |
 | clip | x | lo, hi: numbers, infinite ones too; hi where lo is above it |
 | maxpool | x | kernel, strides, pads |
 | avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
@@ -28,6 +29,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 | qmaxpool | x | kernel, strides, pads |
 | qavgpool | x, mult, shift [Ho,Wo] or [1,1] | as maxpool, pad_value, bias, zp, lo, hi |
 | qglobalavgpool, qrescale | x | bias, mult, shift, zp, lo, hi |
+| qleakyrelu | x | as qrescale, mult_below, shift_below: a slope not above the other |
 | quantize | x float32 | scale, zp (stored form) |
 | dequantize | x int8 | scale, zp (stored form) |
 | to_int8, to_uint8 | x | |
@@ -176,6 +178,12 @@ def _relu(node: Node, types: Types) -> TensorType:
 def _clip(node: Node, types: Types) -> TensorType:
     for name in ("lo", "hi"):
         _need(node.attrs[name] == node.attrs[name], node, f"{name} must be a number, not nan")
+    return _relu(node, types)
+
+
+def _leakyrelu(node: Node, types: Types) -> TensorType:
+    alpha = node.attrs["alpha"]
+    _need(abs(alpha) < float("inf"), node, f"alpha must be finite, not {alpha!r}")
     return _relu(node, types)
 
 
@@ -420,6 +428,17 @@ def _qrescale(node: Node, types: Types) -> TensorType:
     return types[0]
 
 
+def _qleakyrelu(node: Node, types: Types) -> TensorType:
+    """The greater of two requantizations: the first where x + bias is positive."""
+    _requantized(node)
+    mult, shift, below, less = (node.attrs[name] for name in
+                                ("mult", "shift", "mult_below", "shift_below"))
+    _multiplier(node, 0, below, less)
+    _need(below << shift <= mult << less, node,
+          f"slope below zero must be at most {mult} / 2**{shift}, not {below} / 2**{less}")
+    return types[0]
+
+
 def _cast(source: str, target: str) -> Rule:
     def cast(node: Node, types: Types) -> TensorType:
         _arity(node, types, 1)
@@ -441,7 +460,7 @@ def _parameters(source: str, target: str) -> Rule:
 
 FLOAT_OPS: dict[str, Rule] = {
     "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
-    "identity": _same, "concat": _concat,
+    "leakyrelu": _leakyrelu, "identity": _same, "concat": _concat,
     "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
     "reshape": _reshape, "upsample": _upsample, "slice": _slice,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
@@ -450,6 +469,7 @@ INTEGER_OPS: dict[str, Rule] = {
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
     "qavgpool": _qavgpool, "qconcat": _qconcat,
     "qglobalavgpool": _int8(_qglobalavgpool), "qrescale": _int8(_qrescale),
+    "qleakyrelu": _int8(_qleakyrelu),
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),
 }

@@ -179,6 +179,12 @@ def _qconcat(attrs, *parts: Array) -> Array:
     return np.concatenate(made, axis=1)
 
 
+def _qleakyrelu(attrs, x: Array) -> Array:
+    total = x.astype(np.float64) + attrs["bias"]
+    return np.maximum(*(requantize(total, attrs[f"mult{side}"], attrs[f"shift{side}"],
+                                   *_clamped(attrs)) for side in ("", "_below")))
+
+
 def _quantize(attrs, x: Array) -> Array:
     steps = np.rint(x / np.float32(attrs["scale"])) + np.float32(attrs["zp"])
     return np.clip(steps, -128, 127).astype(np.int8)
@@ -198,6 +204,7 @@ MEANING: dict[str, Callable[..., Array]] = {
     "matmul": lambda attrs, a, b: _product(a, b).astype(np.float32),
     "relu": lambda attrs, x: np.maximum(x, np.float32(0)),
     "clip": _clip,
+    "leakyrelu": lambda attrs, x: np.where(x < 0, x * np.float32(attrs["alpha"]), x),
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
     "reshape": _reshape, "qconcat": _qconcat,
@@ -207,7 +214,7 @@ MEANING: dict[str, Callable[..., Array]] = {
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,
     "qavgpool": _qavgpool, "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,
-    "quantize": _quantize, "dequantize": _dequantize,
+    "qleakyrelu": _qleakyrelu, "quantize": _quantize, "dequantize": _dequantize,
     "to_int8": lambda attrs, x: (x ^ np.uint8(128)).view(np.int8),
     "to_uint8": lambda attrs, x: x.view(np.uint8) ^ np.uint8(128),
 }

@@ -18,7 +18,7 @@ from compiler.te import Expr, Tensor
 
 __all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "average_pool",
            "convolution", "global_average_pool", "max_pool", "packed_blocks", "packed_convolution",
-           "crop", "rescale", "upsample"]
+           "crop", "leaky_relu", "rescale", "upsample"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +236,32 @@ def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
     count = None if channels is None else -(-channels // blocks.block_out)
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out, count)
     return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
+
+
+def leaky_relu(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
+    """The greater of two changes of scale. Stages: ``x``, ``params``, ``params_below``, ``input``,
+    ``above``, ``below``, ``quantized``, ``output``.
+    """
+    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    stages = {"x": source, "input": copied}
+    for role, side in (("above", "params"), ("below", "params_below")):
+        stages[side] = te.placeholder((copied.shape[3], blocks.block_out), PARAM, f"{name}_{side}")
+        stages[role] = te.compute(copied.shape, _scaled_lane(copied, stages[side], q),
+                                  f"{name}_{role}")
+    above, below = stages["above"], stages["below"]
+
+    def lane(n, y, x, c, b, o):
+        return te.maximum(above[n, y, x, c, b, o], below[n, y, x, c, b, o]).astype("int8")
+
+    return _written(name, stages, Window((1, 1)), copied.shape, lane)
+
+
+def _scaled_lane(copied: Tensor, params: Tensor, q: Quantization) -> Callable[..., Expr]:
+    def lane(n, y, x, c, b, o):
+        p = params[c, o]
+        return requantize(copied[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
+                          q.zp, q.lo, q.hi)
+    return lane
 
 
 def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> Operator:

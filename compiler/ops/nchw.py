@@ -23,7 +23,9 @@ __all__ = ["OPERATORS", "build"]
 
 OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "conv2d": windows.conv2d, "dense": matrix.dense, "matmul": matrix.matmul,
-    "relu": elementwise.relu, "clip": elementwise.clip, "identity": elementwise.identity,
+    "relu": elementwise.relu, "clip": elementwise.clip,
+    "leakyrelu": elementwise.leakyrelu, "qleakyrelu": elementwise.qleakyrelu,
+    "identity": elementwise.identity,
     "maxpool": windows.maxpool, "avgpool": windows.avgpool,
     "globalavgpool": windows.globalavgpool,
     "add": elementwise.add, "reshape": elementwise.reshape,

@@ -12,8 +12,8 @@ from compiler.ops.arithmetic import add_scaled, requantize
 from compiler.te import Expr, Tensor
 
 __all__ = ["add", "broadcast", "broadcast_shape", "clip", "dequantize", "dequantizelinear",
-           "identity", "qadd", "qrescale", "quantize", "quantizelinear", "relu", "rescaled",
-           "reshape", "to_int8", "to_uint8"]
+           "identity", "leakyrelu", "qadd", "qleakyrelu", "qrescale", "quantize",
+           "quantizelinear", "relu", "rescaled", "reshape", "to_int8", "to_uint8"]
 
 _LIMITS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 
@@ -60,7 +60,10 @@ relu = _unary(lambda attrs, x: te.maximum(x, 0))
 clip = _unary(lambda attrs, x: te.minimum(te.maximum(x, _float32(attrs["lo"])),
                                           _float32(attrs["hi"])))
 identity = _unary(lambda attrs, x: x)
+leakyrelu = _unary(lambda attrs, x: te.select(x < 0, x * _float32(attrs["alpha"]), x))
 qrescale = _unary(rescaled)
+qleakyrelu = _unary(lambda attrs, x: te.maximum(rescaled(attrs, x), rescaled(
+    {**attrs, "mult": attrs["mult_below"], "shift": attrs["shift_below"]}, x)))
 quantize = _unary(lambda attrs, x: _quantized(x, float(np.float32(attrs["scale"])),
                                               float(attrs["zp"]), "int8"))
 dequantize = _unary(lambda attrs, x: (x.astype("float32") - float(attrs["zp"]))

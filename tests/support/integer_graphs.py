@@ -103,6 +103,10 @@ class Net:
     def add(self, x: str, y: str) -> str:
         return self.add_node("qadd", x, y, ma=40000, mb=23456, c=12345, shift=16, **self._clamp())
 
+    def leaky_relu(self, x: str) -> str:
+        return self.add_node("qleakyrelu", x, bias=-9, mult=45678, shift=15, mult_below=40000,
+                             shift_below=18, **self._clamp())
+
     def concat(self, *parts: str) -> str:
         return self.add_node("qconcat", *parts,
                              bias=self.rng.integers(-20, 20, len(parts)).tolist(),

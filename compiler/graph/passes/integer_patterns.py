@@ -3,7 +3,7 @@ to the integer node that takes its place. The numbers are those of docs/machine.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -166,6 +166,17 @@ def _globalavgpool(view: QuantizedView, node: Node, out: Stored, bounds: Bounds)
     return _scaled("qglobalavgpool", x, rows * columns, out, bounds)
 
 
+def _leakyrelu(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    alpha = node.attrs["alpha"]
+    if not 0 <= alpha <= 1:
+        raise StaysFloat(f"its slope below zero must be 0 to 1, not {alpha:g}")
+    x = view.activation(node.inputs[0])
+    above, below = (_scaled("qleakyrelu", Stored(x.value, x.scale * slope, x.zp), 1, out, bounds)
+                    for slope in (1.0, alpha))
+    attrs = {"mult_below": below.attrs["mult"], "shift_below": below.attrs["shift"]}
+    return replace(above, attrs={**above.attrs, **attrs})
+
+
 def _rescale(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     x = view.activation(node.outputs[0])
     clamp = _clamp(out, bounds)
@@ -176,6 +187,6 @@ def _rescale(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> In
 
 PATTERNS: dict[str, Pattern] = {
     "conv2d": _conv2d, "dense": _dense, "matmul": _matmul, "add": _add,
-    "concat": _concat,
+    "concat": _concat, "leakyrelu": _leakyrelu,
     "avgpool": _avgpool, "globalavgpool": _globalavgpool, "dequantizelinear": _rescale,
 }

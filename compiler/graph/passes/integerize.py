@@ -15,7 +15,7 @@ from compiler.graph.rewrite import Builder, eliminate_dead_code
 __all__ = ["Integerize"]
 
 NOTED = ("conv2d", "dense", "matmul", "add", "concat", "avgpool", "globalavgpool", "maxpool",
-         "relu", "clip", "quantizelinear")
+         "relu", "clip", "leakyrelu", "quantizelinear")
 UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
 PER_CHANNEL = "an activation must have one scale"
 

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from compiler.frontend import ImportRefused, convert, load
 
 SUPPORTED = ("(supported: Add, AveragePool, Clip, Concat, Constant, Conv, DequantizeLinear, "
-             "Flatten, Gemm, GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, "
-             "Reshape, Resize, Slice)")
+             "Flatten, Gemm, GlobalAveragePool, Identity, LeakyRelu, MatMul, MaxPool, "
+             "QuantizeLinear, Relu, Reshape, Resize, Slice)")
 NEWEST = onnx.defs.onnx_opset_version()
 X4, X2 = [1, 3, 8, 8], [2, 6]
 
