@@ -117,8 +117,8 @@ class AccelTarget:
         stages = second.layer.operator.stages
         if self.threads == 1 or "w" not in first.layer.operator.stages or "w" in stages:
             return ()
-        buffers = ["out", *(buffer for role, buffer in (("acc", "acc"), ("params", "par"))
-                            if role in stages)]
+        scopes = {"acc": "acc", "above": "acc", "params": "par"}
+        buffers = ["out", *(scope for role, scope in scopes.items() if role in stages)]
         rooms = halves(self.machine.config, buffers)
         tiles = choose_together(self.machine.config, shape_of(first.layer.operator),
                                 shape_of(second.layer.operator), self.threads, rooms)

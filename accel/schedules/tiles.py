@@ -224,8 +224,8 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
             pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel
         kernel = shape.depth * tiles.channels * taps * entry["wgt"]
-    elif shape.accumulates:
-        lanes += outputs * taps
+    else:
+        lanes += outputs * taps * shape.accumulators
     if shape.parameters:
         kernel += _records(shape, tiles) * entry["par"]
     stored = outputs * entry["out"]
