@@ -61,7 +61,7 @@ def refusal(graph: Graph, node: Node) -> str | None:
         return f"its input has {rank} dimensions; the accelerator takes NCHW or NC"
     if graph.values[node.inputs[0]].dtype != "int8":
         return f"its input is {graph.values[node.inputs[0]].dtype}; the accelerator takes int8"
-    return _slice_refusal(graph, node) if node.op == "slice" else None
+    return REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
 
 
 def activation_of(graph: Graph, value: str, plain: bool = False) -> Activation:
@@ -119,6 +119,23 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
     return Layer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
                  Activation(x.n, channels, height, width),
                  x.n * height * width * weights.size)
+
+
+def _matrix_product(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+    x, y = (known[value] for value in node.inputs)
+    trans_b = bool(node.attrs["trans_b"])
+    operator = blocked.matrix_product(_stage(node), x, y, trans_b, _quantization(node), blocks)
+    result = Activation(*graph.values[node.outputs[0]].shape, 1, 1)
+    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
+                 {"params": _scalars(node, result.c, blocks)}, result, x.n * x.c * result.c)
+
+
+def _matrix_product_refusal(graph: Graph, node: Node) -> str | None:
+    ranks = [len(graph.values[value].shape) for value in node.inputs]
+    if ranks != [2, 2]:
+        return (f"its inputs have {ranks[0]} and {ranks[1]} dimensions; the accelerator takes "
+                "products of matrices")
+    return None
 
 
 def _max_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
@@ -240,6 +257,7 @@ LAYERS: dict[str, Builder] = {
     "qglobalavgpool": _global_average_pool,
     "qrescale": _rescale,
     "qleakyrelu": _leaky_relu,
+    "qmatmul": _matrix_product,
     "qadd": _add,
     "upsample": _upsample,
     "slice": _slice,
@@ -250,6 +268,13 @@ PARTS: dict[str, Parts] = {
     "qconcat": _concat,
 }
 """Nodes that become several layers, each of which writes a part of the result."""
+
+
+REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
+    "slice": _slice_refusal,
+    "qmatmul": _matrix_product_refusal,
+}
+"""What the accelerator cannot do of an operator that it has."""
 
 
 def build_layers(node: Node, graph: Graph, known: Activations,

@@ -59,6 +59,7 @@ class _Layer:
         self.machine, self.operator, self.tiles, self.threads = machine, operator, tiles, threads
         self.steps = Schedule([operator.output], operator.output.name)
         self.stages = {role: tensor.name for role, tensor in operator.stages.items()}
+        self.computed_weights = {"w", "y"} <= set(self.stages)
 
     def __getitem__(self, role: str):
         return self.steps[self.stages[role]]
@@ -116,7 +117,10 @@ class _Layer:
         loop, scope = self.tile_loop, "res"
         if "w" in self.stages:
             loop, scope = self._order_products(), "inp"
-            self["w"].cache_read("wgt").compute_at(self._kept("w", loop))
+            w = self["w"] if self.computed_weights else self["w"].cache_read("wgt")
+            w.compute_at(self._kept("w", loop))
+            if self.computed_weights:
+                w.set_scope("wgt")
         for role in ("input", "input_y"):
             if role in self.stages:
                 self[role].compute_at(self._kept("input", loop))
@@ -156,11 +160,11 @@ class _Layer:
     def tensorize(self) -> None:
         """Every statement to an instruction."""
         self._copy(self.stages["output"], "store")
-        for role in ("input", "input_y"):
+        for role in ("input", "input_y", *["w"] * self.computed_weights):
             if role in self.stages:
                 self._copy(self.stages[role], "load")
         for role, scope in (("w", "wgt"), ("params", "par"), ("params_below", "par")):
-            if role in self.stages:
+            if role in self.stages and (role != "w" or not self.computed_weights):
                 self._copy(f"{self.stages[role]}_{scope}", "load")
         if "acc" in self.stages:
             self._accumulate()

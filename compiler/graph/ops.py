@@ -25,6 +25,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 | qconv2d | x, w [Co,Ci,kh,kw], bias, mult, shift [Co] | strides, pads, pad_value, zp, lo, hi |
 | qdense | x [M,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
 | qconcat | any number of tensors | bias, mult, shift: one for each input; zp, lo, hi |
+| qmatmul | a, b [...,K,N] or [...,N,K] | trans_b: 1 when b is [...,N,K]; as qrescale |
 | qadd | a, b | ma, mb, c, shift, zp, lo, hi |
 | qmaxpool | x | kernel, strides, pads |
 | qavgpool | x, mult, shift [Ho,Wo] or [1,1] | as maxpool, pad_value, bias, zp, lo, hi |
@@ -159,14 +160,30 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None
 def _matmul(node: Node, types: Types) -> TensorType:
     _arity(node, types, 2)
     _dtype(node, types, "float32")
+    return TensorType(_multiplied(node, *types), "float32")
+
+
+def _qmatmul(node: Node, types: Types) -> TensorType:
+    """Of two computed tensors with zero points 0, one multiplier for the whole result."""
+    _arity(node, types, 2)
+    _dtype(node, types, "int8")
+    _requantized(node)
+    _need(node.attrs["trans_b"] in (0, 1), node,
+          f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
     a, b = types
+    if node.attrs["trans_b"] and len(b.shape) >= 2:
+        b = TensorType((*b.shape[:-2], b.shape[-1], b.shape[-2]), b.dtype)
+    return TensorType(_multiplied(node, a, b), "int8")
+
+
+def _multiplied(node: Node, a: TensorType, b: TensorType) -> tuple[int, ...]:
     _need(min(len(a.shape), len(b.shape)) >= 2, node,
           f"matmul inputs must have at least 2 dimensions, not {a} and {b}")
     leading = _broadcast(a.shape[:-2], b.shape[:-2])
     if leading is None or a.shape[-1] != b.shape[-2]:
         raise TypeRefused(f"{node.name}: matmul inputs must agree in their inner and leading "
                           f"extents, not {a} and {b}")
-    return TensorType((*leading, a.shape[-2], b.shape[-1]), "float32")
+    return (*leading, a.shape[-2], b.shape[-1])
 
 
 def _relu(node: Node, types: Types) -> TensorType:
@@ -469,7 +486,7 @@ INTEGER_OPS: dict[str, Rule] = {
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
     "qavgpool": _qavgpool, "qconcat": _qconcat,
     "qglobalavgpool": _int8(_qglobalavgpool), "qrescale": _int8(_qrescale),
-    "qleakyrelu": _int8(_qleakyrelu),
+    "qleakyrelu": _int8(_qleakyrelu), "qmatmul": _qmatmul,
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),
 }

@@ -147,6 +147,11 @@ def _qdense(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -
     return requantize(_wrapped(_product(x, w.T)) + bias, mult, shift, *_clamped(attrs))
 
 
+def _qmatmul(attrs, a: Array, b: Array) -> Array:
+    sums = _wrapped(_product(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
+    return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *_clamped(attrs))
+
+
 def _qadd(attrs, a: Array, b: Array) -> Array:
     total = a.astype(np.float64) * attrs["ma"] + b.astype(np.float64) * attrs["mb"] + attrs["c"]
     return requantize(total, 1, attrs["shift"], *_clamped(attrs))
@@ -207,14 +212,15 @@ MEANING: dict[str, Callable[..., Array]] = {
     "leakyrelu": lambda attrs, x: np.where(x < 0, x * np.float32(attrs["alpha"]), x),
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
-    "reshape": _reshape, "qconcat": _qconcat,
+    "reshape": _reshape,
     "upsample": lambda attrs, x: x.repeat(attrs["factors"][0], 2).repeat(attrs["factors"][1], 3),
     "slice": lambda attrs, x: x[tuple(map(slice, attrs["begin"], attrs["end"], attrs["step"]))],
     "concat": lambda attrs, *parts: np.concatenate(parts, attrs["axis"]),
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
     "qconv2d": _qconv2d, "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,
     "qavgpool": _qavgpool, "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,
-    "qleakyrelu": _qleakyrelu, "quantize": _quantize, "dequantize": _dequantize,
+    "qleakyrelu": _qleakyrelu, "qconcat": _qconcat, "qmatmul": _qmatmul,
+    "quantize": _quantize, "dequantize": _dequantize,
     "to_int8": lambda attrs, x: (x ^ np.uint8(128)).view(np.int8),
     "to_uint8": lambda attrs, x: x.view(np.uint8) ^ np.uint8(128),
 }

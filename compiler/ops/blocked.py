@@ -18,7 +18,7 @@ from compiler.te import Expr, Tensor
 
 __all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "average_pool",
            "convolution", "global_average_pool", "max_pool", "packed_blocks", "packed_convolution",
-           "crop", "leaky_relu", "rescale", "upsample"]
+           "crop", "leaky_relu", "matrix_product", "rescale", "upsample"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,57 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     return _finished(name, stages, window, acc, q, blocks)
 
 
+def matrix_product(name: str, x: Activation, y: Activation, trans_b: bool, q: Quantization,
+                   blocks: Blocks) -> Operator:
+    """Product of two matrices that are both computed, their rows images of one pixel: ``x`` [M,K],
+    ``y`` [N,K] if `trans_b`, else [K,N], which is loaded byte by byte.
+
+    Rows of ``x`` become pixels of one row, so that ``w`` serves all of them; ``y`` is loaded as
+    weights. Stages: ``x``, ``y``, ``w``, ``params``, ``input``, ``acc``, ``quantized``, ``output``.
+    """
+    (rows, depth), (height, width) = (_matrix(one, blocks) for one in (x, y))
+    source, other = (te.placeholder(shape, "int8", f"{name}_{role}") for role, shape in
+                     (("x", (rows, depth)), ("y", (height, width))))
+    batch, ci = blocks.batch, blocks.padded(x.c) // blocks.block_in
+    channels, columns = (y.n if trans_b else y.c), -(-x.n // batch)
+
+    def pixel(n, h, w, c, b, i):
+        row, element = w * batch + b, c * blocks.block_in + i
+        there = _inside([(row, columns * batch, rows), (element, ci * blocks.block_in, depth)])
+        return te.select(te.all_of(*there), source[row, element], 0) if there else (
+            source[row, element])
+
+    def weight(c, h, w, d, o, i):
+        channel, element = c * blocks.block_out + o, d * blocks.block_in + i
+        there = _inside([(channel, blocks.padded(channels), channels),
+                         (element, ci * blocks.block_in, x.c)])
+        place = (channel, element) if trans_b else (element, channel)
+        return te.select(te.all_of(*there), other[place], 0) if there else other[place]
+
+    moved = te.compute((1, 1, columns, ci, batch, blocks.block_in), pixel, f"{name}_input")
+    shape = (blocks.padded(channels) // blocks.block_out, 1, 1, ci, blocks.block_out,
+             blocks.block_in)
+    w = te.compute(shape, weight, f"{name}_w")
+    single = Window((1, 1))
+    acc, w = _products(name, moved, (1, columns), channels, single, blocks, w)
+    stages = {"x": source, "y": other, "w": w, "input": moved, "acc": acc}
+    return _finished(name, stages, single, acc, q, blocks)
+
+
+def _matrix(x: Activation, blocks: Blocks) -> tuple[int, int]:
+    """Shape in memory of images of one pixel."""
+    if x.plain:
+        return x.n, x.c
+    return -(-x.n // blocks.batch) * blocks.batch, blocks.padded(x.c)
+
+
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
-              blocks: Blocks) -> tuple[Tensor, Tensor]:
-    """Sums of products over each window of `padded`, and the weights."""
+              blocks: Blocks, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Sums of products over each window of `padded`, and the weights, an input unless given."""
     kernel, (sh, sw) = window.kernel, window.strides
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
-    w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
+    w = weights or te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8",
+                                  f"{name}_w")
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(kernel, "hw", strict=True))
     rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")

@@ -103,6 +103,12 @@ class Net:
     def add(self, x: str, y: str) -> str:
         return self.add_node("qadd", x, y, ma=40000, mb=23456, c=12345, shift=16, **self._clamp())
 
+    def matmul(self, a: str, b: str, trans_b: bool = False) -> str:
+        depth = self.values[a].shape[-1]
+        return self.add_node("qmatmul", a, b, trans_b=int(trans_b), bias=0, mult=50000,
+                             shift=round(np.log2(50000 * 74 * 74 * np.sqrt(depth) / 60)),
+                             **self._clamp())
+
     def leaky_relu(self, x: str) -> str:
         return self.add_node("qleakyrelu", x, bias=-9, mult=45678, shift=15, mult_below=40000,
                              shift_below=18, **self._clamp())

@@ -136,6 +136,10 @@ MATRICES = [
     OperatorCase("dense", {"trans_b": 1}, (_normal(2, 4), _normal(3, 4), _normal(2, 1))),
     OperatorCase("matmul", {}, (_normal(4, 7), _normal(7, 3))),
     OperatorCase("matmul", {}, (_normal(2, 1, 4, 7), _normal(3, 7, 5))),
+    OperatorCase("qmatmul", {"trans_b": 0, "bias": 9, "mult": 40000, "shift": 23, **CLAMP},
+                 (_int8(4, 17), _int8(17, 6))),
+    OperatorCase("qmatmul", {"trans_b": 1, "bias": 0, "mult": 40000, "shift": 23, **CLAMP},
+                 (_int8(2, 1, 4, 9), _int8(3, 5, 9))),
     OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_parameters(5, 21))),
     OperatorCase("qdense", CLAMP, (np.full((1, 2**17), -128, np.int8),      # the sums wrap
                                    np.full((3, 2**17), -128, np.int8), *_parameters(3, 40))),

@@ -78,10 +78,14 @@ def _conv2d(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> Int
 
 
 def _dense(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    if view.is_computed(node.inputs[1]):
+        return _computed_product(view, node, out, bounds, node.attrs["trans_b"])
     return _product(view, node, out, bounds, transposed=node.attrs["trans_b"] == 0)
 
 
 def _matmul(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    if view.is_computed(node.inputs[1]):
+        return _computed_product(view, node, out, bounds, 0)
     shapes = [view.graph.values[value].shape for value in node.inputs]
     if [len(shape) for shape in shapes] != [2, 2]:
         raise StaysFloat(f"its inputs must have 2 dimensions, not shapes {shapes[0]} and "
@@ -97,6 +101,22 @@ def _product(view: QuantizedView, node: Node, out: Stored, bounds: Bounds,
     weight = np.ascontiguousarray(weight.T) if transposed else weight
     constants = _weighted(view, node.inputs[2:], x, weight, scales, out)
     return IntegerNode("qdense", (x.value,), _clamp(out, bounds), constants)
+
+
+def _computed_product(view: QuantizedView, node: Node, out: Stored, bounds: Bounds,
+                      trans_b: int) -> IntegerNode:
+    """Other zero points would need the sums of rows and columns."""
+    a, b = (view.activation(value) for value in node.inputs[:2])
+    if (a.zp, b.zp) != (0, 0):
+        raise StaysFloat(f"both of its inputs are computed: their zero points must be 0 in int8, "
+                         f"not {a.zp} and {b.zp}")
+    if len(node.inputs) > 2:
+        raise StaysFloat("both of its inputs are computed: it must have no bias")
+    bound = 128.0 * 128 * view.graph.values[node.inputs[0]].shape[-1]
+    _check_accumulator(np.array([bound]))
+    mult, shift = _multiplier(a.scale * b.scale / out.scale, bound)
+    attrs = {"trans_b": trans_b, "bias": 0, "mult": mult, "shift": shift}
+    return IntegerNode("qmatmul", (a.value, b.value), attrs | _clamp(out, bounds))
 
 
 def _add(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
