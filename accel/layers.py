@@ -11,7 +11,8 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops import blocked
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
 
-__all__ = ["LAYERS", "Layer", "PARTS", "activation_of", "build_layers", "is_view", "refusal"]
+__all__ = ["LAYERS", "Layer", "PARTS", "activation_of", "build_layers", "is_view", "refusal",
+           "view_of"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def activation_of(graph: Graph, value: str, plain: bool = False) -> Activation:
     """
     node = graph.producers().get(value)
     if node and is_view(graph, node) and _view_refusal(graph, node) is None:
-        return activation_of(graph, node.inputs[0])
+        return view_of(activation_of(graph, node.inputs[0]), graph, node)
     n, c, h, w = (*graph.values[value].shape, 1, 1)[:4]
     return Activation(n, c, h, w, plain)
 
@@ -79,10 +80,20 @@ def is_view(graph: Graph, node: Node) -> bool:
     return node.op == "reshape" and graph.values[node.inputs[0]].dtype == "int8"
 
 
+def view_of(x: Activation, graph: Graph, node: Node) -> Activation:
+    """What a view shows of `x`: other rows and columns of the same pixels, or a flattened image,
+    which keeps its layout.
+    """
+    shape = graph.values[node.outputs[0]].shape
+    return replace(x, h=shape[2], w=shape[3]) if len(shape) == 4 else x
+
+
 def _view_refusal(graph: Graph, node: Node) -> str | None:
     before, after = (graph.values[v].shape for v in (node.inputs[0], node.outputs[0]))
+    if len(before) in (2, 4) and len(after) == 4 and before[:2] == after[:2]:
+        return None
     if len(before) not in (2, 4) or len(after) != 2 or before[0] != after[0]:
-        return f"reshape from {before} to {after} is not a flattening of the channels"
+        return f"reshape from {before} to {after} neither keeps nor flattens the channels"
     if len(before) == 4 and before[2:] != (1, 1):
         readers = [n for n in graph.nodes if node.outputs[0] in n.inputs]
         if node.outputs[0] in graph.outputs or any(n.op != "qdense" for n in readers):

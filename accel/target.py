@@ -10,7 +10,7 @@ import numpy as np
 
 from accel.access import prove, with_tokens
 from accel.allocate import allocate
-from accel.layers import Layer, activation_of, build_layers, is_view, refusal
+from accel.layers import Layer, activation_of, build_layers, is_view, refusal, view_of
 from accel.layout import blocks_of
 from accel.interleave import halves, interleave
 from accel.lowering import LoweringError, Placement, Room, lower
@@ -134,7 +134,7 @@ class AccelTarget:
         layers: list[Layer] = []
         for node in graph.nodes:
             if is_view(graph, node):
-                known[node.outputs[0]] = known[node.inputs[0]]
+                known[node.outputs[0]] = view_of(known[node.inputs[0]], graph, node)
                 continue
             layers += build_layers(node, graph, known, blocks_of(self.machine.config))
             known[node.outputs[0]] = layers[-1].result

@@ -85,3 +85,15 @@ def test_floats_are_refused() -> None:
     x = net.input(1, 3, 2, 2, dtype="float32")
     assert refusal(net.graph(net.upsample(x, 2, 2))) == (
         "its input is float32; the accelerator takes int8")
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_reshapes_that_keep_the_channels_copy_nothing(plain: bool) -> None:
+    """Rows and columns of the same pixels; a matrix as images of one pixel, and back."""
+    net = Net(4)
+    x = net.input(3, 5, 4, 6)
+    y = net.add_node("reshape", x if plain else net.rescale(x), shape=(3, 5, 2, 12))
+    pooled = net.average(net.max_pool(y, (2, 3)))
+    back = net.add_node("reshape", net.dense(net.flatten(pooled), 7), shape=(3, 7, 1, 1))
+    program = assert_right(TINY, net.graph(y, back, net.conv(back, 4, (1, 1))), net.samples())
+    assert not any("reshape" in name for name, _ in program.layers)
