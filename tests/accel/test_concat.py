@@ -78,4 +78,5 @@ def test_another_rank_is_refused() -> None:
 def test_results_spread() -> None:
     net = Net(5)
     (found,) = evaluate(net.graph(joined(net, [9, 8, 3], (5, 5))), net.samples()).values()
-    assert all(len(np.unique(found[:, c])) > 10 for c in range(20))
+    assert len(np.unique(found)) > 60
+    assert all(len(np.unique(found[:, c])) > 5 for c in range(20))

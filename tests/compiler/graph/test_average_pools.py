@@ -33,6 +33,18 @@ def test_float(qdq, onnx_values, window: dict) -> None:
                                rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("include", [0, 1])
+@pytest.mark.parametrize("place", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+def test_automatic_pads(qdq, onnx_values, rng, include: int, place: str) -> None:
+    one = qdq()
+    y = one.add("AveragePool", one.input("x", 1, 2, 7, 6), kernel_shape=[3, 4], strides=[2, 1],
+                auto_pad=place, count_include_pad=include)
+    feeds = {"x": rng.normal(size=(1, 2, 7, 6)).astype(np.float32)}
+    graph = optimize(convert(one.model(y)), standard_passes(integerize=False))
+    np.testing.assert_allclose(evaluate(graph, feeds)[y], onnx_values(one.model(y), feeds)[y],
+                               rtol=1e-5, atol=1e-6)
+
+
 # Scales are no small fractions of each other, so that ties are rare: see test_integerize.py.
 @settings(max_examples=40)
 @given(windows(), st.sampled_from(("int8", "uint8")), st.booleans(), st.integers(0, 1 << 16))
