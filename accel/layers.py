@@ -136,7 +136,8 @@ def _matrix_product(node: Node, graph: Graph, known: Activations, blocks: Blocks
     x, y = (known[value] for value in node.inputs)
     trans_b = bool(node.attrs["trans_b"])
     operator = blocked.matrix_product(_stage(node), x, y, trans_b, _quantization(node), blocks)
-    result = Activation(*graph.values[node.outputs[0]].shape, 1, 1)
+    rows, columns = graph.values[node.outputs[0]].shape
+    result = Activation(rows, columns, 1, 1)
     return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
                  {"params": _scalars(node, result.c, blocks)}, result, x.n * x.c * result.c)
 
@@ -189,10 +190,12 @@ def _upsample(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> L
 
 def _slice(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
     x = known[node.inputs[0]]
-    result = Activation(*(*graph.values[node.outputs[0]].shape, 1, 1)[:4])
-    begin, step = ((*node.attrs[name], fill, fill)[1:4]
-                   for name, fill in (("begin", 0), ("step", 1)))
-    operator = blocked.crop(_stage(node), x, result, begin, step[1:], blocks)
+    n, c, h, w = (*graph.values[node.outputs[0]].shape, 1, 1)[:4]
+    result = Activation(n, c, h, w)
+    _, channel, row, column = (*node.attrs["begin"], 0, 0)[:4]
+    steps = (*node.attrs["step"], 1, 1)[2:4]
+    operator = blocked.crop(_stage(node), x, result, (channel, row, column),
+                            (steps[0], steps[1]), blocks)
     return Layer(node, operator, {"x": node.inputs[0]}, {}, result)
 
 
@@ -248,9 +251,9 @@ def _concat(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> tup
 def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
            result: Activation, at: int) -> Layer:
     operator = blocked.rescale(f"{_stage(node)}_{index}", x, _quantization(node), blocks, channels)
-    scales = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
+    bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
     count = operator["params"].shape[0]
-    params = pack_params(*scales, count * blocks.block_out, blocks)[:count]
+    params = pack_params(bias, mult, shift, count * blocks.block_out, blocks)[:count]
     return Layer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
                  part=index, at=at, channels=channels)
 

@@ -33,7 +33,8 @@ def qdense(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
 
 def matmul(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
     """``a`` [...,M,K] times ``b`` [...,K,N]; leading dimensions broadcast. Sums in float32."""
-    return _batched(*inputs, False, "float32", name)
+    a, b = inputs
+    return _batched(a, b, False, "float32", name)
 
 
 def qmatmul(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:

@@ -112,7 +112,8 @@ def _computed_product(view: QuantizedView, node: Node, out: Stored, bounds: Boun
                          f"not {a.zp} and {b.zp}")
     if len(node.inputs) > 2:
         raise StaysFloat("both of its inputs are computed: it must have no bias")
-    bound = 128.0 * 128 * view.graph.values[node.inputs[0]].shape[-1]
+    *_, depth = view.graph.values[node.inputs[0]].shape
+    bound = 128.0 * 128 * depth
     _check_accumulator(np.array([bound]))
     mult, shift = _multiplier(a.scale * b.scale / out.scale, bound)
     attrs = {"trans_b": trans_b, "bias": 0, "mult": mult, "shift": shift}
