@@ -112,10 +112,15 @@ def _convolution(node: Node, graph: Graph, known: Activations, blocks: Blocks) -
 
 
 def _dense(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
-    """A convolution whose kernel is the whole image: a flattened one keeps its layout."""
+    """A convolution whose kernel is the whole image: a flattened one keeps its layout. Images of
+    one pixel become pixels of one image, which share the weights that a tile loads.
+    """
     x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
     weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
-    return _products(node, graph, x, weights, Window((x.h, x.w)), 0, blocks)
+    one = Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
+    same = (x.h, x.w) == (1, 1) and (not x.plain or blocks.batch == 1)
+    layer = _products(node, graph, one if same else x, weights, Window((x.h, x.w)), 0, blocks)
+    return replace(layer, result=Activation(x.n, len(matrix), 1, 1), macs=x.n * weights.size)
 
 
 def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,

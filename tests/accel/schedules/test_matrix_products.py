@@ -47,3 +47,17 @@ def test_batches_are_refused() -> None:
     graph = net.graph(net.matmul(net.input(1, 2, 3, 4), net.input(1, 2, 4, 5, name="b")))
     assert AccelTarget(TINY).refusal(graph, graph.nodes[0]) == (
         "its inputs have 4 and 4 dimensions; the accelerator takes products of matrices")
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_rows_of_a_dense_layer_share_its_weights(plain: bool) -> None:
+    """The first of two layers reads the network's input as it is."""
+    net = Net(4)
+    y = net.dense(net.input(40, 8), 8)
+    y = y if plain else net.dense(y, 8)
+    compiled = AccelTarget(TINY).compile(net.graph(y))
+    assert_right(TINY, net.graph(y), net.samples())
+    layer = compiled.layers[-1]
+    assert (layer.macs, layer.result.n) == (40 * 8 * 8, 40)
+    begin = dict(compiled.program.layers).get("qdense_0", 0) if not plain else 0
+    assert compiled.program.layers[-1][1] - begin < 30
