@@ -111,7 +111,7 @@ class Net:
 
     def leaky_relu(self, x: str) -> str:
         return self.add_node("qleakyrelu", x, bias=-9, mult=45678, shift=15, mult_below=40000,
-                             shift_below=18, **self._clamp())
+                             shift_below=18, zp=-5, lo=-100, hi=90)
 
     def concat(self, *parts: str) -> str:
         return self.add_node("qconcat", *parts,

@@ -112,7 +112,7 @@ def _computed_product(view: QuantizedView, node: Node, out: Stored, bounds: Boun
                          f"not {a.zp} and {b.zp}")
     if len(node.inputs) > 2:
         raise StaysFloat("both of its inputs are computed: it must have no bias")
-    *_, depth = view.graph.values[node.inputs[0]].shape
+    _, depth = view.graph.values[node.inputs[0]].shape[-2:]
     bound = 128.0 * 128 * depth
     _check_accumulator(np.array([bound]))
     mult, shift = _multiplier(a.scale * b.scale / out.scale, bound)
