@@ -199,17 +199,13 @@ def _number(array: np.ndarray, role: str) -> float:
     return float(array.reshape(()))
 
 
-def _read_slice(attributes: Attributes) -> dict[str, object]:
-    return {}
-
-
 def _slice(scope: Scope, node: Placed, read: dict) -> None:
     shape = scope.type_of(node.inputs[0]).shape
-    starts, ends, *more = ([int(v) for v in scope.constant(value, role).reshape(-1)] for value, role
-                           in zip(node.inputs[1:], ("starts", "ends", "axes", "steps"),
-                                  strict=False))
-    axes = [_axis(axis, len(shape)) for axis in (more[0] if more else range(len(starts)))]
-    steps = more[1] if len(more) > 1 else [1] * len(starts)
+    given = {role: [int(v) for v in scope.constant(value, role).reshape(-1)] for role, value
+             in zip(("starts", "ends", "axes", "steps"), node.inputs[1:], strict=False) if value}
+    starts, ends = (given.get(role, []) for role in ("starts", "ends"))
+    axes = [_axis(axis, len(shape)) for axis in given.get("axes", range(len(starts)))]
+    steps = given.get("steps", [1] * len(starts))
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise NodeRefused("starts, ends, axes and steps must have as many numbers, not "
                           f"{len(starts)}, {len(ends)}, {len(axes)} and {len(steps)}")
@@ -234,31 +230,32 @@ def _read_resize(attributes: Attributes) -> dict[str, object]:
 
 def _resize(scope: Scope, node: Placed, read: dict) -> None:
     """Opset 10 has scales as the second input, and no choice of places."""
-    x = scope.type_of(node.inputs[0])
-    inputs = dict(zip(("scales",) if len(node.inputs) == 2 else ("roi", "scales", "sizes"),
-                      node.inputs[1:], strict=True if len(node.inputs) == 2 else False))
+    shape = scope.type_of(node.inputs[0]).shape
     if len(node.inputs) == 2:
-        read = {"place": "asymmetric", "nearest": "floor"}
-    if inputs.get("sizes"):
-        wanted = scope.constant(inputs["sizes"], "sizes").reshape(-1)
-        scales = [Fraction(int(size), extent)
-                  for size, extent in zip(wanted, x.shape, strict=False)]
+        inputs, read = {"scales": node.inputs[1]}, {"place": "asymmetric", "nearest": "floor"}
     else:
-        found = scope.constant(inputs.get("scales", ""), "scales").reshape(-1)
-        scales = [Fraction(float(scale)) for scale in found]
-    if len(scales) != 4 or len(x.shape) != 4 or any(scale.denominator > 1 for scale in scales) or (
-            scales[:2] != [1, 1]):
+        inputs = dict(zip(("roi", "scales", "sizes"), node.inputs[1:], strict=False))
+    scales = _scales(scope, inputs, shape)
+    text = [f"{scale:g}" for scale in scales]
+    factors = [int(scale) for scale in scales if scale % 1 == 0]
+    if len(shape) != 4 or len(factors) != 4 or len(scales) != 4 or factors[:2] != [1, 1]:
         raise NodeRefused("scales must be whole numbers for rows and columns of an image, and 1 "
-                          f"for images and channels, not {', '.join(map(_decimal, scales))}")
-    if not all(_repeats(int(scale), extent, **read)
-               for scale, extent in zip(scales[2:], x.shape[2:], strict=True)):
+                          f"for images and channels, not {', '.join(text)}")
+    if not all(_repeats(factor, extent, **read)
+               for factor, extent in zip(factors[2:], shape[2:], strict=True)):
         raise NodeRefused(f"pixels must be repeated, which {read['place']} with {read['nearest']} "
-                          f"and scales {', '.join(map(_decimal, scales[2:]))} does not")
-    scope.emit("upsample", node.inputs[:1], factors=tuple(int(scale) for scale in scales[2:]))
+                          f"and scales {', '.join(text[2:])} does not")
+    scope.emit("upsample", node.inputs[:1], factors=tuple(factors[2:]))
 
 
-def _decimal(scale: Fraction) -> str:
-    return f"{float(scale):g}"
+def _scales(scope: Scope, inputs: dict[str, str], shape: tuple[int, ...]) -> list[float]:
+    """The factor of each axis, from the factors or from the extents that are wanted."""
+    if not inputs.get("sizes"):
+        return scope.constant(inputs.get("scales", ""), "scales").reshape(-1).tolist()
+    sizes = scope.constant(inputs["sizes"], "sizes").reshape(-1)
+    if len(sizes) != len(shape):
+        raise NodeRefused(f"sizes must have {len(shape)} numbers, not {len(sizes)}")
+    return [int(size) / extent for size, extent in zip(sizes, shape, strict=True)]
 
 
 def _repeats(factor: int, extent: int, place: str, nearest: str) -> bool:
@@ -427,5 +424,5 @@ OPERATORS: dict[str, Operator] = {
     "Relu": Operator(_nothing, _plain("relu"), (1, 1)),
     "Reshape": Operator(_read_reshape, _reshape, (2, 2)),
     "Resize": Operator(_read_resize, _resize, (2, 4), gaps=True),
-    "Slice": Operator(_read_slice, _slice, (3, 5)),
+    "Slice": Operator(_nothing, _slice, (3, 5), gaps=True),
 }

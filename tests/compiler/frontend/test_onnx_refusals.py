@@ -298,6 +298,9 @@ PLACES = [
     ({"antialias": 1}, scales(1, 1, 2, 2), "antialias must be 0, not 1"),
     ({}, scales(1, 1, 1.5, 2), "scales must be whole numbers for rows and columns of an image, and "
      "1 for images and channels, not 1, 1, 1.5, 2"),
+    ({}, scales(1, 1, np.nan, np.inf), "scales must be whole numbers for rows and columns of an "
+     "image, and 1 for images and channels, not 1, 1, nan, inf"),
+    ({}, scales(1, 1, 0, 2), "factors must be 2 integers of at least 1, not (0, 2)"),
     ({}, scales(1, 2, 2, 2), "scales must be whole numbers for rows and columns of an image, and "
      "1 for images and channels, not 1, 2, 2, 2"),
     ({}, scales(1, 1, 0.5, 0.5), "scales must be whole numbers for rows and columns of an image, "
@@ -321,6 +324,8 @@ def test_resize_to_a_size() -> None:
     assert refused_node("Resize", "x", "", "", "n", constants=[numbers("n", 1, 3, 16, 12)]) == (
         "scales must be whole numbers for rows and columns of an image, and 1 for images and "
         "channels, not 1, 1, 2, 1.5")
+    assert refused_node("Resize", "x", "", "", "n", constants=[numbers("n", 1, 3, 16)]) == (
+        "sizes must have 4 numbers, not 3")
     assert refused_node("Resize", "x", "", "x") == "its scales 'x' must be a constant"
 
 

@@ -60,6 +60,16 @@ def sliced(one, x: str, starts, ends, *more) -> str:
                                  for side in (starts, ends, *more)))
 
 
+def test_a_slice_with_steps_and_no_axes(qdq, onnx_values, rng) -> None:
+    one = qdq()
+    starts, ends, steps = (one.constant(np.array(side, np.int64))
+                           for side in ([0, 1], [2, 6], [1, 2]))
+    y = one.add("Slice", one.input("x", 2, 6, 5), starts, ends, "", steps)
+    feeds = {"x": rng.normal(size=(2, 6, 5)).astype(np.float32)}
+    graph = optimize(convert(one.model(y)), standard_passes(integerize=False))
+    np.testing.assert_array_equal(evaluate(graph, feeds)[y], onnx_values(one.model(y), feeds)[y])
+
+
 @pytest.mark.parametrize("sides", [
     ([1, 0, 2], [2, 9, 4]), ([-3], [-1], [-1]), ([0, 1], [2**63 - 1, -1], [3, 1], [2, 3]),
     ([1], [2], [2])], ids=str)
