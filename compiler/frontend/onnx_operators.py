@@ -5,7 +5,7 @@ Every operator is read in two steps, so that one look at a model finds everythin
 NodeRefused with the reason alone; the importer adds the place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor, inf, prod
@@ -248,7 +248,7 @@ def _resize(scope: Scope, node: Placed, read: dict) -> None:
     scope.emit("upsample", node.inputs[:1], factors=tuple(factors[2:]))
 
 
-def _scales(scope: Scope, inputs: dict[str, str], shape: tuple[int, ...]) -> list[float]:
+def _scales(scope: Scope, inputs: Mapping, shape: tuple[int, ...]) -> list[float]:
     """The factor of each axis, from the factors or from the extents that are wanted."""
     if not inputs.get("sizes"):
         return scope.constant(inputs.get("scales", ""), "scales").reshape(-1).tolist()

@@ -107,12 +107,12 @@ def _computed_product(view: QuantizedView, node: Node, out: Stored, bounds: Boun
                       trans_b: int) -> IntegerNode:
     """Other zero points would need the sums of rows and columns."""
     a, b = (view.activation(value) for value in node.inputs[:2])
+    depth = view.graph.values[node.inputs[0]].shape[-1]
     if (a.zp, b.zp) != (0, 0):
         raise StaysFloat(f"both of its inputs are computed: their zero points must be 0 in int8, "
                          f"not {a.zp} and {b.zp}")
     if len(node.inputs) > 2:
         raise StaysFloat("both of its inputs are computed: it must have no bias")
-    _, depth = view.graph.values[node.inputs[0]].shape[-2:]
     bound = 128.0 * 128 * depth
     _check_accumulator(np.array([bound]))
     mult, shift = _multiplier(a.scale * b.scale / out.scale, bound)
