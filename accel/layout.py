@@ -9,7 +9,8 @@ from compiler.ops.arithmetic import PARAM
 from compiler.ops.blocked import Activation, Blocks
 from compiler.te import numpy_dtype
 
-__all__ = ["blocks_of", "from_blocked", "pack_params", "pack_weights", "pack_windows", "to_plain"]
+__all__ = ["blocks_of", "from_blocked", "pack_params", "pack_pixel_params", "pack_weights",
+           "pack_windows", "to_plain"]
 
 
 def blocks_of(config: AccelConfig) -> Blocks:
@@ -59,3 +60,11 @@ def pack_params(bias, mult, shift, channels: int, blocks: Blocks) -> np.ndarray:
     for name, values in (("bias", bias), ("mult", mult), ("shift", shift)):
         packed[name][:channels] = values
     return packed.reshape(-1, blocks.block_out)
+
+
+def pack_pixel_params(bias, mult, shift, blocks: Blocks) -> np.ndarray:
+    """Records [H][W][block_out] from multipliers and shifts [H][W]."""
+    packed = np.zeros((*mult.shape, blocks.block_out), numpy_dtype(PARAM))
+    for name, values in (("bias", bias), ("mult", mult), ("shift", shift)):
+        packed[name] = np.asarray(values)[..., None]
+    return packed

@@ -10,7 +10,7 @@ import numpy as np
 
 from accel.access import prove, with_tokens
 from accel.allocate import allocate
-from accel.layers import Layer, activation_of, build_layers, is_view, refusal
+from accel.layers import Layer, activation_of, build_layers, is_view, refusal, view_of
 from accel.layout import blocks_of
 from accel.interleave import halves, interleave
 from accel.lowering import LoweringError, Placement, Room, lower
@@ -90,7 +90,7 @@ class AccelTarget:
         try:
             tiles, threads = tiles_of(self.machine, layer.operator, self.threads)
         except LoweringError as error:
-            raise LoweringError(f"{layer.node.name}: {error}") from None
+            raise LoweringError(f"{layer.name}: {error}") from None
         return self._part(layer, {}, tiles, threads)
 
     def _part(self, layer: Layer, room: Room, tiles: Tiles, threads: int) -> "_Part":
@@ -117,8 +117,8 @@ class AccelTarget:
         stages = second.layer.operator.stages
         if self.threads == 1 or "w" not in first.layer.operator.stages or "w" in stages:
             return ()
-        buffers = ["out", *(buffer for role, buffer in (("acc", "acc"), ("params", "par"))
-                            if role in stages)]
+        scopes = {"acc": "acc", "above": "acc", "params": "par"}
+        buffers = ["out", *(scope for role, scope in scopes.items() if role in stages)]
         rooms = halves(self.machine.config, buffers)
         tiles = choose_together(self.machine.config, shape_of(first.layer.operator),
                                 shape_of(second.layer.operator), self.threads, rooms)
@@ -134,7 +134,7 @@ class AccelTarget:
         layers: list[Layer] = []
         for node in graph.nodes:
             if is_view(graph, node):
-                known[node.outputs[0]] = known[node.inputs[0]]
+                known[node.outputs[0]] = view_of(known[node.inputs[0]], graph, node)
                 continue
             try:
                 layers += build_layers(node, graph, known, blocks_of(self.machine.config))
@@ -241,7 +241,8 @@ class _Memory:
         places |= {stages[role].name: self._constants[layer.name, role]
                    for role in layer.constants}
         result = self._places[self.storage[layer.node.outputs[0]]]
-        result = replace(result, offset=result.offset + layer.offset, pitches=layer.pitches)
+        result = replace(result, offset=result.offset + layer.offset, pitches=layer.pitches,
+                         channels=layer.channels)
         return places | {layer.operator.output.name: result}
 
     def _place_constants(self) -> np.ndarray:

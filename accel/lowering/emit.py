@@ -194,7 +194,7 @@ class _Tile:
         is left.
         """
         box = {var: (low, high) for var, (low, high) in nest.loops if high - low > 1}
-        for guard in nest.guards:
+        for guard in (*nest.guards, *self._existing()):
             found = self._solved(guard, box)
             if found is None:
                 return None
@@ -203,6 +203,15 @@ class _Tile:
             if box.get(var, (0, 0))[0]:
                 raise NotAffine(var)
         return box
+
+    def _existing(self) -> Iterator[Expr]:
+        """Whether channels of a result that is part of a larger tensor are there."""
+        read = self.binding.tile("dst")
+        if isinstance(read, Read) and self.intrinsic.unit == "store":
+            place = self.emitter.placement[read.buffer.name]
+            if place.channels:
+                block, lane = read.indices[-2:]
+                yield block * read.buffer.shape[-1] + lane < place.channels
 
     def _solved(self, guard: Expr, box: Box) -> dict[Var, Interval] | None:
         try:

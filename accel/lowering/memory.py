@@ -24,13 +24,15 @@ def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
 class Placement:
     """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
     has one. One that lies in another has `pitches`: how many elements neighbours are apart, in each
-    dimension.
+    dimension. Of a result that is part of another, `channels` (in the last two dimensions, blocks
+    and lanes) are stored, all of them where it is 0.
     """
 
     base: str
     offset: int
     tensor: str = ""
     pitches: tuple[int, ...] = ()
+    channels: int = 0
 
 
 class Scratchpads:

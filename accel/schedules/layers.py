@@ -59,6 +59,7 @@ class _Layer:
         self.machine, self.operator, self.tiles, self.threads = machine, operator, tiles, threads
         self.steps = Schedule([operator.output], operator.output.name)
         self.stages = {role: tensor.name for role, tensor in operator.stages.items()}
+        self.computed_weights = {"w", "y"} <= set(self.stages)
 
     def __getitem__(self, role: str):
         return self.steps[self.stages[role]]
@@ -115,22 +116,27 @@ class _Layer:
         """Results of a tile in out and acc."""
         self["quantized"].compute_at(self.tile_loop)
         self["quantized"].set_scope("out")
-        if "acc" in self.stages:
-            self["acc"].compute_at(self.tile_loop)
-            self["acc"].set_scope("acc")
+        for role in ("acc", "above", "below"):
+            if role in self.stages:
+                self[role].compute_at(self.tile_loop)
+                self[role].set_scope("acc")
 
     def place_operands(self) -> None:
         """Operands where they are used."""
         loop, scope = self.tile_loop, "res"
         if "w" in self.stages:
             loop, scope = self._order_products(), "inp"
-            self["w"].cache_read("wgt").compute_at(self._kept("w", loop))
+            w = self["w"] if self.computed_weights else self["w"].cache_read("wgt")
+            w.compute_at(self._kept("w", loop))
+            if self.computed_weights:
+                w.set_scope("wgt")
         for role in ("input", "input_y"):
             if role in self.stages:
                 self[role].compute_at(self._kept("input", loop))
                 self[role].set_scope(scope)
-        if "params" in self.stages:
-            self["params"].cache_read("par").compute_at(self._kept("w", self.tile_loop))
+        for role in ("params", "params_below"):
+            if role in self.stages:
+                self[role].cache_read("par").compute_at(self._kept("w", self.tile_loop))
         if self.operator.row:
             self._pack_rows()
 
@@ -165,15 +171,18 @@ class _Layer:
     def tensorize(self) -> None:
         """Every statement to an instruction."""
         self._copy(self.stages["output"], "store")
-        for role in ("input", "input_y"):
+        for role in ("input", "input_y", *["w"] * self.computed_weights):
             if role in self.stages:
                 self._copy(self.stages[role], "load")
-        for role, scope in (("w", "wgt"), ("params", "par")):
-            if role in self.stages:
+        for role, scope in (("w", "wgt"), ("params", "par"), ("params_below", "par")):
+            if role in self.stages and (role != "w" or not self.computed_weights):
                 self._copy(f"{self.stages[role]}_{scope}", "load")
         if "acc" in self.stages:
             self._accumulate()
-        self._lanes("quantized", ("requantize", "add_scaled", "copy"))
+        for role in ("above", "below"):
+            if role in self.stages:
+                self._lanes(role, ("requantize",))
+        self._lanes("quantized", ("requantize", "add_scaled", "max", "copy"))
 
     def _accumulate(self) -> None:
         if "w" not in self.stages:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import product
-from math import ceil
+from math import ceil, prod
 
 from accel.config import AccelConfig
 from accel.lowering import LoweringError, Room, room_of
@@ -63,9 +63,10 @@ class Shape:
     strides: tuple[int, int]
     weighted: bool
     inputs: int             # tensors that are loaded like the input
-    accumulates: bool
-    parameters: bool
+    accumulators: int       # in acc, for each output
+    parameters: int         # records for each channel
     row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
+    pixelwise: bool = False     # parameters of each output pixel instead of each channel
     dilations: tuple[int, int] = (1, 1)
     diagonal: bool = False
     phases: int = 1
@@ -77,12 +78,16 @@ def shape_of(operator: Operator) -> Shape:
     stages, window = operator.stages, operator.window
     weighted = "w" in stages
     size = {axis.var.name[-1]: axis.extent for axis in operator.output.axes}
+    phases = prod(axis.extent for axis in stages["quantized"].axes
+                  if axis.var.name.endswith(("_p", "_q")))
     depth = sum(axis.extent for axis in stages["acc"].reduce_axes
                 if axis.var.name.endswith("_rc")) if weighted else 1
     return Shape(size["y"], size["x"], size["c"], max(depth, 1), window.kernel, window.strides,
-                 weighted, 2 if "input_y" in stages else 1, "acc" in stages, "params" in stages,
-                 operator.row, window.dilations, depth == 0,
-                 size.get("p", 1) * size.get("q", 1), size["n"] * size.get("g", 1))
+                 weighted, 2 if "input_y" in stages else 1,
+                 len({"acc", "above", "below"} & set(stages)),
+                 len({"params", "params_below"} & set(stages)), operator.row,
+                 "params" in stages and len(stages["params"].shape) == 3, window.dilations,
+                 depth == 0, phases, size["n"] * size.get("g", 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,16 +200,23 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     outputs = tiles.rows * tiles.columns * channels
     pixels = _window(shape, tiles)
     needs = [("out", outputs)]
-    if shape.accumulates:
-        needs.append(("acc", outputs))
+    if shape.accumulators:
+        needs.append(("acc", outputs * shape.accumulators))
     if shape.parameters:
-        needs.append(("par", channels))
+        needs.append(("par", _records(shape, tiles)))
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
                   ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]
     else:
         needs.append(("res", pixels * tiles.channels * shape.inputs))
     return [(name, need, have[name]) for name, need in needs]
+
+
+def _records(shape: Shape, tiles: Tiles) -> int:
+    """Entries of parameters that a tile loads."""
+    if shape.pixelwise:
+        return tiles.rows * tiles.columns
+    return tiles.channels * shape.phases * shape.parameters
 
 
 def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
@@ -229,10 +241,10 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
             pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel
         kernel = shape.depth * channels * taps * entry["wgt"]
-    elif shape.accumulates:
-        lanes += outputs * taps
+    else:
+        lanes += outputs * taps * shape.accumulators
     if shape.parameters:
-        kernel += channels * entry["par"]
+        kernel += _records(shape, tiles) * entry["par"]
     stored = outputs * entry["out"]
     far = [_slowed(config, size, run) for size, run in zip(
         (pixels, stored), _runs(config, shape, tiles), strict=True)]

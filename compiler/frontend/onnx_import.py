@@ -180,7 +180,7 @@ class _Importer:
         if placed.output in self.builder.values:
             raise NodeRefused(f"output {placed.output!r} must be defined once")
         self.current = name, placed.output
-        for value in placed.inputs:
+        for value in filter(None, placed.inputs):
             self._use(value)
         operator.build(self, placed, read)
 
@@ -231,7 +231,7 @@ def _placed(proto: onnx.NodeProto, operator: Operator) -> Placed:
     while inputs and not inputs[-1]:
         inputs.pop()
     low, high = operator.inputs
-    if not low <= len(inputs) <= high or "" in inputs:
+    if not low <= len(inputs) <= high or ("" in inputs and not operator.gaps):
         wanted = str(low) if low == high else f"{low} to {high}"
         raise NodeRefused(f"must have {wanted} inputs, not {len(inputs)}")
     outputs = [value for value in proto.output if value]

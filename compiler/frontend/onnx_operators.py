@@ -5,9 +5,10 @@ Every operator is read in two steps, so that one look at a model finds everythin
 NodeRefused with the reason alone; the importer adds the place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import prod
+from fractions import Fraction
+from math import ceil, floor, inf, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,11 +68,14 @@ Read = Callable[[Attributes], dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """`inputs` bounds the number of inputs; `build(scope, node, attributes)` adds the node."""
+    """`inputs` bounds the number of inputs; `build(scope, node, attributes)` adds the node. Where
+    there may be `gaps`, an absent input before a present one has the name "".
+    """
 
     read: Read
     build: Callable[[Scope, "Placed", dict], None]
     inputs: tuple[int, int]
+    gaps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,16 @@ def _read_conv_transpose(attributes: Attributes) -> dict[str, Any]:
 def _read_maxpool(attributes: Attributes) -> dict[str, object]:
     attributes.require("ceil_mode", 0)
     attributes.require("storage_order", 0)
+    return _read_kernel(attributes)
+
+
+def _read_avgpool(attributes: Attributes) -> dict[str, object]:
+    attributes.require("ceil_mode", 0)
+    include = attributes.take("count_include_pad", 0)
+    return {"include_pad": include, **_read_kernel(attributes)}
+
+
+def _read_kernel(attributes: Attributes) -> dict[str, object]:
     read = _read_window(attributes)
     if read["kernel"] is None:
         raise NodeRefused("kernel_shape must be given")
@@ -223,6 +237,12 @@ def _maxpool(scope: Scope, node: Placed, read: dict) -> None:
     scope.emit("maxpool", node.inputs, kernel=read["kernel"], **attrs)
 
 
+def _avgpool(scope: Scope, node: Placed, read: dict) -> None:
+    attrs = _window_attrs(scope.type_of(node.inputs[0]), read["kernel"], read)
+    scope.emit("avgpool", node.inputs, kernel=read["kernel"], include_pad=read["include_pad"],
+               **attrs)
+
+
 def _read_gemm(attributes: Attributes) -> dict[str, object]:
     attributes.require("alpha", 1.0)
     attributes.require("beta", 1.0)
@@ -232,6 +252,118 @@ def _read_gemm(attributes: Attributes) -> dict[str, object]:
 
 def _gemm(scope: Scope, node: Placed, read: dict) -> None:
     scope.emit("dense", node.inputs, **read)
+
+
+def _read_clip(attributes: Attributes) -> dict[str, object]:
+    """Bounds are attributes before opset 11, inputs since."""
+    return {"lo": attributes.take("min", -inf), "hi": attributes.take("max", inf)}
+
+
+def _clip(scope: Scope, node: Placed, read: dict) -> None:
+    bounds = dict(read)
+    for name, role, value in zip(("lo", "hi"), ("min", "max"), node.inputs[1:], strict=False):
+        if value:
+            bounds[name] = _number(scope.constant(value, role), role)
+    scope.emit("clip", node.inputs[:1], **bounds)
+
+
+def _number(array: np.ndarray, role: str) -> float:
+    if array.size != 1:
+        raise NodeRefused(f"its {role} must be one number, not {array.size}")
+    return float(array.reshape(()))
+
+
+def _slice(scope: Scope, node: Placed, read: dict) -> None:
+    shape = scope.type_of(node.inputs[0]).shape
+    given = {role: [int(v) for v in scope.constant(value, role).reshape(-1)] for role, value
+             in zip(("starts", "ends", "axes", "steps"), node.inputs[1:], strict=False) if value}
+    starts, ends = (given.get(role, []) for role in ("starts", "ends"))
+    axes = [_axis(axis, len(shape)) for axis in given.get("axes", range(len(starts)))]
+    steps = given.get("steps", [1] * len(starts))
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise NodeRefused("starts, ends, axes and steps must have as many numbers, not "
+                          f"{len(starts)}, {len(ends)}, {len(axes)} and {len(steps)}")
+    begin, end, step = [0] * len(shape), list(shape), [1] * len(shape)
+    for axis, first, last, stride in zip(axes, starts, ends, steps, strict=True):
+        if stride < 1:
+            raise NodeRefused(f"steps must be at least 1, not {stride}")
+        begin[axis], end[axis], step[axis] = *slice(first, last).indices(shape[axis])[:2], stride
+    scope.emit("slice", node.inputs[:1], begin=tuple(begin), end=tuple(end), step=tuple(step))
+
+
+def _read_resize(attributes: Attributes) -> dict[str, object]:
+    attributes.require("mode", "nearest")
+    for name, usual in (("antialias", 0), ("exclude_outside", 0), ("axes", None),
+                        ("keep_aspect_ratio_policy", "stretch")):
+        attributes.require(name, usual)
+    for name in ("cubic_coeff_a", "extrapolation_value"):
+        attributes.take(name)
+    return {"place": attributes.take("coordinate_transformation_mode", "half_pixel"),
+            "nearest": attributes.take("nearest_mode", "round_prefer_floor")}
+
+
+def _resize(scope: Scope, node: Placed, read: dict) -> None:
+    """Opset 10 has scales as the second input, and no choice of places."""
+    shape = scope.type_of(node.inputs[0]).shape
+    if len(node.inputs) == 2:
+        inputs, read = {"scales": node.inputs[1]}, {"place": "asymmetric", "nearest": "floor"}
+    else:
+        inputs = dict(zip(("roi", "scales", "sizes"), node.inputs[1:], strict=False))
+    scales = _scales(scope, inputs, shape)
+    text = [f"{scale:g}" for scale in scales]
+    factors = [int(scale) for scale in scales if scale % 1 == 0]
+    if len(shape) != 4 or len(factors) != 4 or len(scales) != 4 or factors[:2] != [1, 1]:
+        raise NodeRefused("scales must be whole numbers for rows and columns of an image, and 1 "
+                          f"for images and channels, not {', '.join(text)}")
+    if not all(_repeats(factor, extent, **read)
+               for factor, extent in zip(factors[2:], shape[2:], strict=True)):
+        raise NodeRefused(f"pixels must be repeated, which {read['place']} with {read['nearest']} "
+                          f"and scales {', '.join(text[2:])} does not")
+    scope.emit("upsample", node.inputs[:1], factors=tuple(factors[2:]))
+
+
+def _scales(scope: Scope, inputs: Mapping, shape: tuple[int, ...]) -> list[float]:
+    """The factor of each axis, from the factors or from the extents that are wanted."""
+    if not inputs.get("sizes"):
+        return scope.constant(inputs.get("scales", ""), "scales").reshape(-1).tolist()
+    sizes = scope.constant(inputs["sizes"], "sizes").reshape(-1)
+    if len(sizes) != len(shape):
+        raise NodeRefused(f"sizes must have {len(shape)} numbers, not {len(sizes)}")
+    return [int(size) / extent for size, extent in zip(sizes, shape, strict=True)]
+
+
+def _repeats(factor: int, extent: int, place: str, nearest: str) -> bool:
+    """Whether each place of the result takes the pixel that a repetition puts there."""
+    half = Fraction(1, 2)
+    places: dict[str, Callable[[int], Fraction]] = {
+        "asymmetric": lambda i: Fraction(i, factor),
+        "half_pixel": lambda i: (i + half) / factor - half,
+        "half_pixel_symmetric": lambda i: (i + half) / factor - half,
+        "pytorch_half_pixel": lambda i: (i + half) / factor - half if factor * extent > 1 else
+        Fraction(0)}
+    roundings: dict[str, Callable[[Fraction], int]] = {
+        "floor": floor, "ceil": ceil, "round_prefer_floor": lambda x: ceil(x - half),
+        "round_prefer_ceil": lambda x: floor(x + half)}
+    if place not in places or nearest not in roundings:
+        return False
+    return all(min(max(roundings[nearest](places[place](i)), 0), extent - 1) == i // factor
+               for i in range(factor * extent))
+
+
+def _leakyrelu(scope: Scope, node: Placed, read: dict) -> None:
+    scope.emit("leakyrelu", node.inputs, **read)
+
+
+def _read_concat(attributes: Attributes) -> dict[str, object]:
+    axis = attributes.take("axis")
+    if axis is None:
+        raise NodeRefused("axis must be given")
+    return {"axis": axis}
+
+
+def _concat(scope: Scope, node: Placed, read: dict) -> None:
+    axis = _axis(read["axis"], len(scope.type_of(node.inputs[0]).shape))
+    scope.emit("concat", node.inputs, axis=axis)
 
 
 def _plain(op: str) -> Callable[[Scope, Placed, dict], None]:
@@ -343,8 +475,14 @@ def _constant(scope: Scope, node: Placed, read: dict) -> None:
     scope.define_constant(node.output, read["array"])
 
 
+ANY = 2**31 - 1
+"""ONNX's limit of inputs where there may be any number."""
+
 OPERATORS: dict[str, Operator] = {
     "Add": Operator(_nothing, _plain("add"), (2, 2)),
+    "AveragePool": Operator(_read_avgpool, _avgpool, (1, 1)),
+    "Clip": Operator(_read_clip, _clip, (1, 3), gaps=True),
+    "Concat": Operator(_read_concat, _concat, (1, ANY)),
     "Constant": Operator(_read_constant, _constant, (0, 0)),
     "Conv": Operator(_read_conv, _conv, (2, 3)),
     "ConvTranspose": Operator(_read_conv_transpose, _conv_transpose, (2, 3)),
@@ -353,9 +491,13 @@ OPERATORS: dict[str, Operator] = {
     "Gemm": Operator(_read_gemm, _gemm, (2, 3)),
     "GlobalAveragePool": Operator(_nothing, _plain("globalavgpool"), (1, 1)),
     "Identity": Operator(_nothing, _plain("identity"), (1, 1)),
+    "LeakyRelu": Operator(lambda attributes: {"alpha": attributes.take("alpha", 0.01)},
+                          _leakyrelu, (1, 1)),
     "MatMul": Operator(_nothing, _plain("matmul"), (2, 2)),
     "MaxPool": Operator(_read_maxpool, _maxpool, (1, 1)),
     "QuantizeLinear": Operator(_read_quantize, _scaled("quantizelinear"), (2, 3)),
     "Relu": Operator(_nothing, _plain("relu"), (1, 1)),
     "Reshape": Operator(_read_reshape, _reshape, (2, 2)),
+    "Resize": Operator(_read_resize, _resize, (2, 4), gaps=True),
+    "Slice": Operator(_nothing, _slice, (3, 5), gaps=True),
 }

@@ -11,18 +11,28 @@ in stored form (a uint8 tensor is stored as x - 128).
 | dense | x [M,K], w [N,K] or [K,N], bias? | trans_b: 1 when w is [N,K] |
 | matmul | a, b | |
 | relu, identity | x | |
+| leakyrelu | x | alpha: the slope below zero |
+| clip | x | lo, hi: numbers, infinite ones too; hi where lo is above it |
 | maxpool | x | kernel, strides, pads |
+| avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
 | globalavgpool | x | |
 | add | a, b (broadcast) | |
+| concat | any number of tensors | axis |
 | reshape | x | shape |
+| upsample | x | factors: rows and columns of each pixel |
+| slice | x | begin, end, step of each axis |
 | quantizelinear | x, scale, zero_point | axis |
 | dequantizelinear | q, scale, zero_point | axis |
 | qconv2d | x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co] | as conv2d, pad_value, zp, lo, hi |
 | qconvtranspose2d | as qconv2d | as convtranspose2d, pad_value, zp, lo, hi |
 | qdense | x [M,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
+| qconcat | any number of tensors | bias, mult, shift: one for each input; zp, lo, hi |
+| qmatmul | a, b [...,K,N] or [...,N,K] | trans_b: 1 when b is [...,N,K]; as qrescale |
 | qadd | a, b | ma, mb, c, shift, zp, lo, hi |
 | qmaxpool | x | kernel, strides, pads |
+| qavgpool | x, mult, shift [Ho,Wo] or [1,1] | as maxpool, pad_value, bias, zp, lo, hi |
 | qglobalavgpool, qrescale | x | bias, mult, shift, zp, lo, hi |
+| qleakyrelu | x | as qrescale, mult_below, shift_below: a slope not above the other |
 | quantize | x float32 | scale, zp (stored form) |
 | dequantize | x int8 | scale, zp (stored form) |
 | to_int8, to_uint8 | x | |
@@ -34,6 +44,7 @@ around, by the kernel turned by 180 degrees.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -225,20 +236,48 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None
 def _matmul(node: Node, types: Types) -> TensorType:
     _arity(node, types, 2)
     _dtype(node, types, "float32")
+    return TensorType(_multiplied(node, *types), "float32")
+
+
+def _qmatmul(node: Node, types: Types) -> TensorType:
+    """Of two computed tensors with zero points 0, one multiplier for the whole result."""
+    _arity(node, types, 2)
+    _dtype(node, types, "int8")
+    _requantized(node)
+    _need(node.attrs["trans_b"] in (0, 1), node,
+          f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
     a, b = types
+    if node.attrs["trans_b"] and len(b.shape) >= 2:
+        b = TensorType((*b.shape[:-2], b.shape[-1], b.shape[-2]), b.dtype)
+    return TensorType(_multiplied(node, a, b), "int8")
+
+
+def _multiplied(node: Node, a: TensorType, b: TensorType) -> tuple[int, ...]:
     _need(min(len(a.shape), len(b.shape)) >= 2, node,
           f"matmul inputs must have at least 2 dimensions, not {a} and {b}")
     leading = _broadcast(a.shape[:-2], b.shape[:-2])
     if leading is None or a.shape[-1] != b.shape[-2]:
         raise TypeRefused(f"{node.name}: matmul inputs must agree in their inner and leading "
                           f"extents, not {a} and {b}")
-    return TensorType((*leading, a.shape[-2], b.shape[-1]), "float32")
+    return (*leading, a.shape[-2], b.shape[-1])
 
 
 def _relu(node: Node, types: Types) -> TensorType:
     _arity(node, types, 1)
     _dtype(node, types, "float32")
     return types[0]
+
+
+def _clip(node: Node, types: Types) -> TensorType:
+    for name in ("lo", "hi"):
+        _need(node.attrs[name] == node.attrs[name], node, f"{name} must be a number, not nan")
+    return _relu(node, types)
+
+
+def _leakyrelu(node: Node, types: Types) -> TensorType:
+    alpha = node.attrs["alpha"]
+    _need(abs(alpha) < float("inf"), node, f"alpha must be finite, not {alpha!r}")
+    return _relu(node, types)
 
 
 def _same(node: Node, types: Types) -> TensorType:
@@ -263,6 +302,32 @@ def _maxpool(node: Node, types: Types) -> TensorType:
     return _pooled(node, types)
 
 
+def _avgpool(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    _dtype(node, types, "float32")
+    _need(node.attrs["include_pad"] in (0, 1), node,
+          f"include_pad must be 0 or 1, not {node.attrs['include_pad']!r}")
+    return _pooled(node, types)
+
+
+def _qavgpool(node: Node, types: Types) -> TensorType:
+    """One multiplier for all windows, or one for each place of a window."""
+    _arity(node, types, 3)
+    for name, type_, dtype in zip(node.inputs, types, ("int8", "int32", "int32"), strict=True):
+        _need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+    bias, value = node.attrs["bias"], node.attrs["pad_value"]
+    _need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
+    _need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
+    _clamp(node)
+    made = _pooled(node, types)
+    for name, type_ in zip(node.inputs[1:], types[1:], strict=True):
+        _need(type_.shape in (made.shape[2:], (1, 1)), node,
+              f"input {name!r} must have shape {made.shape[2:]} or (1, 1), not {type_.shape}")
+    _need(types[1] == types[2], node,
+          f"mult and shift must have one shape, not {types[1].shape} and {types[2].shape}")
+    return made
+
+
 def _averaged(node: Node, types: Types) -> TensorType:
     _rank(node, 0, types[0], 4)
     return TensorType((*types[0].shape[:2], 1, 1), types[0].dtype)
@@ -281,6 +346,61 @@ def _add(node: Node, types: Types) -> TensorType:
     if shape is None:
         raise TypeRefused(f"{node.name}: add inputs must broadcast, not {types[0]} and {types[1]}")
     return TensorType(shape, "float32")
+
+
+def _concat(node: Node, types: Types) -> TensorType:
+    """One after the other along the axis; all of one type but for their extent there."""
+    first, axis = types[0], node.attrs["axis"]
+    _need(0 <= axis < len(first.shape), node,
+          f"axis must be 0 to {len(first.shape) - 1}, not {axis}")
+    for name, type_ in zip(node.inputs, types, strict=True):
+        _need(_without(type_, axis) == _without(first, axis), node,
+              f"input {name!r} must be {first} but for axis {axis}, not {type_}")
+    shape = list(first.shape)
+    shape[axis] = sum(type_.shape[axis] for type_ in types)
+    return TensorType(tuple(shape), first.dtype)
+
+
+def _without(type_: TensorType, axis: int) -> tuple:
+    return type_.shape[:axis], type_.shape[axis + 1:], type_.dtype
+
+
+def _upsample(node: Node, types: Types) -> TensorType:
+    """Each pixel repeated, in a block of whole rows and columns."""
+    _arity(node, types, 1)
+    _rank(node, 0, types[0], 4)
+    factors = node.attrs["factors"]
+    _need(len(factors) == 2 and min(factors) > 0, node,
+          f"factors must be 2 integers of at least 1, not {factors!r}")
+    n, c, h, w = types[0].shape
+    return TensorType((n, c, h * factors[0], w * factors[1]), types[0].dtype)
+
+
+def _slice(node: Node, types: Types) -> TensorType:
+    """Of every axis, each `step`-th element from `begin` to before `end`."""
+    _arity(node, types, 1)
+    shape, sides = types[0].shape, [node.attrs[name] for name in ("begin", "end", "step")]
+    _need(all(len(side) == len(shape) for side in sides), node,
+          f"begin, end and step must have {len(shape)} numbers for {types[0]}")
+    for axis, (extent, begin, end, step) in enumerate(zip(shape, *sides, strict=True)):
+        _need(0 <= begin < end <= extent and step > 0, node,
+              f"slice of axis {axis} must lie in 0 to {extent} with a step of at least 1, "
+              f"not {begin} to {end} with step {step}")
+    return TensorType(tuple(-(-(end - begin) // step) for begin, end, step
+                            in zip(*sides, strict=True)), types[0].dtype)
+
+
+def _qconcat(node: Node, types: Types) -> TensorType:
+    """Along the channels, each input requantized by itself."""
+    _dtype(node, types, "int8")
+    for name in ("bias", "mult", "shift"):
+        _need(len(node.attrs[name]) == len(types), node,
+              f"{name} must have a number for each of {len(types)} inputs, "
+              f"not {node.attrs[name]!r}")
+    for bias, mult, shift in zip(*(node.attrs[k] for k in ("bias", "mult", "shift")), strict=True):
+        _multiplier(node, bias, mult, shift)
+    _clamp(node)
+    return _concat(replace(node, attrs={"axis": 1}), types)
 
 
 def _reshape(node: Node, types: Types) -> TensorType:
@@ -329,12 +449,15 @@ def _clamp(node: Node) -> None:
 
 def _requantized(node: Node) -> None:
     """The attributes of operators that carry one multiplier for the whole tensor."""
-    mult, shift, bias = (node.attrs[name] for name in ("mult", "shift", "bias"))
+    _multiplier(node, *(node.attrs[name] for name in ("bias", "mult", "shift")))
+    _clamp(node)
+
+
+def _multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
     _need(mult == 0 or MIN_MULTIPLIER <= mult <= MAX_MULTIPLIER, node,
           f"mult must be 0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}, not {mult!r}")
     _need(0 <= shift <= MAX_SHIFT, node, f"shift must be 0 to {MAX_SHIFT}, not {shift!r}")
     _need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
-    _clamp(node)
 
 
 def _per_channel(node: Node, types: Types) -> None:
@@ -409,6 +532,17 @@ def _qrescale(node: Node, types: Types) -> TensorType:
     return types[0]
 
 
+def _qleakyrelu(node: Node, types: Types) -> TensorType:
+    """The greater of two requantizations: the first where x + bias is positive."""
+    _requantized(node)
+    mult, shift, below, less = (node.attrs[name] for name in
+                                ("mult", "shift", "mult_below", "shift_below"))
+    _multiplier(node, 0, below, less)
+    _need(below << shift <= mult << less, node,
+          f"slope below zero must be at most {mult} / 2**{shift}, not {below} / 2**{less}")
+    return types[0]
+
+
 def _cast(source: str, target: str) -> Rule:
     def cast(node: Node, types: Types) -> TensorType:
         _arity(node, types, 1)
@@ -430,14 +564,18 @@ def _parameters(source: str, target: str) -> Rule:
 
 FLOAT_OPS: dict[str, Rule] = {
     "conv2d": _conv2d, "convtranspose2d": _convtranspose2d,
-    "dense": _dense, "matmul": _matmul, "relu": _relu, "identity": _same,
-    "maxpool": _maxpool, "globalavgpool": _globalavgpool, "add": _add, "reshape": _reshape,
+    "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
+    "leakyrelu": _leakyrelu, "identity": _same, "concat": _concat,
+    "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
+    "reshape": _reshape, "upsample": _upsample, "slice": _slice,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {
     "qconv2d": _qconv2d, "qconvtranspose2d": _qconvtranspose2d,
     "qdense": _qdense, "qadd": _qadd, "qmaxpool": _int8(_pooled),
+    "qavgpool": _qavgpool, "qconcat": _qconcat,
     "qglobalavgpool": _int8(_qglobalavgpool), "qrescale": _int8(_qrescale),
+    "qleakyrelu": _int8(_qleakyrelu), "qmatmul": _qmatmul,
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),
 }

@@ -150,6 +150,14 @@ def _maxpool(attrs, x: Array) -> Array:
     return views.max(axis=(4, 5))
 
 
+def _avgpool(attrs, x: Array) -> Array:
+    window = attrs["kernel"], attrs["strides"], attrs["pads"]
+    counted = np.ones((1, 1, *x.shape[2:]))
+    counts = _windows(counted, *window, attrs["include_pad"]).sum(axis=(4, 5))
+    sums = _windows(x, *window, 0).sum(axis=(4, 5), dtype=np.float64)
+    return (sums / counts).astype(np.float32)
+
+
 def _globalavgpool(attrs, x: Array) -> Array:
     return x.mean(axis=(2, 3), keepdims=True, dtype=np.float64).astype(np.float32)
 
@@ -192,9 +200,20 @@ def _qdense(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -
     return requantize(_wrapped(_product(x, w.T)) + bias, mult, shift, *_clamped(attrs))
 
 
+def _qmatmul(attrs, a: Array, b: Array) -> Array:
+    sums = _wrapped(_product(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
+    return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *_clamped(attrs))
+
+
 def _qadd(attrs, a: Array, b: Array) -> Array:
     total = a.astype(np.float64) * attrs["ma"] + b.astype(np.float64) * attrs["mb"] + attrs["c"]
     return requantize(total, 1, attrs["shift"], *_clamped(attrs))
+
+
+def _qavgpool(attrs, x: Array, mult: Array, shift: Array) -> Array:
+    views = _windows(x, attrs["kernel"], attrs["strides"], attrs["pads"], attrs["pad_value"])
+    sums = _wrapped(views.sum(axis=(4, 5), dtype=np.float64))
+    return requantize(sums + attrs["bias"], mult, shift, *_clamped(attrs))
 
 
 def _qglobalavgpool(attrs, x: Array) -> Array:
@@ -205,6 +224,23 @@ def _qglobalavgpool(attrs, x: Array) -> Array:
 def _qrescale(attrs, x: Array) -> Array:
     total = x.astype(np.float64) + attrs["bias"]
     return requantize(total, attrs["mult"], attrs["shift"], *_clamped(attrs))
+
+
+def _clip(attrs, x: Array) -> Array:
+    return np.minimum(np.maximum(x, np.float32(attrs["lo"])), np.float32(attrs["hi"]))
+
+
+def _qconcat(attrs, *parts: Array) -> Array:
+    scales = zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)
+    made = [requantize(part.astype(np.float64) + bias, mult, shift, *_clamped(attrs))
+            for part, (bias, mult, shift) in zip(parts, scales, strict=True)]
+    return np.concatenate(made, axis=1)
+
+
+def _qleakyrelu(attrs, x: Array) -> Array:
+    total = x.astype(np.float64) + attrs["bias"]
+    return np.maximum(*(requantize(total, attrs[f"mult{side}"], attrs[f"shift{side}"],
+                                   *_clamped(attrs)) for side in ("", "_below")))
 
 
 def _quantize(attrs, x: Array) -> Array:
@@ -222,16 +258,22 @@ def _reshape(attrs, x: Array) -> Array:
 
 MEANING: dict[str, Callable[..., Array]] = {
     "conv2d": _conv2d, "convtranspose2d": _convtranspose2d,
-    "dense": _dense, "maxpool": _maxpool, "globalavgpool": _globalavgpool,
+    "dense": _dense, "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool,
     "matmul": lambda attrs, a, b: _product(a, b).astype(np.float32),
     "relu": lambda attrs, x: np.maximum(x, np.float32(0)),
+    "clip": _clip,
+    "leakyrelu": lambda attrs, x: np.where(x < 0, x * np.float32(attrs["alpha"]), x),
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
     "reshape": _reshape,
+    "upsample": lambda attrs, x: x.repeat(attrs["factors"][0], 2).repeat(attrs["factors"][1], 3),
+    "slice": lambda attrs, x: x[tuple(map(slice, attrs["begin"], attrs["end"], attrs["step"]))],
+    "concat": lambda attrs, *parts: np.concatenate(parts, attrs["axis"]),
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
     "qconv2d": _qconv2d, "qconvtranspose2d": _qconvtranspose2d,
     "qdense": _qdense, "qadd": _qadd, "qmaxpool": _maxpool,
-    "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,
+    "qavgpool": _qavgpool, "qglobalavgpool": _qglobalavgpool, "qrescale": _qrescale,
+    "qleakyrelu": _qleakyrelu, "qconcat": _qconcat, "qmatmul": _qmatmul,
     "quantize": _quantize, "dequantize": _dequantize,
     "to_int8": lambda attrs, x: (x ^ np.uint8(128)).view(np.int8),
     "to_uint8": lambda attrs, x: x.view(np.uint8) ^ np.uint8(128),

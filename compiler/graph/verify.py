@@ -8,7 +8,8 @@ from compiler.graph.ops import infer
 
 __all__ = ["GraphRefused", "verify"]
 
-PARAMETERIZED = ("qconv2d", "qconvtranspose2d", "qdense", "quantizelinear", "dequantizelinear")
+PARAMETERIZED = ("qconv2d", "qconvtranspose2d", "qdense", "qavgpool", "quantizelinear",
+                 "dequantizelinear")
 
 
 class GraphRefused(ValueError):
@@ -82,7 +83,7 @@ def _check_parameters(graph: Graph, node: Node) -> None:
     if node.op in ("quantizelinear", "dequantizelinear"):
         _check_range(graph, node, "scale", parameters[0], parameters[0] > 0, "positive")
         return
-    mult, shift = parameters[2:]
+    mult, shift = parameters[-2:]
     fits = (mult == 0) | ((mult >= MIN_MULTIPLIER) & (mult <= MAX_MULTIPLIER))
     wanted = f"0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}"
     _check_range(graph, node, "multiplier", mult, fits, wanted)

@@ -16,8 +16,9 @@ from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Expr, Tensor
 
-__all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "convolution",
-           "global_average_pool", "max_pool", "packed_blocks", "packed_convolution", "rescale"]
+__all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "average_pool",
+           "convolution", "global_average_pool", "max_pool", "packed_blocks", "packed_convolution",
+           "crop", "leaky_relu", "matrix_product", "rescale", "upsample"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,57 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     return _finished(name, stages, window.seen, acc, q, blocks)
 
 
+def matrix_product(name: str, x: Activation, y: Activation, trans_b: bool, q: Quantization,
+                   blocks: Blocks) -> Operator:
+    """Product of two matrices that are both computed, their rows images of one pixel: ``x`` [M,K],
+    ``y`` [N,K] if `trans_b`, else [K,N], which is loaded byte by byte.
+
+    Rows of ``x`` become pixels of one row, so that ``w`` serves all of them; ``y`` is loaded as
+    weights. Stages: ``x``, ``y``, ``w``, ``params``, ``input``, ``acc``, ``quantized``, ``output``.
+    """
+    (rows, depth), (height, width) = (_matrix(one, blocks) for one in (x, y))
+    source, other = (te.placeholder(shape, "int8", f"{name}_{role}") for role, shape in
+                     (("x", (rows, depth)), ("y", (height, width))))
+    batch, ci = blocks.batch, blocks.padded(x.c) // blocks.block_in
+    channels, columns = (y.n if trans_b else y.c), -(-x.n // batch)
+
+    def pixel(n, h, w, c, b, i):
+        row, element = w * batch + b, c * blocks.block_in + i
+        there = _inside([(row, columns * batch, rows), (element, ci * blocks.block_in, depth)])
+        return te.select(te.all_of(*there), source[row, element], 0) if there else (
+            source[row, element])
+
+    def weight(c, h, w, d, o, i):
+        channel, element = c * blocks.block_out + o, d * blocks.block_in + i
+        there = _inside([(channel, blocks.padded(channels), channels),
+                         (element, ci * blocks.block_in, x.c)])
+        place = (channel, element) if trans_b else (element, channel)
+        return te.select(te.all_of(*there), other[place], 0) if there else other[place]
+
+    moved = te.compute((1, 1, columns, ci, batch, blocks.block_in), pixel, f"{name}_input")
+    shape = (blocks.padded(channels) // blocks.block_out, 1, 1, ci, blocks.block_out,
+             blocks.block_in)
+    w = te.compute(shape, weight, f"{name}_w")
+    single = Window((1, 1))
+    acc, w = _products(name, moved, (1, columns), channels, single, blocks, w)
+    stages = {"x": source, "y": other, "w": w, "input": moved, "acc": acc}
+    return _finished(name, stages, single, acc, q, blocks)
+
+
+def _matrix(x: Activation, blocks: Blocks) -> tuple[int, int]:
+    """Shape in memory of images of one pixel."""
+    if x.plain:
+        return x.n, x.c
+    return -(-x.n // blocks.batch) * blocks.batch, blocks.padded(x.c)
+
+
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
-              blocks: Blocks) -> tuple[Tensor, Tensor]:
-    """Sums of products over each window of `padded`, and the weights."""
+              blocks: Blocks, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Sums of products over each window of `padded`, and the weights, an input unless given."""
     kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
-    w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
+    w = weights or te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8",
+                                  f"{name}_w")
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(kernel, "hw", strict=True))
     rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
@@ -209,6 +255,28 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operat
                     lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
 
 
+def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
+                 blocks: Blocks, pixelwise: bool) -> Operator:
+    """Window sums, requantized: with the parameters of a channel or, if `pixelwise`, of an output
+    pixel: ``params`` [Ho][Wo][block_out].
+
+    Stages: ``x``, ``params``, ``input`` (padded), ``acc``, ``quantized``, ``output``.
+    """
+    (sh, sw), (oh, ow) = window.seen.strides, window.outputs(x)
+    source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_out)
+    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
+              for size, axis in zip(window.kernel, "hw", strict=True))
+
+    def total(n, y, x, c, b, o):
+        return te.sum(padded[n, y * sh + kh.var, x * sw + kw.var, c, b, o].astype("int32"),
+                      (kh, kw))
+
+    acc = te.compute((padded.shape[0], oh, ow, padded.shape[3], blocks.batch, blocks.block_out),
+                     total, f"{name}_acc")
+    stages = {"x": source, "input": padded, "acc": acc}
+    return _finished(name, stages, window.seen, acc, q, blocks, pixelwise)
+
+
 def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
     """Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``."""
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
@@ -223,12 +291,93 @@ def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Block
     return _finished(name, stages, Window((x.h, x.w)), acc, q, blocks)
 
 
-def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
-    """Change of scale and zero point. Stages: ``x``, ``params``, ``input``, ``quantized``,
-    ``output``.
+def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
+            channels: int | None = None) -> Operator:
+    """Change of scale and zero point; of the first `channels`, with zeros for those that `x` lacks.
+    Stages: ``x``, ``params``, ``input``, ``quantized``, ``output``.
+    """
+    count = None if channels is None else -(-channels // blocks.block_out)
+    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out,
+                               count=count)
+    return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
+
+
+def leaky_relu(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
+    """The greater of two changes of scale. Stages: ``x``, ``params``, ``params_below``, ``input``,
+    ``above``, ``below``, ``quantized``, ``output``.
     """
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
+    stages = {"x": source, "input": copied}
+    for role, side in (("above", "params"), ("below", "params_below")):
+        stages[side] = te.placeholder((copied.shape[3], blocks.block_out), PARAM, f"{name}_{side}")
+        stages[role] = te.compute(copied.shape, _scaled_lane(copied, stages[side], q),
+                                  f"{name}_{role}")
+    above, below = stages["above"], stages["below"]
+
+    def lane(n, y, x, c, b, o):
+        return te.maximum(above[n, y, x, c, b, o], below[n, y, x, c, b, o]).astype("int8")
+
+    return _written(name, stages, Window((1, 1)), copied.shape, lane)
+
+
+def _scaled_lane(copied: Tensor, params: Tensor, q: Quantization) -> Callable[..., Expr]:
+    def lane(n, y, x, c, b, o):
+        p = params[c, o]
+        return requantize(copied[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
+                          q.zp, q.lo, q.hi)
+    return lane
+
+
+def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> Operator:
+    """Each pixel in ``factors`` rows and columns: loaded once, stored as often.
+    Stages: ``x``, ``input``, ``quantized``, ``output``, where the rows and columns of a pixel are
+    two more dimensions.
+    """
+    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    operator = _copied(name, {"x": source, "input": copied})
+    groups, h, w, batch, count, size = operator.output.shape
+    quantized = operator["quantized"]
+    output = te.compute((groups, h, factors[0], w, factors[1], batch, count, size),
+                        lambda n, y, p, x, q, b, c, o: quantized[n, y, x, c, b, o],
+                        f"{name}_output")
+    return replace(operator, stages=operator.stages | {"output": output})
+
+
+def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, int],
+         steps: tuple[int, int], blocks: Blocks) -> Operator:
+    """Every `steps`-th row and column, and channels, of `x` from `begin` (channel, row, column).
+    Stages: ``x``, ``input``, ``quantized``, ``output``.
+    """
+    size, count = blocks.block_out, result.channel_blocks(blocks, blocks.block_out)
+    stored = x.stored_shape(blocks)
+    source = te.placeholder(stored, "int8", f"{name}_x")
+    groups = -(-x.n // blocks.batch)
+
+    def pixel(n, h, w, c, b, i):
+        row, column = h * steps[0] + begin[1], w * steps[1] + begin[2]
+        channel = c * size + i + begin[0]
+        there = _inside([(channel, count * size + begin[0], stored[-1])])
+        if x.plain:
+            image = n * blocks.batch + b
+            there += _inside([(image, groups * blocks.batch, x.n)])
+            read = source[image, row, column, channel]
+        else:
+            read = source[n, row, column, b, channel]
+        return te.select(te.all_of(*there), read, 0) if there else read
+
+    moved = te.compute((groups, result.h, result.w, count, blocks.batch, size), pixel,
+                       f"{name}_input")
+    return _copied(name, {"x": source, "input": moved})
+
+
+def _copied(name: str, stages: dict[str, Tensor]) -> Operator:
+    """The stage ``input``, written as it is."""
+    copied = stages["input"]
+
+    def lane(n, y, x, c, b, o):
+        return copied[n, y, x, c, b, o].astype("int32").astype("int8")
+
+    return _written(name, stages, Window((1, 1)), copied.shape, lane)
 
 
 def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: int,
@@ -248,18 +397,20 @@ def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: in
 
 
 def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
-              size: int, divided: int = 1) -> tuple[Tensor, Tensor]:
+              size: int, divided: int = 1, count: int | None = None) -> tuple[Tensor, Tensor]:
     """The stored tensor and its padded, blocked form, as large as the windows reach:
-    [n][h][w][c][b][i], or [n][g][h][w][c][b][i] where channels are `divided`.
+    [n][h][w][c][b][i], or [n][g][h][w][c][b][i] where channels are `divided`. It has `count` blocks
+    of channels, as many as there are unless told.
     """
-    groups, count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
+    groups, stored_count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
+    count = stored_count if count is None else count
     height, width = ((outs - 1) * stride + reach for outs, stride, reach
                      in zip(window.outputs(x), window.seen.strides, window.reach, strict=True))
     (top, left), (down, across) = window.pads[:2], (
         stride // kept for stride, kept in zip(window.strides, window.seen.strides, strict=True))
     shape = (groups, height, width, count, blocks.batch, size)
     stored = (x.stored_shape(blocks) if x.plain
-              else (groups, x.h, x.w, blocks.batch, count, size))
+              else (groups, x.h, x.w, blocks.batch, stored_count, size))
     source = te.placeholder(stored, "int8", f"{name}_x")
 
     def pixel(n, h, w, c, b, i):
@@ -270,7 +421,8 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
             extra = _inside([(image, shape[0] * blocks.batch, x.n),
                              (channel, count * size, x.c)])
         else:
-            read, extra = source[n, row, column, b, c, i], []
+            read = source[n, row, column, b, c, i]
+            extra = _inside([(c, count, stored_count)])
         conditions = (extra + _edges(row, top, (height - 1) * down + 1, x.h)
                       + _edges(column, left, (width - 1) * across + 1, x.w))
         return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
@@ -294,12 +446,13 @@ def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
 
 
 def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
-              q: Quantization, blocks: Blocks) -> Operator:
-    """Requantize and write."""
-    params = te.placeholder((acc.shape[3], blocks.block_out), PARAM, f"{name}_params")
+              q: Quantization, blocks: Blocks, pixelwise: bool = False) -> Operator:
+    """Requantize, with the parameters of a channel or of a pixel, and write."""
+    places = acc.shape[1:3] if pixelwise else acc.shape[3:4]
+    params = te.placeholder((*places, blocks.block_out), PARAM, f"{name}_params")
 
     def lane(n, y, x, c, b, o):
-        p = params[c, o]
+        p = params[y, x, o] if pixelwise else params[c, o]
         return requantize(acc[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype("int8")
 

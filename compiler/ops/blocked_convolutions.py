@@ -58,7 +58,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
                         blocks.block_in), "int8", f"{name}_w")
     params = te.placeholder((*first.values(), co, blocks.block_out), PARAM, f"{name}_params")
     acc = _over("ngypxqcbo", sizes, f"{name}_acc",
-                _products(name, padded, w, window, form, ci, blocks))
+                _products(name, padded, w, window.seen, form, ci, blocks))
 
     def lane(at: At) -> Expr:
         p = params[(*(at[axis] for axis in first), at["c"], at["o"])]
@@ -69,7 +69,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     output = _over("nypxqbgco", sizes, f"{name}_output",
                    lambda at: quantized[tuple(at[n] for n in "ngypxqcbo" if n in at)])
     return Operator({"x": source, "w": w, "params": params, "input": padded, "acc": acc,
-                     "quantized": quantized, "output": output}, window)
+                     "quantized": quantized, "output": output}, window.seen)
 
 
 def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Form, ci: int,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from compiler.ops import nchw_elementwise as elementwise
 from compiler.ops import nchw_matrix as matrix
+from compiler.ops import nchw_movement as movement
 from compiler.ops import nchw_windows as windows
 from compiler.te import Tensor
 
@@ -23,15 +24,21 @@ __all__ = ["OPERATORS", "build"]
 OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "conv2d": windows.conv2d, "convtranspose2d": windows.convtranspose2d,
     "dense": matrix.dense, "matmul": matrix.matmul,
-    "relu": elementwise.relu, "identity": elementwise.identity,
-    "maxpool": windows.maxpool, "globalavgpool": windows.globalavgpool,
+    "relu": elementwise.relu, "clip": elementwise.clip,
+    "leakyrelu": elementwise.leakyrelu, "identity": elementwise.identity,
+    "maxpool": windows.maxpool, "avgpool": windows.avgpool,
+    "globalavgpool": windows.globalavgpool,
     "add": elementwise.add, "reshape": elementwise.reshape,
+    "upsample": movement.upsample, "slice": movement.slice_,
+    "concat": movement.concat,
     "quantizelinear": elementwise.quantizelinear,
     "dequantizelinear": elementwise.dequantizelinear,
     "qconv2d": windows.qconv2d, "qconvtranspose2d": windows.qconvtranspose2d,
-    "qdense": matrix.qdense, "qadd": elementwise.qadd,
-    "qmaxpool": windows.maxpool, "qglobalavgpool": windows.qglobalavgpool,
-    "qrescale": elementwise.qrescale,
+    "qdense": matrix.qdense, "qmatmul": matrix.qmatmul,
+    "qadd": elementwise.qadd, "qconcat": movement.qconcat,
+    "qmaxpool": windows.maxpool, "qavgpool": windows.qavgpool,
+    "qglobalavgpool": windows.qglobalavgpool,
+    "qrescale": elementwise.qrescale, "qleakyrelu": elementwise.qleakyrelu,
     "quantize": elementwise.quantize, "dequantize": elementwise.dequantize,
     "to_int8": elementwise.to_int8, "to_uint8": elementwise.to_uint8,
 }

@@ -11,9 +11,9 @@ from compiler import te
 from compiler.ops.arithmetic import add_scaled, requantize
 from compiler.te import Expr, Tensor
 
-__all__ = ["add", "broadcast", "broadcast_shape", "dequantize", "dequantizelinear", "identity",
-           "qadd", "qrescale", "quantize", "quantizelinear", "relu", "reshape", "to_int8",
-           "to_uint8"]
+__all__ = ["add", "broadcast", "broadcast_shape", "clip", "dequantize", "dequantizelinear",
+           "identity", "leakyrelu", "qadd", "qleakyrelu", "qrescale", "quantize",
+           "quantizelinear", "relu", "rescaled", "reshape", "to_int8", "to_uint8"]
 
 _LIMITS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
 
@@ -45,15 +45,25 @@ def _quantized(x: Expr, scale: Expr | float, point: Expr | float, dtype: str) ->
     return te.clamp(te.rint(x / scale) + point, *_LIMITS[dtype]).astype(dtype)
 
 
-def _rescaled(attrs: Attrs, x: Expr) -> Expr:
+def rescaled(attrs: Attrs, x: Expr) -> Expr:
+    """An int8 element with another scale and zero point."""
     return requantize(x.astype("int32"), te.const(attrs["bias"], "int32"),
                       te.const(attrs["mult"], "uint16"), te.const(attrs["shift"], "uint8"),
                       attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
 
 
+def _float32(value: float) -> float:
+    return float(np.float32(value))
+
+
 relu = _unary(lambda attrs, x: te.maximum(x, 0))
+clip = _unary(lambda attrs, x: te.minimum(te.maximum(x, _float32(attrs["lo"])),
+                                          _float32(attrs["hi"])))
 identity = _unary(lambda attrs, x: x)
-qrescale = _unary(_rescaled)
+leakyrelu = _unary(lambda attrs, x: te.select(x < 0, x * _float32(attrs["alpha"]), x))
+qrescale = _unary(rescaled)
+qleakyrelu = _unary(lambda attrs, x: te.maximum(rescaled(attrs, x), rescaled(
+    {**attrs, "mult": attrs["mult_below"], "shift": attrs["shift_below"]}, x)))
 quantize = _unary(lambda attrs, x: _quantized(x, float(np.float32(attrs["scale"])),
                                               float(attrs["zp"]), "int8"))
 dequantize = _unary(lambda attrs, x: (x.astype("float32") - float(attrs["zp"]))

@@ -7,7 +7,7 @@ from compiler.ops.arithmetic import requantize
 from compiler.ops.nchw_elementwise import broadcast, broadcast_shape
 from compiler.te import Tensor
 
-__all__ = ["dense", "matmul", "qdense"]
+__all__ = ["dense", "matmul", "qdense", "qmatmul"]
 
 
 def dense(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
@@ -34,14 +34,33 @@ def qdense(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
 def matmul(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
     """``a`` [...,M,K] times ``b`` [...,K,N]; leading dimensions broadcast. Sums in float32."""
     a, b = inputs
+    return _batched(a, b, False, "float32", name)
+
+
+def qmatmul(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``a`` [...,M,K] times ``b`` [...,K,N], or [...,N,K] when ``trans_b`` is 1; sums wrap at 32
+    bits.
+    """
+    a, b = inputs
+    acc = _batched(a, b, bool(attrs["trans_b"]), "int32", f"{name}_acc")
+    return te.compute(acc.shape, lambda *indices: requantize(
+        acc[indices], te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
+        te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"),
+        name)
+
+
+def _batched(a: Tensor, b: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
     leading = broadcast_shape(a.shape[:-2], b.shape[:-2])
     k = te.reduce_axis(a.shape[-1], f"{name}_k")
 
     def products(*indices):
         *outer, m, n = indices
-        return te.sum(broadcast(a, (*outer, m, k.var)) * broadcast(b, (*outer, k.var, n)), k)
+        place = (n, k.var) if transposed else (k.var, n)
+        return te.sum(broadcast(a, (*outer, m, k.var)).astype(dtype)
+                      * broadcast(b, (*outer, *place)).astype(dtype), k)
 
-    return te.compute((*leading, a.shape[-2], b.shape[-1]), products, name)
+    columns = b.shape[-2 if transposed else -1]
+    return te.compute((*leading, a.shape[-2], columns), products, name)
 
 
 def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:

@@ -12,8 +12,8 @@ from compiler import te
 from compiler.ops.arithmetic import requantize
 from compiler.te import Axis, Expr, Tensor
 
-__all__ = ["conv2d", "convtranspose2d", "globalavgpool", "maxpool", "qconv2d", "qconvtranspose2d",
-           "qglobalavgpool"]
+__all__ = ["avgpool", "conv2d", "convtranspose2d", "globalavgpool", "maxpool", "qavgpool",
+           "qconv2d", "qconvtranspose2d", "qglobalavgpool"]
 
 Attrs = Mapping
 _INFINITY = float("inf")
@@ -66,6 +66,50 @@ def maxpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
     kh, kw = _kernel_axes(kernel, name)
     return te.compute(shape, lambda n, c, h, w: te.max(
         padded[n, c, h * sh + kh.var, w * sw + kw.var], (kh, kw)), name)
+
+
+def avgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Mean of each window of ``x``, summed in float64 and rounded once. Pads count as elements
+    where ``include_pad`` is 1.
+    """
+    kernel, strides, pads = attrs["kernel"], attrs["strides"], attrs["pads"]
+    total = _window_sums(attrs, inputs[0], 0, "float64", f"{name}_sum")
+
+    def mean(n, c, *place):
+        if attrs["include_pad"]:
+            return (total[n, c, *place] / float(kernel[0] * kernel[1])).astype("float32")
+        rows, columns = (_reached(*one) for one in zip(
+            place, strides, kernel, pads[:2], inputs[0].shape[2:], strict=True))
+        return (total[n, c, *place] / (rows * columns).astype("float64")).astype("float32")
+
+    return te.compute(total.shape, lambda n, c, h, w: mean(n, c, h, w), name)
+
+
+def _reached(index: Expr, stride: int, kernel: int, before: int, size: int) -> Expr:
+    """Elements along one axis in window number `index`."""
+    first = index * stride - before
+    return te.minimum(first + kernel, size) - te.maximum(first, 0)
+
+
+def qavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Sum of each window, requantized; the multipliers hold the number of elements."""
+    x, mult, shift = inputs
+    total = _window_sums(attrs, x, attrs["pad_value"], "int32", f"{name}_sum")
+
+    def average(n, c, h, w):
+        place = (h, w) if mult.shape == total.shape[2:] else (te.const(0, te.INDEX),) * 2
+        return requantize(total[n, c, h, w], te.const(attrs["bias"], "int32"), mult[place],
+                          shift[place], attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+
+    return te.compute(total.shape, average, name)
+
+
+def _window_sums(attrs: Attrs, x: Tensor, pad_value, dtype: str, name: str) -> Tensor:
+    (sh, sw), kernel = attrs["strides"], attrs["kernel"]
+    shape, padded = _windowed(attrs, x, kernel, pad_value, name)
+    kh, kw = _kernel_axes(kernel, name)
+    return te.compute(shape, lambda n, c, h, w: te.sum(
+        padded[n, c, h * sh + kh.var, w * sw + kw.var].astype(dtype), (kh, kw)), name)
 
 
 def globalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:

@@ -169,11 +169,11 @@ def test_another_number_of_dimensions_is_refused(shape: tuple[int, ...]) -> None
 
 @pytest.mark.parametrize(("before", "after"), [
     ((2, 6), (2, 2, 3, 1)), ((2, 6), (3, 4)), ((2, 3, 2), (2, 6)), ((2, 3, 2, 2), (4, 6))])
-def test_a_reshape_that_is_no_flattening_is_refused(before, after) -> None:
+def test_a_reshape_that_moves_channels_is_refused(before, after) -> None:
     net = Net(12)
     graph = net.graph(net.add_node("reshape", net.input(*before), shape=after))
-    assert reasons(graph) == {"reshape_0": f"reshape from {before} to {after} is not a flattening "
-                                           f"of the channels"}
+    assert reasons(graph) == {"reshape_0": f"reshape from {before} to {after} neither keeps nor "
+                                           f"flattens the channels"}
 
 
 def test_a_flattened_image_is_for_dense_layers() -> None:

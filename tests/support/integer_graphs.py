@@ -11,6 +11,7 @@ from accel.program import Program
 from accel.sim.functional import simulate
 from accel.target import AccelTarget
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
+from compiler.graph.ops import window_shape
 
 Array = np.ndarray
 
@@ -89,6 +90,18 @@ class Net:
     def max_pool(self, x: str, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)) -> str:
         return self.add_node("qmaxpool", x, kernel=kernel, strides=strides, pads=pads)
 
+    def average_pool(self, x: str, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0),
+                     pad_value: int = 0, pixelwise: bool = False) -> str:
+        """Another multiplier for each window where `pixelwise`."""
+        area = int(np.prod(kernel))
+        size = window_shape(self.values[x].shape[2:], kernel, strides, pads)
+        size = size if pixelwise else (1, 1)
+        mult = self.rng.integers(1 << 15, 1 << 16, size).astype(np.int32)
+        shift = np.full(size, 15 + int(np.ceil(np.log2(area))), np.int32)
+        return self.add_node("qavgpool", x, *map(self.constant, (mult, shift)), kernel=kernel,
+                             strides=strides, pads=pads, pad_value=pad_value, bias=5 * area,
+                             **self._clamp())
+
     def average(self, x: str) -> str:
         pixels = int(np.prod(self.values[x].shape[2:]))
         shift = 15 + int(np.ceil(np.log2(pixels)))
@@ -100,6 +113,33 @@ class Net:
 
     def add(self, x: str, y: str) -> str:
         return self.add_node("qadd", x, y, ma=40000, mb=23456, c=12345, shift=16, **self._clamp())
+
+    def matmul(self, a: str, b: str, trans_b: bool = False) -> str:
+        depth = self.values[a].shape[-1]
+        return self.add_node("qmatmul", a, b, trans_b=int(trans_b), bias=0, mult=50000,
+                             shift=round(np.log2(50000 * 74 * 74 * np.sqrt(depth) / 60)),
+                             **self._clamp())
+
+    def leaky_relu(self, x: str) -> str:
+        return self.add_node("qleakyrelu", x, bias=-9, mult=45678, shift=15, mult_below=40000,
+                             shift_below=18, zp=-5, lo=-100, hi=90)
+
+    def concat(self, *parts: str) -> str:
+        return self.add_node("qconcat", *parts,
+                             bias=self.rng.integers(-20, 20, len(parts)).tolist(),
+                             mult=self.rng.integers(1 << 15, 1 << 16, len(parts)).tolist(),
+                             shift=self.rng.integers(15, 17, len(parts)).tolist(),
+                             **self._clamp())
+
+    def upsample(self, x: str, rows: int, columns: int) -> str:
+        return self.add_node("upsample", x, factors=(rows, columns))
+
+    def slice(self, x: str, *sides: tuple[int, int, int]) -> str:
+        """Of the first axes (begin, end, step), of the others everything."""
+        rest = [(0, extent, 1) for extent in self.values[x].shape[len(sides):]]
+        names = ("begin", "end", "step")
+        return self.add_node("slice", x, **dict(zip(names, zip(*sides, *rest, strict=True),
+                                                    strict=True)))
 
     def flatten(self, x: str) -> str:
         shape = self.values[x].shape

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.graph import Node
+from compiler.graph.ops import window_shape
 
 __all__ = ["CASES", "OperatorCase", "assert_same"]
 
 Array = np.ndarray
 CLAMP = {"zp": -7, "lo": -120, "hi": 110}
 # Sums of float32 products may be added up in any order.
-SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "globalavgpool")
+SUMS = ("conv2d", "convtranspose2d", "dense", "matmul", "avgpool", "globalavgpool")
 
 _rng = np.random.default_rng(20260)
 
@@ -62,6 +63,12 @@ def _parameters(channels: int, low: int) -> tuple[Array, Array, Array]:
     mult[0] = 0
     return (_rng.integers(-3000, 3000, channels).astype(np.int32), mult.astype(np.int32),
             _rng.integers(low, low + 4, channels).astype(np.int32))
+
+
+def _multipliers(rows: int, columns: int) -> tuple[Array, Array]:
+    """Multipliers and shifts of every place of a window."""
+    return (_rng.integers(2**15, 2**16, (rows, columns)).astype(np.int32),
+            _rng.integers(17, 19, (rows, columns)).astype(np.int32))
 
 
 def _halves(scale: float) -> Array:
@@ -144,6 +151,18 @@ POOLS = [
 ] + [
     OperatorCase("qmaxpool", _window((1, 1), (1, 1, 1, 1), kernel=(2, 2)),
                  (np.full((1, 1, 2, 2), -128, np.int8),)),
+] + [
+    OperatorCase("avgpool", _window(strides, pads, kernel=kernel, include_pad=include),
+                 (_normal(2, 3, *size),))
+    for size, kernel, strides, pads in WINDOWS for include in (0, 1)
+] + [
+    OperatorCase("qavgpool", _window(strides, pads, kernel=kernel, pad_value=33, bias=-440,
+                                     **CLAMP),
+                 (_int8(2, 3, *size), *_multipliers(*window_shape(size, kernel, strides, pads))))
+    for size, kernel, strides, pads in WINDOWS
+] + [
+    OperatorCase("qavgpool", _window((2, 1), (1, 0, 1, 1), kernel=(3, 2), pad_value=-9, bias=54,
+                                     **CLAMP), (_int8(2, 3, 6, 7), *_multipliers(1, 1))),
     OperatorCase("globalavgpool", {}, (_normal(2, 5, 3, 7),)),
     OperatorCase("qglobalavgpool", {"bias": 91, "mult": 40000, "shift": 20, **CLAMP},
                  (_int8(3, 5, 7, 3),)),
@@ -158,6 +177,10 @@ MATRICES = [
     OperatorCase("dense", {"trans_b": 1}, (_normal(2, 4), _normal(3, 4), _normal(2, 1))),
     OperatorCase("matmul", {}, (_normal(4, 7), _normal(7, 3))),
     OperatorCase("matmul", {}, (_normal(2, 1, 4, 7), _normal(3, 7, 5))),
+    OperatorCase("qmatmul", {"trans_b": 0, "bias": 9, "mult": 40000, "shift": 23, **CLAMP},
+                 (_int8(4, 17), _int8(17, 6))),
+    OperatorCase("qmatmul", {"trans_b": 1, "bias": 0, "mult": 40000, "shift": 23, **CLAMP},
+                 (_int8(2, 1, 4, 9), _int8(3, 5, 9))),
     OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_parameters(5, 21))),
     OperatorCase("qdense", CLAMP, (np.full((1, 2**17), -128, np.int8),      # the sums wrap
                                    np.full((3, 2**17), -128, np.int8), *_parameters(3, 40))),
@@ -165,6 +188,14 @@ MATRICES = [
 
 ELEMENTWISE = [
     OperatorCase("relu", {}, (_normal(2, 3, 5),)),
+    OperatorCase("clip", {"lo": -0.3, "hi": 1e-3}, (_normal(2, 3, 5),)),
+    OperatorCase("clip", {"lo": 0.25, "hi": np.inf}, (_normal(2, 3, 5),)),
+    OperatorCase("clip", {"lo": 3.0, "hi": -1.0}, (_normal(7),)),
+    OperatorCase("leakyrelu", {"alpha": 0.1}, (_normal(2, 3, 5),)),
+    OperatorCase("leakyrelu", {"alpha": -1.5}, (_normal(2, 3, 5),)),
+    OperatorCase("qleakyrelu", {"bias": 5, "mult": 50000, "shift": 15, "mult_below": 40000,
+                                "shift_below": 18, **CLAMP},
+                 (np.arange(-128, 128).astype(np.int8),)),
     OperatorCase("identity", {}, (_normal(2, 3),)),
     OperatorCase("identity", {}, (_int8(4),)),
     OperatorCase("identity", {}, (_of("int64", -7),)),
@@ -204,4 +235,21 @@ RESHAPES = [OperatorCase("reshape", {"shape": made}, (_normal(*read),)) for read
     ((6,), (2, 3)), ((), (1, 1)), ((1, 1), ()), ((3, 2), (3, 2)), ((4, 3, 5), (2, 6, 5)),
 ]]
 
-CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES]
+MOVEMENTS = [
+    OperatorCase("upsample", {"factors": (2, 3)}, (_int8(2, 3, 4, 5),)),
+    OperatorCase("upsample", {"factors": (1, 4)}, (_normal(1, 2, 3, 1),)),
+    OperatorCase("slice", {"begin": (0, 3, 1, 0), "end": (2, 7, 6, 5), "step": (1, 2, 1, 3)},
+                 (_int8(2, 8, 6, 5),)),
+    OperatorCase("slice", {"begin": (2,), "end": (3,), "step": (4,)}, (_of("int64", [1, 2, 3]),)),
+    OperatorCase("concat", {"axis": 1}, (_normal(2, 3, 4), _normal(2, 1, 4), _normal(2, 5, 4))),
+    OperatorCase("concat", {"axis": 0}, (_int8(2, 3), _int8(4, 3))),
+    OperatorCase("concat", {"axis": 2}, (_uint8(2, 3, 1),)),
+    OperatorCase("qconcat", {"bias": (3, -5, 128), "mult": (40000, 33000, 0),
+                             "shift": (15, 16, 46), **CLAMP},
+                 (_int8(2, 3, 4, 5), _int8(2, 8, 4, 5), _int8(2, 1, 4, 5))),
+    OperatorCase("qconcat", {"bias": (-9, 0), "mult": (65535, 32768), "shift": (17, 15), **CLAMP},
+                 (_int8(3, 8), _int8(3, 5))),
+]
+
+CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
+         *MOVEMENTS]

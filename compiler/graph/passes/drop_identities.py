@@ -11,8 +11,8 @@ __all__ = ["DropIdentities"]
 
 @dataclass(frozen=True, slots=True)
 class DropIdentities:
-    """Before: any graph. After: no identity and no reshape to the same shape, except one that
-    must give a graph output its name because the value has another name to keep.
+    """Before: any graph. After: no identity and no reshape or slice to the same shape, except one
+    that must give a graph output its name because the value has another name to keep.
     """
 
     name: ClassVar[str] = "drop-identities"
@@ -32,7 +32,7 @@ class DropIdentities:
 
 def _is_identity(graph: Graph, node: Node) -> bool:
     same = graph.values[node.inputs[0]] == graph.values[node.outputs[0]] if node.inputs else False
-    return node.op == "identity" or (node.op == "reshape" and same)
+    return node.op == "identity" or (node.op in ("reshape", "upsample", "slice") and same)
 
 
 def _merge(graph: Graph, node: Node, names: dict[str, str], made: set[str]) -> bool:

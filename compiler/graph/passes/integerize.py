@@ -2,25 +2,27 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import ClassVar
 
 from compiler.graph.fixed_point import ScaleRefused
 from compiler.graph.graph import Graph, Node
-from compiler.graph.passes.integer_patterns import PATTERNS, IntegerNode
+from compiler.graph.passes.integer_patterns import PATTERNS, Bounds, IntegerNode
 from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
+from compiler.graph.passes.sink_dequantize import SINKS_BELOW
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
 __all__ = ["Integerize"]
 
-NOTED = ("conv2d", "convtranspose2d", "dense", "matmul", "add", "globalavgpool", "maxpool", "relu",
-         "quantizelinear")
+NOTED = ("conv2d", "convtranspose2d", "dense", "matmul", "add", "concat", "avgpool",
+         "globalavgpool", "maxpool", "relu", "clip", "leakyrelu", "quantizelinear")
 UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
 PER_CHANNEL = "an activation must have one scale"
 
 
 @dataclass(frozen=True, slots=True)
 class Integerize:
-    """dequantize -> operator -> [relu] -> quantize becomes one integer operator.
+    """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation is int8 in stored form under its own name (`to_int8` and
@@ -76,32 +78,33 @@ class _Rewriting:
         elif node.op == "dequantizelinear" and source and parameters:
             self.builder.emit("dequantize", node.name, [source], node.outputs[0],
                               scale=parameters[0], zp=parameters[1])
-        elif node.op in ("maxpool", "reshape", "identity") and source:
+        elif node.op in (*SINKS_BELOW, "identity") and source:
             op = "qmaxpool" if node.op == "maxpool" else node.op
             self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
         else:
             self.builder.add(node)
 
     def _quantize(self, node: Node, out: Stored) -> None:
-        core, relu = self._core(node.inputs[0])
+        core, activations = self._core(node.inputs[0])
         made, name = None, node.name
         if core is not None:
             try:
-                made = PATTERNS[core.op](self.view, core, out, relu is not None)
-                name = core.name if core.op != "dequantizelinear" else (relu or node).name
+                made = PATTERNS[core.op](self.view, core, out, _bounds(activations))
+                alone = core.op == "dequantizelinear"
+                name = (activations[-1] if activations else node).name if alone else core.name
             except (StaysFloat, ScaleRefused) as reason:
                 self.reasons[core.name] = str(reason)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, made or host, name)
 
-    def _core(self, value: str) -> tuple[Node | None, Node | None]:
-        """The operator whose result is quantized, and the Relu between them when there is one."""
-        producers = self.view.producers
-        core, relu = producers.get(value), None
-        if core is not None and core.op == "relu":
-            core, relu = producers.get(core.inputs[0]), core
-        return (core, relu) if core is not None and core.op in PATTERNS else (None, None)
+    def _core(self, value: str) -> tuple[Node | None, list[Node]]:
+        """The operator whose result is quantized, and what bounds it in between, in order."""
+        core, activations = self.view.producers.get(value), []
+        while core is not None and core.op in ("relu", "clip"):
+            activations.insert(0, core)
+            core = self.view.producers.get(core.inputs[0])
+        return (core if core is not None and core.op in PATTERNS else None), activations
 
     def _define(self, value: str, made: IntegerNode, name: str) -> None:
         """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
@@ -121,6 +124,15 @@ class _Rewriting:
                 default = PER_CHANNEL if node.op == "quantizelinear" else UNQUANTIZED
                 reason = self.reasons.get(node.name, default)
                 yield f"{node.name} ({node.op}) stays in float: {reason}"
+
+
+def _bounds(activations: list[Node]) -> Bounds:
+    """What is left of all numbers, least and greatest."""
+    low, high = -inf, inf
+    for node in activations:
+        lo, hi = (0.0, inf) if node.op == "relu" else (node.attrs["lo"], node.attrs["hi"])
+        low, high = min(max(low, lo), hi), min(max(high, lo), hi)
+    return low, high
 
 
 def _uniquely_named(nodes: tuple[Node, ...]) -> Iterator[Node]:

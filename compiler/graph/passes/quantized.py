@@ -50,6 +50,12 @@ class QuantizedView:
             return None
         return float(scale), int(stored_form(zero.reshape(1))[0])
 
+    def is_computed(self, value: str) -> bool:
+        """Whether the value is quantized and no constant."""
+        node = self.producers.get(value)
+        return (node is not None and node.op == "dequantizelinear"
+                and node.inputs[0] not in self.graph.constants)
+
     def activation(self, value: str) -> Stored:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":

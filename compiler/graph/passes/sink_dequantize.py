@@ -6,15 +6,18 @@ from typing import ClassVar
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder
 
-__all__ = ["SinkDequantize"]
+__all__ = ["SINKS_BELOW", "SinkDequantize"]
+
+
+SINKS_BELOW = ("maxpool", "reshape", "upsample", "slice")
 
 
 @dataclass(frozen=True, slots=True)
 class SinkDequantize:
-    """maxpool(dequantize(q)) -> dequantize(maxpool(q)), and reshape alike: exact, since a positive
-    scale keeps order.
+    """maxpool(dequantize(q)) -> dequantize(maxpool(q)), and what only moves elements alike: exact,
+    since a positive scale keeps order.
 
-    Before: any graph. After: no max-pool or reshape reads a per-tensor dequantized activation;
+    Before: any graph. After: none of `SINKS_BELOW` reads a per-tensor dequantized activation;
     dequantizations that nobody reads any more are left to dead code elimination.
     """
 
@@ -24,7 +27,7 @@ class SinkDequantize:
         builder = Builder.like(graph)
         dequantized: dict[str, Node] = {}
         for node in graph.nodes:
-            if node.op in ("maxpool", "reshape") and node.inputs[0] in dequantized:
+            if node.op in SINKS_BELOW and node.inputs[0] in dequantized:
                 node = _sunk(builder, node, dequantized[node.inputs[0]])
             builder.add(node)
             if _sinks(builder, node):

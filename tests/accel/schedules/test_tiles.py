@@ -35,10 +35,10 @@ any_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERA
 def test_shapes() -> None:
     shape = shape_of(OPERATORS["convolution"])
     assert (shape.rows, shape.columns, shape.channels, shape.depth) == (3, 5, 2, 4)
-    assert (shape.weighted, shape.accumulates, shape.parameters, shape.inputs) == (
+    assert (shape.weighted, shape.accumulators, shape.parameters, shape.inputs) == (
         True, True, True, 1)
     shape = shape_of(OPERATORS["add"])
-    assert (shape.weighted, shape.accumulates, shape.parameters, shape.inputs, shape.depth) == (
+    assert (shape.weighted, shape.accumulators, shape.parameters, shape.inputs, shape.depth) == (
         False, False, False, 2, 1)
     assert shape_of(OPERATORS["average"]).kernel == (3, 4)
 

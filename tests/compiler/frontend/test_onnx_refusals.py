@@ -9,8 +9,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import ImportRefused, convert, load
 
-SUPPORTED = ("(supported: Add, Constant, Conv, ConvTranspose, DequantizeLinear, Flatten, Gemm, "
-             "GlobalAveragePool, Identity, MatMul, MaxPool, QuantizeLinear, Relu, Reshape)")
+SUPPORTED = ("(supported: Add, AveragePool, Clip, Concat, Constant, Conv, ConvTranspose, "
+             "DequantizeLinear, Flatten, Gemm, GlobalAveragePool, Identity, LeakyRelu, MatMul, "
+             "MaxPool, QuantizeLinear, Relu, Reshape, Resize, Slice)")
 NEWEST = onnx.defs.onnx_opset_version()
 X4, X2 = [1, 3, 8, 8], [2, 6]
 
@@ -251,6 +252,21 @@ def test_maxpool(attrs: dict, reason: str) -> None:
     assert refused_node("MaxPool", "x", attrs=attrs) == reason
 
 
+AVERAGES = [
+    ({}, "kernel_shape must be given"),
+    ({"kernel_shape": [2, 2], "ceil_mode": 1}, "ceil_mode must be 0, not 1"),
+    ({"kernel_shape": [2, 2], "dilations": [2, 2]}, "dilations must be 1, not 2"),
+    ({"kernel_shape": [2, 2], "count_include_pad": 2}, "include_pad must be 0 or 1, not 2"),
+    ({"kernel_shape": [2, 2], "pads": [0, 2, 0, 0]},
+     "pads must be smaller than the kernel (2, 2), not (0, 2, 0, 0)"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "reason"), AVERAGES)
+def test_average_pool(attrs: dict, reason: str) -> None:
+    assert refused_node("AveragePool", "x", attrs=attrs) == reason
+
+
 def test_maxpool_with_indices() -> None:
     assert refused_node("MaxPool", "x", outputs=["y", "i"], attrs={"kernel_shape": [2, 2]}) == (
         "must have 1 output, not 2")
@@ -267,6 +283,83 @@ GEMM = [
 def test_gemm(attrs: dict, reason: str) -> None:
     assert refused_node("Gemm", "x", "w", attrs=attrs, shape=X2,
                         constants=[constant("w", 6, 4)]) == reason
+
+
+def test_clip() -> None:
+    assert refused_node("Clip", "x", "w") == "its min must be one number, not 108"
+    assert refused_node("Clip", "x", "", "x") == "its max 'x' must be a constant"
+    assert refused_node("Clip", "x", "n", constants=[constant("n", value=np.nan)]) == (
+        "lo must be a number, not nan")
+
+
+def test_concat() -> None:
+    assert refused_node("Concat", "x", "x") == "axis must be given"
+    assert refused_node("Concat", "x", attrs={"axis": 4}) == "axis must be -4 to 3, not 4"
+    assert refused_node("Concat", "x", "w", attrs={"axis": 1}) == (
+        "input 'w' must be float32[1,3,8,8] but for axis 1, not float32[4,3,3,3]")
+    assert refused_node("Concat", attrs={"axis": 1}) == "must have 1 to 2147483647 inputs, not 0"
+
+
+def numbers(name: str, *values: int) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+@pytest.mark.parametrize(("constants", "reason"), [
+    ([numbers("s", 1), numbers("e", 2, 3)],
+     "starts, ends, axes and steps must have as many numbers, not 1, 2, 1 and 1"),
+    ([numbers("s", 1), numbers("e", 2), numbers("a", 4)], "axis must be -4 to 3, not 4"),
+    ([numbers("s", 1), numbers("e", 2), numbers("a", 1), numbers("t", -1)],
+     "steps must be at least 1, not -1"),
+    ([numbers("s", 5), numbers("e", 5)],
+     "slice of axis 0 must lie in 0 to 1 with a step of at least 1, not 1 to 1 with step 1"),
+])
+def test_slice(constants: list, reason: str) -> None:
+    assert refused_node("Slice", "x", *(one.name for one in constants),
+                        constants=constants) == reason
+
+
+def test_slice_of_a_computed_place() -> None:
+    assert refused_node("Slice", "x", "x", "x") == "its starts 'x' must be a constant"
+
+
+def scales(*values: float) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(values, np.float32), "k")
+
+
+PLACES = [
+    ({"mode": "linear"}, scales(1, 1, 2, 2), "mode must be nearest, not linear"),
+    ({"antialias": 1}, scales(1, 1, 2, 2), "antialias must be 0, not 1"),
+    ({}, scales(1, 1, 1.5, 2), "scales must be whole numbers for rows and columns of an image, and "
+     "1 for images and channels, not 1, 1, 1.5, 2"),
+    ({}, scales(1, 1, np.nan, np.inf), "scales must be whole numbers for rows and columns of an "
+     "image, and 1 for images and channels, not 1, 1, nan, inf"),
+    ({}, scales(1, 1, 0, 2), "factors must be 2 integers of at least 1, not (0, 2)"),
+    ({}, scales(1, 2, 2, 2), "scales must be whole numbers for rows and columns of an image, and "
+     "1 for images and channels, not 1, 2, 2, 2"),
+    ({}, scales(1, 1, 0.5, 0.5), "scales must be whole numbers for rows and columns of an image, "
+     "and 1 for images and channels, not 1, 1, 0.5, 0.5"),
+    ({"nearest_mode": "floor"}, scales(1, 1, 2, 2),
+     "pixels must be repeated, which half_pixel with floor and scales 2, 2 does not"),
+    ({"coordinate_transformation_mode": "asymmetric"}, scales(1, 1, 1, 3),
+     "pixels must be repeated, which asymmetric with round_prefer_floor and scales 1, 3 does not"),
+    ({"coordinate_transformation_mode": "align_corners"}, scales(1, 1, 2, 2),
+     "pixels must be repeated, which align_corners with round_prefer_floor and scales 2, 2 does "
+     "not"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "scale", "reason"), PLACES)
+def test_resize(attrs: dict, scale: onnx.TensorProto, reason: str) -> None:
+    assert refused_node("Resize", "x", "", "k", constants=[scale], attrs=attrs) == reason
+
+
+def test_resize_to_a_size() -> None:
+    assert refused_node("Resize", "x", "", "", "n", constants=[numbers("n", 1, 3, 16, 12)]) == (
+        "scales must be whole numbers for rows and columns of an image, and 1 for images and "
+        "channels, not 1, 1, 2, 1.5")
+    assert refused_node("Resize", "x", "", "", "n", constants=[numbers("n", 1, 3, 16)]) == (
+        "sizes must have 4 numbers, not 3")
+    assert refused_node("Resize", "x", "", "x") == "its scales 'x' must be a constant"
 
 
 def test_flatten_axis() -> None:

@@ -1,0 +1,79 @@
+"""Concatenation: float and integer, against ONNX Runtime."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.frontend import convert
+from compiler.graph import evaluate, optimize, standard_passes
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_float(qdq, onnx_values, rng, axis: int) -> None:
+    one = qdq()
+    shapes = {"a": [2, 3, 4], "b": [2, 3, 4]}
+    shapes["b"][axis] = 5
+    y = one.add("Concat", *(one.input(name, *shape) for name, shape in shapes.items()), axis=axis)
+    model = one.model(y)
+    feeds = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    graph = optimize(convert(model), standard_passes(integerize=False))
+    np.testing.assert_array_equal(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.sampled_from(("int8", "uint8")),
+       st.booleans(), st.booleans(), st.integers(0, 1 << 16))
+def test_integers(qdq, layer_differences, channels, dtype: str, image: bool, relu: bool,
+                  seed: int) -> None:
+    """Every input with a scale and a zero point of its own."""
+    one = qdq(seed=seed)
+    low, more = 0 if dtype == "uint8" else -128, (3, 4) if image else ()
+    names = [f"x{which}" for which in range(len(channels))]
+    parts = [one.requantized(one.input(name, 40, c, *more), one.rng.uniform(0.01, 0.05),
+                             int(one.rng.integers(low, low + 256)), dtype)
+             for name, c in zip(names, channels, strict=True)]
+    y = one.add("Concat", *parts, axis=1)
+    y = one.add("Relu", y) if relu else y
+    model = one.model(one.requantized(y, 0.0307, int(one.rng.integers(low, low + 256)), dtype))
+    feeds = {name: (2 * one.rng.normal(size=(40, c, *more))).astype(np.float32)
+             for name, c in zip(names, channels, strict=True)}
+    *_, joined = layer_differences(model, feeds)
+    assert joined.op == "qconcat"
+    assert joined.largest <= 1 and joined.equal >= 0.99, joined
+
+
+def test_equal_scales_change_nothing(qdq, onnx_values, rng) -> None:
+    one = qdq()
+    parts = [one.requantized(one.input(name, 2, c, 3, 3), 0.05, 7) for name, c in
+             (("a", 3), ("b", 2))]
+    y = one.requantized(one.add("Concat", *parts, axis=1), 0.05, 7)
+    feeds = {name: (4 * rng.normal(size=(2, c, 3, 3))).astype(np.float32)
+             for name, c in (("a", 3), ("b", 2))}
+    model = one.model(y)
+    np.testing.assert_array_equal(evaluate(optimize(convert(model)), feeds)[y],
+                                  onnx_values(model, feeds)[y])
+
+
+def rows(one):
+    parts = [one.requantized(one.input(name, 1, 2, 3, 3)) for name in "ab"]
+    return one.add("Concat", *parts, axis=2, name="cat")
+
+
+def constant(one):
+    k = one.dequantize(one.constant(np.ones((1, 2), np.uint8)))
+    return one.add("Concat", one.requantized(one.input("a", 1, 3)), k, axis=1, name="cat")
+
+
+@pytest.mark.parametrize(("build", "reason"), [
+    (rows, "its axis must be 1, the channels, not 2"),
+    (constant, "its input 'dequantizelinear0.out' is a constant")])
+def test_stays_in_float_with_a_note(qdq, onnx_values, rng, build, reason: str) -> None:
+    one = qdq()
+    y = one.requantized(build(one))
+    model = one.model(y)
+    graph = optimize(convert(model))
+    assert graph.notes == (f"cat (concat) stays in float: {reason}",)
+    feeds = {name: rng.normal(size=graph.values[name].shape).astype(np.float32)
+             for name in graph.inputs}
+    np.testing.assert_allclose(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y], atol=1e-6)
