@@ -1,18 +1,22 @@
 """How busy is the array? Whole networks on the accelerator, in cycles of the cycle simulator.
 
-ResNet-18 and ResNet-50 (int8, 224 x 224, random weights) on `pynq-1x16x16`: the network's input is
-plain NHWC, and reformatting counts. Prints ``name value`` lines:
+Int8 networks of `examples.zoo`, 224 x 224, on `pynq-1x16x16`: the network's input is plain NHWC,
+and reformatting counts. Prints ``name value`` lines, for each NETWORK
 
-``resnet18_cycles``        stem to logits
-``resnet18_conv_cycles``   of these, the convolutions but for the stem and the last (dense) one,
-                           with the residual additions that are computed beside them
-``resnet50_utilization``   useful multiply-accumulates by those that the array could have done, %
+``NETWORK_cycles``         first layer to logits
+``NETWORK_utilization``    useful multiply-accumulates of those that the array could have done, %
 ``NETWORK_ratio``          geometric mean over the layers of cycles by ideal cycles
-``latency_cost``           share of cycles that latency 256 costs ResNet-18 more than latency 0, %
-``compile_seconds``        of ResNet-18, legality included, processor time
+``NETWORK_compile_seconds``  legality included, processor time
 
-and with ``--latency-hiding`` cycles of ResNet-18 with one and with two virtual threads at several
-latencies; ``--picture FILE.svg`` draws them. ``--layers`` prints every layer.
+and
+
+``resnet18_conv_cycles``   the convolutions but for the stem and the last (dense) layer, with the
+                           residual additions that are computed beside them
+``resnet18_latency_cost``  share of cycles that latency 256 costs more than latency 0, %
+``mobilenet_v1_depthwise_cycles``  its depthwise layers
+
+With ``--latency-hiding`` also cycles of ResNet-18 with one and with two virtual threads at several
+latencies, and ``--picture FILE.svg`` draws them. ``--layers`` prints every layer.
 """
 
 import argparse
@@ -28,9 +32,13 @@ from accel.machine import Machine
 from accel.sim import cycle
 from accel.status import Run
 from accel.target import AccelTarget, CompiledSegment
-from bench.networks import resnet18_graph, resnet50_graph
+from compiler.frontend.onnx_import import convert
+from compiler.graph import optimize, partition
+from compiler.graph.partition import ACCEL, subgraph
+from examples import zoo
 from runtime.report import layer_rows
 
+NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "squeezenet")
 LATENCIES = (0, 16, 64, 256)
 Rows = list[dict[str, Any]]
 
@@ -42,28 +50,47 @@ def main() -> int:
     parser.add_argument("--layers", action="store_true")
     parser.add_argument("--latency-hiding", action="store_true")
     parser.add_argument("--picture", type=Path, metavar="FILE.svg")
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", default=NETWORKS,
+                        help=f"of examples/zoo.py (default {' '.join(NETWORKS)})")
     args = parser.parse_args()
     machine = Machine(load(args.config))
-    begin = time.process_time()
-    resnet18 = AccelTarget(machine).compile(resnet18_graph())
-    seconds = time.process_time() - begin
-    rows, run = timed(machine, resnet18)
-    print("resnet18_cycles", run.cycles)
-    print("resnet18_conv_cycles", sum(row["cycles"] for row in convolutions(rows)[1:-1]))
-    summary("resnet18", machine, rows, run, args.layers)
-    resnet50 = AccelTarget(machine).compile(resnet50_graph())
-    summary("resnet50", machine, *timed(machine, resnet50), args.layers)
-    near, far = (timed(machine, resnet18, latency)[1].cycles for latency in (0, 256))
-    print("latency_cost", f"{far / near - 1:.2%}".rstrip("%"))
-    print("compile_seconds", f"{seconds:.1f}")
+    for name in args.networks:
+        begin = time.process_time()
+        segment = compiled(machine, name)
+        seconds = time.process_time() - begin
+        rows, run = timed(machine, segment)
+        summary(name, machine, rows, run, args.layers)
+        print(f"{name}_compile_seconds", f"{seconds:.1f}")
+        if name == "resnet18":
+            residual(machine, segment, rows)
+        if name == "mobilenet_v1":
+            print(f"{name}_depthwise_cycles", sum(
+                row["cycles"] for row, group in zip(rows, segment.groups, strict=False)
+                if group[0].node.attrs.get("group", 1) > 1))
     if args.latency_hiding or args.picture:
-        alone = AccelTarget(machine, threads=1).compile(resnet18_graph())
         cycles = {threads: [timed(machine, segment, latency)[1].cycles for latency in LATENCIES]
-                  for threads, segment in ((1, alone), (2, resnet18))}
+                  for threads in (1, 2)
+                  for segment in (compiled(machine, "resnet18", threads),)}
         table(cycles)
         if args.picture:
             args.picture.write_text(picture(cycles))
     return 0
+
+
+def compiled(machine: Machine, name: str, threads: int = 2) -> CompiledSegment:
+    """The part of a network that the accelerator takes: all but the ends, which are float."""
+    target = AccelTarget(machine, threads)
+    graph = optimize(convert(zoo.build(name, int8=True), name))
+    parts = partition(graph, lambda node: target.refusal(graph, node))
+    taken, = (one for one in parts.segments if one.target == ACCEL)
+    return target.compile(subgraph(graph, taken))
+
+
+def residual(machine: Machine, segment: CompiledSegment, rows: Rows) -> None:
+    convolutions = [row for row in rows if "qconv2d" in row["op"].split(" + ")]
+    print("resnet18_conv_cycles", sum(row["cycles"] for row in convolutions[1:]))
+    near, far = (timed(machine, segment, latency)[1].cycles for latency in (0, 256))
+    print("resnet18_latency_cost", f"{far / near - 1:.2%}".rstrip("%"))
 
 
 def timed(machine: Machine, segment: CompiledSegment, latency: int = 64) -> tuple[Rows, Run]:
@@ -71,15 +98,12 @@ def timed(machine: Machine, segment: CompiledSegment, latency: int = 64) -> tupl
     return layer_rows(machine, segment.program, segment.groups, run), run
 
 
-def convolutions(rows: Rows) -> Rows:
-    return [row for row in rows if "qconv2d" in row["op"].split(" + ")]
-
-
 def summary(name: str, machine: Machine, rows: Rows, run: Run, layers: bool) -> None:
     if layers:
         for row in rows:
             print(f"  {row['name']:24} {row['op']:20} {row['cycles']:9} {row['ideal_cycles']:9} "
                   f"{row['cycles'] / max(1, row['ideal_cycles']):5.2f}")
+    print(f"{name}_cycles", run.cycles)
     macs = sum(row["macs"] for row in rows)
     print(f"{name}_utilization", f"{100 * macs / (run.cycles * machine.config.macs_per_cycle):.2f}")
     ratios = [row["cycles"] / row["ideal_cycles"] for row in rows if row["ideal_cycles"]]
