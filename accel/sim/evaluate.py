@@ -1,8 +1,7 @@
 """Values of tensor expressions over many iterations at once, by NumPy.
 
-Of bodies that `accel.plan` accepts: integers, which wrap at their width, as `compiler.te`
-defines. Dimension 0 of every array counts iterations; the axes of the tile follow, then the axes
-of a reduction.
+Integers wrap at their width, as `compiler.te` defines. Dimension 0 of every array counts
+iterations; the axes of the tile follow, then the axes of a reduction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,13 +27,16 @@ def rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
 
 
 _BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply,
-    "min": np.minimum, "max": np.maximum,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
+    "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "shl": np.left_shift, "shr": np.right_shift, "rshift_rne": rshift_rne,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal,
 }
+
+_CALLS = {"abs": np.abs, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh,
+          "floor": np.floor, "ceil": np.ceil, "rint": np.rint}
 
 
 def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
@@ -94,9 +96,9 @@ class _Evaluator:
                 return np.where(self.of(condition), self.of(a), self.of(b))
             case Cast(inner, dtype):
                 return self.of(inner).astype(numpy_dtype(dtype))
-            case Call("abs", (value,)):
-                return np.abs(self.of(value))
-        raise AssertionError(f"{node!r}, which no plan has")
+            case Call(function, args) if function in _CALLS:
+                return _CALLS[function](*(self.of(arg) for arg in args))
+        raise TypeError(f"Body of an instruction must be one that NumPy can evaluate, not {node!r}")
 
     def _along(self, vector: np.ndarray, position: int) -> np.ndarray:
         return vector.reshape([-1 if p == position else 1 for p in range(self.rank)])

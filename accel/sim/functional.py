@@ -19,7 +19,6 @@ from accel import isa
 from accel.access import Fault, Touch, require_ranges, touches
 from accel.config import UNITS
 from accel.machine import Machine
-from accel.plan import plan
 from accel.program import Instruction, Program
 from accel.status import Run, Status
 from accel.words import decode_words
@@ -37,11 +36,9 @@ def simulate(machine: Machine, program: Program, memory: np.ndarray | None = Non
 
     `memory` is the image before the start (uint8, segments at `program.bases`; it is not
     changed); without it, the program's own with `inputs`. Raises `ProgramError` if the program
-    was compiled for another machine, `PlanError` for a body that no hardware can be made of.
+    was compiled for another machine.
     """
     program.require(machine)
-    plan(machine, "gemm")
-    plan(machine, "vector")
     image = program.image(inputs) if memory is None else np.array(memory, np.uint8)
     return _Execution(machine, program, image).run()
 

@@ -10,8 +10,6 @@ from accel.dataflow import Interval, bus_of
 from accel.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine import Machine
 from accel.plan import PlanError, plan
-from accel.program import Program, finish
-from accel.sim import functional
 from compiler import te
 from compiler.tensorize import Intrinsic, Operand
 from compiler.te import Axis, Var
@@ -218,12 +216,3 @@ def test_body_of_several_values_wrong():
     with pytest.raises(TypeError) as refused:
         wrong.build(TINY)
     assert str(refused.value) == "Value of wrong must be one expression, not a reduction"
-
-
-def test_functional_simulator_refuses_what_hardware_cannot_be_made_of():
-    machine = Machine(TINY, (*SHIPPED, vector_op("wrong", lambda a, b: te.rint(
-        a.astype("float32")).astype("int32"))))
-    program = Program.assemble(machine, [finish()])
-    with pytest.raises(PlanError) as refused:
-        functional.simulate(machine, program)
-    assert str(refused.value) == "Values must be integers, not float32 (body of wrong)"

@@ -5,7 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from accel.sim.evaluate import rshift_rne
+from accel.sim.evaluate import evaluate, rshift_rne
+from compiler import te
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32"])
@@ -17,3 +18,9 @@ def test_every_amount_rounds_half_to_even(dtype, rng):
         given = np.array([*values, tie], dtype)
         found = rshift_rne(given, np.full(len(given), amount, dtype))
         assert found.tolist() == [round(Fraction(int(v), 1 << amount)) for v in given]
+
+
+def test_what_numpy_cannot_evaluate_is_named():
+    with pytest.raises(TypeError, match=r"^Body of an instruction must be one that NumPy can "
+                                        r"evaluate, not Call\(function='erf'"):
+        evaluate(te.expr.Call("erf", (te.const(1.0, "float32"),)), (), {}, {}, 1)
