@@ -5,7 +5,8 @@ import numpy as np
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
-__all__ = ["convolution_graph", "depthwise_graph", "resnet18_graph", "resnet50_graph"]
+__all__ = ["convolution_graph", "depthwise_graph", "layer_graph", "resnet18_graph",
+           "resnet50_graph"]
 
 _CLAMP = {"zp": -5, "lo": -128, "hi": 127}
 
@@ -39,6 +40,20 @@ def depthwise_graph(channels: int, size: int, stride: int, seed: int = 0) -> Gra
     net = _Network("depthwise", seed)
     x = net.add("qrescale", net.input(channels, size), bias=0, mult=40000, shift=16, **_CLAMP)
     return net.builder.finish((net.conv(x, channels, kernel=3, stride=stride, group=channels),))
+
+
+def layer_graph(inputs: int, outputs: int, size: tuple[int, int], kernel: tuple[int, int],
+                strides: tuple[int, int], dilations: tuple[int, int],
+                pads: tuple[int, int, int, int], group: int, seed: int) -> Graph:
+    """A change of scale, which leaves its result in the accelerator's layout, and a convolution."""
+    net = _Network("layer", seed)
+    x = net.builder.add_input("x", TensorType((1, inputs, *size), "int8"))
+    x = net.add("qrescale", x, bias=0, mult=40000, shift=16, **_CLAMP)
+    constants = net.parameters((outputs, inputs // group, *kernel))
+    attrs = {"strides": strides, "pads": pads, "pad_value": 3, **_CLAMP}
+    attrs |= {"dilations": dilations} if dilations != (1, 1) else {}
+    attrs |= {"group": group} if group > 1 else {}
+    return net.builder.finish((net.add("qconv2d", x, *constants, **attrs),))
 
 
 def resnet18_graph(size: int = 224, seed: int = 0) -> Graph:
@@ -78,16 +93,21 @@ class _Network:
 
     def conv(self, x: str, channels: int, kernel: int = 1, stride: int = 1,
              group: int = 1) -> str:
-        shape = (channels, self.builder.values[x].shape[1] // group, kernel, kernel)
+        inputs = self.builder.values[x].shape[1] // group
+        names = self.parameters((channels, inputs, kernel, kernel))
+        return self.add("qconv2d", x, *names, strides=(stride, stride), pads=(kernel // 2,) * 4,
+                        pad_value=3, group=group, **_CLAMP)
+
+    def parameters(self, shape: tuple[int, ...]) -> list[str]:
+        """Weights of a shape, and what requantizes each of its channels."""
+        channels = shape[0]
         constants = {
             "w": self.rng.integers(-128, 128, shape).astype(np.int8),
             "bias": self.rng.integers(-1000, 1000, channels).astype(np.int32),
             "mult": self.rng.integers(1 << 15, 1 << 16, channels).astype(np.int32),
             "shift": np.full(channels, 26, np.int32)}
-        names = [self.builder.add_constant(self.builder.fresh(stem), array)
-                 for stem, array in constants.items()]
-        return self.add("qconv2d", x, *names, strides=(stride, stride), pads=(kernel // 2,) * 4,
-                        pad_value=3, group=group, **_CLAMP)
+        return [self.builder.add_constant(self.builder.fresh(stem), array)
+                for stem, array in constants.items()]
 
     def stem(self, size: int) -> str:
         x = self.conv(self.input(3, size), 64, kernel=7, stride=2)
