@@ -239,17 +239,8 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operator:
     """Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``."""
-    (sh, sw), (oh, ow) = window.seen.strides, window.outputs(x)
     source, padded = _windowed(name, x, window, -128, blocks, blocks.block_out)
-    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
-              for size, axis in zip(window.kernel, "hw", strict=True))
-
-    def largest(n, y, x, c, b, o):
-        return te.max(padded[n, y * sh + kh.var, x * sw + kw.var, c, b, o].astype("int32"),
-                      (kh, kw))
-
-    acc = te.compute((padded.shape[0], oh, ow, padded.shape[3], blocks.batch, blocks.block_out),
-                     largest, f"{name}_acc")
+    acc = _folded(name, padded, window, window.outputs(x), te.max)
     stages = {"x": source, "input": padded, "acc": acc}
     return _written(name, stages, window.seen, acc.shape,
                     lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
@@ -262,19 +253,25 @@ def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Qu
 
     Stages: ``x``, ``params``, ``input`` (padded), ``acc``, ``quantized``, ``output``.
     """
-    (sh, sw), (oh, ow) = window.seen.strides, window.outputs(x)
     source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_out)
+    acc = _folded(name, padded, window, window.outputs(x), te.sum)
+    stages = {"x": source, "input": padded, "acc": acc}
+    return _finished(name, stages, window.seen, acc, q, blocks, pixelwise)
+
+
+def _folded(name: str, padded: Tensor, window: Window, size: tuple[int, int],
+            fold: Callable[..., Expr]) -> Tensor:
+    """`fold` over the pixels of each window of `padded`, channel by channel, as int32."""
+    sh, sw = window.seen.strides
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(window.kernel, "hw", strict=True))
 
-    def total(n, y, x, c, b, o):
-        return te.sum(padded[n, y * sh + kh.var, x * sw + kw.var, c, b, o].astype("int32"),
-                      (kh, kw))
+    def element(n, y, x, c, b, o):
+        pixel = padded[n, y * sh + kh.var, x * sw + kw.var, c, b, o]
+        return fold(pixel.astype("int32"), (kh, kw))
 
-    acc = te.compute((padded.shape[0], oh, ow, padded.shape[3], blocks.batch, blocks.block_out),
-                     total, f"{name}_acc")
-    stages = {"x": source, "input": padded, "acc": acc}
-    return _finished(name, stages, window.seen, acc, q, blocks, pixelwise)
+    groups, _, _, count, batch, lanes = padded.shape
+    return te.compute((groups, *size, count, batch, lanes), element, f"{name}_acc")
 
 
 def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
