@@ -37,6 +37,7 @@ from accel.hw.core import Core
 from accel.hw.parts import ECP5
 from accel.machine import Machine
 from compiler.native import BuildError, build_once, call, digest
+from fpga import carries
 
 MOST_SEEDS = 5
 TARGET_MHZ = 125        # what place and route try to reach; it may fall short of it or exceed it
@@ -141,8 +142,10 @@ def synthesize(machine: Machine, tools: Tools) -> tuple[Path, int]:
     def make(folder: Path) -> None:
         (folder / "top.il").write_text(text)
         call([tools.yosys, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
+        netlist = folder / "top.json"
+        netlist.write_text(json.dumps(carries.trim(json.loads(netlist.read_text()))))
 
-    key = digest([text, SYNTHESIS, tools.versions[0]])
+    key = digest([text, SYNTHESIS, tools.versions[0], Path(carries.__file__).read_text()])
     return build_once("fmax", key, f"the netlist of {machine.config.name}", make,
                       "a few minutes"), harness.registers
 

@@ -1,0 +1,1 @@
+"""The accelerator on FPGAs."""
