@@ -16,14 +16,18 @@ Kinds, with arguments [and attributes]::
     stick y n [low, bits]      one digit of rshift: by the bits low ... low + bits - 1 of n
     left x n [low, bits]       one digit of lshift, exact
     round y                    quotient, guard and sticky bit to the nearest, ties to even
+    limit x lo hi under over crossed   hi if over or crossed, else lo if under, else x
     mux a b ... [cases]        the argument of the case that holds the opcode's body
+    pick a b ... c d ... [n, rows]   the one of the first n arguments whose row holds a term
+                               (bodies, k, true): the opcode's body is of them, and the k-th of the
+                               other arguments (a comparison; every value, where k is None) is so
     fold x [op, count]         neighbours of `count` terms combined: half as many
 
 Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``. A node
 has a value for each destination element along `axes` and, below the last fold, for each of `terms`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -135,6 +139,8 @@ class Graph:
                 return a if a is b or c.attr[0] else b
             case "mux", (first, *rest) if all(other is first for other in rest):
                 return first
+            case "min", (x, hi) if x.kind == "max" and _narrow(hi) and _narrow(x.args[1]):
+                return self._limited(x.args[0], x.args[1], hi)
             case "mul", (a, b) if a.interval.width < b.interval.width:
                 return self.make(kind, (b, a))
             case "mul", (a, b) if b.kind == "const" and b.attr[0].bit_count() == 1 < b.attr[0]:
@@ -142,6 +148,39 @@ class Graph:
         terms = max(arg.terms for arg in args) if kind != "fold" else -(-attr[1] // 2)
         axes = frozenset().union(*(arg.axes for arg in args))
         return self._intern(kind, args, attr, _bounds(kind, attr, intervals), axes, terms)
+
+    def _limited(self, x: Node, lo: Node, hi: Node) -> Node:
+        """``min(max(x, lo), hi)`` by comparisons side by side: of x only the bits of the result are
+        handed on."""
+        result = Interval(min(lo.interval.low, hi.interval.low), hi.interval.high)
+        inside = self.make("wrap", (x,), (result.width, result.signed))
+        tests = (self.make("lt", pair) for pair in ((x, lo), (hi, x), (hi, lo)))
+        return self.make("limit", (inside, lo, hi, *tests))
+
+    def choice(self, cases: Mapping[Node, tuple[int, ...]]) -> Node:
+        """The value of the case that holds the opcode's body.
+
+        A minimum or maximum among three cases or more is a choice itself: its comparison, which
+        other bodies may have as well, then decides here, and one multiplexer does for all.
+        """
+        plain = self.make("mux", tuple(cases), tuple(cases.values()))
+        if len(cases) <= 2 or not any(self._opens(case, plain) for case in cases):
+            return plain
+        rows: dict[Node, list[tuple]] = {}
+        tests: dict[Node, int] = {}
+        for case, bodies in cases.items():
+            if not self._opens(case, plain):
+                rows.setdefault(case, []).append((bodies, None, True))
+                continue
+            a, b = case.args
+            test = tests.setdefault(self.make("lt", (a, b)), len(tests))
+            for value, less in ((a, case.kind == "min"), (b, case.kind == "max")):
+                rows.setdefault(value, []).append((bodies, test, less))
+        return self.make("pick", (*rows, *tests), (len(rows), tuple(map(tuple, rows.values()))))
+
+    def _opens(self, case: Node, choice: Node) -> bool:
+        return case.kind in ("min", "max") and all(
+            arg.interval in choice.interval for arg in case.args)
 
     def narrow(self, x: Node, interval: Interval) -> Node:
         """`x`, known to lie in `interval`."""
@@ -155,6 +194,10 @@ class Graph:
         if key not in self._nodes:
             self._nodes[key] = Node(len(self._nodes), kind, args, attr, interval, axes, terms)
         return self._nodes[key]
+
+
+def _narrow(bound: Node) -> bool:
+    return bound.kind in ("imm", "const")
 
 
 def _corners(function, a: Interval, b: Interval) -> Interval:
@@ -182,6 +225,12 @@ def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
             return intervals[1] | b
         case "mux":
             return Interval(min(i.low for i in intervals), max(i.high for i in intervals))
+        case "limit":
+            x, lo, hi = intervals[:3]
+            return Interval(min(i.low for i in (x, lo, hi)), max(i.high for i in (x, lo, hi)))
+        case "pick":
+            values = intervals[:attr[0]]
+            return Interval(min(i.low for i in values), max(i.high for i in values))
         case "wrap":
             return Interval.of(*attr)
         case "lsl" | "asr" | "round":
@@ -235,6 +284,9 @@ def meaning(kind: str, attr: tuple, *args: Any) -> Any:
         case "xor", (a, b): return a ^ b
         case "abs", (a,): return abs(a)
         case "select", (c, a, b): return c * a + (1 - c) * b
+        case "limit", (x, lo, hi, under, over, crossed):
+            above = over | crossed
+            return above * hi + (1 - above) * (under * lo + (1 - under) * x)
         case "wrap", (x,): return _wrap(x, *attr)
         case "lsl", (x,): return x << attr[0]
         case "asr", (x,): return x >> attr[0]

@@ -210,8 +210,23 @@ class _Evaluation:
                     if self.body in bodies:
                         return self.value(arg)
                 raise AssertionError("a multiplexer that this body does not use")
+            case "pick": return self.pick(node)
             case "fold": return self.fold(node)
             case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
+
+    def pick(self, node: Node) -> np.ndarray:
+        count, rows = node.attr
+        values, tests = node.args[:count], node.args[count:]
+        result = None
+        for value, row in zip(values, rows, strict=True):
+            for bodies, test, true in row:
+                if self.body in bodies and test is None:
+                    return self.value(value)
+                if self.body in bodies:
+                    here = (self.value(tests[test]) == true) * self.value(value)
+                    result = here if result is None else result + here
+        assert result is not None, "a multiplexer that this body does not use"
+        return result
 
     def grid(self, index: tuple[str, int], rank: int) -> np.ndarray:
         match index:
@@ -314,7 +329,7 @@ def _merge_results(graph: Graph, values: list[Node], placement: _Placement) -> N
         for body, node in ready.items():
             cases[node] = (*cases.get(node, ()), body)
             del waiting[body]
-        carried = graph.make("mux", tuple(cases), tuple(cases.values()))
+        carried = graph.choice(cases)
         done = tuple(sorted((*done, *ready)))
     assert carried is not None
     return carried
@@ -347,11 +362,23 @@ def _access(plan: Plan, node: Node) -> str:
     return f"{bus}[{', '.join(letters)}]" if letters else bus
 
 
+def _tests(plan: Plan, row: tuple, tests: list[str]) -> str:
+    """When a choice takes a value: ``max if %3|copy``; ``not %3`` is a comparison that fails."""
+    return "|".join(plan.bodies[body].name + (
+        "" if test is None else f" if {'' if true else 'not '}{tests[test]}")
+        for bodies, test, true in row for body in bodies)
+
+
 def _expression(plan: Plan, node: Node, names: dict[Node, str]) -> str:
     args = [names[arg] for arg in node.args]
     if node.kind == "mux":
         cases = (f"{'|'.join(plan.bodies[b].name for b in bodies)}: {arg}"
                  for arg, bodies in zip(args, node.attr, strict=True))
         return f"mux({', '.join(cases)})"
+    if node.kind == "pick":
+        count, rows = node.attr
+        cases = (f"{_tests(plan, row, args[count:])}: {arg}"
+                 for arg, row in zip(args, rows, strict=False))
+        return f"pick({', '.join(cases)})"
     attr = f"[{', '.join(map(str, node.attr))}]" if node.attr else ""
     return f"{node.kind}{attr}({', '.join(args)})"

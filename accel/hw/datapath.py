@@ -126,6 +126,7 @@ class _Emission:
             case "imm": return self.immediate(node.attr[0], index)
             case "fold": return self.fold(one, index, term)
             case "mux": return self.mux(one, index, term)
+            case "pick": return self.pick(one, index, term)
             case "stick" | "left" if node.args[1].kind == "const":
                 x = self.argument(one, 0, index, term)
                 amount = node.args[1].attr[0]
@@ -184,7 +185,7 @@ class _Emission:
         if 2 * term + 1 == count:
             return a
         b = self.argument(one, 0, index, 2 * term + 1)
-        return {"sum": a + b, "max": _chosen(below(b, a), a, b),
+        return {"sum": a + b, "max": _chosen(below(a, b), b, a),
                 "min": _chosen(below(a, b), a, b)}[op]
 
     def mux(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
@@ -194,10 +195,27 @@ class _Emission:
         chosen = [self.selected(bodies, one.stage, group) for bodies in one.node.attr]
         if len(args) == 2:
             return _chosen(chosen[1], args[1], args[0])
-        result: Value = Const(0)
-        for test, arg in zip(chosen, args, strict=True):
-            result = result | Mux(test, _widened(arg, _shape(one.node.interval)), 0)
-        return result
+        return _gathered(chosen, args, _shape(one.node.interval))
+
+    def pick(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
+        count, rows = one.node.attr
+        args = [self.argument(one, k, index, term) for k in range(len(one.node.args))]
+        group = index[-1] // GROUP if self.blocks and index else 0
+
+        def holds(bodies, test, true) -> Value:
+            chosen = self.selected(bodies, one.stage, group)
+            return chosen if test is None else chosen & (args[count + test] == int(true))
+
+        tests = [Cat(holds(*case) for case in row).any() for row in rows]
+        return _gathered(tests, args[:count], _shape(one.node.interval))
+
+
+def _gathered(tests: list, values: list, shape: Shape) -> Value:
+    """The value whose test holds, of tests that exclude each other."""
+    result: Value = Const(0)
+    for test, value in zip(tests, values, strict=True):
+        result = result | Mux(test, _widened(value, shape), 0)
+    return result
 
 
 def _widened(value: Value, shape: Shape) -> Value:
@@ -225,7 +243,7 @@ def _logic(node: Node, *args: Value) -> Value:
         case "sub", (a, b): return a - b
         case "mul", (a, b): return a * b
         case "min", (a, b): return _chosen(below(a, b), a, b)
-        case "max", (a, b): return _chosen(below(b, a), a, b)
+        case "max", (a, b): return _chosen(below(a, b), b, a)     # shares the difference
         case "and", (a, b): return a & b
         case "or", (a, b): return a | b
         case "xor", (a, b): return a ^ b
@@ -237,6 +255,8 @@ def _logic(node: Node, *args: Value) -> Value:
         case "eq", (a, b): return a == b
         case "ne", (a, b): return a != b
         case "select", (c, a, b): return _chosen(c, a, b)
+        case "limit", (x, lo, hi, under, over, crossed):
+            return _chosen(over | crossed, hi, _chosen(under, lo, x))
         case "wrap", (x,): return _low(x, *node.attr)
         case "lsl", (x,): return x.shift_left(node.attr[0])
         case "asr", (x,): return x.shift_right(node.attr[0])

@@ -216,3 +216,22 @@ def test_body_of_several_values_wrong():
     with pytest.raises(TypeError) as refused:
         wrong.build(TINY)
     assert str(refused.value) == "Value of wrong must be one expression, not a reduction"
+
+
+def test_clamps_compare_side_by_side_whatever_the_bounds(rng):
+    machine = Machine(TINY)
+    made = plan(machine, "vector")
+    assert made.count("limit") == 2 * machine.config.lanes      # clamp; requantize and add_scaled
+    body = machine.intrinsic("clamp")
+    for lo, hi in ((-3, 5), (5, -3), (7, 7), (-128, 127), (127, -128)):
+        operands = operands_of(rng, body) | {"lo": lo, "hi": hi}
+        operands["a"] = np.resize([lo - 1, lo, hi, hi + 1, -2**31, 2**31 - 1], body.dst.shape)
+        assert (made.evaluate(machine.opcodes["clamp"], operands)
+                == body_value(body, operands)).all(), (lo, hi)
+
+
+def test_extremes_share_the_difference_and_the_choice():
+    made = plan(Machine(TINY), "vector")
+    lanes = TINY.lanes
+    assert made.count("min") + made.count("max") == 0
+    assert made.count("pick") == lanes and made.count("lt") == 5 * lanes + 1
