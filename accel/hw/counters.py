@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.config import UNITS, AccelConfig
 from accel.hw.control import BEGIN_CYCLES
+from accel.hw.parts import registered
 from accel.status import ACTIVITIES
 
 __all__ = ["CLIENTS", "COUNTER_BITS", "COUNTER_CYCLES", "Counters", "counter_outputs"]
@@ -57,17 +58,18 @@ class Counters(wiring.Component):
         for unit in UNITS:
             activity = getattr(self, f"activity_{unit}")
             for index, name in enumerate(ACTIVITIES):
-                self._counter(m, getattr(self, f"count_{unit}_{name}"), activity[index],
+                self._counter(m, platform, getattr(self, f"count_{unit}_{name}"), activity[index],
                               first=(BEGIN_CYCLES + COUNTER_CYCLES - 1) * (name == "command"))
         for client in CLIENTS:
             beats = Signal(COUNTER_BITS, name=f"beats_{client}")
-            self._counter(m, beats, getattr(self, f"moved_{client}"))
+            self._counter(m, platform, beats, getattr(self, f"moved_{client}"))
             m.d.comb += getattr(self, f"bytes_{client}").eq(beats * self._bus_bytes)
         return m
 
-    def _counter(self, m: Module, counter: Signal, event: Value, first: int = 0):
-        there, counts = (Signal(name=f"{counter.name}_{name}") for name in ("there", "counts"))
-        m.d.sync += [there.eq(event), counts.eq(self._count & there)]
+    def _counter(self, m: Module, platform, counter: Signal, event: Value, first: int = 0):
+        there = registered(m, platform, event, f"{counter.name}_there")     # events come late
+        counts = Signal(name=f"{counter.name}_counts")
+        m.d.sync += counts.eq(self._count & there)
         with m.If(self._clear):
             m.d.sync += counter.eq(first)
         with m.Elif(counts):

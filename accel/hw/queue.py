@@ -5,6 +5,8 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from accel.hw.parts import ECP5
+
 __all__ = ["QUEUE_CYCLES", "Queue", "Relay", "tally"]
 
 QUEUE_CYCLES = 2
@@ -66,7 +68,9 @@ class Queue(wiring.Component):
 
         m.d.comb += [
             self.some.eq(some), self.i.ready.eq(~full),
-            w_port.addr.eq(tail), w_port.data.eq(self.i.payload), w_port.en.eq(push),
+            w_port.addr.eq(tail), w_port.data.eq(self.i.payload),
+            # What is not pushed is overwritten. A wide memory's enable as late as `push` is slow.
+            w_port.en.eq(~full if isinstance(platform, ECP5) else push),
             r_port.addr.eq(head),
         ]
         with m.If(push):
