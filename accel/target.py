@@ -18,6 +18,7 @@ from accel.machine import Machine
 from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
 from accel.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
                              tiles_of)
+from accel.work import Work, work_of
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program as LoopProgram
 from compiler.ops.blocked import Activation
@@ -40,6 +41,11 @@ class CompiledSegment:
     @property
     def layers(self) -> tuple[Layer, ...]:
         return tuple(layer for group in self.groups for layer in group)
+
+    @property
+    def work(self) -> tuple[tuple[Work, ...], ...]:
+        """What the layers of each group have to do."""
+        return tuple(tuple(map(work_of, group)) for group in self.groups)
 
 
 @dataclass(frozen=True)

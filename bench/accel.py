@@ -95,7 +95,7 @@ def residual(machine: Machine, segment: CompiledSegment, rows: Rows) -> None:
 
 def timed(machine: Machine, segment: CompiledSegment, latency: int = 64) -> tuple[Rows, Run]:
     run = cycle.simulate(machine, segment.program, values=False, latency=latency)
-    return layer_rows(machine, segment.program, segment.groups, run), run
+    return layer_rows(machine, segment.program, segment.work, run), run
 
 
 def summary(name: str, machine: Machine, rows: Rows, run: Run, layers: bool) -> None:

@@ -15,8 +15,8 @@ from accel.sim.cycle import simulate
 from accel.status import STALLS
 from accel.target import AccelTarget
 from accel.traffic import dram_bytes
+from accel.work import block_products
 from bench.networks import depthwise_graph
-from runtime.report import block_products
 
 LAYERS = ((32, 112, 1), (64, 112, 2), (128, 56, 1), (128, 56, 2), (256, 28, 1), (256, 28, 2),
           (512, 14, 1), (512, 14, 1), (512, 14, 1), (512, 14, 1), (512, 14, 1), (512, 14, 2),

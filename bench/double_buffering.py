@@ -18,9 +18,9 @@ from accel.machine import Machine
 from accel.schedules import Tiles, schedule, tiles_of
 from accel.sim import verilated
 from accel.target import AccelTarget, assemble
+from accel.work import block_products
 from bench.networks import convolution_graph
 from compiler.graph.reference import evaluate
-from runtime.report import block_products
 
 
 def main() -> int:

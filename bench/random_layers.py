@@ -105,7 +105,7 @@ def run(machine: Machine, graph: Graph, x: np.ndarray,
     made = cycle.simulate(machine, compiled.program, inputs={slot.name: to_plain(x)},
                           timeline=True)
     stored = compiled.program.extract(made.memory, compiled.program.outputs[0].name)
-    first, *rows, _ = layer_rows(machine, compiled.program, compiled.groups, made)
+    first, *rows, _ = layer_rows(machine, compiled.program, compiled.work, made)
     cycles, ideal = (sum(row[key] for row in rows) for key in ("cycles", "ideal_cycles"))
     return (np.array_equal(from_blocked(stored, wanted.shape), wanted), cycles / ideal,
             f"{cycles} cycles, ideal {ideal}, {largest_stall(rows[0])}")

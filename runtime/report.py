@@ -1,20 +1,20 @@
 """What a run did, as plain data: docs/machine.md, Reports."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from accel.attribution import activities, layer_ends
-from accel.layers import Layer
 from accel.machine import Machine
 from accel.program import Program
 from accel.status import STALLS, Run
 from accel.traffic import dram_bytes
+from accel.work import Work
 from runtime.module import Module
 
-__all__ = ["block_products", "layer_rows", "report"]
+__all__ = ["layer_rows", "report"]
 
 Activities = Mapping[str, Mapping[str, int]]
 """Unit to activity to cycles."""
@@ -34,9 +34,9 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
         assert machine is not None
-        layers += layer_rows(machine, compiled.program, compiled.groups, run)
+        layers += layer_rows(machine, compiled.program, compiled.work, run)
     cycles = sum(run.cycles for run in runs)
-    macs = sum(layer.macs for compiled in module.accelerated for layer in compiled.layers)
+    macs = sum(layer.macs for layer in _layers(module))
     return {
         "cycles": cycles, "macs": macs,
         "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle) if machine else 0.0,
@@ -55,8 +55,13 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
 def _layer_notes(module: Module) -> list[str]:
     """What layers have to say, once for each node."""
     return list(dict.fromkeys(f"{layer.node.name} ({layer.node.op}): {layer.note}"
-                              for compiled in module.accelerated for layer in compiled.layers
-                              if layer.note))
+                              for layer in _layers(module) if layer.note))
+
+
+def _layers(module: Module) -> Iterator[Work]:
+    for compiled in module.accelerated:
+        for group in compiled.work:
+            yield from group
 
 
 def _ratio(a: float, b: float) -> float:
@@ -69,16 +74,18 @@ def _output(name: str, array: np.ndarray) -> dict[str, Any]:
             "sha256": hashlib.sha256(little.tobytes()).hexdigest()}
 
 
-def layer_rows(machine: Machine, program: Program, groups: Sequence[Sequence[Layer]],
+def layer_rows(machine: Machine, program: Program, work: Sequence[Sequence[Work]],
                run: Run) -> list[dict[str, Any]]:
-    """A row for each group of layers that were computed at the same time, and one for the rest."""
+    """A row for each group of layers that were computed at the same time, and one for the rest.
+    """
     moved = dram_bytes(machine, program)
     *intervals, rest = _intervals(program, run)
     rows, begin, before = [], 0, None
-    for group, (name, end), interval in zip(groups, program.layers, intervals, strict=True):
+    for group, (name, end), interval in zip(work, program.layers, intervals, strict=True):
         again, before = group[0].node is before, group[0].node
-        moves = sum(_compulsory(layer, again and layer is group[0]) for layer in group)
-        ideal = max(sum(map(block_products, group)), -(-moves // machine.config.bus_bytes))
+        moves = sum(layer.input_bytes + layer.other_bytes for layer in group)
+        moves -= group[0].input_bytes if again else 0       # another part of the node before
+        ideal = max(sum(layer.products for layer in group), -(-moves // machine.config.bus_bytes))
         rows.append(_row(machine, name, " + ".join(layer.node.op for layer in group), *interval,
                          ideal_cycles=ideal, macs=sum(layer.macs for layer in group),
                          dram_bytes=int(moved[begin:end].sum()),
@@ -113,21 +120,3 @@ def _carrier(machine: Machine, words: np.ndarray) -> str:
     """The unit that the time of a layer is explained by: the first of these that it needs."""
     needed = {machine.units[opcode] for opcode in set(words[:, 0].tolist())}
     return next((unit for unit in ("gemm", "vector", "load", "store") if unit in needed), "")
-
-
-def block_products(layer: Layer) -> int:
-    """Cycles that gemm needs at one block product a cycle; 0 for layers without products."""
-    if "w" not in layer.operator.stages:
-        return 0
-    acc = layer.operator["acc"]
-    *steps, _ = (axis.extent for axis in acc.reduce_axes)       # without the lanes of a product
-    return int(np.prod(acc.shape[:-2]) * np.prod(steps))
-
-
-def _compulsory(layer: Layer, again: bool) -> int:
-    """Bytes of weights, inputs and outputs, once each: no inputs where the layer is another part of
-    the node of the one before.
-    """
-    stages = layer.operator.stages
-    roles = (*(() if again else layer.inputs), *layer.constants, "output")
-    return sum(stages[role].buffer.size_bytes for role in roles)

@@ -10,9 +10,9 @@ from accel.config import UNITS
 from accel.sim.functional import simulate
 from accel.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
 from accel.target import AccelTarget
+from accel.work import block_products
 from compiler.graph import Graph
 from runtime import Module, SimulatedDevice, compile_graph, report, simulator
-from runtime.report import block_products
 from tests.support.integer_graphs import Net
 from tests.support.machines import machine
 

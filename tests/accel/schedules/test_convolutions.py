@@ -9,8 +9,8 @@ from accel.lowering import LoweringError
 from accel.program import Program
 from accel.sim.cycle import simulate
 from accel.target import AccelTarget
+from accel.work import block_products
 from compiler.graph import evaluate
-from runtime.report import block_products
 from tests.support.integer_graphs import Net, assert_right, run_program
 from tests.support.machines import MACHINES, SHORT, TINY
 
