@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from accel.intrinsics import vector_op
     from accel.machine import Machine
     from accel.target import assemble
-    from runtime import compile
+    from runtime import compile, load
 
-__all__ = ["AccelConfig", "Machine", "assemble", "compile", "preset", "vector_op"]
+__all__ = ["AccelConfig", "Machine", "assemble", "compile", "load", "preset", "vector_op"]
 
 _HOMES = {"AccelConfig": "accel.config", "Machine": "accel.machine", "assemble": "accel.target",
-          "compile": "runtime", "preset": "accel.config", "vector_op": "accel.intrinsics"}
+          "compile": "runtime", "load": "runtime", "preset": "accel.config",
+          "vector_op": "accel.intrinsics"}
 
 
 def __getattr__(name: str):

@@ -22,9 +22,10 @@ USER_ERRORS: tuple[str, ...] = (
     "compiler.cpu_gpu_backends.llvm.machine.MachineError",
     "compiler.frontend.onnx_import.ImportRefused",
     "compiler.native.BuildError",
+    "runtime.artifact.container.ArtifactError",
+    "runtime.compilation.TargetError",
     "runtime.device.DeviceMissing",
     "runtime.module.InputError",
-    "runtime.module.TargetError",
 )
 """Dotted names, so that ``lockstep --help`` need not import every part to catch its errors."""
 

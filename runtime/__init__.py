@@ -1,5 +1,7 @@
 """Devices, compiled networks and the executor."""
 
+from .artifact import ArtifactError, load
+from .compilation import TargetError, compile, compile_for, compile_graph, target_config
 from .device import Device, DeviceError, SimulatedDevice, simulator
-from .module import InputError, Module, TargetError, compile, compile_graph
+from .module import InputError, Module
 from .report import report

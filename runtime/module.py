@@ -1,56 +1,45 @@
-"""Compiled networks: segments on their devices, and the executor that runs them in order.
-
->>> import numpy as np
->>> from runtime import compile
->>> module = compile("examples/digits/digits-int8.onnx", "accel:tiny-1x4x4", sim="functional")
->>> module.set_input("image", np.zeros((1, 1, 8, 8), np.float32))
->>> runs = module.run()
->>> module.get_output("logits").shape
-(1, 10)
-"""
+"""Compiled networks: segments on their devices, and the executor that runs them in order."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 
 import numpy as np
 
-from accel.config import load as load_config
 from accel.layout import from_blocked, to_plain
 from accel.machine import Machine
+from accel.program import Program, TensorSlot
 from accel.status import Run
-from accel.target import AccelTarget, CompiledSegment
-from compiler.cpu_gpu_backends.cpu import CpuTarget
-from compiler.frontend.onnx_import import load as load_model
+from accel.work import Work
 from compiler.graph.graph import Graph
-from compiler.graph.partition import ACCEL, Partition, Segment, partition, subgraph
-from compiler.graph.pipeline import AfterPass, optimize, standard_passes
-from runtime.device import Device, DeviceError, SimulatedDevice, simulator
+from compiler.graph.partition import Partition, Segment
+from runtime.device import Device, DeviceError
 
-__all__ = ["InputError", "Module", "TargetError", "compile", "compile_graph"]
+__all__ = ["AccelSegment", "InputError", "Module", "Settings", "Step"]
 
 Values = dict[str, np.ndarray]
+Settings = Mapping[str, int | bool]
+"""Options that a network was compiled with, by name."""
 
 
 class InputError(ValueError):
     """An input of a name, shape or type that the network does not take."""
 
 
-class TargetError(ValueError):
-    """A target that does not exist."""
-
-
 class AccelSegment:
-    """A compiled segment on a device: constants are copied once, activations at every run."""
+    """A compiled segment on a device: constants are copied once, activations at every run.
 
-    def __init__(self, compiled: CompiledSegment, device: Device):
-        self.compiled, self.device = compiled, device
-        program = compiled.program
+    `work` is that of the layers of `program`: of those that are computed at the same time
+    together.
+    """
+
+    def __init__(self, program: Program, work: tuple[tuple[Work, ...], ...], device: Device):
+        self.program, self.work, self.device = program, work, device
         self._address = device.allocate(program.memory_bytes)
         device.copy_in(self._address, program.image())
 
     def __call__(self, values: Mapping[str, np.ndarray]) -> tuple[Values, Run]:
-        program = self.compiled.program
+        program = self.program
         for slot in program.inputs:
             raw = to_plain(values[slot.name]).reshape(-1).view(np.uint8)
             self.device.copy_in(self._place(slot), raw)
@@ -61,10 +50,10 @@ class AccelSegment:
             raise DeviceError(f"{run.describe()} {label}".strip(), run)
         return {slot.name: self._fetch(slot) for slot in program.outputs}, run
 
-    def _place(self, slot) -> int:
-        return self._address + self.compiled.program.bases[slot.base] + slot.offset
+    def _place(self, slot: TensorSlot) -> int:
+        return self._address + self.program.bases[slot.base] + slot.offset
 
-    def _fetch(self, slot) -> np.ndarray:
+    def _fetch(self, slot: TensorSlot) -> np.ndarray:
         raw = self.device.copy_out(self._place(slot), slot.size_bytes).view(np.int8)
         stored = raw.reshape(slot.shape)
         if slot.layout == "NHWC":
@@ -90,15 +79,29 @@ class Module:
     are those of the network: logical shapes, the types of its own inputs and outputs.
     """
 
-    def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...]):
+    def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
+                 settings: Settings | None = None):
         self.graph, self.partition, self.steps = graph, partition, steps
+        self.settings = dict(settings or {})
         self._inputs: Values = {}
         self._outputs: Values = {}
 
     @property
-    def accelerated(self) -> tuple[CompiledSegment, ...]:
-        return tuple(step.execute.compiled for step in self.steps
-                     if isinstance(step.execute, AccelSegment))
+    def accelerated(self) -> tuple[AccelSegment, ...]:
+        return tuple(step.execute for step in self.steps if isinstance(step.execute, AccelSegment))
+
+    @property
+    def machine(self) -> Machine | None:
+        """Of the accelerator; None where the host does all."""
+        return next((segment.device.machine for segment in self.accelerated), None)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write it as one file, which `runtime.load` reads: see `runtime.artifact`. Raises OSError
+        where it cannot be written.
+        """
+        from runtime.artifact import save       # which knows modules
+
+        save(self, path)
 
     def set_input(self, name: str, array: np.ndarray) -> None:
         """Refuses another name, shape or type than the network's."""
@@ -132,46 +135,3 @@ class Module:
             raise InputError(f"Output must be one of {', '.join(self.graph.outputs)}, and the "
                              f"network must have run, not {name!r}")
         return self._outputs[name]
-
-
-def compile(model: str | Path | Graph, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
-            sim: str = "functional", integerize: bool = True, threads: int = 2,
-            shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
-            **options) -> Module:
-    """Compile a network.
-
-    Parameters
-    ----------
-    model : an ONNX file, or an imported graph.
-    target : ``accel:PRESET``, ``accel:FILE.toml`` or ``cpu``.
-    sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
-    integerize : replace dequantize → operator → quantize by integer operators.
-    threads : virtual threads of the accelerator's schedules.
-    shapes : values of the model's symbolic dimensions.
-    after : called with the graph after every pass.
-    """
-    graph = model if isinstance(model, Graph) else load_model(model, dict(shapes or {}) or None)
-    graph = optimize(graph, standard_passes(integerize=integerize), after)
-    kind, _, where = target.partition(":")
-    if kind == "cpu" and not where:
-        return compile_graph(graph, None)
-    if kind != "accel" or not where:
-        raise TargetError(f"Target must be accel:PRESET, accel:FILE.toml or cpu, not {target!r}")
-    machine = Machine(load_config(where))
-    return compile_graph(graph, AccelTarget(machine, threads),
-                         SimulatedDevice(machine, simulator(sim, **options)))
-
-
-def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None) -> Module:
-    """Compile an optimized graph for the host, and an accelerator if there is one."""
-    host = CpuTarget()
-    parts = partition(graph, lambda node: accel.refusal(graph, node) if accel
-                      else "the target is the host")
-    steps = []
-    for segment in parts.segments:
-        part = subgraph(graph, segment)
-        if accel and device and segment.target == ACCEL:
-            steps.append(Step(segment, AccelSegment(accel.compile(part), device)))
-        else:
-            steps.append(Step(segment, host.compile(part)))
-    return Module(graph, parts, tuple(steps))

@@ -14,7 +14,7 @@ BLOCKS = [(page, number, text) for page in PAGES for number, text in enumerate(
     re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))]
 MODULES = ["accel.isa", "compiler.ops.nchw", "compiler.schedule.handle", "compiler.te.reducer",
            "compiler.te.tensor",
-           "runtime.module"]
+           "runtime.compilation"]
 
 
 @pytest.mark.parametrize(("page", "number", "text"), BLOCKS,

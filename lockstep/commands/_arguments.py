@@ -3,7 +3,26 @@
 import argparse
 from collections.abc import Callable
 
-__all__ = ["at_least", "rate", "row_buffer", "shape"]
+__all__ = ["DEFAULT_TARGET", "DEFAULT_THREADS", "add_compilation", "at_least", "rate",
+           "row_buffer", "shape"]
+
+DEFAULT_TARGET = "accel:pynq-1x16x16"
+DEFAULT_THREADS = 2
+
+
+def add_compilation(parser: argparse.ArgumentParser) -> None:
+    """How a network is compiled. What is not given is None, False or empty."""
+    add = parser.add_argument
+    add("--target", metavar="T",
+        help=f"accel:PRESET, accel:FILE.toml or cpu (default {DEFAULT_TARGET})")
+    add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
+    add("--threads", type=int, choices=(1, 2),
+        help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")
+    add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
+        help="value of a symbolic dimension")
+    add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
+    add("--no-cache", action="store_true",
+        help="compile even if the cache has the network, and keep nothing there")
 
 
 def at_least(low: int) -> Callable[[str], int]:

@@ -1,34 +1,33 @@
-"""``lockstep run MODEL.onnx``: compile a network, run one inference, say what each layer cost."""
+"""``lockstep run MODEL``: compile a network, run one inference, say what each layer cost."""
 
 import argparse
 import json
 import sys
 import time
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lockstep.commands._arguments import at_least, rate, row_buffer, shape
+from lockstep.commands._arguments import (DEFAULT_TARGET, DEFAULT_THREADS, add_compilation,
+                                          at_least, rate, row_buffer)
 from lockstep.errors import RequestError, input_file, output_file
 from lockstep.files import require_writable, whole_file
 
 __all__ = ["add_parser", "run"]
 
-DEFAULT_TARGET = "accel:pynq-1x16x16"
 DEFAULT_SIMULATOR = "cycle"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "run", help="run a network on the accelerator (or the host) and report each layer",
-        description="Compile an ONNX network, run one inference and report each layer. Without "
-                    "--input the input is seeded random. Exit status: 0 done, 1 the run failed, "
-                    "2 the request was wrong.")
+        description="Compile an ONNX network, or take one that `lockstep compile` has written; "
+                    "run one inference and report each layer. Without --input the input is "
+                    "seeded random. Exit status: 0 done, 1 the run failed, 2 the request was "
+                    "wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL.onnx", type=Path)
-    add("--target", default=DEFAULT_TARGET, metavar="T",
-        help=f"accel:PRESET, accel:FILE.toml or cpu (default {DEFAULT_TARGET})")
+    add("model", metavar="MODEL", type=Path, help="ONNX network or compiled module")
+    add_compilation(parser)
     add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
         help="values only; cycles, fast; the RTL, which takes long "
              f"(default {DEFAULT_SIMULATOR})")
@@ -42,12 +41,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="rows of the memory: their size, cycles of a miss (default 20), banks (default 8)")
     add("--stall-seed", type=at_least(0), default=0, metavar="N",
         help="of random stalls of the memory (default 0: none)")
-    add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
     add("--no-values", action="store_true", help="cycles only: outputs are not computed")
-    add("--threads", type=int, choices=(1, 2), default=2,
-        help="virtual threads of the schedules (default 2; 1 hides no latency)")
-    add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
-        help="value of a symbolic dimension")
     add("--input", type=input_file, metavar="X.npz", help="inputs, by name")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
@@ -56,14 +50,32 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="of the random input (default 0)")
-    add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
+    saved = _saved(args)
     _require_sense(args)
     with _opened(args.trace) as trace:
-        return _run(args, trace)
+        return _run(args, saved, trace)
+
+
+def _saved(args: argparse.Namespace):
+    """The compiled module, if the file is one; `args` then says what it was compiled for."""
+    from runtime.artifact import is_archive, read
+
+    if not (args.model.is_file() and is_archive(args.model)):
+        args.target = args.target or DEFAULT_TARGET
+        args.threads = args.threads or DEFAULT_THREADS
+        return None
+    for option in ("target", "bus_bytes", "threads", "shape", "no_integerize", "no_cache"):
+        if getattr(args, option):
+            raise RequestError(f"--{option.replace('_', '-')} must be left out for "
+                               f"{str(args.model)!r}: it is compiled")
+    saved = read(args.model)
+    args.target = f"accel:{saved.machine.config.name}" if saved.machine else "cpu"
+    args.threads = saved.settings.get("threads", DEFAULT_THREADS)
+    return saved
 
 
 def _require_sense(args: argparse.Namespace) -> None:
@@ -102,13 +114,13 @@ def _opened(path: Path | None):
     return TraceFile(path)
 
 
-def _run(args: argparse.Namespace, trace) -> int:
+def _run(args: argparse.Namespace, saved, trace) -> int:
     from lockstep.commands._layers import show
     from lockstep.commands._progress import progress_bar
     from runtime import DeviceError, report
 
     given = _arrays(args.input) if args.input else None
-    module, machine, watched = _compiled(args)
+    module, machine, watched = _compiled(args, saved)
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
@@ -165,30 +177,15 @@ def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watc
             write_page(file, page)
 
 
-def _compiled(args: argparse.Namespace):
-    from accel.config import load
-    from accel.machine import Machine
-    from accel.target import AccelTarget
-    from compiler.frontend.onnx_import import load as load_model
-    from compiler.graph.pipeline import optimize, standard_passes
+def _compiled(args: argparse.Namespace, saved):
+    from lockstep.commands._compilation import compiled, machine_of
     from lockstep.commands._progress import Watched
-    from runtime import SimulatedDevice, TargetError, compile_graph
+    from runtime import SimulatedDevice
 
-    kind, _, where = args.target.partition(":")
-    if args.target != "cpu" and (kind != "accel" or not where):
-        raise TargetError(f"Target must be accel:PRESET, accel:FILE.toml or cpu, "
-                          f"not {args.target!r}")
-    config = None if kind == "cpu" else load(where)
-    if config and args.bus_bytes:
-        config = replace(config, bus_bytes=args.bus_bytes)
-    watched = Watched(args.sim, _simulator_options(args, config) if config else {})
-    graph = load_model(args.model, dict(args.shape) or None)
-    graph = optimize(graph, standard_passes(integerize=not args.no_integerize))
-    if config is None:
-        return compile_graph(graph, None), None, watched
-    machine = Machine(config)
-    device = SimulatedDevice(machine, watched)
-    return compile_graph(graph, AccelTarget(machine, args.threads), device), machine, watched
+    machine = saved.machine if saved else machine_of(args)
+    watched = Watched(args.sim, _simulator_options(args, machine.config) if machine else {})
+    device = SimulatedDevice(machine, watched) if machine else None
+    return saved.on(device) if saved else compiled(args, device), machine, watched
 
 
 def _simulator_options(args: argparse.Namespace, config) -> dict[str, Any]:

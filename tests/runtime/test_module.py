@@ -117,7 +117,8 @@ def test_without_integerize_nothing_is_an_integer_layer() -> None:
 
 
 def test_compiling_twice_gives_the_same_words() -> None:
-    one, other = (compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4").accelerated[0].program
+    one, other = (compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4",
+                          cache=False).accelerated[0].program
                   for _ in range(2))
     np.testing.assert_array_equal(one.words, other.words)
     np.testing.assert_array_equal(one.weights, other.weights)

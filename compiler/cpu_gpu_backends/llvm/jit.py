@@ -3,6 +3,7 @@
 import ctypes
 import ctypes.util
 import re
+from collections.abc import Iterable
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -80,17 +81,18 @@ def _math() -> dict[str, int]:
 
 
 class Library:
-    """Machine code in memory. Keeps it alive as long as the functions of it that are in use."""
+    """Machine code in memory, from an object file that defines `names`. Keeps it alive as long as
+    the functions of it that are in use.
+    """
 
-    def __init__(self, text: str, machine: Machine):
+    def __init__(self, code: bytes, names: Iterable[str], machine: Machine):
         self._jit = llvm.create_lljit_compiler(target_machine(machine))
-        link = llvm.JITLibraryBuilder().add_object_img(object_code(text, machine))
+        link = llvm.JITLibraryBuilder().add_object_img(code)
         link.add_current_process()
-        symbols = _math() | (pool().symbols if "@GOMP_parallel(" in text else {}) | FOREIGN
+        symbols = _math() | (pool().symbols if b"GOMP_parallel" in code else {}) | FOREIGN
         for name, address in symbols.items():
             link.import_symbol(name, address)
-        self._names = re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)
-        for name in self._names:
+        for name in names:
             link.export_symbol(name)
         self._tracker = link.link(self._jit, "library")
 
@@ -103,4 +105,7 @@ def library(text: str, machine: Machine | None = None) -> Library:
     return _library(text, machine or host())
 
 
-_library = cache(Library)
+@cache
+def _library(text: str, machine: Machine) -> Library:
+    names = re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)
+    return Library(object_code(text, machine), names, machine)

@@ -11,7 +11,7 @@ from compiler.te import (INDEX, Buffer, Const, Expr, Symbol, Var, as_expr, numpy
 
 from .amx import REFUSED
 from .emit import FUNCTION, OUT_OF_MEMORY, emit
-from .jit import library
+from .jit import Library, library, object_code
 from .machine import WITHOUT, Machine, MachineError, host
 
 __all__ = ["Kernel", "build"]
@@ -34,10 +34,29 @@ class Kernel:
         machine = machine or host()
         if strict:
             require(program, machine)
-        self.program = program
         self.text = emit(program, machine, contract)
+        self._machine = machine
+        self._code = b""
+        self._link(program, library(self.text, machine))
+
+    @classmethod
+    def restored(cls, interface: Program, code: bytes) -> "Kernel":
+        """The kernel whose `code` this is, on a computer like the one that it was compiled for.
+        Of its program only the `interface` is left, and no `text`.
+        """
+        kernel = cls.__new__(cls)
+        kernel.text, kernel._machine, kernel._code = "", host(), code
+        kernel._link(interface, Library(code, (FUNCTION,), kernel._machine))
+        return kernel
+
+    @property
+    def code(self) -> bytes:
+        """The object file."""
+        return self._code or object_code(self.text, self._machine)
+
+    def _link(self, program: Program, linked: Library) -> None:
+        self.program, self._library = program, linked
         self._buffers = (*program.inputs, *program.outputs)
-        self._library = library(self.text, machine)
         prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * len(self._buffers),
                                      *[ctypes.c_int64] * len(program.parameters))
         self._function = prototype(self._library.address(FUNCTION))

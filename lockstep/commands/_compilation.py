@@ -1,0 +1,25 @@
+"""Networks as the arguments of `lockstep.commands._arguments.add_compilation` want them."""
+
+import argparse
+from dataclasses import replace
+
+from accel.machine import Machine
+from compiler.graph.pipeline import AfterPass
+from runtime import Device, Module, compile_for, target_config
+
+__all__ = ["compiled", "machine_of"]
+
+
+def machine_of(args: argparse.Namespace) -> Machine | None:
+    """The accelerator; None for the host alone."""
+    config = target_config(args.target)
+    if config and args.bus_bytes:
+        config = replace(config, bus_bytes=args.bus_bytes)
+    return Machine(config) if config else None
+
+
+def compiled(args: argparse.Namespace, device: Device | None,
+             after: AfterPass | None = None) -> Module:
+    return compile_for(args.model, device, integerize=not args.no_integerize,
+                       threads=args.threads, shapes=dict(args.shape), after=after,
+                       cache=not args.no_cache)

@@ -1,0 +1,64 @@
+"""``lockstep compile MODEL.onnx -o FILE``: a network as one file that runs without a compiler."""
+
+import argparse
+from pathlib import Path
+
+from lockstep.commands._arguments import DEFAULT_TARGET, DEFAULT_THREADS, add_compilation
+from lockstep.errors import RequestError, output_file
+from lockstep.files import require_writable, whole_file
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(subparsers) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(
+        "compile", help="compile a network to one file, which `lockstep run` takes",
+        description="Compile an ONNX network to one file: programs of the accelerator, machine "
+                    "code of the host, weights, and what reports need. `lockstep run FILE` runs "
+                    "it. It holds machine code: trust it like a program. Exit status: 0 done, 2 "
+                    "the request was wrong.")
+    parser.add_argument("model", metavar="MODEL.onnx", type=Path)
+    parser.add_argument("-o", "--output", type=output_file, metavar="FILE", required=True,
+                        help="the file to write, say resnet18.lockstep")
+    add_compilation(parser)
+    parser.add_argument("--dump", type=Path, metavar="DIR",
+                        help="write the network as text after every pass of the compiler")
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    from compiler.graph.pipeline import dump_into
+    from lockstep.commands._compilation import compiled, machine_of
+    from runtime import SimulatedDevice, simulator
+    from runtime.artifact import write
+
+    require_writable(args.output)
+    args.target = args.target or DEFAULT_TARGET
+    args.threads = args.threads or DEFAULT_THREADS
+    machine = machine_of(args)
+    device = SimulatedDevice(machine, simulator("functional")) if machine else None
+    module = compiled(args, device, _dump(args.dump, dump_into))
+    with whole_file(args.output) as file:
+        write(module, file)
+    if args.output.is_file():               # not the terminal, nor a pipe
+        print(_summary(args, module))
+    return 0
+
+
+def _dump(folder: Path | None, dump_into):
+    if folder is None:
+        return None
+    try:
+        return dump_into(folder)
+    except OSError as error:
+        raise RequestError(f"{str(folder)!r} must be a folder that can be written: "
+                           f"{error.strerror or error}") from None
+
+
+def _summary(args: argparse.Namespace, module) -> str:
+    programs = [one.program for one in module.accelerated]
+    layers = sum(len(program.layers) for program in programs)
+    words = sum(program.count for program in programs)
+    return (f"{args.output}: {args.model.name} for {args.target}, {layers} layers on the "
+            f"accelerator ({words:,} instructions), {len(module.partition.reasons)} operators on "
+            f"the host, {args.output.stat().st_size:,} bytes")

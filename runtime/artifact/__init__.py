@@ -1,0 +1,24 @@
+"""Compiled modules as files.
+
+An artifact is a zip archive whose members are stored as they are:
+
+``manifest.json``    format and its version, what it was written with, machine, processor, graph,
+                     partition, programs without their arrays, and each member's size and SHA-256
+``manifest.sha256``  of the manifest, as the program sha256sum writes it
+``constants/N``      constants of the network
+``programs/N/...``   instruction words, weights as the accelerator reads them, origins
+``kernels/N.o``      machine code of the host's operators, object files
+
+Arrays are raw, little-endian, in row-major order. The same module gives the same bytes. Nothing in
+the file is run when it is loaded; its machine code is run with the network, so that an artifact is
+to be trusted like a program: the hashes tell damage, not who wrote it.
+
+On a processor other than the one that it was compiled for, the host's operators are compiled anew.
+The accelerator's programs are never: they were proved before they were written, and the hashes say
+that they are what was written.
+"""
+
+from .container import ArtifactError, is_archive
+from .modules import Saved, load, read, save, write
+
+__all__ = ["ArtifactError", "Saved", "is_archive", "load", "read", "save", "write"]

@@ -1,0 +1,89 @@
+"""Graphs and partitions as JSON; their constants are members."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.partition import Copy, Partition, Segment
+from compiler.graph.verify import verify
+
+from .container import Container, Members
+
+__all__ = ["graph_json", "graph_of", "partition_json", "partition_of"]
+
+
+def graph_json(graph: Graph, members: Members) -> dict[str, Any]:
+    return {
+        "name": graph.name, "inputs": graph.inputs, "outputs": graph.outputs,
+        "nodes": [{"op": node.op, "name": node.name, "inputs": node.inputs,
+                   "outputs": node.outputs,
+                   "attrs": {name: _attr_json(value) for name, value in node.attrs.items()}}
+                  for node in graph.nodes],
+        "values": {name: {"dtype": type_.dtype, "shape": type_.shape}
+                   for name, type_ in graph.values.items()},
+        "constants": {name: members.array(f"constants/{number}", array)
+                      for number, (name, array) in enumerate(graph.constants.items())},
+        "notes": graph.notes}
+
+
+def graph_of(made: Mapping[str, Any], container: Container) -> Graph:
+    """Refuses what is no graph, as `verify` does."""
+    nodes = (Node(node["op"], node["name"], tuple(node["inputs"]), tuple(node["outputs"]),
+                  {name: _attr_of(value) for name, value in node["attrs"].items()})
+             for node in made["nodes"])
+    values = {name: TensorType(tuple(type_["shape"]), type_["dtype"])
+              for name, type_ in made["values"].items()}
+    constants = {name: container.array(reference)
+                 for name, reference in made["constants"].items()}
+    return verify(Graph(made["name"], tuple(made["inputs"]), tuple(made["outputs"]), tuple(nodes),
+                        values, constants, tuple(made["notes"])))
+
+
+def partition_json(partition: Partition) -> dict[str, Any]:
+    return {"steps": [_step_json(step) for step in partition.steps],
+            "reasons": dict(partition.reasons)}
+
+
+def partition_of(made: Mapping[str, Any], graph: Graph) -> Partition:
+    nodes = {node.name: node for node in graph.nodes}
+    steps = tuple(_step_of(step, nodes) for step in made["steps"])
+    segments = [step for step in steps if isinstance(step, Segment)]
+    if sorted(node.name for one in segments for node in one.nodes) != sorted(nodes):
+        raise ValueError("segments must hold every node once")
+    _check_order(graph, segments)
+    return Partition(graph, steps, dict(made["reasons"]))
+
+
+def _check_order(graph: Graph, segments: list[Segment]) -> None:
+    known = {*graph.inputs, *graph.constants}
+    for segment in segments:
+        made = {value for node in segment.nodes for value in node.outputs}
+        if not known.issuperset(segment.inputs) or not made.issuperset(segment.outputs):
+            raise ValueError("a segment must read what is there and give what it makes")
+        known.update(segment.outputs)
+    if not known.issuperset(graph.outputs):
+        raise ValueError("segments must make every output")
+
+
+def _step_json(step: Segment | Copy) -> dict[str, Any]:
+    if isinstance(step, Copy):
+        return {"copy": step.value, "source": step.source, "target": step.target}
+    return {"target": step.target, "nodes": [node.name for node in step.nodes],
+            "inputs": step.inputs, "outputs": step.outputs}
+
+
+def _step_of(made: Mapping[str, Any], nodes: Mapping[str, Node]) -> Segment | Copy:
+    if "copy" in made:
+        return Copy(made["copy"], made["source"], made["target"])
+    return Segment(made["target"], tuple(nodes[name] for name in made["nodes"]),
+                   tuple(made["inputs"]), tuple(made["outputs"]))
+
+
+def _attr_json(value: Any) -> Any:
+    """JSON has no infinities."""
+    return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _attr_of(value: Any) -> Any:
+    return float(value["float"]) if isinstance(value, Mapping) else value

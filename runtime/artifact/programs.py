@@ -1,0 +1,119 @@
+"""Programs of the accelerator as JSON; their words, weights and origins are members."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from accel import isa
+from accel.layout import blocks_of
+from accel.machine import Machine
+from accel.program import ALIGNMENT, Program, TensorSlot
+from accel.provenance import Provenance
+from accel.work import Work
+from compiler.graph.graph import Graph
+from compiler.graph.partition import Segment
+
+from .container import Container, Members
+
+__all__ = ["program_json", "program_of", "work_json", "work_of"]
+
+LAYOUTS = ("NHWC", "N/b H W b C")
+
+
+def program_json(program: Program, number: int, members: Members) -> dict[str, Any]:
+    place = f"programs/{number}"
+    return {
+        "words": members.array(f"{place}/words", program.words),
+        "weights": members.array(f"{place}/weights", program.weights),
+        "activations_bytes": program.activations_bytes, "io_bytes": program.io_bytes,
+        "inputs": [_slot_json(slot) for slot in program.inputs],
+        "outputs": [_slot_json(slot) for slot in program.outputs],
+        "layers": program.layers,
+        "sites": members.add(f"{place}/sites.json", program.provenance.sites_text().encode()),
+        "origins": members.array(f"{place}/origins", program.provenance.rows)}
+
+
+def program_of(made: Mapping[str, Any], machine: Machine, graph: Graph, segment: Segment,
+               container: Container) -> Program:
+    provenance = Provenance.parse(container.data(made["sites"]).decode(),
+                                  container.array(made["origins"]))
+    program = Program(
+        machine.hash, container.array(made["words"]), container.array(made["weights"]),
+        made["activations_bytes"], made["io_bytes"],
+        tuple(map(_slot_of, made["inputs"])), tuple(map(_slot_of, made["outputs"])), provenance,
+        tuple((str(name), int(end)) for name, end in made["layers"]))
+    _check_stream(program)
+    _check_memory(program, machine, graph, segment)
+    return program
+
+
+def _check_stream(program: Program) -> None:
+    ends = [0, *(end for _, end in program.layers)]
+    origins = program.provenance
+    _need(program.words.shape == (program.count, isa.WORD_BYTES) and program.words.dtype == np.uint8
+          and program.weights.dtype == np.uint8, "instruction words and weights must be bytes")
+    _need(ends == sorted(ends) and ends[-1] <= program.count, "layers must end in the stream")
+    _need(origins.rows.ndim == 2 and len(origins) in (0, program.count)
+          and bool(np.all((origins.rows[:, :1] >= 0)
+                          & (origins.rows[:, :1] < len(origins.sites)))),
+          "every instruction must have an origin")
+    _need(all(len(site.loops) < origins.rows.shape[1] for site in origins.sites),
+          "origins must have a value for each loop")
+
+
+def _check_memory(program: Program, machine: Machine, graph: Graph, segment: Segment) -> None:
+    blocks = blocks_of(machine.config)
+    _need(tuple(slot.name for slot in program.inputs) == segment.inputs
+          and tuple(slot.name for slot in program.outputs) == segment.outputs,
+          "a program must have the inputs and outputs of its segment")
+    tensors = 0
+    for slot in (*program.inputs, *program.outputs):
+        wanted = graph.values[slot.name]
+        _need(slot.base == "io" and slot.layout in LAYOUTS and slot.dtype == wanted.dtype == "int8"
+              and slot.logical == wanted.shape and slot.offset >= 0
+              and slot.offset + slot.size_bytes <= program.io_bytes,
+              f"tensor {slot.name} must lie in its segment")
+        tensors += slot.size_bytes + ALIGNMENT
+    _need(0 <= program.io_bytes <= tensors, "the io segment must hold its tensors, and no more")
+    room = sum(_padded(graph.values[value].shape, blocks) + ALIGNMENT
+               for node in segment.nodes for value in node.outputs)
+    _need(0 <= program.activations_bytes <= room, "activations must fit their segment")
+
+
+def _padded(shape: Sequence[int], blocks) -> int:
+    """Bytes that a value takes at most."""
+    images, channels, *pixels = shape
+    return -(-images // blocks.batch) * blocks.batch * blocks.padded(channels) * int(
+        np.prod(pixels, dtype=object))
+
+
+def _need(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ValueError(sentence)
+
+
+def _slot_json(slot: TensorSlot) -> dict[str, Any]:
+    return {"name": slot.name, "base": slot.base, "offset": slot.offset, "shape": slot.shape,
+            "dtype": slot.dtype, "layout": slot.layout, "logical": slot.logical}
+
+
+def _slot_of(made: Mapping[str, Any]) -> TensorSlot:
+    return TensorSlot(made["name"], made["base"], made["offset"], tuple(made["shape"]),
+                      made["dtype"], made["layout"], tuple(made["logical"]))
+
+
+def work_json(work: Sequence[Sequence[Work]]) -> list[list[dict[str, Any]]]:
+    return [[{"node": one.node.name, "macs": one.macs, "products": one.products,
+              "input_bytes": one.input_bytes, "other_bytes": one.other_bytes, "note": one.note}
+             for one in group] for group in work]
+
+
+def work_of(made: Sequence[Sequence[Mapping[str, Any]]], graph: Graph,
+            program: Program) -> tuple[tuple[Work, ...], ...]:
+    nodes = {node.name: node for node in graph.nodes}
+    work = tuple(tuple(Work(nodes[one["node"]], int(one["macs"]), int(one["products"]),
+                            int(one["input_bytes"]), int(one["other_bytes"]), str(one["note"]))
+                       for one in group) for group in made)
+    _need(len(work) == len(program.layers) and all(work), "every layer must have its work")
+    return work

@@ -1,0 +1,129 @@
+"""Compiled networks, kept: compiling one again is reading a file.
+
+They lie in the cache of `compiler.native`, each under the hash of all that it follows from: the
+imported graph with its constants, the machine, the options, the processor, the versions of what
+computes, and our own sources that take part. `LARGEST` bounds what is kept; what was used longest
+ago goes first. An entry that is damaged is compiled again and replaced. Where the cache cannot be
+written, or after a source has changed under a running process, all is compiled every time.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from compiler.cpu_gpu_backends.llvm import WITHOUT
+from compiler.graph.graph import Graph
+from compiler.native import build_once, cache_folder, digest, processor
+from runtime.artifact import ArtifactError, read, save
+from runtime.artifact.container import Members
+from runtime.artifact.graphs import graph_json
+from runtime.device import Device
+from runtime.module import Module, Settings
+
+__all__ = ["LARGEST", "cached", "network_key", "sources"]
+
+KIND, FILE = "networks", "module.lockstep"
+LARGEST = 4 << 30
+"""Bytes that the kept networks take together."""
+
+HOUSE = Path(__file__).parents[1]
+ROOMS = ("compiler", "accel", "runtime")
+APART = ("accel/hw", "accel/sim")
+"""What takes no part in compilation."""
+
+LIBRARIES = ("islpy", "llvmlite", "ml_dtypes", "numpy")
+
+_log = logging.getLogger(__name__)
+_began = time.time()
+
+
+def cached(graph: Graph, device: Device | None, settings: Settings,
+           make: Callable[[], Module]) -> Module:
+    """What `make` makes of the imported `graph`, or what it made before."""
+    if _edited():
+        return make()
+    key = network_key(graph, device, settings)
+    module = _kept(_folder(key), device)
+    if module is None:
+        module = make()
+        _keep(key, module)
+    return module
+
+
+def _folder(key: str) -> Path:
+    return cache_folder() / KIND / key[:32]
+
+
+def _kept(folder: Path, device: Device | None) -> Module | None:
+    if not (folder / FILE).exists():
+        return None
+    try:
+        module = read(folder / FILE, device.machine if device else None).on(device)
+    except ArtifactError as error:
+        _log.warning("The cache has a damaged file, which is made again: %s", error)
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    with suppress(OSError):
+        os.utime(folder)                    # it was used
+    return module
+
+
+def _keep(key: str, module: Module) -> None:
+    try:
+        build_once(KIND, key, None, lambda folder: save(module, folder / FILE))
+        _forget(_folder(key).parent)
+    except OSError as error:
+        _log.info("Nothing is kept in %s: %s", cache_folder(), error)
+
+
+def _forget(folder: Path) -> None:
+    """Remove what was used longest ago until the rest is small enough."""
+    entries = sorted(((one.stat().st_mtime, one) for one in folder.iterdir() if one.is_dir()),
+                     reverse=True)
+    total = 0
+    for _, entry in entries:
+        total += sum(file.stat().st_size for file in entry.iterdir())
+        if total > LARGEST:
+            shutil.rmtree(entry, ignore_errors=True)
+            entry.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def network_key(graph: Graph, device: Device | None, settings: Settings) -> str:
+    """The hash of all that the compiled network follows from."""
+    members = Members()
+    text = json.dumps([graph_json(graph, members), members.table(), dict(settings)])
+    machine = device.machine if device else None
+    return digest((
+        text, machine.text if machine else "", machine.config.to_toml() if machine else "",
+        processor(), os.environ.get(WITHOUT, ""), platform.python_version(),
+        *(f"{name} {version(name)}" for name in LIBRARIES), _sources_hash()))
+
+
+def sources() -> Iterator[Path]:
+    """Our own files that take part in compilation, in order of their names."""
+    for room in ROOMS:
+        for path in sorted((HOUSE / room).rglob("*")):
+            if path.suffix in (".py", ".toml") and not path.is_relative_to(HOUSE / APART[0]) \
+                    and not path.is_relative_to(HOUSE / APART[1]):
+                yield path
+
+
+def _sources_hash() -> str:
+    total = hashlib.sha256()
+    for path in sources():
+        total.update(f"{path.relative_to(HOUSE)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+                     .encode())
+    return total.hexdigest()
+
+
+def _edited() -> bool:
+    """Whether a source changed after this process had read it."""
+    return any(_began < path.stat().st_mtime <= time.time() for path in sources())

@@ -1,0 +1,102 @@
+"""From a network to a module: what `lockstep.compile` does.
+
+>>> import numpy as np
+>>> from runtime import compile
+>>> module = compile("examples/digits/digits-int8.onnx", "accel:tiny-1x4x4", sim="functional")
+>>> module.set_input("image", np.zeros((1, 1, 8, 8), np.float32))
+>>> runs = module.run()
+>>> module.get_output("logits").shape
+(1, 10)
+"""
+
+from collections.abc import Mapping
+from os import PathLike
+
+from accel.config import AccelConfig
+from accel.config import load as load_config
+from accel.machine import Machine
+from accel.target import AccelTarget
+from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.frontend.onnx_import import load as load_model
+from compiler.graph.graph import Graph
+from compiler.graph.partition import ACCEL, partition, subgraph
+from compiler.graph.pipeline import AfterPass, optimize, standard_passes
+from runtime.cache import cached
+from runtime.device import Device, SimulatedDevice, simulator
+from runtime.module import AccelSegment, Module, Settings, Step
+
+__all__ = ["TargetError", "compile", "compile_for", "compile_graph", "target_config"]
+
+Model = str | PathLike[str] | Graph
+
+
+class TargetError(ValueError):
+    """A target that does not exist."""
+
+
+def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
+            sim: str = "functional", integerize: bool = True, threads: int = 2,
+            shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
+            cache: bool = True, **options) -> Module:
+    """Compile a network.
+
+    Parameters
+    ----------
+    model : an ONNX file, or an imported graph.
+    target : ``accel:PRESET``, ``accel:FILE.toml`` or ``cpu``.
+    sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
+    integerize : replace dequantize → operator → quantize by integer operators.
+    threads : virtual threads of the accelerator's schedules.
+    shapes : values of the model's symbolic dimensions.
+    after : called with the graph after every pass; then the network is compiled in any case.
+    cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
+    """
+    config = target_config(target)
+    device = None
+    if config:
+        machine = Machine(config)
+        device = SimulatedDevice(machine, simulator(sim, **options))
+    return compile_for(model, device, integerize=integerize, threads=threads, shapes=shapes,
+                       after=after, cache=cache)
+
+
+def target_config(target: str) -> AccelConfig | None:
+    """The geometry that a target names; None for the host."""
+    kind, _, where = target.partition(":")
+    if kind == "cpu" and not where:
+        return None
+    if kind != "accel" or not where:
+        raise TargetError(f"Target must be accel:PRESET, accel:FILE.toml or cpu, not {target!r}")
+    return load_config(where)
+
+
+def compile_for(model: Model, device: Device | None, *, integerize: bool = True, threads: int = 2,
+                shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
+                cache: bool = True) -> Module:
+    """`compile` for a device, or for the host alone."""
+    graph = model if isinstance(model, Graph) else load_model(model, dict(shapes or {}) or None)
+    settings = {"integerize": integerize, "threads": threads}
+
+    def make() -> Module:
+        optimized = optimize(graph, standard_passes(integerize=integerize), after)
+        accel = AccelTarget(device.machine, threads) if device else None
+        return compile_graph(optimized, accel, device, settings)
+
+    return cached(graph, device, settings, make) if cache and after is None else make()
+
+
+def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,
+                  settings: Settings | None = None) -> Module:
+    """Compile an optimized graph for the host, and an accelerator if there is one."""
+    host = CpuTarget()
+    parts = partition(graph, lambda node: accel.refusal(graph, node) if accel
+                      else "the target is the host")
+    steps = []
+    for segment in parts.segments:
+        part = subgraph(graph, segment)
+        if accel and device and segment.target == ACCEL:
+            compiled = accel.compile(part)
+            steps.append(Step(segment, AccelSegment(compiled.program, compiled.work, device)))
+        else:
+            steps.append(Step(segment, host.compile(part)))
+    return Module(graph, parts, tuple(steps), settings)

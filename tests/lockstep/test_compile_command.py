@@ -1,0 +1,130 @@
+"""`lockstep compile`, and `lockstep run` of what it writes."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lockstep.cli import main
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+TINY = ["--target", "accel:tiny-1x4x4"]
+VARYING = ("model", "wall_seconds")
+
+
+def call(*args) -> int:
+    return main([str(arg) for arg in args])
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory) -> Path:
+    """Its name says nothing."""
+    path = tmp_path_factory.mktemp("compiled") / "digits.onnx"
+    assert call("compile", DIGITS, *TINY, "-o", path) == 0
+    return path
+
+
+def figures(tmp_path, *args) -> dict:
+    report = tmp_path / "r.json"
+    assert call("run", *args, "--json", report) == 0
+    made = json.loads(report.read_text())
+    return {name: value for name, value in made.items() if name not in VARYING}
+
+
+@pytest.mark.parametrize("sim", ["functional", "cycle", "verilator"])
+def test_it_runs_like_the_network(tmp_path, compiled, sim: str, capsys) -> None:
+    assert figures(tmp_path, compiled, "--sim", sim) == figures(
+        tmp_path, DIGITS, *TINY, "--sim", sim)
+    out = capsys.readouterr().out
+    assert f"{compiled} on accel:tiny-1x4x4" in " ".join(out.split())
+
+
+def test_traces_and_outputs(tmp_path, compiled) -> None:
+    for model, options, name in ((compiled, [], "one"), (DIGITS, TINY, "other")):
+        assert call("run", model, *options, "--trace", tmp_path / f"{name}.json",
+                    "--output", tmp_path / f"{name}.npz") == 0
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "other.json").read_bytes()
+    with np.load(tmp_path / "one.npz") as one, np.load(tmp_path / "other.npz") as other:
+        np.testing.assert_array_equal(one["logits"], other["logits"])
+
+
+def test_the_page_is_of_the_run(tmp_path, compiled) -> None:
+    pytest.importorskip("plotly")
+    assert call("run", compiled, "--report", tmp_path / "page.html") == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "conv4 + add" in page and "virtual threads" in page
+
+
+def test_what_it_says(tmp_path, capsys) -> None:
+    path = tmp_path / "d.lockstep"
+    assert call("compile", DIGITS, *TINY, "--threads", 1, "-o", path) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and out.startswith(f"{path}: digits-int8.onnx for accel:tiny-1x4x4, ")
+    assert f"2 operators on the host, {path.stat().st_size:,} bytes\n" in out
+    with zipfile.ZipFile(path) as archive:
+        assert json.loads(archive.read("manifest.json"))["settings"] == {
+            "integerize": True, "threads": 1}
+
+
+def test_for_the_host(tmp_path, capsys) -> None:
+    path = tmp_path / "d.lockstep"
+    assert call("compile", DIGITS, "--target", "cpu", "-o", path) == 0
+    assert figures(tmp_path, path)["target"] == "cpu"
+    capsys.readouterr()
+    assert call("run", path, "--no-values") == 2
+    assert "--no-values must be left out with --target cpu" in capsys.readouterr().err
+
+
+def test_dump(tmp_path, capsys) -> None:
+    assert call("compile", DIGITS, *TINY, "-o", tmp_path / "d", "--dump", tmp_path / "texts") == 0
+    names = [path.name for path in sorted((tmp_path / "texts").iterdir())]
+    assert names[0] == "00-import.txt" and "integerize" in " ".join(names)
+
+
+def test_without_the_cache(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    assert call("compile", DIGITS, "--target", "cpu", "--no-cache", "-o", tmp_path / "one") == 0
+    assert not (tmp_path / "cache" / "networks").exists()
+    assert call("compile", DIGITS, "--target", "cpu", "-o", tmp_path / "other") == 0
+    assert len(list((tmp_path / "cache" / "networks").glob("*/module.lockstep"))) == 1
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def refused(capsys, message: str, *args) -> None:
+    capsys.readouterr()
+    assert call(*args) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("lockstep: error: ") and err.count("\n") == 1
+    assert message in err
+
+
+@pytest.mark.parametrize("option", [TINY, ["--threads", "2"], ["--bus-bytes", "8"],
+                                    ["--shape", "n=1"], ["--no-integerize"], ["--no-cache"]])
+def test_what_is_compiled_cannot_be_compiled_otherwise(capsys, compiled, option) -> None:
+    refused(capsys, f"{option[0]} must be left out for {str(compiled)!r}: it is compiled",
+            "run", compiled, *option)
+
+
+def test_damaged_files(capsys, compiled, tmp_path) -> None:
+    path = tmp_path / "d.lockstep"
+    whole = compiled.read_bytes()
+    path.write_bytes(whole[:-1000])
+    refused(capsys, f"{path}: is not a compiled module, or not all of one", "run", path)
+    path.write_bytes(whole.replace(b'"threads": 2', b'"threads": 1'))
+    refused(capsys, f"{path}: ", "run", path)
+
+
+@pytest.mark.parametrize(("message", "args"), [
+    ("required: -o", [DIGITS]),
+    ("must name a file in a folder that exists", [DIGITS, "-o", "none/d.lockstep"]),
+    ("no such file", ["none.onnx", "-o", "d.lockstep"]),
+    ("Target must be accel:PRESET", [DIGITS, "-o", "d.lockstep", "--target", "gpu"]),
+    ("is not an ONNX file", [Path(__file__), "-o", "d.lockstep"]),
+    ("must be a folder that can be written", [DIGITS, "-o", "d.lockstep", "--dump", DIGITS]),
+])
+def test_wrong_requests(capsys, tmp_path, monkeypatch, message: str, args) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(capsys, message, "compile", *args)
+    assert list(tmp_path.iterdir()) == []

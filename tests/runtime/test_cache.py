@@ -1,0 +1,183 @@
+"""The cache of compiled networks: found again, made again, and never what it should not be."""
+
+import logging
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accel.machine import Machine
+from compiler.cpu_gpu_backends.llvm import WITHOUT, host
+from compiler.frontend import load
+from compiler.graph import Graph
+from runtime import Module, SimulatedDevice, cache, compile_for, simulator
+from runtime.cache import network_key, sources
+from tests.support.integer_graphs import Net
+from tests.support.machines import SHORT, TINY
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+SETTINGS = {"integerize": True, "threads": 2}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "_began", cache.time.time())
+    return tmp_path / "cache" / "networks"
+
+
+def device(machine: Machine = TINY) -> SimulatedDevice:
+    return SimulatedDevice(machine, simulator("functional"))
+
+
+def network() -> Graph:
+    net = Net(1)
+    x = net.add_node("quantize", net.input(1, 3, 4, 4, dtype="float32"), scale=0.1, zp=3)
+    return net.graph(net.conv(x, 3, (3, 3)))
+
+
+def result(module: Module) -> np.ndarray:
+    name, = module.graph.inputs
+    shape = module.graph.values[name].shape
+    module.set_input(name, np.linspace(-9, 9, math.prod(shape), dtype=np.float32).reshape(shape))
+    module.run()
+    return module.get_output(module.graph.outputs[0])
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/module.lockstep"))
+
+
+@pytest.fixture
+def no_compiler(monkeypatch) -> None:
+    monkeypatch.setattr("runtime.compilation.compile_graph", lambda *_: pytest.fail("it compiles"))
+
+
+def test_the_second_time_nothing_is_compiled(own_cache: Path, request) -> None:
+    first = result(compile_for(network(), device()))
+    assert len(entries(own_cache)) == 1
+    request.getfixturevalue("no_compiler")
+    np.testing.assert_array_equal(result(compile_for(network(), device())), first)
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"", lambda data:
+                                    data.replace(b"qconv", b"qcomv")])
+def test_what_is_damaged_is_made_again(own_cache: Path, caplog, request, damage) -> None:
+    first = result(compile_for(network(), device()))
+    entry, = entries(own_cache)
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole))
+    with caplog.at_level(logging.WARNING):
+        np.testing.assert_array_equal(result(compile_for(network(), device())), first)
+    assert len(caplog.records) == 1 and str(entry) in caplog.text
+    assert entry.read_bytes() == whole
+    request.getfixturevalue("no_compiler")
+    compile_for(network(), device())
+
+
+def test_without_the_cache(own_cache: Path) -> None:
+    compile_for(network(), None, cache=False)
+    compile_for(network(), None, after=lambda *_: None)
+    assert not own_cache.exists()
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "file"))
+    assert result(compile_for(network(), None)).any()
+
+
+def test_a_source_that_changes_under_a_running_process(own_cache: Path, monkeypatch) -> None:
+    monkeypatch.setattr(cache, "_began", 0.0)
+    compile_for(network(), None)
+    assert not own_cache.exists()
+
+
+def test_what_was_used_longest_ago_goes_first(own_cache: Path, monkeypatch) -> None:
+    def kept(threads: int) -> Path:
+        before = set(entries(own_cache))
+        compile_for(network(), None, threads=threads)
+        (made,) = set(entries(own_cache)) - before
+        return made
+
+    one, two = kept(1), kept(2)
+    for age, entry in enumerate((two, one)):
+        os.utime(entry.parent, (1000 - age, 1000 - age))
+    compile_for(network(), None, threads=1)            # used
+    monkeypatch.setattr(cache, "LARGEST", int(2.5 * one.stat().st_size))
+    three = kept(3)
+    assert entries(own_cache) == sorted((one, three))
+
+
+# What the key covers
+
+
+def renamed(graph: Graph) -> Graph:
+    return replace(graph, name="other")
+
+
+def with_a_bit_changed(graph: Graph) -> Graph:
+    name = next(name for name, array in graph.constants.items() if array.size > 1)
+    array = graph.constants[name].copy()
+    array.reshape(-1)[-1] += 1
+    return replace(graph, constants={**graph.constants, name: array})
+
+
+def keys() -> dict[str, str]:
+    graph, here = load(DIGITS), device()
+    faster = Machine(replace(TINY.config, clock_mhz=200))
+    return {
+        "as it is": network_key(graph, here, SETTINGS),
+        "name": network_key(renamed(graph), here, SETTINGS),
+        "constant": network_key(with_a_bit_changed(graph), here, SETTINGS),
+        "machine": network_key(graph, device(SHORT), SETTINGS),
+        "clock": network_key(graph, device(faster), SETTINGS),
+        "host": network_key(graph, None, SETTINGS),
+        "threads": network_key(graph, here, {**SETTINGS, "threads": 1})}
+
+
+def test_keys_differ() -> None:
+    assert len(set(keys().values())) == len(keys())
+    assert keys() == keys()
+
+
+def test_a_file_and_its_graph_are_one_network(own_cache: Path, request) -> None:
+    first = result(compile_for(DIGITS, None))
+    request.getfixturevalue("no_compiler")
+    np.testing.assert_array_equal(result(compile_for(load(DIGITS), None)), first)
+
+
+@pytest.mark.parametrize("what", ["source", "processor", "library"])
+def test_all_keys_change_with(monkeypatch, tmp_path, what: str) -> None:
+    before = set(keys().values())
+    if what == "source":
+        (tmp_path / "accel").mkdir()
+        (tmp_path / "accel" / "new.py").write_text("")
+        monkeypatch.setattr(cache, "HOUSE", tmp_path)
+    elif what == "processor":
+        monkeypatch.setenv(WITHOUT, host().features[-1])
+    else:
+        monkeypatch.setattr(cache, "version", lambda name: "0")
+    assert before.isdisjoint(keys().values())
+
+
+def test_all_that_takes_part_is_a_source() -> None:
+    code = f"""
+import sys
+from accel.config import preset
+from accel.machine import Machine
+from runtime import SimulatedDevice, compile_for
+compile_for({str(DIGITS)!r}, SimulatedDevice(Machine(preset("tiny-1x4x4")), None), cache=False)
+print(*(m.__file__ for m in sys.modules.values() if getattr(m, "__file__", None)), sep="\\n")
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          cwd=DIGITS.parents[2])
+    loaded = {Path(line) for line in said.stdout.splitlines()}
+    ours = {path for path in loaded if path.is_relative_to(cache.HOUSE)
+            and path.relative_to(cache.HOUSE).parts[0] in ("compiler", "accel", "runtime")}
+    assert len(ours) > 50 and ours <= set(sources())
