@@ -7,6 +7,7 @@ OpenCL, CUDA and the emulation of CUDA on the host.
 
 from collections.abc import Callable
 from importlib import import_module
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,10 +52,16 @@ class Memory(Protocol):
 
 
 class Device(Memory, Protocol):
-    """A device that executes programs of the accelerator."""
+    """A device that executes programs of the accelerator.
+
+    `exclusive` is held by the thread that uses it, from writing inputs to reading outputs.
+    """
 
     @property
     def machine(self) -> Machine: ...
+
+    @property
+    def exclusive(self) -> Lock: ...
 
     def launch(self, program: Program, address: int) -> None:
         """Start a program whose memory image begins at `address`."""
@@ -98,10 +105,15 @@ class SimulatedDevice:
         self._simulate = simulate
         self._memory = np.zeros(0, np.uint8)
         self._run: Run | None = None
+        self._exclusive = Lock()
 
     @property
     def machine(self) -> Machine:
         return self._machine
+
+    @property
+    def exclusive(self) -> Lock:
+        return self._exclusive
 
     def allocate(self, size_bytes: int) -> int:
         address = len(self._memory)

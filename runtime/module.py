@@ -35,10 +35,15 @@ class AccelSegment:
 
     def __init__(self, program: Program, work: tuple[tuple[Work, ...], ...], device: Device):
         self.program, self.work, self.device = program, work, device
-        self._address = device.allocate(program.memory_bytes)
-        device.copy_in(self._address, program.image())
+        with device.exclusive:
+            self._address = device.allocate(program.memory_bytes)
+            device.copy_in(self._address, program.image())
 
     def __call__(self, values: Mapping[str, np.ndarray]) -> tuple[Values, Run]:
+        with self.device.exclusive:
+            return self._run(values)
+
+    def _run(self, values: Mapping[str, np.ndarray]) -> tuple[Values, Run]:
         program = self.program
         for slot in program.inputs:
             raw = to_plain(values[slot.name]).reshape(-1).view(np.uint8)
@@ -75,8 +80,10 @@ class Step:
 class Module:
     """A compiled network.
 
-    `run` executes the segments in order and returns the run of each accelerator segment. Values
-    are those of the network: logical shapes, the types of its own inputs and outputs.
+    A call takes inputs and returns outputs by name; several threads may call at once. `run` does
+    the same with the inputs that were set, keeps the outputs, and returns the run of each segment
+    of the accelerator. Values are those of the network: logical shapes, the types of its own inputs
+    and outputs.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
@@ -105,19 +112,31 @@ class Module:
 
     def set_input(self, name: str, array: np.ndarray) -> None:
         """Refuses another name, shape or type than the network's."""
+        self._inputs[name] = self._checked(name, array)
+
+    def _checked(self, name: str, array: np.ndarray) -> np.ndarray:
         if name not in self.graph.inputs:
             raise InputError(f"Input must be one of {', '.join(self.graph.inputs)}, not {name!r}")
         wanted = self.graph.values[name]
         if tuple(array.shape) != wanted.shape or array.dtype != np.dtype(wanted.dtype):
             raise InputError(f"Input {name} must be {wanted.dtype} of shape {wanted.shape}, not "
                              f"{array.dtype} of shape {tuple(array.shape)}")
-        self._inputs[name] = np.ascontiguousarray(array)
+        return np.require(array, requirements="C")
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Values:
+        """Refuses what `set_input` does, and inputs that are not all there."""
+        return self._execute({name: self._checked(name, array)
+                              for name, array in inputs.items()})[0]
 
     def run(self) -> tuple[Run, ...]:
-        missing = [name for name in self.graph.inputs if name not in self._inputs]
+        self._outputs, runs = self._execute(self._inputs)
+        return runs
+
+    def _execute(self, inputs: Mapping[str, np.ndarray]) -> tuple[Values, tuple[Run, ...]]:
+        missing = [name for name in self.graph.inputs if name not in inputs]
         if missing:
             raise InputError(f"Input {missing[0]} must be set before the network runs")
-        values, runs = dict(self._inputs), []
+        values, runs = dict(inputs), []
         for step in self.steps:
             given = {name: values[name] for name in step.segment.inputs}
             if isinstance(step.execute, AccelSegment):
@@ -127,8 +146,7 @@ class Module:
                 made = step.execute(given)
             values.update(made)
         known = {**self.graph.constants, **values}
-        self._outputs = {name: known[name] for name in self.graph.outputs}
-        return tuple(runs)
+        return {name: known[name] for name in self.graph.outputs}, tuple(runs)
 
     def get_output(self, name: str) -> np.ndarray:
         if name not in self._outputs:

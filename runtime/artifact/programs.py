@@ -1,6 +1,7 @@
 """Programs of the accelerator as JSON; their words, weights and origins are members."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from compiler.graph.partition import Segment
 from .container import Container, Members
 
 __all__ = ["program_json", "program_of", "work_json", "work_of"]
-
-LAYOUTS = ("NHWC", "N/b H W b C")
 
 
 def program_json(program: Program, number: int, members: Members) -> dict[str, Any]:
@@ -63,29 +62,22 @@ def _check_stream(program: Program) -> None:
 
 
 def _check_memory(program: Program, machine: Machine, graph: Graph, segment: Segment) -> None:
-    blocks = blocks_of(machine.config)
     _need(tuple(slot.name for slot in program.inputs) == segment.inputs
           and tuple(slot.name for slot in program.outputs) == segment.outputs,
           "a program must have the inputs and outputs of its segment")
     tensors = 0
     for slot in (*program.inputs, *program.outputs):
         wanted = graph.values[slot.name]
-        _need(slot.base == "io" and slot.layout in LAYOUTS and slot.dtype == wanted.dtype == "int8"
-              and slot.logical == wanted.shape and slot.offset >= 0
+        _need(slot.base == "io" and slot.dtype == wanted.dtype and slot.logical == wanted.shape
+              and min(slot.offset, *slot.shape) >= 0
               and slot.offset + slot.size_bytes <= program.io_bytes,
               f"tensor {slot.name} must lie in its segment")
         tensors += slot.size_bytes + ALIGNMENT
     _need(0 <= program.io_bytes <= tensors, "the io segment must hold its tensors, and no more")
-    room = sum(_padded(graph.values[value].shape, blocks) + ALIGNMENT
+    blocks = blocks_of(machine.config)          # padding makes a value so many times larger at most
+    room = sum(prod(graph.values[value].shape) * blocks.batch * blocks.channels + ALIGNMENT
                for node in segment.nodes for value in node.outputs)
     _need(0 <= program.activations_bytes <= room, "activations must fit their segment")
-
-
-def _padded(shape: Sequence[int], blocks) -> int:
-    """Bytes that a value takes at most."""
-    images, channels, *pixels = shape
-    return -(-images // blocks.batch) * blocks.batch * blocks.padded(channels) * int(
-        np.prod(pixels, dtype=object))
 
 
 def _need(holds: bool, sentence: str) -> None:
