@@ -1,14 +1,16 @@
 """Kernels: calling conventions, refusals, what can be looked at, threads."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm import assembly, build, emit, optimized
+from compiler.cpu_gpu_backends.llvm import Kernel, assembly, build, emit, optimized
 from compiler.cpu_gpu_backends.llvm.jit import library
-from compiler.ir import Program, lower
+from compiler.ir import Program, Seq, lower
+from compiler.schedule import Schedule, parallel
 
 GOLDEN = """\
 ; 'scale'
@@ -54,6 +56,18 @@ def test_what_llvm_makes_of_it_can_be_looked_at():
 
 def test_equal_texts_are_compiled_once():
     assert library(GOLDEN) is library(emit(scale()))
+
+
+@pytest.mark.parametrize("kind", ["serial", "parallel"])
+def test_code_is_all_that_a_kernel_needs(kind):
+    s = Schedule(scale())
+    if kind == "parallel":
+        s.apply(parallel, "y_i")
+    kernel = build(s.program)
+    restored = Kernel.restored(replace(scale(), body=Seq(())), kernel.code)
+    assert restored.code == kernel.code and restored.text == ""
+    assert (b"GOMP_parallel" in kernel.code) == (kind == "parallel")
+    np.testing.assert_array_equal(restored.compute({"x": X})["y"], X * 2)
 
 
 def test_call_fills_outputs():
