@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -89,7 +89,7 @@ def write(module: Module, file: IO[bytes]) -> None:
              for number, step in enumerate(module.steps)]
     machine = module.machine
     write_archive(file, {
-        "made_with": {"lockstep-hw": version("lockstep-hw"), "llvmlite": version("llvmlite"),
+        "made_with": {"lockstep-hw": _version("lockstep-hw"), "llvmlite": _version("llvmlite"),
                       "python": platform.python_version()},
         "settings": module.settings,
         "machine": machine and {"hash": machine.hash, "config": asdict(machine.config)},
@@ -99,6 +99,13 @@ def write(module: Module, file: IO[bytes]) -> None:
         "parts": parts,
         "kernels": kernels.made,
     }, members)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:        # run from a checkout that is not installed
+        return ""
 
 
 def _host_segment(step: Step) -> HostSegment:
