@@ -82,8 +82,12 @@ def _step_of(made: Mapping[str, Any], nodes: Mapping[str, Node]) -> Segment | Co
 
 def _attr_json(value: Any) -> Any:
     """JSON has no infinities."""
+    if isinstance(value, tuple):
+        return [_attr_json(one) for one in value]
     return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _attr_of(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_attr_of, value))
     return float(value["float"]) if isinstance(value, Mapping) else value
