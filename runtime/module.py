@@ -13,6 +13,7 @@ from accel.status import Run
 from accel.work import Work
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
+from compiler.te import numpy_dtype
 from runtime.device import Device, DeviceError
 
 __all__ = ["AccelSegment", "InputError", "Module", "Settings", "Step"]
@@ -118,7 +119,7 @@ class Module:
         if name not in self.graph.inputs:
             raise InputError(f"Input must be one of {', '.join(self.graph.inputs)}, not {name!r}")
         wanted = self.graph.values[name]
-        if tuple(array.shape) != wanted.shape or array.dtype != np.dtype(wanted.dtype):
+        if tuple(array.shape) != wanted.shape or array.dtype != numpy_dtype(wanted.dtype):
             raise InputError(f"Input {name} must be {wanted.dtype} of shape {wanted.shape}, not "
                              f"{array.dtype} of shape {tuple(array.shape)}")
         return np.require(array, requirements="C")
