@@ -400,6 +400,16 @@ def _reshape(scope: Scope, node: Placed, read: dict) -> None:
     scope.emit("reshape", node.inputs[:1], shape=tuple(kept))
 
 
+def _read_transpose(attributes: Attributes) -> dict[str, object]:
+    return {"perm": attributes.take("perm")}
+
+
+def _transpose(scope: Scope, node: Placed, read: dict) -> None:
+    """The axes are turned round where the node names none."""
+    rank = len(scope.type_of(node.inputs[0]).shape)
+    scope.emit("transpose", node.inputs, perm=read["perm"] or tuple(reversed(range(rank))))
+
+
 def _read_quantize(attributes: Attributes) -> dict[str, object]:
     attributes.require("block_size", 0)
     attributes.take("saturate", 1)
@@ -500,4 +510,5 @@ OPERATORS: dict[str, Operator] = {
     "Reshape": Operator(_read_reshape, _reshape, (2, 2)),
     "Resize": Operator(_read_resize, _resize, (2, 4), gaps=True),
     "Slice": Operator(_nothing, _slice, (3, 5), gaps=True),
+    "Transpose": Operator(_read_transpose, _transpose, (1, 1)),
 }

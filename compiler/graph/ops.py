@@ -19,15 +19,16 @@ in stored form (a uint8 tensor is stored as x - 128).
 | add | a, b (broadcast) | |
 | concat | any number of tensors | axis |
 | reshape | x | shape |
+| transpose | x | perm: the axis of x that each axis of the result is |
 | upsample | x | factors: rows and columns of each pixel |
 | slice | x | begin, end, step of each axis |
 | quantizelinear | x, scale, zero_point | axis |
 | dequantizelinear | q, scale, zero_point | axis |
 | qconv2d | x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co] | as conv2d, pad_value, zp, lo, hi |
 | qconvtranspose2d | as qconv2d | as convtranspose2d, pad_value, zp, lo, hi |
-| qdense | x [M,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
+| qdense | x [...,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
 | qconcat | any number of tensors | bias, mult, shift: one for each input; zp, lo, hi |
-| qmatmul | a, b [...,K,N] or [...,N,K] | trans_b: 1 when b is [...,N,K]; as qrescale |
+| qmatmul | a, b [...,K,N] or [...,N,K] | trans_b: 1 when b is [...,N,K]; a_zp, b_zp; as qrescale |
 | qadd | a, b | ma, mb, c, shift, zp, lo, hi |
 | qmaxpool | x | kernel, strides, pads |
 | qavgpool | x, mult, shift [Ho,Wo] or [1,1] | as maxpool, pad_value, bias, zp, lo, hi |
@@ -38,7 +39,8 @@ in stored form (a uint8 tensor is stored as x - 128).
 | to_int8, to_uint8 | x | |
 
 Convolutions may have `dilations` (rows, columns; 1 unless told) and a `group` (1 unless told), the
-transposed ones an `output_padding` (below, right; 0 unless told). `qconvtranspose2d` is a
+transposed ones an `output_padding` (below, right; 0 unless told). `qmatmul` multiplies a - a_zp by
+b - b_zp (0 unless told); leading dimensions broadcast. `qconvtranspose2d` is a
 convolution of its input with strides - 1 pixels of `pad_value` between neighbours and `pad_value`
 around, by the kernel turned by 180 degrees.
 """
@@ -240,10 +242,13 @@ def _matmul(node: Node, types: Types) -> TensorType:
 
 
 def _qmatmul(node: Node, types: Types) -> TensorType:
-    """Of two computed tensors with zero points 0, one multiplier for the whole result."""
+    """Of two computed tensors, one multiplier for the whole result."""
     _arity(node, types, 2)
     _dtype(node, types, "int8")
     _requantized(node)
+    for name in ("a_zp", "b_zp"):
+        value = node.attrs.get(name, 0)
+        _need(-128 <= value <= 127, node, f"{name} must be an int8, not {value!r}")
     _need(node.attrs["trans_b"] in (0, 1), node,
           f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
     a, b = types
@@ -411,6 +416,14 @@ def _reshape(node: Node, types: Types) -> TensorType:
     return made
 
 
+def _transpose(node: Node, types: Types) -> TensorType:
+    _arity(node, types, 1)
+    x, perm = types[0], node.attrs["perm"]
+    _need(sorted(perm) == list(range(len(x.shape))), node,
+          f"perm must hold each axis of {x} once, not {perm!r}")
+    return TensorType(tuple(x.shape[axis] for axis in perm), x.dtype)
+
+
 def _scaled(node: Node, types: Types) -> tuple[TensorType, TensorType, TensorType]:
     _arity(node, types, 3)
     x, scale, zero = types
@@ -489,14 +502,15 @@ def _qconvtranspose2d(node: Node, types: Types) -> TensorType:
 def _qdense(node: Node, types: Types) -> TensorType:
     _per_channel(node, types)
     x, w = types[:2]
-    _rank(node, 0, x, 2)
+    _need(len(x.shape) >= 2, node, f"input {node.inputs[0]!r} must have at least 2 dimensions, "
+          f"not {x}")
     _rank(node, 1, w, 2)
-    _need(x.shape[1] == w.shape[1], node,
-          f"input width must equal the weight's {w.shape[1]}, not {x.shape[1]}")
+    _need(x.shape[-1] == w.shape[1], node,
+          f"input width must equal the weight's {w.shape[1]}, not {x.shape[-1]}")
     for name, vector in zip(node.inputs[2:], types[2:], strict=True):
         _need(vector.shape == w.shape[:1], node,
               f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
-    return TensorType((x.shape[0], w.shape[0]), "int8")
+    return TensorType((*x.shape[:-1], w.shape[0]), "int8")
 
 
 def _qadd(node: Node, types: Types) -> TensorType:
@@ -567,7 +581,7 @@ FLOAT_OPS: dict[str, Rule] = {
     "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
     "leakyrelu": _leakyrelu, "identity": _same, "concat": _concat,
     "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
-    "reshape": _reshape, "upsample": _upsample, "slice": _slice,
+    "reshape": _reshape, "transpose": _transpose, "upsample": _upsample, "slice": _slice,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {

@@ -201,6 +201,7 @@ def _qdense(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -
 
 
 def _qmatmul(attrs, a: Array, b: Array) -> Array:
+    a, b = (x.astype(np.int16) - attrs.get(zp, 0) for x, zp in ((a, "a_zp"), (b, "b_zp")))
     sums = _wrapped(_product(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
     return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *_clamped(attrs))
 
@@ -266,6 +267,7 @@ MEANING: dict[str, Callable[..., Array]] = {
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
     "reshape": _reshape,
+    "transpose": lambda attrs, x: np.ascontiguousarray(x.transpose(attrs["perm"])),
     "upsample": lambda attrs, x: x.repeat(attrs["factors"][0], 2).repeat(attrs["factors"][1], 3),
     "slice": lambda attrs, x: x[tuple(map(slice, attrs["begin"], attrs["end"], attrs["step"]))],
     "concat": lambda attrs, *parts: np.concatenate(parts, attrs["axis"]),

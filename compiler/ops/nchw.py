@@ -29,7 +29,7 @@ OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "maxpool": windows.maxpool, "avgpool": windows.avgpool,
     "globalavgpool": windows.globalavgpool,
     "add": elementwise.add, "reshape": elementwise.reshape,
-    "upsample": movement.upsample, "slice": movement.slice_,
+    "upsample": movement.upsample, "slice": movement.slice_, "transpose": movement.transpose,
     "concat": movement.concat,
     "quantizelinear": elementwise.quantizelinear,
     "dequantizelinear": elementwise.dequantizelinear,

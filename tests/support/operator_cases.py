@@ -181,6 +181,9 @@ MATRICES = [
                  (_int8(4, 17), _int8(17, 6))),
     OperatorCase("qmatmul", {"trans_b": 1, "bias": 0, "mult": 40000, "shift": 23, **CLAMP},
                  (_int8(2, 1, 4, 9), _int8(3, 5, 9))),
+    OperatorCase("qmatmul", {"trans_b": 0, "a_zp": -128, "b_zp": 7, "bias": 9, "mult": 40000,
+                             "shift": 25, **CLAMP}, (_int8(3, 4, 17), _int8(17, 6))),
+    OperatorCase("qdense", CLAMP, (_int8(2, 3, 1, 37), _int8(5, 37), *_parameters(5, 21))),
     OperatorCase("qdense", CLAMP, (_int8(3, 37), _int8(5, 37), *_parameters(5, 21))),
     OperatorCase("qdense", CLAMP, (np.full((1, 2**17), -128, np.int8),      # the sums wrap
                                    np.full((3, 2**17), -128, np.int8), *_parameters(3, 40))),
@@ -238,6 +241,8 @@ RESHAPES = [OperatorCase("reshape", {"shape": made}, (_normal(*read),)) for read
 MOVEMENTS = [
     OperatorCase("upsample", {"factors": (2, 3)}, (_int8(2, 3, 4, 5),)),
     OperatorCase("upsample", {"factors": (1, 4)}, (_normal(1, 2, 3, 1),)),
+    OperatorCase("transpose", {"perm": (2, 0, 3, 1)}, (_int8(2, 3, 4, 5),)),
+    OperatorCase("transpose", {"perm": (1, 0)}, (_normal(3, 4),)),
     OperatorCase("slice", {"begin": (0, 3, 1, 0), "end": (2, 7, 6, 5), "step": (1, 2, 1, 3)},
                  (_int8(2, 8, 6, 5),)),
     OperatorCase("slice", {"begin": (2,), "end": (3,), "step": (4,)}, (_of("int64", [1, 2, 3]),)),

@@ -4,6 +4,7 @@ to the integer node that takes its place. The numbers are those of docs/machine.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -97,41 +98,45 @@ def _dense(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> Inte
 def _matmul(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
     if view.is_computed(node.inputs[1]):
         return _computed_product(view, node, out, bounds, 0)
-    shapes = [view.graph.values[value].shape for value in node.inputs]
-    if [len(shape) for shape in shapes] != [2, 2]:
-        raise StaysFloat(f"its inputs must have 2 dimensions, not shapes {shapes[0]} and "
-                         f"{shapes[1]}")
+    shape = view.graph.values[node.inputs[1]].shape
+    if len(shape) != 2:
+        raise StaysFloat(f"its weight must have 2 dimensions, not shape {shape}")
     return _product(view, node, out, bounds, transposed=True)
 
 
 def _product(view: QuantizedView, node: Node, out: Stored, bounds: Bounds,
-             transposed: bool) -> IntegerNode:
-    """Dense with the weight brought to [outputs, inputs]."""
+             transposed: bool, bias: tuple[str, ...] = ()) -> IntegerNode:
+    """Dense with the weight brought to [outputs, inputs]; its bias unless another is given."""
     x = view.activation(node.inputs[0])
     weight, scales = view.weight(node.inputs[1], axis=int(transposed))
     weight = np.ascontiguousarray(weight.T) if transposed else weight
-    constants = _weighted(view, node.inputs[2:], x, weight, scales, out)
+    constants = _weighted(view, bias or node.inputs[2:], x, weight, scales, out)
     return IntegerNode("qdense", (x.value,), _clamp(out, bounds), constants)
 
 
 def _computed_product(view: QuantizedView, node: Node, out: Stored, bounds: Bounds,
                       trans_b: int) -> IntegerNode:
-    """Other zero points would need the sums of rows and columns."""
     a, b = (view.activation(value) for value in node.inputs[:2])
     depth = view.graph.values[node.inputs[0]].shape[-1]
-    if (a.zp, b.zp) != (0, 0):
-        raise StaysFloat(f"both of its inputs are computed: their zero points must be 0 in int8, "
-                         f"not {a.zp} and {b.zp}")
     if len(node.inputs) > 2:
         raise StaysFloat("both of its inputs are computed: it must have no bias")
-    bound = 128.0 * 128 * depth
+    greatest = (max(one.zp + 128, 127 - one.zp) for one in (a, b))
+    bound = float(prod(greatest) * depth)
     _check_accumulator(np.array([bound]))
     mult, shift = _multiplier(a.scale * b.scale / out.scale, bound)
-    attrs = {"trans_b": trans_b, "bias": 0, "mult": mult, "shift": shift}
+    attrs = {"trans_b": trans_b, "a_zp": a.zp, "b_zp": b.zp, "bias": 0, "mult": mult,
+             "shift": shift}
     return IntegerNode("qmatmul", (a.value, b.value), attrs | _clamp(out, bounds))
 
 
 def _add(view: QuantizedView, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    """Of two tensors, or of a product's result and its bias."""
+    for value, other in (node.inputs, reversed(node.inputs)):
+        core = view.producers.get(value)
+        if core is not None and core.op == "matmul" and view.is_constant(other):
+            if view.is_computed(core.inputs[1]):
+                raise StaysFloat("it adds a constant to a product of two computed tensors")
+            return _product(view, core, out, bounds, transposed=True, bias=(other,))
     a, b = (view.activation(value) for value in node.inputs)
     shapes = [view.graph.values[value].shape for value in node.inputs]
     if shapes[0] != shapes[1]:

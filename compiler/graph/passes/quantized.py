@@ -56,6 +56,13 @@ class QuantizedView:
         return (node is not None and node.op == "dequantizelinear"
                 and node.inputs[0] not in self.graph.constants)
 
+    def is_constant(self, value: str) -> bool:
+        """Whether the value is a constant, as it is or dequantized."""
+        node = self.producers.get(value)
+        return value in self.graph.constants or (
+            node is not None and node.op == "dequantizelinear"
+            and node.inputs[0] in self.graph.constants)
+
     def activation(self, value: str) -> Stored:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":
@@ -111,4 +118,7 @@ def _vector(value: str, array: np.ndarray, scales: np.ndarray) -> np.ndarray:
     if array.size not in (1, scales.size):
         raise StaysFloat(f"its bias {value!r} must have 1 or {scales.size} elements, "
                          f"not {array.size}")
+    if array.size > 1 and array.shape[-1] != array.size:
+        raise StaysFloat(f"its bias {value!r} must have one element for each channel, "
+                         f"not shape {array.shape}")
     return np.broadcast_to(array.reshape(-1).astype(np.float64), scales.shape)

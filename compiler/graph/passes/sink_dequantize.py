@@ -9,7 +9,7 @@ from compiler.graph.rewrite import Builder
 __all__ = ["SINKS_BELOW", "SinkDequantize"]
 
 
-SINKS_BELOW = ("maxpool", "reshape", "upsample", "slice")
+SINKS_BELOW = ("maxpool", "reshape", "transpose", "upsample", "slice")
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ def constant_add(one):
 
 def batched_matmul(one):
     x = one.requantized(one.input("x", 2, 3, 4))
-    return one.requantized(one.add("MatMul", x, one.weight(4, 5, axis=1), name="conv"))
+    return one.requantized(one.add("MatMul", x, one.weight(2, 4, 5, scale=0.01), name="conv"))
 
 
 STAYS = [
@@ -387,7 +387,7 @@ STAYS = [
     (broadcast_add, "add", "its inputs must have one shape, not (2, 3) and (1, 3)"),
     (constant_add, "add", "its input 'dequantizelinear0.out' is a constant"),
     (batched_matmul, "matmul",
-     "its inputs must have 2 dimensions, not shapes (2, 3, 4) and (4, 5)"),
+     "its weight must have 2 dimensions, not shape (2, 4, 5)"),
 ]
 
 
