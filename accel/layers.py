@@ -2,25 +2,28 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from accel.forms import Forms, is_view
 from accel.grouping import Grouped, grouped
 from accel.layout import pack_params, pack_pixel_params, pack_weights, pack_windows
 from accel.lowering.nest import LoweringError
+from accel.views import Stored, View
 from compiler.graph.graph import Graph, Node
-from compiler.ops import blocked, blocked_convolutions
+from compiler.ops import blocked, blocked_convolutions, blocked_products
 from compiler.ops.arithmetic import PARAM
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window
 from compiler.ops.blocked_convolutions import Form
+from compiler.ops.blocked_products import Planes
 from compiler.ops.transposed import Phases, phases
 from compiler.te import numpy_dtype
 
-__all__ = ["LAYERS", "Layer", "activation_of", "build_layers", "is_view", "refusal", "view_of"]
+__all__ = ["LAYERS", "Layer", "build_layers", "forms_of", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Layer:
     part : which part; "" when the layer is the whole node.
     offset, pitches : where a part writes: bytes from the start of the result, and how many bytes
         neighbours are apart in each dimension of the operator's output.
-    channels : how many a part writes, blocks and lanes being the last dimensions; 0: all there are.
+    bounds : where what is written ends within a block, as `Placement` has them.
+    views : strides of inputs, by role, that are no images or rows.
     note : what the user should know about how it is computed.
     """
 
@@ -44,12 +48,13 @@ class Layer:
     operator: Operator
     inputs: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
-    result: Activation
+    result: Stored
     macs: int = 0
     part: str = ""
     offset: int = 0
     pitches: tuple[int, ...] = ()
-    channels: int = 0
+    bounds: tuple[tuple[int, int, int], ...] = ()
+    views: Mapping[str, View] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -57,67 +62,34 @@ class Layer:
         return f"{self.node.name}:{self.part}" if self.part else self.node.name
 
 
-Activations = Mapping[str, Activation]
-"""What every value looks like in memory: views share the activation that they show."""
-
-Builder = Callable[[Node, Graph, Activations, Blocks], Layer | tuple[Layer, ...]]
+Builder = Callable[[Node, Graph, Forms, Blocks], Layer | tuple[Layer, ...]]
 
 
-def refusal(graph: Graph, node: Node) -> str | None:
+def forms_of(graph: Graph, blocks: Blocks) -> Forms:
+    """What the graph's values look like where the accelerator makes all that it can."""
+    return Forms(graph, blocks, tuple(LAYERS))
+
+
+def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     """None when the accelerator can run the node, else the reason why not."""
+    x = graph.values[node.inputs[0]]
     if is_view(graph, node):
-        return _view_refusal(graph, node)
+        return forms.refused.get(node.name)
     if node.op not in LAYERS:
         return f"the accelerator has no operator {node.op}"
-    rank = len(graph.values[node.inputs[0]].shape)
-    if rank not in (2, 4):
-        return f"its input has {rank} dimensions; the accelerator takes NCHW or NC"
-    if graph.values[node.inputs[0]].dtype != "int8":
-        return f"its input is {graph.values[node.inputs[0]].dtype}; the accelerator takes int8"
-    return REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
-
-
-def activation_of(graph: Graph, value: str, plain: bool = False) -> Activation:
-    """What an int8 value of two or four dimensions looks like in the accelerator's memory; a view
-    that the accelerator takes looks like what it shows.
-    """
-    node = graph.producers().get(value)
-    if node and is_view(graph, node) and _view_refusal(graph, node) is None:
-        return view_of(activation_of(graph, node.inputs[0]), graph, node)
-    n, c, h, w = (*graph.values[value].shape, 1, 1)[:4]
-    return Activation(n, c, h, w, plain)
-
-
-def is_view(graph: Graph, node: Node) -> bool:
-    return node.op == "reshape" and graph.values[node.inputs[0]].dtype == "int8"
-
-
-def view_of(x: Activation, graph: Graph, node: Node) -> Activation:
-    """What a view shows of `x`: other rows and columns of the same pixels, or a flattened image,
-    which keeps its layout.
-    """
-    shape = graph.values[node.outputs[0]].shape
-    return replace(x, h=shape[2], w=shape[3]) if len(shape) == 4 else x
-
-
-def _view_refusal(graph: Graph, node: Node) -> str | None:
-    before, after = (graph.values[v].shape for v in (node.inputs[0], node.outputs[0]))
-    if len(before) in (2, 4) and len(after) == 4 and before[:2] == after[:2]:
-        return None
-    if len(before) not in (2, 4) or len(after) != 2 or before[0] != after[0]:
-        return f"reshape from {before} to {after} neither keeps nor flattens the channels"
-    if len(before) == 4 and before[2:] != (1, 1):
-        readers = [n for n in graph.nodes if node.outputs[0] in n.inputs]
-        if node.outputs[0] in graph.outputs or any(n.op != "qdense" for n in readers):
-            return "a flattened image can be read by dense layers only"
-    return None
+    if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
+        return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"
+    if x.dtype != "int8":
+        return f"its input is {x.dtype}; the accelerator takes int8"
+    other = REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
+    return other or (None if node.op == "qmatmul" else forms.misfit(node))
 
 
 def _quantization(node: Node) -> Quantization:
     return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"])
 
 
-def _convolution(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
     window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
                     node.attrs.get("dilations", (1, 1)))
@@ -149,7 +121,7 @@ def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Bl
                  Activation(x.n, channels, *window.outputs(x)))
 
 
-def _transposed_convolution(node: Node, graph: Graph, known: Activations,
+def _transposed_convolution(node: Node, graph: Graph, known: Forms,
                             blocks: Blocks) -> tuple[Layer, ...]:
     """A layer for each choice of phases of rows and of columns that see one window."""
     sizes = graph.values[node.outputs[0]].shape[2:]
@@ -212,15 +184,13 @@ def _place(node: Node, operator: Operator, result: Activation, down: Phases, acr
             "pitches": tuple(apart[axis.var.name[-1]] for axis in operator.output.axes)}
 
 
-def _dense(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     """A convolution whose kernel is the whole image: a flattened one keeps its layout. Images of
     one pixel become pixels of one image, which share the weights that a tile loads.
     """
     x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
     weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
-    one = Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
-    same = (x.h, x.w) == (1, 1) and (not x.plain or blocks.batch == 1)
-    layer = _products(node, graph, one if same else x, weights, Window((x.h, x.w)), 0, blocks)
+    layer = _products(node, graph, _in_line(x, blocks), weights, Window((x.h, x.w)), 0, blocks)
     return replace(layer, result=Activation(x.n, len(matrix), 1, 1), macs=x.n * weights.size)
 
 
@@ -238,25 +208,73 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
                  x.n * height * width * weights.size)
 
 
-def _matrix_product(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
-    x, y = (known[value] for value in node.inputs)
-    trans_b = bool(node.attrs["trans_b"])
-    operator = blocked.matrix_product(_stage(node), x, y, trans_b, _quantization(node), blocks)
-    rows, columns = graph.values[node.outputs[0]].shape
-    result = Activation(rows, columns, 1, 1)
-    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
-                 {"params": _scalars(node, result.c, blocks)}, result, x.n * x.c * result.c)
+def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x, y, made = (known.view(value) for value in (*node.inputs, *node.outputs))
+    if x is None or y is None or made is None:
+        raise LoweringError("batches of images are no rows of matrices")
+    x, y, made = _one_matrix(x, y, made)
+    a, b, shape, trans_b = x.shape, y.shape, made.shape, bool(node.attrs["trans_b"])
+    planes = Planes(a[-1], node.attrs.get("a_zp", 0), node.attrs.get("b_zp", 0))
+    _check_planes(planes, blocks)
+    operator = blocked_products.matrix_product(_stage(node), a, b, trans_b, planes,
+                                               _quantization(node), blocks)
+    bias = node.attrs["bias"] + planes.bias(blocks)
+    params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)
+    result = known.stored[node.outputs[0]]
+    padded = isinstance(result, Activation) and not result.plain
+    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {"params": params},
+                 result, math.prod(shape) * a[-1], views={"x": x, "y": y},
+                 **_rows_within(operator, made, blocks, padded))
+
+
+def _one_matrix(a: View, b: View, made: View) -> tuple[View, View, View]:
+    """All rows of `a` as those of one matrix where all meet the same `b` and strides say so."""
+    if math.prod(b.shape[:-2]) == 1 and len(a.shape) > 2:
+        flat = [view.reshaped((math.prod(view.shape[:-1]), view.shape[-1])) for view in (a, made)]
+        one = b.reshaped(b.shape[-2:])
+        if flat[0] and flat[1] and one:
+            return flat[0], one, flat[1]
+    return a, b, made
+
+
+def _check_planes(planes: Planes, blocks: Blocks) -> None:
+    worst = 128 * 128 * planes.count * planes.blocks(blocks) * blocks.block_in
+    if worst + abs(planes.bias(blocks)) >= 2**31:
+        raise LoweringError(f"its accumulator could reach {worst} with the zero points "
+                            f"{planes.a_zp} and {planes.b_zp}, beyond {2**31 - 1}")
+
+
+def _rows_within(operator: Operator, made: View, blocks: Blocks, padded: bool) -> dict[str, Any]:
+    """Where the rows of matrices lie in memory, and where they end unless they are `padded`."""
+    *around, rows, elements = made.strides
+    elements = 1 if padded else elements        # padding has a place where an only element has none
+    several = [stride for stride, extent in zip(around, made.shape, strict=False) if extent > 1]
+    bounds = ((-2, -1, made.shape[-1]), (-4, -3, made.shape[-2]))
+    reach = (operator.output.shape[-2] * blocks.block_out,
+             operator.output.shape[-4] * blocks.batch)
+    return {"pitches": (*(several or [0]), 0, rows * blocks.batch, rows,
+                        elements * blocks.block_out, elements),
+            "bounds": () if padded else tuple(
+                bound for bound, size in zip(bounds, reach, strict=True) if bound[2] < size)}
 
 
 def _matrix_product_refusal(graph: Graph, node: Node) -> str | None:
-    ranks = [len(graph.values[value].shape) for value in node.inputs]
-    if ranks != [2, 2]:
-        return (f"its inputs have {ranks[0]} and {ranks[1]} dimensions; the accelerator takes "
-                "products of matrices")
+    leading = [extent for extent in graph.values[node.outputs[0]].shape[:-2] if extent > 1]
+    if len(leading) > len(blocked.AROUND):
+        return (f"it has {len(leading)} leading dimensions; the accelerator takes "
+                f"{len(blocked.AROUND)}")
     return None
 
 
-def _max_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    """A reshape or transpose that no strides say."""
+    source, target = known.copies[node.name]
+    operator = blocked_products.moved(_stage(node), source.shape, blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {}, known.stored[node.outputs[0]],
+                 views={"x": source}, **_rows_within(operator, target, blocks, False))
+
+
+def _max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x = known[node.inputs[0]]
     window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
     operator = blocked.max_pool(_stage(node), x, window, blocks)
@@ -264,7 +282,7 @@ def _max_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> L
                  Activation(x.n, x.c, *window.outputs(x)))
 
 
-def _average_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x, (mult, shift) = known[node.inputs[0]], (graph.constants[v] for v in node.inputs[1:])
     window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
     pixelwise = mult.shape != (1, 1)
@@ -281,20 +299,20 @@ def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:
     return pack_params(bias, mult, shift, channels, blocks)
 
 
-def _global_average_pool(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x = known[node.inputs[0]]
     operator = blocked.global_average_pool(_stage(node), x, _quantization(node), blocks)
     return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
                  Activation(x.n, x.c, 1, 1))
 
 
-def _upsample(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x, factors = known[node.inputs[0]], node.attrs["factors"]
     return Layer(node, blocked.upsample(_stage(node), x, factors, blocks), {"x": node.inputs[0]},
                  {}, Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
 
 
-def _slice(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _slice(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x = known[node.inputs[0]]
     n, c, h, w = (*graph.values[node.outputs[0]].shape, 1, 1)[:4]
     result = Activation(n, c, h, w)
@@ -316,31 +334,43 @@ def _slice_refusal(graph: Graph, node: Node) -> str | None:
     return None
 
 
-def _rescale(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _rescale(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x = known[node.inputs[0]]
-    operator = blocked.rescale(_stage(node), x, _quantization(node), blocks)
+    operator = blocked.rescale(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
     return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
-                 Activation(x.n, x.c, x.h, x.w))
+                 replace(x, plain=False))
 
 
-def _leaky_relu(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _in_line(x: Activation, blocks: Blocks) -> Activation:
+    """Images of one pixel as the pixels of one row, which a tile can have many of."""
+    if (x.h, x.w) != (1, 1) or (x.plain and blocks.batch > 1):
+        return x
+    return Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
+
+
+def _leaky_relu(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x = known[node.inputs[0]]
     params = {f"params{side}": pack_params(node.attrs["bias"], node.attrs[f"mult{side}"],
                                            node.attrs[f"shift{side}"], x.c, blocks)
               for side in ("", "_below")}
-    return Layer(node, blocked.leaky_relu(_stage(node), x, _quantization(node), blocks),
-                 {"x": node.inputs[0]}, params, replace(x, plain=False))
+    operator = blocked.leaky_relu(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, params, replace(x, plain=False))
 
 
-def _add(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> Layer:
+def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     x, y = (known[value] for value in node.inputs)
+    if (x.n, x.c, x.h, x.w) != (y.n, y.c, y.h, y.w):
+        raise LoweringError("its inputs lie in memory as images and as rows of matrices")
     ma, mb, c, shift = (node.attrs[k] for k in ("ma", "mb", "c", "shift"))
-    operator = blocked.add(_stage(node), x, y, ma, mb, c, shift, _quantization(node), blocks)
+    one, two = (_in_line(operand, blocks) for operand in (x, y))
+    if (one.n, one.w) != (two.n, two.w):
+        one, two = x, y
+    operator = blocked.add(_stage(node), one, two, ma, mb, c, shift, _quantization(node), blocks)
     return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
-                 Activation(x.n, x.c, x.h, x.w))
+                 replace(x, plain=False))
 
 
-def _concat(node: Node, graph: Graph, known: Activations, blocks: Blocks) -> tuple[Layer, ...]:
+def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
     """A layer for each input, which writes its channels; the last one pads the result."""
     parts = [known[value] for value in node.inputs]
     result = replace(parts[0], c=sum(x.c for x in parts), plain=False)
@@ -364,7 +394,7 @@ def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
     pixels = (math.prod(shape[axis + 1:]) for axis in range(len(shape) - 1))
     return Layer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
                  part=str(index), offset=at, pitches=(*pixels, blocks.block_out, 1),
-                 channels=channels)
+                 bounds=((-2, -1, channels),))
 
 
 def _stage(node: Node) -> str:
@@ -389,6 +419,9 @@ LAYERS: dict[str, Builder] = {
 }
 
 
+ANY_RANK = ("qdense", "qmatmul", "qrescale", "qleakyrelu", "qadd")
+"""Operators that take the rows of matrices as well as images."""
+
 REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "slice": _slice_refusal,
     "qmatmul": _matrix_product_refusal,
@@ -396,8 +429,10 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
 """What the accelerator cannot do of an operator that it has."""
 
 
-def build_layers(node: Node, graph: Graph, known: Activations,
-                 blocks: Blocks) -> tuple[Layer, ...]:
-    """One layer for most nodes; several that write parts of one result for some."""
+def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
+    """One layer for most nodes; several that write parts of one result for some; none for a view.
+    """
+    if is_view(graph, node):
+        return (_copy(node, graph, known, blocks),) if node.name in known.copies else ()
     made = LAYERS[node.op](node, graph, known, blocks)
     return made if isinstance(made, tuple) else (made,)

@@ -9,8 +9,15 @@ from compiler.ops.arithmetic import PARAM
 from compiler.ops.blocked import Activation, Blocks
 from compiler.te import numpy_dtype
 
-__all__ = ["blocks_of", "from_blocked", "pack_params", "pack_pixel_params", "pack_weights",
-           "pack_windows", "to_plain"]
+__all__ = ["BLOCKED", "BLOCKED_ROWS", "PLAIN", "PLAIN_ROWS", "blocks_of", "from_blocked",
+           "from_memory", "pack_params", "pack_pixel_params", "pack_weights", "pack_windows",
+           "to_memory", "to_plain"]
+
+PLAIN, BLOCKED = "NHWC", "N/b H W b C"
+PLAIN_ROWS, BLOCKED_ROWS = "rows, C", "rows/b, b, C"
+"""Layouts of tensors that a host sees: images, and the rows of tensors whose last dimension is the
+channels.
+"""
 
 
 def blocks_of(config: AccelConfig) -> Blocks:
@@ -22,6 +29,24 @@ def to_plain(tensor: np.ndarray) -> np.ndarray:
     if tensor.ndim == 2:
         tensor = tensor[:, :, None, None]
     return np.ascontiguousarray(tensor.transpose(0, 2, 3, 1))
+
+
+def to_memory(tensor: np.ndarray, layout: str) -> np.ndarray:
+    """A tensor in one of the plain layouts."""
+    if layout == PLAIN_ROWS:
+        return np.ascontiguousarray(tensor).reshape(-1, 1, 1, tensor.shape[-1])
+    return to_plain(tensor)
+
+
+def from_memory(stored: np.ndarray, layout: str, logical: tuple[int, ...]) -> np.ndarray:
+    """The tensor of the shape `logical` from what is stored in any of the layouts."""
+    if layout == BLOCKED:
+        return from_blocked(stored, logical)
+    if layout == PLAIN:
+        return np.ascontiguousarray(stored.transpose(0, 3, 1, 2)).reshape(logical)
+    width = stored.shape[-1]
+    matrix = stored.reshape(-1, width)[:math.prod(logical[:-1]), :logical[-1]]
+    return np.ascontiguousarray(matrix).reshape(logical)
 
 
 def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:

@@ -5,23 +5,26 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
 from accel.access import prove, with_tokens
 from accel.allocate import allocate
-from accel.layers import Layer, activation_of, build_layers, is_view, refusal, view_of
-from accel.layout import blocks_of
+from accel.layers import Layer, build_layers, forms_of, refusal
+from accel.layout import BLOCKED, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, blocks_of
+from accel.forms import Forms
 from accel.interleave import halves, interleave
 from accel.lowering import LoweringError, Placement, Room, lower
 from accel.machine import Machine
 from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
 from accel.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
                              tiles_of)
+from accel.views import View, rows
 from accel.work import Work, work_of
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program as LoopProgram
-from compiler.ops.blocked import Activation
+from compiler.ops.blocked import Blocks
 from compiler.te import Buffer, numpy_dtype
 
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
@@ -58,13 +61,13 @@ class AccelTarget:
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the accelerator takes the node, else the reason why not."""
-        reason = refusal(graph, node)
-        if reason is not None or is_view(graph, node):
+        blocks = blocks_of(self.machine.config)
+        forms = _forms(graph, blocks)
+        reason = refusal(graph, node, forms)
+        if reason is not None:
             return reason
-        known = {value: activation_of(graph, value) for value in node.inputs
-                 if value not in graph.constants}
         try:
-            for layer in build_layers(node, graph, known, blocks_of(self.machine.config)):
+            for layer in build_layers(node, graph, forms, blocks):
                 tiles_of(self.machine, layer.operator, self.threads)
         except LoweringError as error:
             return str(error)
@@ -72,9 +75,10 @@ class AccelTarget:
 
     def compile(self, graph: Graph) -> CompiledSegment:
         """One stream for the whole graph, proved legal."""
-        layers, known = self._layers(graph)
+        forms = forms_of(graph, blocks_of(self.machine.config))
+        layers = self._layers(graph, forms)
         groups = self._groups(layers)
-        memory = _Memory(self, graph, groups, known)
+        memory = _Memory(self, graph, groups, forms)
         stream: list[Instruction] = []
         ends: list[tuple[str, int]] = []
         for group in groups:
@@ -135,19 +139,22 @@ class AccelTarget:
         apart = first.cost.cycles + second.cost.cycles
         return (one, two) if (one.cost + two.cost).cycles < apart else ()
 
-    def _layers(self, graph: Graph) -> tuple[list[Layer], dict[str, Activation]]:
-        known = {value: activation_of(graph, value, plain=True) for value in graph.inputs}
+    def _layers(self, graph: Graph, forms: Forms) -> list[Layer]:
         layers: list[Layer] = []
         for node in graph.nodes:
-            if is_view(graph, node):
-                known[node.outputs[0]] = view_of(known[node.inputs[0]], graph, node)
-                continue
             try:
-                layers += build_layers(node, graph, known, blocks_of(self.machine.config))
+                if node.name in forms.refused:
+                    raise LoweringError(forms.refused[node.name])
+                layers += build_layers(node, graph, forms, blocks_of(self.machine.config))
             except LoweringError as error:
                 raise LoweringError(f"{node.name}: {error}") from None
-            known[node.outputs[0]] = layers[-1].result
-        return layers, known
+        return layers
+
+
+@lru_cache(1)
+def _forms(graph: Graph, blocks: Blocks) -> Forms:
+    """Of the graph that is asked about, node after node."""
+    return forms_of(graph, blocks)
 
 
 def assemble(machine: Machine, loops: LoopProgram,
@@ -228,11 +235,11 @@ class _Memory:
     """Where everything lies: packed constants, activations, and the tensors that the host sees."""
 
     def __init__(self, target: AccelTarget, graph: Graph, groups: Sequence[Sequence[_Part]],
-                 known: Mapping[str, Activation]):
-        self.graph, self.groups, self.known = graph, groups, known
+                 forms: Forms):
+        self.graph, self.groups, self.forms = graph, groups, forms
         self.layers = [one.layer for group in groups for one in group]
         self.blocks = blocks_of(target.machine.config)
-        self.storage = _storage(graph)
+        self.storage = forms.owner
         self._places: dict[str, Placement] = {}
         self._constants: dict[tuple[str, str], Placement] = {}
         self.weights = self._place_constants()
@@ -242,14 +249,18 @@ class _Memory:
     def placement(self, layer: Layer) -> dict[str, Placement]:
         """Placement of the layer's global buffers, by name."""
         stages = layer.operator.stages
-        places = {stages[role].name: self._places[self.storage[value]]
+        places = {stages[role].name: self._seen(layer, role, self._places[self.storage[value]])
                   for role, value in layer.inputs.items()}
         places |= {stages[role].name: self._constants[layer.name, role]
                    for role in layer.constants}
         result = self._places[self.storage[layer.node.outputs[0]]]
         result = replace(result, offset=result.offset + layer.offset, pitches=layer.pitches,
-                         channels=layer.channels)
+                         bounds=layer.bounds)
         return places | {layer.operator.output.name: result}
+
+    def _seen(self, layer: Layer, role: str, place: Placement) -> Placement:
+        view = layer.views.get(role)
+        return replace(place, pitches=view.strides) if view else place
 
     def _place_constants(self) -> np.ndarray:
         parts, top = [], 0
@@ -262,7 +273,8 @@ class _Memory:
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
     def _size(self, value: str) -> int:
-        return int(np.prod(self.known[value].stored_shape(self.blocks)))
+        x = self.forms.stored[value]
+        return x.size if isinstance(x, View) else int(np.prod(x.stored_shape(self.blocks)))
 
     def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
         slots, top = [], 0
@@ -271,11 +283,12 @@ class _Memory:
             if stored not in self._places:
                 self._places[stored] = Placement("io", top, stored)
                 top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
-            activation = self.known[value]
+            x, logical = self.forms[value], self.graph.values[value].shape
+            forms = (PLAIN, BLOCKED) if len(logical) in (2, 4) and (
+                replace(x, plain=False) != rows(logical)) else (PLAIN_ROWS, BLOCKED_ROWS)
             slots.append(TensorSlot(
-                value, "io", self._places[stored].offset, activation.stored_shape(self.blocks),
-                "int8", "NHWC" if activation.plain else "N/b H W b C",
-                self.graph.values[value].shape))
+                value, "io", self._places[stored].offset, x.stored_shape(self.blocks), "int8",
+                forms[0 if x.plain else 1], logical))
         cut = len(self.graph.inputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top
 
@@ -293,12 +306,3 @@ class _Memory:
         self._places |= {value: Placement("activations", offset, value)
                          for value, offset in offsets.items()}
         return total
-
-
-def _storage(graph: Graph) -> dict[str, str]:
-    """The value whose bytes each value shows: views own none."""
-    storage = {value: value for value in graph.inputs}
-    for node in graph.nodes:
-        source = storage[node.inputs[0]] if is_view(graph, node) else None
-        storage[node.outputs[0]] = source or node.outputs[0]
-    return storage

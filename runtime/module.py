@@ -6,7 +6,7 @@ from os import PathLike
 
 import numpy as np
 
-from accel.layout import from_blocked, to_plain
+from accel.layout import from_memory, to_memory
 from accel.machine import Machine
 from accel.program import Program, TensorSlot
 from accel.status import Run
@@ -47,7 +47,7 @@ class AccelSegment:
     def _run(self, values: Mapping[str, np.ndarray]) -> tuple[Values, Run]:
         program = self.program
         for slot in program.inputs:
-            raw = to_plain(values[slot.name]).reshape(-1).view(np.uint8)
+            raw = to_memory(values[slot.name], slot.layout).reshape(-1).view(np.uint8)
             self.device.copy_in(self._place(slot), raw)
         self.device.launch(program, self._address)
         run = self.device.wait()
@@ -61,10 +61,7 @@ class AccelSegment:
 
     def _fetch(self, slot: TensorSlot) -> np.ndarray:
         raw = self.device.copy_out(self._place(slot), slot.size_bytes).view(np.int8)
-        stored = raw.reshape(slot.shape)
-        if slot.layout == "NHWC":
-            return np.ascontiguousarray(stored.transpose(0, 3, 1, 2)).reshape(slot.logical)
-        return from_blocked(stored, slot.logical)
+        return from_memory(raw.reshape(slot.shape), slot.layout, slot.logical)
 
 
 HostCall = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]

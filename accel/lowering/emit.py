@@ -205,13 +205,13 @@ class _Tile:
         return box
 
     def _existing(self) -> Iterator[Expr]:
-        """Whether channels of a result that is part of a larger tensor are there."""
+        """Whether there are such elements of a result that ends within a block."""
         read = self.binding.tile("dst")
         if isinstance(read, Read) and self.intrinsic.unit == "store":
             place = self.emitter.placement[read.buffer.name]
-            if place.channels:
-                block, lane = read.indices[-2:]
-                yield block * read.buffer.shape[-1] + lane < place.channels
+            for block, lane, limit in place.bounds:
+                size = read.buffer.shape[lane]
+                yield read.indices[block] * size + read.indices[lane] < limit
 
     def _solved(self, guard: Expr, box: Box) -> dict[Var, Interval] | None:
         try:

@@ -24,15 +24,16 @@ def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
 class Placement:
     """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
     has one. One that lies in another has `pitches`: how many elements neighbours are apart, in each
-    dimension. Of a result that is part of another, `channels` (in the last two dimensions, blocks
-    and lanes) are stored, all of them where it is 0.
+    dimension. Of a result that ends within a block, `bounds` say what is stored: where the index of
+    the first dimension, times the extent of the second, plus the index of the second is less than
+    the third number.
     """
 
     base: str
     offset: int
     tensor: str = ""
     pitches: tuple[int, ...] = ()
-    channels: int = 0
+    bounds: tuple[tuple[int, int, int], ...] = ()
 
 
 class Scratchpads:

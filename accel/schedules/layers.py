@@ -21,7 +21,7 @@ from accel.lowering import LoweringError
 from accel.machine import Machine
 from accel.schedules.tiles import Tiles, choose, shape_of
 from compiler.ir import loops
-from compiler.ops.blocked import Operator
+from compiler.ops.blocked import AROUND, Operator
 from compiler.schedule import Schedule, ScheduleError
 from compiler.tensorize import Intrinsic
 
@@ -72,7 +72,7 @@ class _Layer:
             cut[axis] = output.split(axis, size)
         kept = "c" if self.tiles.stationary == "w" else "x"
         outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
-        around, (p, q) = self._axes("output", "ng"), self._phases("output")
+        around, (p, q) = self._axes("output", AROUND), self._phases("output")
         output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b", cut["c"][1], "o")
         shared, innermost = cut[kept][0], outer[-1]
         if self.threads > 1:
@@ -164,7 +164,7 @@ class _Layer:
                 outer = acc.split(place, self.threads)
                 place = outer[1]
                 acc.virtual_thread(place)
-        acc.reorder(*outer, *self._axes("acc", "ngpyxqc"), *inner, *kernel, "b", "o",
+        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, *kernel, "b", "o",
                     f"{stage}_ri")
         return place
 

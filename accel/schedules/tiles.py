@@ -15,7 +15,7 @@ from math import ceil, prod
 
 from accel.config import AccelConfig
 from accel.lowering import LoweringError, Room, room_of
-from compiler.ops.blocked import Operator
+from compiler.ops.blocked import AROUND, Operator
 
 __all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of",
            "shape_of"]
@@ -52,7 +52,7 @@ class Shape:
     """What a layer asks of a tile. `kernel`, `strides`, `dilations` are of its window; a layer
     without products has `weighted` false and its input blocks are its output blocks. So they are
     in one with products that is `diagonal`. Each position is `phases` output pixels. All is
-    computed `times` times, for groups of images and of channels.
+    computed `times` times, for groups of images and of channels, or leading dimensions.
     """
 
     rows: int
@@ -87,7 +87,7 @@ def shape_of(operator: Operator) -> Shape:
                  len({"acc", "above", "below"} & set(stages)),
                  len({"params", "params_below"} & set(stages)), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3, window.dilations,
-                 depth == 0, phases, size["n"] * size.get("g", 1))
+                 depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,14 @@ from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
 from compiler.te import Expr, Tensor
 
-__all__ = ["Activation", "Blocks", "Operator", "Quantization", "Window", "add", "average_pool",
-           "convolution", "global_average_pool", "max_pool", "packed_blocks", "packed_convolution",
-           "crop", "leaky_relu", "matrix_product", "rescale", "upsample"]
+__all__ = ["AROUND", "Activation", "Blocks", "Operator", "Quantization", "Window", "add",
+           "average_pool", "convolution", "crop", "global_average_pool", "leaky_relu", "max_pool",
+           "packed_blocks", "packed_convolution", "rescale", "upsample"]
+
+AROUND = "ngjklm"
+"""Last letters of the axes that are loops around all tiles: images and groups of channels, or
+leading dimensions.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,57 +134,12 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     return _finished(name, stages, window.seen, acc, q, blocks)
 
 
-def matrix_product(name: str, x: Activation, y: Activation, trans_b: bool, q: Quantization,
-                   blocks: Blocks) -> Operator:
-    """Product of two matrices that are both computed, their rows images of one pixel: ``x`` [M,K],
-    ``y`` [N,K] if `trans_b`, else [K,N], which is loaded byte by byte.
-
-    Rows of ``x`` become pixels of one row, so that ``w`` serves all of them; ``y`` is loaded as
-    weights. Stages: ``x``, ``y``, ``w``, ``params``, ``input``, ``acc``, ``quantized``, ``output``.
-    """
-    (rows, depth), (height, width) = (_matrix(one, blocks) for one in (x, y))
-    source, other = (te.placeholder(shape, "int8", f"{name}_{role}") for role, shape in
-                     (("x", (rows, depth)), ("y", (height, width))))
-    batch, ci = blocks.batch, blocks.padded(x.c) // blocks.block_in
-    channels, columns = (y.n if trans_b else y.c), -(-x.n // batch)
-
-    def pixel(n, h, w, c, b, i):
-        row, element = w * batch + b, c * blocks.block_in + i
-        there = _inside([(row, columns * batch, rows), (element, ci * blocks.block_in, depth)])
-        return te.select(te.all_of(*there), source[row, element], 0) if there else (
-            source[row, element])
-
-    def weight(c, h, w, d, o, i):
-        channel, element = c * blocks.block_out + o, d * blocks.block_in + i
-        there = _inside([(channel, blocks.padded(channels), channels),
-                         (element, ci * blocks.block_in, x.c)])
-        place = (channel, element) if trans_b else (element, channel)
-        return te.select(te.all_of(*there), other[place], 0) if there else other[place]
-
-    moved = te.compute((1, 1, columns, ci, batch, blocks.block_in), pixel, f"{name}_input")
-    shape = (blocks.padded(channels) // blocks.block_out, 1, 1, ci, blocks.block_out,
-             blocks.block_in)
-    w = te.compute(shape, weight, f"{name}_w")
-    single = Window((1, 1))
-    acc, w = _products(name, moved, (1, columns), channels, single, blocks, w)
-    stages = {"x": source, "y": other, "w": w, "input": moved, "acc": acc}
-    return _finished(name, stages, single, acc, q, blocks)
-
-
-def _matrix(x: Activation, blocks: Blocks) -> tuple[int, int]:
-    """Shape in memory of images of one pixel."""
-    if x.plain:
-        return x.n, x.c
-    return -(-x.n // blocks.batch) * blocks.batch, blocks.padded(x.c)
-
-
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
-              blocks: Blocks, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Sums of products over each window of `padded`, and the weights, an input unless given."""
+              blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """Sums of products over each window of `padded`, and the weights."""
     kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
-    w = weights or te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8",
-                                  f"{name}_w")
+    w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(kernel, "hw", strict=True))
     rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")

@@ -17,7 +17,7 @@ from compiler.ops.arithmetic import PARAM, requantize
 from compiler.ops.blocked import Activation, Blocks, Operator, Quantization, Window, _windowed
 from compiler.te import Expr, Tensor
 
-__all__ = ["Form", "convolution"]
+__all__ = ["At", "Form", "convolution", "over"]
 
 At = Mapping[str, Expr]
 """Axes by name: n, g, y, p, x, q, c, b, o; those of one iteration may lack."""
@@ -57,7 +57,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     w = te.placeholder((*first.values(), co, *window.kernel, *depth, blocks.block_out,
                         blocks.block_in), "int8", f"{name}_w")
     params = te.placeholder((*first.values(), co, blocks.block_out), PARAM, f"{name}_params")
-    acc = _over("ngypxqcbo", sizes, f"{name}_acc",
+    acc = over("ngypxqcbo", sizes, f"{name}_acc",
                 _products(name, padded, w, window.seen, form, ci, blocks))
 
     def lane(at: At) -> Expr:
@@ -65,8 +65,8 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
         return requantize(acc[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype("int8")
 
-    quantized = _over("ngypxqcbo", sizes, f"{name}_quantized", lane)
-    output = _over("nypxqbgco", sizes, f"{name}_output",
+    quantized = over("ngypxqcbo", sizes, f"{name}_quantized", lane)
+    output = over("nypxqbgco", sizes, f"{name}_output",
                    lambda at: quantized[tuple(at[n] for n in "ngypxqcbo" if n in at)])
     return Operator({"x": source, "w": w, "params": params, "input": padded, "acc": acc,
                      "quantized": quantized, "output": output}, window.seen)
@@ -92,7 +92,7 @@ def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Form, 
     return products
 
 
-def _over(order: str, sizes: Mapping[str, int], name: str, value: Callable[[At], Expr]) -> Tensor:
+def over(order: str, sizes: Mapping[str, int], name: str, value: Callable[[At], Expr]) -> Tensor:
     """A tensor over those of the axes in `order` that have a size."""
     names = [axis for axis in order if axis in sizes]
 

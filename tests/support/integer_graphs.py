@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accel.layout import from_blocked, to_plain
+from accel.layout import from_memory, to_memory
 from accel.machine import Machine
 from accel.program import Program
 from accel.sim.functional import simulate
@@ -85,7 +85,7 @@ class Net:
         return channels, self.values[x].shape[1] // group, *kernel
 
     def dense(self, x: str, channels: int) -> str:
-        return self._products("qdense", x, (channels, self.values[x].shape[1]))
+        return self._products("qdense", x, (channels, self.values[x].shape[-1]))
 
     def max_pool(self, x: str, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)) -> str:
         return self.add_node("qmaxpool", x, kernel=kernel, strides=strides, pads=pads)
@@ -114,11 +114,18 @@ class Net:
     def add(self, x: str, y: str) -> str:
         return self.add_node("qadd", x, y, ma=40000, mb=23456, c=12345, shift=16, **self._clamp())
 
-    def matmul(self, a: str, b: str, trans_b: bool = False) -> str:
+    def matmul(self, a: str, b: str, trans_b: bool = False, zeros: tuple[int, int] = (0, 0)) -> str:
         depth = self.values[a].shape[-1]
-        return self.add_node("qmatmul", a, b, trans_b=int(trans_b), bias=0, mult=50000,
+        return self.add_node("qmatmul", a, b, trans_b=int(trans_b), a_zp=zeros[0], b_zp=zeros[1],
+                             bias=0, mult=50000,
                              shift=round(np.log2(50000 * 74 * 74 * np.sqrt(depth) / 60)),
                              **self._clamp())
+
+    def transpose(self, x: str, *perm: int) -> str:
+        return self.add_node("transpose", x, perm=perm)
+
+    def reshape(self, x: str, *shape: int) -> str:
+        return self.add_node("reshape", x, shape=shape)
 
     def leaky_relu(self, x: str) -> str:
         return self.add_node("qleakyrelu", x, bias=-9, mult=45678, shift=15, mult_below=40000,
@@ -158,15 +165,11 @@ class Net:
 def run_program(machine: Machine, program: Program, inputs: Mapping[str, Array],
                 run=simulate) -> dict[str, Array]:
     """Outputs in the network's shapes, of a program whose inputs are plain."""
-    result = run(machine, program,
-                 program.image({name: to_plain(array) for name, array in inputs.items()}))
+    result = run(machine, program, program.image(
+        {slot.name: to_memory(inputs[slot.name], slot.layout) for slot in program.inputs}))
     assert result.ok, result.describe()
-    outputs = {}
-    for slot in program.outputs:
-        stored = program.extract(result.memory, slot.name)
-        outputs[slot.name] = (stored.transpose(0, 3, 1, 2).reshape(slot.logical)
-                              if slot.layout == "NHWC" else from_blocked(stored, slot.logical))
-    return outputs
+    return {slot.name: from_memory(program.extract(result.memory, slot.name), slot.layout,
+                                   slot.logical) for slot in program.outputs}
 
 
 def assert_right(machine: Machine, graph: Graph, inputs: Mapping[str, Array],

@@ -1,4 +1,6 @@
-"""Products of two computed matrices, the second loaded as weights: right to the bit, or refused."""
+"""Products of computed matrices, the second loaded as weights: right to the bit, or refused."""
+
+import math
 
 import pytest
 from hypothesis import given, settings
@@ -42,11 +44,59 @@ def test_rows_share_the_second_matrix() -> None:
     assert program.count < 30
 
 
-def test_batches_are_refused() -> None:
+leading = st.sampled_from((((2,), (2,)), ((3,), ()), ((), (3,)), ((2, 3), (2, 3)),
+                           ((2, 3), (3,)), ((2, 1), (1, 3)), ((1, 3, 1, 2), (2, 1, 2, 1))))
+zero = st.sampled_from((0, 0, 3, -20, 127, -128))
+
+
+@settings(max_examples=14)
+@given(st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch")), leading,
+       st.tuples(*[st.integers(1, 12)] * 3), st.booleans(), st.booleans(), st.tuples(zero, zero))
+def test_any_rank_and_any_zero_points(machine, leading, sizes, trans_b, plain, zeros) -> None:
+    (rows, depth, columns), (before, behind) = sizes, leading
+    net = Net(rows)
+    a = net.input(*before, rows, depth)
+    b = net.input(*behind, *((columns, depth) if trans_b else (depth, columns)), name="b")
+    y = net.matmul(a if plain else net.rescale(a), b if plain else net.rescale(b), trans_b, zeros)
+    assert_right(MACHINES[machine], net.graph(y), net.samples())
+
+
+def products(zeros: tuple[int, int], shapes=((16, 16), (16, 16))) -> int:
+    """Block products of one product of matrices."""
     net = Net(4)
-    graph = net.graph(net.matmul(net.input(1, 2, 3, 4), net.input(1, 2, 4, 5, name="b")))
+    a, b = (net.input(*shape, name=name) for name, shape in zip("ab", shapes, strict=True))
+    program = AccelTarget(TINY).compile(net.graph(net.matmul(a, b, True, zeros))).program
+    return sum(math.prod(loop.get("extent", 1) for loop in one.fields["loops"])
+               for one in program.instructions(TINY) if one.unit == "gemm")
+
+
+def test_what_zero_points_cost() -> None:
+    """The depth once more for each operand that has one, twice for -128: 128 fits no int8."""
+    assert [products(zeros) // 256 for zeros in (
+        (0, 0), (3, 0), (0, -7), (3, -7), (-128, 0), (-128, -128))] == [1, 2, 2, 3, 3, 5]
+
+
+def test_a_depth_that_could_wrap_is_refused() -> None:
+    net = Net(4)
+    graph = net.graph(net.matmul(net.input(1, 70_000), net.input(1, 70_000, name="b"), True,
+                                 (3, 5)))
     assert AccelTarget(TINY).refusal(graph, graph.nodes[0]) == (
-        "its inputs have 4 and 4 dimensions; the accelerator takes products of matrices")
+        "its accumulator could reach 3440640000 with the zero points 3 and 5, beyond 2147483647")
+
+
+def test_batches_that_share_a_matrix_are_one() -> None:
+    net = Net(4)
+    y = net.matmul(net.input(2, 3, 16, 8), net.input(1, 8, 8, name="b"), True)
+    program = assert_right(TINY, net.graph(y), net.samples())
+    assert program.count < 40
+
+
+def test_too_many_leading_dimensions_are_refused() -> None:
+    net = Net(4)
+    shape = (2,) * 7 + (3, 3)
+    graph = net.graph(net.matmul(net.input(*shape), net.input(*shape, name="b")))
+    assert AccelTarget(TINY).refusal(graph, graph.nodes[0]) == (
+        "it has 7 leading dimensions; the accelerator takes 6")
 
 
 @pytest.mark.parametrize("plain", [True, False])
