@@ -13,13 +13,15 @@ writes an ONNX file with the layers and widths of the published network and seed
 | squeezenet | SqueezeNet 1.1, no batch norms | 349 M |
 | vgg11 | VGG-11, no batch norms | 7.61 G |
 | unet | U-Net, widths 64 to 1024, 2x2 transposed convolutions, 2 classes | 36.9 G |
+| vit_small | vision transformer, patches of 8x8, 6 layers, width 192, 3 heads | 183 M at 64 |
+| bert_small | BERT's encoder, 4 layers, width 256, 4 heads, 2 classes | 210 M, 64 tokens |
 
-Counted are the products of convolutions and dense layers, for one image; biases, batch norms,
-additions and pooling are not. Layers are named as in torchvision where the network is there, and
-a layer `L` gives the value `L.out`. Input `image` [N,3,S,S], output `logits`: [N,1000], of the
-U-Net [N,2,S,S]. The first dense layer of VGG-11 takes as many features as the size gives; the
-U-Net pads its 3x3 convolutions, so that its skips need no crop, and has batch norms, as
-implementations of today do.
+Counted are the products of convolutions, dense layers and matrices, for one image; biases, norms,
+additions and pooling are not. Layers are named as in torchvision where the network is there, and a
+layer `L` gives the value `L.out`. Input `image` [N,3,S,S], output `logits`: [N,1000], of the U-Net
+[N,2,S,S]. That of BERT is `embeddings` [N,S,256]: S tokens, embedded. The first dense layer of
+VGG-11 takes as many features as the size gives; the U-Net pads its 3x3 convolutions, so that its
+skips need no crop, and has batch norms, as implementations of today do.
 
 Weights have He's scale, biases are small. The statistics of each batch norm are those of the
 values that reach it from a few random images, made coarser: values keep their range through the
@@ -39,6 +41,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from examples import transformers
 from examples.digits.export import IR_VERSION, OPSET
 from examples.qdq import quantized
 from lockstep.cli import Parser
@@ -63,7 +66,8 @@ class Layer:
     """An ONNX node; shapes are for one image, without the batch axis.
 
     `parameters` has the shapes of its constants, by role and in the order of the node's inputs.
-    `linear` marks a batch norm at the end of a residual branch or of a linear bottleneck.
+    `linear` marks a batch norm at the end of a residual branch or of a linear bottleneck; `fixed`
+    has constants that are not drawn, which come last.
     """
 
     op: str
@@ -74,9 +78,12 @@ class Layer:
     parameters: Mapping[str, Shape]
     attributes: Mapping[str, Any]
     linear: bool = False
+    fixed: Mapping[str, Array] = field(default_factory=dict)
 
     def macs(self, source: Shape) -> int:
         """Multiply-accumulates for one image, whose shape before this layer is `source`."""
+        if self.op == "MatMul":
+            return prod(self.shape) * source[-1]
         if self.op not in ("Conv", "ConvTranspose", "Gemm"):
             return 0
         weight = self.parameters["weight"]
@@ -95,13 +102,19 @@ class Network:
     shapes: dict[str, Shape] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.shapes["image"] = (3, self.size, self.size)
+        self.shapes[self.source] = ((self.size, 256) if self.source == "embeddings"
+                                    else (3, self.size, self.size))
+
+    @property
+    def source(self) -> str:
+        """The name of the input."""
+        return SOURCES.get(self.name, "image")
 
     def add(self, op: str, name: str, inputs: Sequence[str], shape: Shape,
             parameters: Mapping[str, Shape] | None = None, linear: bool = False,
-            **attributes: Any) -> str:
+            fixed: Mapping[str, Array] | None = None, **attributes: Any) -> str:
         layer = Layer(op, name, tuple(inputs), f"{name}.out", shape, parameters or {}, attributes,
-                      linear)
+                      linear, fixed or {})
         self.layers.append(layer)
         self.shapes[layer.output] = shape
         return layer.output
@@ -182,6 +195,41 @@ class Network:
 
     def flatten(self, name: str, x: str) -> str:
         return self.add("Flatten", name, [x], (prod(self.shapes[x]),), axis=1)
+
+    def reshape(self, name: str, x: str, *shape: int) -> str:
+        """0 is ONNX's word for the batch as it is."""
+        return self.add("Reshape", name, [x], shape, fixed={"shape": np.array((0, *shape))})
+
+    def transpose(self, name: str, x: str, *axes: int) -> str:
+        """Axes of one image."""
+        shape = tuple(self.shapes[x][axis] for axis in axes)
+        return self.add("Transpose", name, [x], shape, perm=[0, *(axis + 1 for axis in axes)])
+
+    def matmul(self, name: str, x: str, y: str) -> str:
+        """Of two computed values."""
+        return self.add("MatMul", name, [x, y], (*self.shapes[x][:-1], self.shapes[y][-1]))
+
+    def product(self, name: str, x: str, channels: int, scale: float = 1.0) -> str:
+        """A dense layer on the last axis, exported as those of several dimensions are: weights
+        [inputs, outputs], and the bias added behind. `scale` is of the weights.
+        """
+        *rows, depth = self.shapes[x]
+        y = self.add("MatMul", name, [x], (*rows, channels), {"weight": (depth, channels)},
+                     scale=scale)
+        return self.shifted(f"{name}.add", y, channels)
+
+    def shifted(self, name: str, x: str, *shape: int) -> str:
+        """Adds a bias."""
+        return self.add("Add", name, [x], self.shapes[x], {"bias": shape})
+
+    def scalar(self, op: str, name: str, x: str, value: float) -> str:
+        return self.add(op, name, [x], self.shapes[x], fixed={"value": np.array(value, np.float32)})
+
+    def normalized(self, name: str, x: str) -> str:
+        """Over the last axis."""
+        shape = self.shapes[x][-1:]
+        return self.add("LayerNormalization", name, [x], self.shapes[x],
+                        {"weight": shape, "bias": shape}, axis=-1, epsilon=1e-5)
 
 
 def _windows(shape: Shape, kernel: int, stride: int, pad: int) -> Shape:
@@ -313,13 +361,20 @@ NETWORKS: dict[str, Callable[[Network], None]] = {
     "resnet34": partial(resnet, block=basic_block, counts=(3, 4, 6, 3)),
     "resnet50": partial(resnet, block=bottleneck, counts=(3, 4, 6, 3)),
     "mobilenet_v1": mobilenet_v1, "mobilenet_v2": mobilenet_v2, "squeezenet": squeezenet,
-    "vgg11": vgg11, "unet": unet,
+    "vgg11": vgg11, "unet": unet, "vit_small": transformers.vit_small,
+    "bert_small": transformers.bert_small,
 }
-MULTIPLES = {"unet": 16}            # four halvings that the way up must meet again
+MULTIPLES = {"unet": 16,            # four halvings that the way up must meet again
+             "vit_small": transformers.PATCH}
+SIZES = {"vit_small": 64, "bert_small": 64}     # unless told; of all others 224
+SOURCES = {"bert_small": "embeddings"}          # the input; of all others an image
 
 
-def network(name: str, size: int = 224) -> Network:
-    """The layers of one of `NETWORKS` for images of size x size. Raises RequestError."""
+def network(name: str, size: int | None = None) -> Network:
+    """The layers of one of `NETWORKS` for images of size x size, or for `size` tokens. Raises
+    RequestError.
+    """
+    size = SIZES.get(name, 224) if size is None else size
     multiple = MULTIPLES.get(name, 1)
     if not SMALLEST <= size <= LARGEST:
         raise RequestError(f"--size must be {SMALLEST} to {LARGEST}, not {size}")
@@ -354,14 +409,21 @@ def images(size: int, seed: int) -> Array:
     return np.clip(total / np.float32(len(cells) ** 0.5), -2.5, 2.5)
 
 
+def samples(net: Network, seed: int) -> Array:
+    """Random inputs: `images`, or rows as layers of embeddings give them."""
+    if net.source == "image":
+        return images(net.size, seed)
+    return np.random.default_rng(seed).standard_normal((8, *net.shapes[net.source]), np.float32)
+
+
 def fill(net: Network, seed: int = 0, done: Callable[[int], None] = lambda macs: None) -> Filled:
     """Draws all parameters while random images go through the network; `done` hears of progress
     in multiply-accumulates for one image.
     """
     rng = np.random.default_rng([seed, 1])      # other numbers than those of the images
-    values = {"image": images(net.size, seed)}
+    values = {net.source: samples(net, seed)}
     last = {value: layer for layer in net.layers for value in layer.inputs}
-    filled = Filled({}, {"image": _range(values["image"])})
+    filled = Filled({}, {net.source: _range(values[net.source])})
     for layer, macs in zip(net.layers, net.macs(), strict=True):
         inputs = [values[value] for value in layer.inputs]
         drawn = _draw(layer, rng, inputs[0])
@@ -388,14 +450,20 @@ def _draw(layer: Layer, rng: np.random.Generator, x: Array) -> dict[str, Array]:
         return {"min": np.array(0, np.float32), "max": np.array(6, np.float32)}
     drawn = {role: rng.standard_normal(shape, np.float32)
              for role, shape in layer.parameters.items()}
-    if drawn:
-        # Each result of a 2x2 transposed convolution with stride 2 has one product a channel.
-        shape = layer.parameters["weight"]
-        fan_in = shape[0] if layer.op == "ConvTranspose" else prod(shape[1:])
-        drawn["weight"] *= np.float32((2 / fan_in) ** 0.5)
+    if "weight" in drawn:
+        drawn["weight"] = _weight(layer, drawn["weight"])
     if "bias" in drawn:
         drawn["bias"] *= np.float32(0.1)
-    return drawn
+    return drawn | dict(layer.fixed)
+
+
+def _weight(layer: Layer, drawn: Array) -> Array:
+    if layer.op == "LayerNormalization":
+        return 1 + np.float32(0.1) * drawn
+    # Each result of a 2x2 transposed convolution with stride 2 has one product a channel.
+    turned, scale = layer.op in ("ConvTranspose", "MatMul"), layer.attributes.get("scale", 1)
+    fan_in = drawn.shape[0] if turned else prod(drawn.shape[1:])
+    return drawn * np.float32(scale * (2 / fan_in) ** 0.5)
 
 
 def _statistics(rng: np.random.Generator, x: Array, linear: bool) -> dict[str, Array]:
@@ -472,17 +540,20 @@ MEANING: dict[str, Callable[..., Array]] = {
     "Add": lambda attributes, a, b: a + b,
     "Flatten": lambda attributes, x: x.reshape(len(x), -1),
     "Gemm": lambda attributes, x, weight, bias: x @ weight.T + bias,
+    **transformers.MEANING,
 }
 
 
 def float_model(net: Network, filled: Filled, batch: int = 1) -> onnx.ModelProto:
     """The float32 network, every value with its shape."""
     nodes = [helper.make_node(
-        layer.op, [*layer.inputs, *(f"{layer.name}.{role}" for role in layer.parameters)],
-        [layer.output], layer.name, **layer.attributes) for layer in net.layers]
+        layer.op, [*layer.inputs, *(f"{layer.name}.{role}" for role in
+                                    (*layer.parameters, *layer.fixed))],
+        [layer.output], layer.name, **{name: value for name, value in layer.attributes.items()
+                                       if name != "scale"}) for layer in net.layers]
     typed = {value: helper.make_tensor_value_info(value, TensorProto.FLOAT, (batch, *shape))
              for value, shape in net.shapes.items()}
-    first, last = typed.pop("image"), typed.pop("logits")
+    first, last = typed.pop(net.source), typed.pop("logits")
     graph = helper.make_graph(
         nodes, net.name, [first], [last], value_info=list(typed.values()),
         initializer=[numpy_helper.from_array(one, name) for name, one in filled.parameters.items()])
@@ -490,12 +561,12 @@ def float_model(net: Network, filled: Filled, batch: int = 1) -> onnx.ModelProto
                              ir_version=IR_VERSION, producer_name="lockstep-zoo")
 
 
-def build(name: str, size: int = 224, batch: int = 1, seed: int = 0, int8: bool = False,
+def build(name: str, size: int | None = None, batch: int = 1, seed: int = 0, int8: bool = False,
           done: Callable[[int], None] = lambda macs: None) -> onnx.ModelProto:
     """The model that the command writes, accepted by ONNX's checker. Raises RequestError."""
     net = network(name, size)
     if 4 * net.count() > MOST_BYTES:
-        raise RequestError(f"--size {size} would give {name} {4 * net.count() / 1e9:.2f} GB of "
+        raise RequestError(f"--size {net.size} would give {name} {4 * net.count() / 1e9:.2f} GB of "
                            "weights, and an ONNX file holds 2; give a smaller size")
     filled = fill(net, seed, done)
     model = float_model(net, filled, batch)
@@ -519,9 +590,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    print(f"{args.output}: {args.name} {'int8' if args.int8 else 'float32'}, "
-          f"{args.batch}x3x{args.size}x{args.size}, {sum(net.macs()) / 1e9:.3f} G "
-          f"multiply-accumulates an image, {net.count('weight', 'bias') / 1e6:.2f} M parameters, "
+    shape = "x".join(map(str, (args.batch, *net.shapes[net.source])))
+    print(f"{args.output}: {args.name} {'int8' if args.int8 else 'float32'}, {shape}, "
+          f"{sum(net.macs()) / 1e9:.3f} G multiply-accumulates an image, "
+          f"{net.count('weight', 'bias') / 1e6:.2f} M parameters, "
           f"{len(data) / 1e6:.1f} MB")
     return 0
 
@@ -531,8 +603,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", metavar="NAME", choices=list(NETWORKS), help=", ".join(NETWORKS))
     parser.add_argument("--int8", action="store_true", help="quantized, in the QDQ form")
-    parser.add_argument("--size", type=int, default=224, metavar="N",
-                        help=f"image height and width, {SMALLEST} to {LARGEST} (default 224)")
+    parser.add_argument("--size", type=int, metavar="N",
+                        help=f"image height and width, or tokens, {SMALLEST} to {LARGEST} (default "
+                             "224, of transformers 64)")
     parser.add_argument("--batch", type=int, default=1, metavar="N", help="images (default 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="default 0")
     parser.add_argument("-o", dest="output", type=output_file, required=True, metavar="FILE",
