@@ -4,16 +4,19 @@ Reshapes and transposes move nothing where strides can say what they show, and w
 it take strides: products of computed matrices and further views. Where the result of such a product
 is read by views alone that strides cannot undo, it is written the way that the last of them
 shows it, so heads of attention become channels on their way to memory. Else a view is a copy.
+
+A concatenation that changes no scale is no copy either, where its inputs can be written as parts of
+its result; nor is a slice, where those who read it can read a part of its input.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from accel.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Graph, Node
 from compiler.ops.blocked import Activation, Blocks
 
-__all__ = ["Forms", "is_view"]
+__all__ = ["Forms", "Part", "is_view"]
 
 ELEMENTWISE = ("qrescale", "qleakyrelu", "qadd")
 ANY_FORM = (*ELEMENTWISE, "qmatmul")
@@ -21,6 +24,18 @@ ANY_FORM = (*ELEMENTWISE, "qmatmul")
 
 def is_view(graph: Graph, node: Node) -> bool:
     return node.op in ("reshape", "transpose") and graph.values[node.inputs[0]].dtype == "int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Images that lie among those of another value: from which byte on, and how many bytes images,
+    rows, columns and batch lanes are apart. `writable` channels are its own, padding included; 0
+    where it is only read.
+    """
+
+    offset: int
+    strides: tuple[int, int, int, int]
+    writable: int = 0
 
 
 class Forms:
@@ -34,15 +49,19 @@ class Forms:
     ----------
     stored : what each value looks like.
     owner : the value whose memory each value shows: its own, or that of another for views.
+    parts : the values that lie among the images of their owner.
+    joined : the concatenation that each input needs no layer of, by name of the node.
     copies : source and destination of each view that is a copy, by name of the node.
     refused : why a view cannot be, by name of the node.
     """
 
     def __init__(self, graph: Graph, blocks: Blocks, made: Sequence[str]):
         self.graph, self.blocks = graph, blocks
-        self.readers = graph.consumers()
+        self.readers, self.producers = graph.consumers(), graph.producers()
         self.stored: dict[str, Stored] = {}
         self.owner: dict[str, str] = {}
+        self.parts: dict[str, Part] = {}
+        self.joined: dict[str, str] = {}
         self.copies: dict[str, tuple[View, View]] = {}
         self.refused: dict[str, str] = {}
         for value in graph.inputs:
@@ -53,6 +72,12 @@ class Forms:
                 self._view(node)
             else:
                 self._own(value, self._result(node) if node.op in made else self._input(value))
+        for node in reversed(graph.nodes):
+            if node.op == "qconcat" and len(self._shape(node.outputs[0])) in (2, 4):
+                self._join(node, made)
+        for node in graph.nodes:
+            if node.op == "slice":
+                self._cut(node)
 
     def __getitem__(self, value: str) -> Activation:
         """A value that is no view of anything else."""
@@ -69,6 +94,15 @@ class Forms:
                 and replace(x, plain=False) != images(shape)):
             return "its input lies in memory as rows of matrices, not as images"
         return None
+
+    def room(self, value: str) -> int:
+        """How many channels of its own a value has in memory, padding included."""
+        part = self.parts.get(value)
+        return part.writable if part else self.blocks.padded(self[value].c)
+
+    def is_written_by(self, node: Node, index: int) -> bool:
+        """Whether an input of a concatenation is written where the concatenation would write it."""
+        return self.joined.get(node.inputs[index]) == node.name
 
     def view(self, value: str) -> View | None:
         """Strides of a value; None where none say where its elements lie."""
@@ -135,7 +169,7 @@ class Forms:
 
     def _flattened(self, node: Node) -> Activation | None:
         """Other rows and columns of the same pixels; a flattened image, which keeps its layout, for
-        dense layers only.
+        dense layers and for the host.
         """
         x, (before, after) = self.stored[node.inputs[0]], map(self._shape,
                                                              (node.inputs[0], node.outputs[0]))
@@ -144,8 +178,7 @@ class Forms:
             return None
         if len(after) == 4 and before[1] == after[1]:
             return replace(x, h=after[2], w=after[3])
-        readers, value = self.readers[node.outputs[0]], node.outputs[0]
-        dense = value not in self.graph.outputs and all(one.op == "qdense" for one in readers)
+        dense = all(one.op == "qdense" for one in self.readers[node.outputs[0]])
         return x if len(after) == 2 and ((x.h, x.w) == (1, 1) or dense) else None
 
     def _seen(self, node: Node) -> Stored | None:
@@ -201,3 +234,68 @@ class Forms:
         for one in reversed(chain):
             written = written and self._back(one, written)
         return written or standard
+
+    def _join(self, node: Node, made: Sequence[str]) -> None:
+        """Inputs of a concatenation that are written as parts of its result."""
+        result, at = node.outputs[0], 0
+        around = self.parts.get(result) or self._whole(result)
+        for index, value in enumerate(node.inputs):
+            channels = self._shape(value)[1]
+            last = index == len(node.inputs) - 1
+            own = self.room(result) - at if last else channels
+            if (_keeps_scale(node, index) and self._can_be_part(node, value, made)
+                    and own <= self.blocks.padded(channels)):
+                self.parts[value] = replace(around, offset=around.offset + at, writable=own)
+                self.joined[value] = node.name
+                self.owner[value] = self.owner[result]
+            at += channels
+
+    def _whole(self, value: str) -> Part:
+        """Images of their own as the part that they are of themselves."""
+        x, batch = self[value], self.blocks.batch
+        column = batch * self.blocks.padded(x.c)
+        return Part(0, (x.h * x.w * column, x.w * column, column, column // batch))
+
+    def _can_be_part(self, node: Node, value: str, made: Sequence[str]) -> bool:
+        """Whether a value may be written among the channels of a concatenation: it is made by
+        layers that can, and others that read it find whole blocks.
+        """
+        producer = self.producers.get(value)
+        if (producer is None or producer.op not in made or producer.op in ("qmatmul", "slice")
+                or value in self.parts or value in self.graph.outputs
+                or node.inputs.count(value) > 1):
+            return False
+        whole = self._shape(value)[1] % self.blocks.channels == 0
+        others = [reader for reader in self.readers[value] if reader is not node]
+        spread = producer.op == "qconvtranspose2d" or producer.attrs.get("group", 1) > 1
+        return self._reads_parts(others) and (whole or not (others or spread))
+
+    def _reads_parts(self, readers: Sequence[Node]) -> bool:
+        return all(reader.op != "qmatmul" and not is_view(self.graph, reader)
+                   for reader in readers)
+
+    def _cut(self, node: Node) -> None:
+        """A slice that is read where it lies."""
+        (source,), (value,) = node.inputs, node.outputs
+        x, made = self.stored.get(source), self.stored.get(value)
+        if (not isinstance(x, Activation) or not isinstance(made, Activation) or x.plain
+                or len(self._shape(value)) != 4 or value in self.graph.outputs
+                or not self._reads_parts(self.readers[value]) or node.attrs["step"][:2] != (1, 1)
+                or x.n != made.n or x.c != self._shape(source)[1]):
+            return
+        begin, step = node.attrs["begin"], node.attrs["step"]
+        around = self.parts.get(source) or self._whole(source)
+        pixel = (made.h, made.w) == (1, 1) != (x.h, x.w)     # images of one are read in a line
+        if begin[1] + self.blocks.padded(made.c) > self.room(source) or pixel:
+            return
+        image, row, column, lane = around.strides
+        self.parts[value] = Part(around.offset + begin[1] + begin[2] * row + begin[3] * column,
+                                 (image, step[2] * row, step[3] * column, lane))
+        self.owner[value] = self.owner[source]
+
+
+def _keeps_scale(node: Node, index: int) -> bool:
+    """Whether an input of a concatenation is in its result as it is."""
+    bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
+    zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
+    return mult == 1 << shift and bias == -zp and (lo, hi) == (-128, 127)

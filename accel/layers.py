@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from accel.forms import Forms, is_view
+from accel.forms import Forms, Part, is_view
 from accel.grouping import Grouped, grouped
 from accel.layout import pack_params, pack_pixel_params, pack_weights, pack_windows
 from accel.lowering.nest import LoweringError
@@ -371,15 +371,18 @@ def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
 
 
 def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
-    """A layer for each input, which writes its channels; the last one pads the result."""
+    """A layer for each input that is not written there, which writes its channels; the last one
+    pads the result.
+    """
     parts = [known[value] for value in node.inputs]
     result = replace(parts[0], c=sum(x.c for x in parts), plain=False)
     layers: list[Layer] = []
     at = 0
     for index, x in enumerate(parts):
         last = index == len(parts) - 1
-        channels = blocks.padded(result.c) - at if last else x.c
-        layers.append(_piece(node, index, x, channels, blocks, result, at))
+        channels = known.room(node.outputs[0]) - at if last else x.c
+        if not known.is_written_by(node, index):
+            layers.append(_piece(node, index, x, channels, blocks, result, at))
         at += x.c
     return tuple(layers)
 
@@ -432,7 +435,26 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
 def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
     """One layer for most nodes; several that write parts of one result for some; none for a view.
     """
+    value = node.outputs[0]
     if is_view(graph, node):
         return (_copy(node, graph, known, blocks),) if node.name in known.copies else ()
+    if node.op == "slice" and value in known.parts:
+        return ()
     made = LAYERS[node.op](node, graph, known, blocks)
-    return made if isinstance(made, tuple) else (made,)
+    layers = made if isinstance(made, tuple) else (made,)
+    part = known.parts.get(value)
+    if part is None:
+        return layers
+    return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
+
+
+def _among(layer: Layer, part: Part, own: int) -> Layer:
+    """A layer that writes its pixels, of `own` channels, among wider ones."""
+    output, wide = layer.operator.output, part.strides[-1]
+    pitches = tuple(pitch if axis.var.name[-1] in "gco" else pitch // own * wide
+                    for axis, pitch in zip(output.axes, layer.pitches or output.buffer.pitches,
+                                           strict=True))
+    lanes = output.shape[-2] * output.shape[-1]
+    bounds = ((-2, -1, part.writable),) if part.writable < lanes else ()
+    return replace(layer, pitches=pitches, bounds=layer.bounds or bounds,
+                   offset=part.offset + layer.offset // own * wide + layer.offset % own)

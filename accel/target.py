@@ -249,7 +249,7 @@ class _Memory:
     def placement(self, layer: Layer) -> dict[str, Placement]:
         """Placement of the layer's global buffers, by name."""
         stages = layer.operator.stages
-        places = {stages[role].name: self._seen(layer, role, self._places[self.storage[value]])
+        places = {stages[role].name: self._seen(layer, role, value)
                   for role, value in layer.inputs.items()}
         places |= {stages[role].name: self._constants[layer.name, role]
                    for role in layer.constants}
@@ -258,9 +258,16 @@ class _Memory:
                          bounds=layer.bounds)
         return places | {layer.operator.output.name: result}
 
-    def _seen(self, layer: Layer, role: str, place: Placement) -> Placement:
-        view = layer.views.get(role)
-        return replace(place, pitches=view.strides) if view else place
+    def _seen(self, layer: Layer, role: str, value: str) -> Placement:
+        """Where an operand lies that is a view of something, or a part."""
+        place, part = self._places[self.storage[value]], self.forms.parts.get(value)
+        if role in layer.views:
+            return replace(place, pitches=layer.views[role].strides)
+        if part is None:
+            return place
+        channels = layer.operator[role].buffer.pitches[4:]
+        return replace(place, offset=place.offset + part.offset,
+                       pitches=(*part.strides, *channels))
 
     def _place_constants(self) -> np.ndarray:
         parts, top = [], 0
@@ -300,7 +307,7 @@ class _Memory:
                 for value in (*layer.inputs.values(), layer.node.outputs[0]):
                     stored = self.storage[value]
                     if stored not in self._places:
-                        sizes[stored] = self._size(value)
+                        sizes[stored] = self._size(stored)
                         lives[stored] = (lives.get(stored, (step, step))[0], step)
         offsets, total = allocate(sizes, lives)
         self._places |= {value: Placement("activations", offset, value)

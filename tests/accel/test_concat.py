@@ -1,6 +1,7 @@
 """Concatenation along channels, at any channel: right to the bit, or refused."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,3 +81,38 @@ def test_results_spread() -> None:
     (found,) = evaluate(net.graph(joined(net, [9, 8, 3], (5, 5))), net.samples()).values()
     assert len(np.unique(found)) > 60
     assert all(len(np.unique(found[:, c])) > 5 for c in range(20))
+
+
+def together(net: Net, *parts: str) -> str:
+    """A concatenation that changes no scale."""
+    count = len(parts)
+    return net.add_node("qconcat", *parts, bias=[-3] * count, mult=[1 << 15] * count,
+                        shift=[15] * count, zp=3, lo=-128, hi=127)
+
+
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "2x8x8", "1x32x16"])
+@pytest.mark.parametrize("channels", [(8, 16), (5, 8), (8, 5), (3, 2)])
+def test_parts_are_written_and_read_in_place(machine: str, channels: tuple[int, int]) -> None:
+    """Within another one, by transposed convolutions, beside other readers, and sliced."""
+    net = Net(2)
+    a = net.conv(net.input(2, 6, 6, 6), channels[0], pads=(1, 1, 1, 1))
+    b = net.conv(net.max_pool(a, (3, 3), (1, 1), (1, 1, 1, 1)), channels[1], (1, 1))
+    c = together(net, a, b)
+    e = together(net, c, net.conv(c, 8, (1, 1)))
+    u = together(net, net.conv_transpose(net.max_pool(e), 8), c)
+    z = net.slice(u, (0, 2, 1), (0, 8, 1), (1, 5, 2))
+    graph = net.graph(net.conv(e, 5), u, net.conv(z, 7, (1, 1)))
+    assert_right(MACHINES[machine], graph, net.samples())
+
+
+def test_parts_need_no_layer() -> None:
+    """Nor does the slice of whole blocks; what changes its scale, or is read as a view, does."""
+    net = Net(2)
+    x = net.input(1, 6, 6, 6)
+    a, b = net.conv(x, 5, (1, 1)), net.conv(x, 7, (1, 1))
+    y = net.slice(together(net, a, b), (0, 1, 1), (4, 8, 1))
+    program = assert_right(TINY, net.graph(net.conv(y, 4, (1, 1))), net.samples())
+    assert [name for name, _ in program.layers] == ["qconv2d_0", "qconv2d_1", "qconv2d_4"]
+    y = net.concat(net.conv(x, 8, (1, 1)), net.conv(x, 8, (1, 1)))
+    names = [name for name, _ in AccelTarget(TINY).compile(net.graph(y)).program.layers]
+    assert names[-2:] == ["qconcat_7:0", "qconcat_7:1"]
