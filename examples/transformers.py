@@ -20,7 +20,7 @@ PATCH = 8                       # rows and columns of an image that are a token
 Array = np.ndarray
 
 
-def vit_small(net: "Network") -> None:
+def vit_small(net: "Network", layers: int = 6) -> None:
     """Dosovitskiy et al.: An image is worth 16x16 words, 2020; small, and without a class token:
     the mean of all tokens is classified, as in Beyer et al., 2022.
     """
@@ -30,7 +30,7 @@ def vit_small(net: "Network") -> None:
     x = net.reshape("tokens", x, channels, tokens)
     x = net.transpose("tokens.last", x, 1, 0)
     x = net.shifted("position", x, tokens, channels)
-    for i in range(6):
+    for i in range(layers):
         x = net.sum(f"block{i}.add", x, attention(
             net, f"block{i}.attention", net.normalized(f"block{i}.norm1", x), heads=3))
         x = net.sum(f"block{i}.add_1", x, feed_forward(
@@ -38,10 +38,10 @@ def vit_small(net: "Network") -> None:
     classified(net, net.normalized("norm", x), 1000)
 
 
-def bert_small(net: "Network") -> None:
+def bert_small(net: "Network", layers: int = 4) -> None:
     """Devlin et al.: BERT, 2018; the encoder alone, small, for embedded tokens."""
     x = net.normalized("embeddings.norm", "embeddings")
-    for i in range(4):
+    for i in range(layers):
         y = attention(net, f"layer{i}.attention", x, heads=4)
         x = net.normalized(f"layer{i}.attention.norm", net.sum(f"layer{i}.attention.add", x, y))
         y = feed_forward(net, f"layer{i}", x)

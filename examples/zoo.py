@@ -50,7 +50,7 @@ from lockstep.errors import RequestError, output_file
 from lockstep.files import whole_file
 
 __all__ = ["NETWORKS", "Filled", "Layer", "Network", "build", "fill", "float_model", "images",
-           "network"]
+           "network", "samples"]
 
 CLASSES = 1000
 SMALLEST, LARGEST = 32, 1024        # image sizes; five halvings make 1 pixel of 32
