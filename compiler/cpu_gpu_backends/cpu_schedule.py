@@ -1,16 +1,22 @@
-"""The schedule of host kernels: plain loops in an order that LLVM can make vectors of."""
+"""The schedule of host kernels: tiles where there are, else an order that LLVM can make vectors of.
+"""
 
+from compiler.cpu_gpu_backends.cpu_tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.ir import For, Program, Update, path_to, reads, walk_stmts
 from compiler.schedule import reorder, split
 from compiler.te import Expr, Var, is_integer, walk
 
-__all__ = ["walk_rows"]
+__all__ = ["schedule", "walk_rows"]
 
-SHORTEST_ROW = 4
 LONGEST_PIECE = 16
 # LLVM unrolls loops of these lengths and then finds no vectors in sums of products of bytes:
 # measured on AVX-512, such rows are ten times slower whole than in pieces.
 CUT = range(20, 56)
+
+
+def schedule(program: Program, vectors: Vectors) -> Program:
+    """Terms of sums are added in the order of before."""
+    return tile_sums(program, vectors) or walk_rows(program)
 
 
 def walk_rows(program: Program) -> Program:

@@ -5,11 +5,13 @@ Kernels of the same code and interface are kept once.
 
 import hashlib
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from compiler.cpu_gpu_backends.cpu import HostSegment, Step
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.cpu_gpu_backends.llvm.machine import Machine as Processor
+from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
 from compiler.ir import Program, Seq
 from compiler.te import Buffer
@@ -49,20 +51,38 @@ def kernel_of(made: Mapping[str, Any], container: Container) -> Kernel:
 
 
 def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
-    """The numbers of the kernels of its nodes."""
-    return {"kernels": [kernels.number(step.kernel) for step in segment.steps]}
+    """Its groups, each with the number of its kernel; a view has none."""
+    return {"groups": [{"nodes": [node.name for node in step.group.nodes],
+                        "kernel": step.kernel and kernels.number(step.kernel)}
+                       for step in segment.steps]}
 
 
 def host_of(made: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> HostSegment:
     """`graph` is the segment's."""
-    steps = []
-    for node, number in zip(graph.nodes, made["kernels"], strict=True):
-        kernel, types = kernels[number], [graph.values[v] for v in (*node.inputs, *node.outputs)]
-        buffers = (*kernel.program.inputs, *kernel.program.outputs)
-        if [(b.shape, b.dtype) for b in buffers] != [(t.shape, t.dtype) for t in types]:
-            raise ValueError(f"{node.name} must have a kernel for its types")
-        steps.append(Step(node, kernel, types[-1]))
+    nodes = {node.name: node for node in graph.nodes}
+    groups = [Group.of(nodes[name] for name in one["nodes"]) for one in made["groups"]]
+    if sorted(node.name for group in groups for node in group.nodes) != sorted(nodes):
+        raise ValueError("groups must hold every node once")
+    known = {*graph.inputs, *graph.constants}
+    for group in groups:
+        if not known.issuperset(group.inputs):
+            raise ValueError("a group must read what is there")
+        known.add(group.output)
+    steps = (_step(graph, group, None if one["kernel"] is None else kernels[one["kernel"]])
+             for group, one in zip(groups, made["groups"], strict=True))
     return HostSegment(graph, tuple(steps), graph.constants)
+
+
+def _step(graph: Graph, group: Group, kernel: Kernel | None) -> Step:
+    """Kernels see their arrays in other shapes, but as many elements of one type."""
+    if (kernel is None) != group.is_view:
+        raise ValueError(f"{group.nodes[-1].name} must have a kernel unless it is a view")
+    types = [graph.values[value] for value in (*group.inputs, group.output)]
+    buffers = () if kernel is None else (*kernel.program.inputs, kernel.program.outputs[0])
+    if kernel is not None and [(prod(b.shape), b.dtype) for b in buffers] != [
+            (prod(t.shape), t.dtype) for t in types]:
+        raise ValueError(f"{group.nodes[-1].name} must have a kernel for its types")
+    return Step(group, kernel, types[-1])
 
 
 def processor_json(processor: Processor) -> dict[str, Any]:

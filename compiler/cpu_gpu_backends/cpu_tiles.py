@@ -1,0 +1,216 @@
+"""The schedule of sums whose results lie in rows: convolutions, products, pooling.
+
+::
+
+    for n, c_o, y, x_o:                            one tile of the result: rows by columns
+      alloc acc[rows, columns]                     which stays in vector registers
+      for ci, ky, kx:
+        for c_i (unroll), x_i (vectorize):
+          acc[c_i, x_i] += p[ci, y + ky, 32*x_o + x_i + kx] * w[8*c_o + c_i, ci, ky, kx]
+      for c_i (unroll), x_i (vectorize):
+        y[...] = everything that follows, of acc[c_i, x_i]
+
+The rows of a tile are those of an axis that what is loaded as vectors (here p) does not depend
+on: each vector serves all of them. Where the columns of the result are no whole tiles, a copy of p
+with longer rows lets every vector be whole; only what is stored has a mask.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from compiler.ir import For, Program, Store, Update, free_variables, linear, reads, walk_stmts
+from compiler.schedule import Schedule
+from compiler.te import Expr, Read, Var
+
+__all__ = ["Vectors", "tile_sums"]
+
+SHORTEST_ROW = 4
+REUSE = 16              # times that an element is read which pay for copying it
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Float32 lanes of a vector register, and how many registers hold a tile of a result."""
+
+    lanes: int
+    registers: int
+
+    def columns(self, extent: int) -> int:
+        """Of a tile: two vectors, one, or a half or a quarter, whichever wastes least."""
+        time = {2 * self.lanes: 2.0, self.lanes: 1.1, self.lanes // 2: 1.1, self.lanes // 4: 1.1}
+        return min((size for size in time if 2 <= size <= max(extent, 2)),
+                   key=lambda size: -(-extent // size) * time[size])
+
+    def rows(self, extent: int, columns: int) -> int:
+        """Of a tile: the most that divide the extent and whose vectors the registers hold."""
+        most = max(1, self.registers // -(-columns // self.lanes))
+        return next(rows for rows in range(min(most, extent), 0, -1) if extent % rows == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """The one reduction of a program and its axes.
+
+    `row` runs along the vectors, which `loaded` are read as; `shared` is the axis that these do
+    not depend on; `outer` is the innermost axis that they depend on as a whole. Either may be None.
+    """
+
+    update: Update
+    row: int
+    loaded: Read
+    shared: int | None
+    outer: int | None
+
+
+def tile_sums(program: Program, vectors: Vectors) -> Program | None:
+    """The program scheduled as above; None where it is no such sum.
+
+    The terms of each element are added in the order of before.
+    """
+    found = _sum_of(program)
+    if found is None:
+        return None
+    schedule, name = Schedule(program), found.update.buffer.name
+    out = program.outputs[0].name
+    if name == out:
+        schedule[out].cache_write("global", f"{out}_sum")
+        name = f"{out}_sum"
+    return _tiled(schedule, found, name, out, vectors)
+
+
+def _sum_of(program: Program) -> _Sum | None:
+    updates = [s for s in walk_stmts(program.body) if isinstance(s, Update)]
+    if len(updates) != 1 or len(program.outputs) != 1:
+        return None
+    update, extents = updates[0], _extents(program)
+    axes = [index for index in update.indices if isinstance(index, Var)]
+    if len(axes) < len(update.indices) or not axes or extents[axes[-1]] < SHORTEST_ROW:
+        return None
+    found = list(reads(update))
+    loaded = [one for one in found if _names(one, axes[-1])]
+    if len(loaded) != 1 or not _in_rows(loaded[0], axes[-1]) or not _is_mapped(program, update):
+        return None
+    shared = [place for place, axis in enumerate(axes[:-1]) if extents[axis] > 1
+              and not _names(loaded[0], axis) and any(_names(one, axis) for one in found)]
+    whole = {_moving(index, extents) for index in loaded[0].indices[:-1]}
+    outer = [place for place, axis in enumerate(axes[:-1]) if axis in whole]
+    return _Sum(update, len(axes) - 1, loaded[0], shared[-1] if shared else None,
+                outer[-1] if outer else None)
+
+
+def _extents(program: Program) -> dict[Var, int]:
+    return {s.var: s.extent for s in walk_stmts(program.body)
+            if isinstance(s, For) and isinstance(s.extent, int)}
+
+
+def _names(read: Read, var: Var) -> bool:
+    return any(var in free_variables(index) for index in read.indices)
+
+
+def _in_rows(read: Read, row: Var) -> bool:
+    """Whether the row's index moves along the last dimension alone, forwards."""
+    form = dict(linear(read.indices[-1]).terms)
+    return (row in form and all(isinstance(atom, Var) and f > 0 for atom, f in form.items())
+            and not any(row in free_variables(index) for index in read.indices[:-1]))
+
+
+def _moving(index: Expr, extents: dict[Var, int]) -> Var | None:
+    """The one variable that the index is, apart from such that stay 0."""
+    form = linear(index)
+    match [(atom, f) for atom, f in form.terms
+           if not (isinstance(atom, Var) and extents.get(atom) == 1)]:
+        case [(Var() as var, 1)] if not form.constant: return var
+        case _: return None
+
+
+def _is_mapped(program: Program, update: Update) -> bool:
+    """Whether the result is the sum itself, or computed from it element by element."""
+    out, total = program.outputs[0], update.buffer
+    if total == out:
+        return True
+    readers = [s for s in walk_stmts(program.body) if isinstance(s, Store)
+               and any(read.buffer == total for read in reads(s))]
+    return len(readers) == 1 and readers[0].buffer == out and total.shape == out.shape and all(
+        index == own or extent == 1 for read in reads(readers[0]) if read.buffer == total
+        for index, own, extent in zip(read.indices, readers[0].indices, out.shape, strict=True))
+
+
+def _tiled(s: Schedule, found: _Sum, total: str, out: str, vectors: Vectors) -> Program:
+    axes = _axes(s.program, out)
+    extent = s.program.outputs[0].shape
+    columns = vectors.columns(extent[found.row])
+    rows = 1 if found.shared is None else vectors.rows(extent[found.shared], columns)
+    loaded = _widened(s, found, total, columns, prod(extent))
+    order = list(axes)
+    order[found.row], inner = s[out].split(axes[found.row], columns)
+    tile = [inner]
+    if found.shared is not None:
+        order[found.shared], shared = s[out].split(axes[found.shared], rows)
+        tile.insert(0, shared)
+    s[out].reorder(*order, *tile)
+    s[total].compute_at(order[-1])
+    _accumulate(s, found, total)
+    if loaded is not None:
+        _place(s, loaded, None if found.outer is None else order[found.outer], vectors.lanes)
+    for loop in tile[:-1]:
+        s[out].unroll(loop)
+    s[out].vectorize(inner)
+    return s.program
+
+
+def _axes(program: Program, stage: str) -> list[str]:
+    """Names of the loops that run over the dimensions of a buffer's one write."""
+    write = next(s for s in walk_stmts(program.body)
+                 if isinstance(s, Store | Update) and s.buffer.name == stage)
+    return [index.name for index in write.indices if isinstance(index, Var)]
+
+
+def _widened(s: Schedule, found: _Sum, total: str, columns: int, results: int) -> str | None:
+    """Lets the sum run over whole tiles, if what it loads is, or is worth being, a copy with rows
+    long enough; the name of that copy, None if there is none.
+    """
+    extent, source = s.program.outputs[0].shape[-1], found.loaded.buffer
+    wide = -(-extent // columns) * columns
+    given = source in s.program.inputs
+    terms = prod(size for var, size in _extents(s.program).items() if var in found.update.axes)
+    if given and (wide == extent or results * terms < REUSE * prod(source.shape)):
+        return None
+    copy = source.name
+    if given:
+        copy = f"{source.name}_rows"
+        s[source.name].cache_read("global", name=copy)
+    if wide > extent:
+        axis = _axes(s.program, copy)[-1]
+        s[copy].pad(axis, max(_reach(s.program, found, wide), int(source.shape[-1])))
+        s[total].pad(_axes(s.program, total)[-1], wide)
+    return copy
+
+
+def _reach(program: Program, found: _Sum, wide: int) -> int:
+    """How long the loaded rows must be for so many columns."""
+    extents = _extents(program) | {found.update.indices[-1]: wide}
+    form = linear(found.loaded.indices[-1])
+    return form.constant + 1 + sum(f * (extents[atom] - 1) for atom, f in form.terms)
+
+
+def _accumulate(s: Schedule, found: _Sum, total: str) -> None:
+    """The reduction outside of the tile, and its beginning before it."""
+    axes, reduced = _axes(s.program, total), [var.name for var in found.update.axes]
+    inner = [name for place, name in enumerate(axes) if place not in (found.shared, found.row)]
+    shared = [] if found.shared is None else [axes[found.shared]]
+    s[total].reorder(*reduced, *inner, *shared, axes[found.row])
+    for loop in shared:
+        s[total].unroll(loop)
+    s[total].vectorize(axes[found.row])
+    s[total].decompose_reduction(reduced[0])
+
+
+def _place(s: Schedule, copy: str, loop: str | None, lanes: int) -> None:
+    """Makes the copy where it serves most, by vectors."""
+    if loop is not None:
+        s[copy].compute_at(loop)
+    row = _axes(s.program, copy)[-1]
+    extent = _extents(s.program)[Var(row)]
+    if extent > lanes:
+        _, row = s[copy].split(row, lanes)
+    s[copy].vectorize(row)

@@ -1,0 +1,239 @@
+"""Fusion: which operators are computed together, by one kernel, without storing what is between.
+
+The rules are those of T. Chen et al.: TVM, OSDI 2018, section 3, over the kinds that
+`compiler.graph.kinds` declares::
+
+    complex -> elementwise ...              conv2d -> add -> relu       on the result
+    injective -> injective ...              slice -> concat -> relu     one after the other
+    injective ... -> reduction              relu -> globalavgpool       on the input
+    opaque                                  alone
+
+A value that is read in several places is fused into all of them or none: the readers between an
+operator and its *immediate post-dominator*, the first node that every path to an output leads
+through, are fused with it together. So a group has one result, nothing inside it is read from
+outside, and groups never wait for each other in a circle.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from compiler.graph.graph import Graph, Node
+from compiler.graph.kinds import Kind, kind
+
+__all__ = ["Group", "Groups", "fuse", "immediate_post_dominators", "separate"]
+
+MOST_COPIES = 64        # expressions of a group when each is written where it is read
+JOINS = ("concat", "qconcat")       # larger than each input, and yet each element is read once
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes in topological order that one kernel computes; the last one's output is the result.
+
+    `inputs` are the values that it reads from outside, constants too, in order of first use.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> "Group":
+        nodes = tuple(nodes)
+        made = {node.outputs[0] for node in nodes}
+        read = dict.fromkeys(value for node in nodes for value in node.inputs)
+        return cls(nodes, tuple(value for value in read if value not in made))
+
+    @property
+    def output(self) -> str:
+        return self.nodes[-1].outputs[0]
+
+    @property
+    def name(self) -> str:
+        """The operators in order: ``conv2d+add+relu``."""
+        return "+".join(node.op for node in self.nodes)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it only gives its input another shape."""
+        return [node.op for node in self.nodes] == ["reshape"]
+
+    def __str__(self) -> str:
+        names = ", ".join(node.name for node in self.nodes)
+        return f"{self.output} = {self.name}({', '.join(self.inputs)})  # {names}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """A graph divided into groups, in an order in which they can be computed."""
+
+    graph: Graph
+    groups: tuple[Group, ...]
+
+    def __str__(self) -> str:
+        return "".join(f"{group}\n" for group in self.groups)
+
+
+def separate(graph: Graph) -> Groups:
+    """Every node by itself."""
+    return Groups(graph, tuple(Group.of([node]) for node in graph.nodes))
+
+
+def fuse(graph: Graph) -> Groups:
+    """Before: a verified graph. After: every node in exactly one group, by the rules above.
+
+    An injective operator is not fused into a reader that would compute its elements more than
+    once, and no further than `MOST_COPIES`. Reshapes at the ends of a group stay by themselves:
+    they are views, which cost nothing.
+    """
+    return _Fusion(graph).run()
+
+
+def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
+    """By name of a node: the first node after it on every path from it to an output of the graph
+    or to a value that nobody reads; None where there is no such node.
+    """
+    readers, outputs = graph.consumers(), set(graph.outputs)
+    found: dict[str, Node | None] = {}
+    depth: dict[str | None, int] = {None: 0}
+
+    def meet(a: Node | None, b: Node | None) -> Node | None:
+        while a is not b:
+            deeper = a if depth[_name(a)] >= depth[_name(b)] else b
+            assert deeper is not None
+            above = found[deeper.name]
+            a, b = (above, b) if deeper is a else (a, above)
+        return a
+
+    for node in reversed(graph.nodes):
+        after = [reader for value in node.outputs for reader in readers[value]]
+        nearest: Node | None = after[0] if after and not outputs & {*node.outputs} else None
+        for reader in after[1:]:
+            nearest = meet(nearest, reader)
+        found[node.name] = nearest
+        depth[node.name] = depth[_name(nearest)] + 1
+    return found
+
+
+def _name(node: Node | None) -> str | None:
+    return None if node is None else node.name
+
+
+@dataclass(slots=True)
+class _Fusion:
+    """One run: `home` has the members of each node's group, one dictionary for all of them."""
+
+    graph: Graph
+    readers: Mapping[str, tuple[Node, ...]] = field(init=False)
+    after: Mapping[str, Node | None] = field(init=False)
+    place: Mapping[str, int] = field(init=False)
+    home: dict[str, dict[str, Node]] = field(init=False)
+
+    def __post_init__(self):
+        self.readers = self.graph.consumers()
+        self.after = immediate_post_dominators(self.graph)
+        self.place = {node.name: at for at, node in enumerate(self.graph.nodes)}
+        self.home = {node.name: {node.name: node} for node in self.graph.nodes}
+
+    def run(self) -> Groups:
+        for node in self.graph.nodes:
+            if kind(node.op) is Kind.COMPLEX:
+                self._map_result(node)
+        for node in self.graph.nodes:
+            if kind(node.op) <= Kind.INJECTIVE:
+                self._into_reader(node)
+        return self._groups()
+
+    def _map_result(self, node: Node) -> None:
+        """Fuses what is computed element by element from the result of a complex operator."""
+        def maps(one: Node) -> bool:
+            return (kind(one.op) is Kind.ELEMENTWISE and self._shape(one) == self._shape(node)
+                    and len(self.home[one.name]) == 1)
+
+        last: Node | None = node
+        while last is not None and (last := self._fused(last, maps, maps)) is not None:
+            pass
+
+    def _into_reader(self, node: Node) -> None:
+        """Fuses an injective operator into the injective ones, or the reduction, that read it."""
+        def moves(one: Node) -> bool:
+            return kind(one.op) <= Kind.INJECTIVE and not self._is_complex(one)
+
+        if moves(node):
+            self._fused(node, moves, lambda one: moves(one) or kind(one.op) is Kind.REDUCTION)
+
+    def _fused(self, node: Node, inside: Callable[[Node], bool],
+               end: Callable[[Node], bool]) -> Node | None:
+        """Fuses all from the node to its post-dominator, and gives that; None if it may not be."""
+        last = self.after[node.name]
+        if last is None or not end(last):
+            return None
+        between = self._between(node, last)
+        if not all(map(inside, between.values())):
+            return None
+        together = {name: one for member in (node, *between.values(), last)
+                    for name, one in self.home[member.name].items()}
+        if not self._is_cheap(self._sorted(together)):
+            return None
+        for name in together:
+            self.home[name] = together
+        return last
+
+    def _between(self, node: Node, last: Node) -> dict[str, Node]:
+        """The nodes on all paths between the two."""
+        found: dict[str, Node] = {}
+        waiting = [node]
+        while waiting:
+            for reader in self.readers[waiting.pop().outputs[0]]:
+                if reader is not last and reader.name not in found:
+                    found[reader.name] = reader
+                    waiting.append(reader)
+        return found
+
+    def _is_cheap(self, nodes: list[Node]) -> bool:
+        """Whether little is computed or written out more than once."""
+        made = {node.outputs[0]: node for node in nodes}
+        copies = dict.fromkeys(made, 0) | {nodes[-1].outputs[0]: 1}
+        for node in reversed(nodes):
+            for value in node.inputs:
+                if value not in made:
+                    continue
+                copies[value] += copies[node.outputs[0]]
+                if self._size(node.outputs[0]) > self._size(value) and node.op not in JOINS:
+                    return False
+        return sum(copies.values()) <= MOST_COPIES
+
+    def _groups(self) -> Groups:
+        """In the order of their last nodes, whose inputs all come from groups that end earlier."""
+        different = {id(members): members for members in self.home.values()}
+        groups = [part for members in different.values()
+                  for part in _without_views(self._sorted(members))]
+        groups.sort(key=lambda nodes: self.place[nodes[-1].name])
+        return Groups(self.graph, tuple(map(Group.of, groups)))
+
+    def _sorted(self, members: Mapping[str, Node]) -> list[Node]:
+        return sorted(members.values(), key=lambda node: self.place[node.name])
+
+    def _is_complex(self, node: Node) -> bool:
+        return any(kind(one.op) is Kind.COMPLEX for one in self.home[node.name].values())
+
+    def _shape(self, node: Node) -> tuple[int, ...]:
+        return self.graph.values[node.outputs[0]].shape
+
+    def _size(self, value: str) -> int:
+        return prod(self.graph.values[value].shape)
+
+
+def _without_views(nodes: list[Node]) -> list[list[Node]]:
+    """The group with reshapes at its ends taken off, and each of those by itself."""
+    rest, alone = list(nodes), []
+    while len(rest) > 1 and (ends := [node for node in rest if _is_end(node, rest)]):
+        rest.remove(ends[0])
+        alone.append([ends[0]])
+    return [rest, *alone]
+
+
+def _is_end(node: Node, nodes: list[Node]) -> bool:
+    """Whether it is a reshape that is the result, or reads nothing of the group."""
+    made = {one.outputs[0] for one in nodes}
+    return node.op == "reshape" and (node is nodes[-1] or node.inputs[0] not in made)
