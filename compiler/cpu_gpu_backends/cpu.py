@@ -1,20 +1,18 @@
 """The CPU as a target: every group of operators becomes one kernel of native code."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-import numpy as np
-
 from compiler.cpu_gpu_backends.cpu_groups import Recipe, group_program, recipe_of
+from compiler.cpu_gpu_backends.cpu_segment import Arenas, HostSegment, Step, dense
 from compiler.cpu_gpu_backends.cpu_tiles import Vectors
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.graph.fusion import Group, Groups, fuse, separate
-from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.reference import check_inputs
+from compiler.graph.graph import Graph, Node
+from compiler.ir import Program
 from compiler.ops import nchw
 
-__all__ = ["CpuTarget", "HostSegment"]
+__all__ = ["CpuTarget", "HostSegment", "Step", "kernel_program"]
 
 KERNELS = 1024              # how many compiled kernels are kept
 # Operators that sum float32 products: rounding once less is within what their order permits.
@@ -22,55 +20,17 @@ CONTRACTED = {"conv2d", "convtranspose2d", "dense", "matmul"}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One group and its code, which takes the group's inputs in order, then its output and its
-    workspaces; a group that is only a view has none.
-    """
-
-    group: Group
-    kernel: Kernel | None
-    type: TensorType
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HostSegment:
-    """A graph as native code. May be called from several threads: a call owns what it computes.
-
-    Called with an array for every input of the graph, of its declared type, it returns the
-    graph's outputs. Anything else is refused with ValueError.
-    """
-
-    graph: Graph
-    steps: tuple[Step, ...]
-    constants: Mapping[str, np.ndarray]
-
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        values = {**self.constants, **_dense(check_inputs(self.graph, inputs))}
-        for step in self.steps:
-            values[step.group.output] = _executed(step, [values[v] for v in step.group.inputs])
-        return {name: values[name] for name in self.graph.outputs}
-
-
-def _executed(step: Step, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    if step.kernel is None:
-        return inputs[0].reshape(step.type.shape)
-    result, *workspaces = (np.empty(b.shape, b.dtype) for b in step.kernel.program.outputs)
-    seen = (array.reshape(buffer.shape) for array, buffer
-            in zip(inputs, step.kernel.program.inputs, strict=True))
-    step.kernel(*seen, result, *workspaces)
-    return result.reshape(step.type.shape)
-
-
-@dataclass(frozen=True, slots=True)
 class CpuTarget:
     """Compiles for the processor that this runs on. Equal groups share a kernel, also across
-    graphs, so that compiling a network again costs next to nothing.
+    graphs, so that compiling a network again costs next to nothing. The segments that it compiles
+    share memory.
 
     Without `fusion` every operator is a group of its own.
     """
 
     name: str = "cpu"
     fusion: bool = True
+    arenas: Arenas = field(default_factory=Arenas, compare=False)
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
@@ -83,29 +43,34 @@ class CpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        groups = self.groups(graph)
-        return HostSegment(graph, tuple(_step(graph, group) for group in groups.groups),
-                           _dense(graph.constants))
+        steps = tuple(_step(graph, group) for group in self.groups(graph).groups)
+        return HostSegment(graph, steps, dense(graph.constants), self.arenas)
 
     def groups(self, graph: Graph) -> Groups:
-        """What is computed together."""
+        """What is computed together, in order."""
         return fuse(graph) if self.fusion else separate(graph)
 
 
 def _step(graph: Graph, group: Group) -> Step:
-    kernel = None if group.is_view else _kernel(recipe_of(group, graph.values))
+    kernel = None if group.is_view else _kernel(recipe_of(graph, group))
     return Step(group, kernel, graph.values[group.output])
 
 
-def _dense(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays as kernels read them: in row-major order, aligned."""
-    return {name: np.require(array, requirements=("C", "A")) for name, array in arrays.items()}
+def kernel_program(graph: Graph, group: Group) -> Program | None:
+    """The scheduled program of a group for this processor; None for a view."""
+    return None if group.is_view else _program(recipe_of(graph, group))
+
+
+@lru_cache(KERNELS)
+def _program(recipe: Recipe) -> Program:
+    return group_program(recipe, _vectors())
 
 
 @lru_cache(KERNELS)
 def _kernel(recipe: Recipe) -> Kernel:
-    contract = any(one.op in CONTRACTED for one in recipe.operations)
-    return build(group_program(recipe, _vectors()), contract=contract)
+    return build(_program(recipe),
+                 contract=any(one.op in CONTRACTED for one in recipe.operations),
+                 in_place=tuple(f"x{place}" for place in recipe.overwritable))
 
 
 def _vectors() -> Vectors:

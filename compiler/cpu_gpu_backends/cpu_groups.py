@@ -6,15 +6,15 @@ way is called after its result. Expressions of injective operators are inlined; 
 between a sum and the result. What stays is scheduled by `cpu_schedule`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from compiler import te
 from compiler.cpu_gpu_backends.cpu_schedule import schedule
 from compiler.cpu_gpu_backends.cpu_tiles import Vectors
-from compiler.graph.fusion import Group
-from compiler.graph.graph import Attrs, TensorType
+from compiler.graph.fusion import Group, overwritable
+from compiler.graph.graph import Attrs, Graph, TensorType
 from compiler.graph.kinds import Kind, kind
 from compiler.ir import Alloc, Program, Store, lower, rewrite_stmts, walk_stmts
 from compiler.ops import nchw
@@ -37,24 +37,30 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a group computes, whatever its values are called: groups with one recipe share code."""
+    """What a group computes, whatever its values are called: groups with one recipe share code.
+
+    `types` are those of the inputs; `overwritable` numbers those that may lie where the result
+    does.
+    """
 
     operations: tuple[Operation, ...]
     types: tuple[TensorType, ...]
     result: TensorType
+    overwritable: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
         return "_".join(one.op for one in self.operations)
 
 
-def recipe_of(group: Group, types: Mapping[str, TensorType]) -> Recipe:
-    """`types` are those of the graph's values."""
+def recipe_of(graph: Graph, group: Group) -> Recipe:
     numbers = {value: place for place, value in enumerate(group.inputs)}
     numbers |= {node.outputs[0]: -1 - place for place, node in enumerate(group.nodes)}
     operations = tuple(Operation(node.op, Attrs(node.attrs), tuple(numbers[v] for v in node.inputs))
                        for node in group.nodes)
-    return Recipe(operations, tuple(types[value] for value in group.inputs), types[group.output])
+    return Recipe(operations, tuple(graph.values[value] for value in group.inputs),
+                  graph.values[group.output],
+                  tuple(map(group.inputs.index, overwritable(graph, group))))
 
 
 def group_program(recipe: Recipe, vectors: Vectors) -> Program:
@@ -111,7 +117,7 @@ def flat_pixels(recipe: Recipe) -> Recipe:
             and all(_is_pixelwise(one, recipe.types) for one in recipe.operations)):
         return recipe
     types = [_flat(type_, pixels) for type_ in (*recipe.types, recipe.result)]
-    return Recipe(recipe.operations, tuple(types[:-1]), types[-1])
+    return replace(recipe, types=tuple(types[:-1]), result=types[-1])
 
 
 def _is_pixelwise(one: Operation, types: Sequence[TensorType]) -> bool:

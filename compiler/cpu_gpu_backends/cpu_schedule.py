@@ -2,8 +2,8 @@
 """
 
 from compiler.cpu_gpu_backends.cpu_tiles import SHORTEST_ROW, Vectors, tile_sums
-from compiler.ir import For, Program, Update, path_to, reads, walk_stmts
-from compiler.schedule import reorder, split
+from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
+from compiler.schedule import reorder, split, vectorize
 from compiler.te import Expr, Var, is_integer, walk
 
 __all__ = ["schedule", "walk_rows"]
@@ -16,7 +16,19 @@ CUT = range(20, 56)
 
 def schedule(program: Program, vectors: Vectors) -> Program:
     """Terms of sums are added in the order of before."""
+    if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
+        return map_by_vectors(program, vectors)
     return tile_sums(program, vectors) or walk_rows(program)
+
+
+def map_by_vectors(program: Program, vectors: Vectors) -> Program:
+    """What is computed element by element, a vector at a time, where rows are as long as that."""
+    for store in [s for s in walk_stmts(program.body) if isinstance(s, Store)]:
+        nest = _loops_around(program, store)
+        if nest and nest[-1].extent >= vectors.lanes and nest[-1].var in store.indices:
+            name = nest[-1].var.name
+            program = vectorize(split(program, name, vectors.lanes), f"{name}_i")
+    return program
 
 
 def walk_rows(program: Program) -> Program:
@@ -42,8 +54,8 @@ def walk_rows(program: Program) -> Program:
     return program
 
 
-def _loops_around(program: Program, update: Update) -> list[For]:
-    return [s for s in path_to(program.body, lambda s: s == update) if isinstance(s, For)]
+def _loops_around(program: Program, write: Write) -> list[For]:
+    return [s for s in path_to(program.body, lambda s: s == write) if isinstance(s, For)]
 
 
 def _cut(program: Program, update: Update, row: For) -> tuple[Program, str]:

@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+import numpy as np
+
 from compiler.graph.graph import Graph, Node
 from compiler.graph.kinds import Kind, kind
 
-__all__ = ["Group", "Groups", "fuse", "immediate_post_dominators", "separate"]
+__all__ = ["Group", "Groups", "fuse", "immediate_post_dominators", "overwritable", "separate"]
 
 MOST_COPIES = 64        # expressions of a group when each is written where it is read
 JOINS = ("concat", "qconcat")       # larger than each input, and yet each element is read once
@@ -72,6 +74,22 @@ class Groups:
 
     def __str__(self) -> str:
         return "".join(f"{group}\n" for group in self.groups)
+
+
+def overwritable(graph: Graph, group: Group) -> tuple[str, ...]:
+    """The inputs of the group of which each element is read only to compute the element of the
+    result at its place: the result may take their storage.
+    """
+    result = graph.values[group.output]
+
+    def is_mapped(value: str) -> bool:
+        readers = [node for node in group.nodes if value in node.inputs]
+        return all(kind(node.op) is Kind.ELEMENTWISE and is_mapped(node.outputs[0])
+                   for node in readers) and graph.values[value].shape == result.shape
+
+    width = np.dtype(result.dtype).itemsize
+    return tuple(value for value in group.inputs
+                 if np.dtype(graph.values[value].dtype).itemsize == width and is_mapped(value))
 
 
 def separate(graph: Graph) -> Groups:

@@ -1,6 +1,6 @@
 """A program as the text of an LLVM module."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from compiler.ir import Program
 from compiler.te import INDEX, Var
@@ -15,22 +15,25 @@ __all__ = ["FUNCTION", "OUT_OF_MEMORY", "emit", "emit_all"]
 FUNCTION = "kernel"
 
 
-def emit(program: Program, machine: Machine | None = None, contract: bool = False) -> str:
+def emit(program: Program, machine: Machine | None = None, contract: bool = False,
+         in_place: Collection[str] = ()) -> str:
     """LLVM IR of ``i32 kernel(ptr input..., ptr output..., i64 parameter...)``, for this computer
     or another.
 
-    The arrays are dense, in row-major order, and do not overlap. With `contract` a product may be
-    fused with a sum that it is part of (see `floats`).
+    The arrays are dense, in row-major order, and do not overlap, but for the inputs `in_place`,
+    each of which may be the array of the first output: where elements are read only to write those
+    at their place. With `contract` a product may be fused with a sum that it is part of (see
+    `floats`).
     """
-    return emit_all({FUNCTION: program}, machine, contract)
+    return emit_all({FUNCTION: program}, machine, contract, in_place)
 
 
 def emit_all(programs: Mapping[str, Program], machine: Machine | None = None,
-             contract: bool = False) -> str:
+             contract: bool = False, in_place: Collection[str] = ()) -> str:
     """LLVM IR of several programs, each as the function of its name."""
     module, machine = Module(), machine or host()
     for name, program in programs.items():
-        module.functions[name] = _function(module, name, program, machine, contract)
+        module.functions[name] = _function(module, name, program, machine, contract, in_place)
     if machine.architecture == "riscv64":           # else the object says that it has no floats
         number = len(module.metadata)
         module.metadata += [f"!llvm.module.flags = !{{!{number}}}",
@@ -39,7 +42,7 @@ def emit_all(programs: Mapping[str, Program], machine: Machine | None = None,
 
 
 def _function(module: Module, name: str, program: Program, machine: Machine,
-              contract: bool) -> str:
+              contract: bool, in_place: Collection[str]) -> str:
     w = Writer(module)
     buffers = {buffer.name: f"%{w.name(buffer.name)}"
                for buffer in (*program.inputs, *program.outputs)}
@@ -48,8 +51,11 @@ def _function(module: Module, name: str, program: Program, machine: Machine,
     statements = Statements(Function(module, name, machine, contract), w, buffers, symbols)
     w.label("start")
     statements.write(program.body)
-    parameters = [f"ptr noalias readonly {buffers[b.name]}" for b in program.inputs]
-    parameters += [f"ptr noalias {buffers[b.name]}" for b in program.outputs]
+    shared = {*in_place, program.outputs[0].name} if in_place else set()
+    parameters = [f"ptr {'' if b.name in shared else 'noalias '}readonly {buffers[b.name]}"
+                  for b in program.inputs]
+    parameters += [f"ptr {'' if b.name in shared else 'noalias '}{buffers[b.name]}"
+                   for b in program.outputs]
     parameters += [f"i64 {value.text}" for value in symbols.values()]
     return "\n".join([f"; {program.name!r}",
                       framed(f"define i32 @{name}({', '.join(parameters)}) nounwind", statements)])

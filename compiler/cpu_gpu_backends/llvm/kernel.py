@@ -1,7 +1,7 @@
 """Programs that can be called with NumPy arrays."""
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -21,7 +21,8 @@ class Kernel:
     """A compiled program, for this computer.
 
     Calling it takes an array for each input and each output of the program, in that order, and
-    fills the outputs; no output may overlap another array. `compute` is like
+    fills the outputs; no output may overlap another array, but the first one may be an input that
+    is among `in_place` (see `emit`). `compute` is like
     `compiler.ir.interpret`: arrays by name in, new arrays by name out. `text` is the LLVM IR that
     it was made from. Several threads may call it at once.
 
@@ -30,11 +31,11 @@ class Kernel:
     """
 
     def __init__(self, program: Program, machine: Machine | None = None, contract: bool = False,
-                 strict: bool = False):
+                 strict: bool = False, in_place: Collection[str] = ()):
         machine = machine or host()
         if strict:
             require(program, machine)
-        self.text = emit(program, machine, contract)
+        self.text = emit(program, machine, contract, in_place)
         self._machine = machine
         self._code = b""
         self._link(program, library(self.text, machine))
@@ -146,12 +147,13 @@ def require(program: Program, machine: Machine) -> None:
 
 
 def build(program: Program, machine: Machine | None = None, contract: bool = False,
-          strict: bool = False) -> Kernel:
+          strict: bool = False, in_place: Collection[str] = ()) -> Kernel:
     """Compile `program` for this computer; texts are compiled once.
 
     `machine` may be ``host().without(...)``, to see what becomes of it where a feature is
     missing. With `contract` a product may be fused with a sum that it is part of (see `floats`).
+    The first output may be the array of an input that is `in_place` (see `emit`).
     Intrinsics that the machine lacks are replaced by their loop nests, or refused with
     MachineError if `strict`.
     """
-    return Kernel(program, machine, contract, strict)
+    return Kernel(program, machine, contract, strict, in_place)

@@ -1,0 +1,158 @@
+"""Static memory planning: where the values of a computation lie in one block of memory.
+
+A computation is a sequence of tasks. A value lives from the task that writes it to the last that
+reads it; values that live at one time lie apart, others may share bytes. The same holds for the
+workspaces of a task, which live in it alone. A result may take the place of an operand that
+nobody reads any more where the task permits it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+__all__ = ["LINE", "MemoryPlan", "Span", "Task", "plan_memory"]
+
+LINE = 64       # bytes that every place is aligned to: a cache line, a vector of AVX-512
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a task reads, the value that it writes and the bytes of its workspaces.
+
+    `overwritable` are those of `reads` of which no element is read after the element of the result
+    at its place was written.
+    """
+
+    reads: tuple[str, ...]
+    writes: str
+    workspaces: tuple[int, ...] = ()
+    overwritable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`size` bytes that are in use from task `first` to task `last`, both included.
+
+    `values` lie in them, one after the other.
+    """
+
+    values: tuple[str, ...]
+    size: int
+    first: int
+    last: int
+
+    def meets(self, other: "Span") -> bool:
+        """Whether both are in use in one task."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryPlan:
+    """Offsets in bytes into a block of `size` bytes: of values by name, and of the workspaces of
+    each task.
+
+    `live` is what is in use in the task that uses most: no plan with these spans is smaller.
+    `unshared` is the sum of all spans, the size without sharing.
+    """
+
+    places: Mapping[Span, int]
+    offsets: Mapping[str, int]
+    workspaces: tuple[tuple[int, ...], ...]
+    size: int
+    live: int
+    unshared: int
+
+    def __str__(self) -> str:
+        lines = [f"{offset:>12} {span.size:>12} {span.first:>6} {span.last:>6}  "
+                 f"{', '.join(span.values)}" for span, offset
+                 in sorted(self.places.items(), key=lambda item: (item[1], item[0].first))]
+        head = f"{'offset':>12} {'bytes':>12} {'first':>6} {'last':>6}  values"
+        return "\n".join([f"memory {self.size} bytes, largest live set {self.live}, "
+                          f"without sharing {self.unshared}", head, *lines]) + "\n"
+
+
+def plan_memory(tasks: Sequence[Task], sizes: Mapping[str, int]) -> MemoryPlan:
+    """Before: tasks in the order of execution, and the bytes of each value that is to be placed;
+    what they do not name lies elsewhere. After: spans that meet in time are apart in space, at
+    multiples of `LINE`. Equal computations get equal plans.
+
+    The largest spans are placed first, each in the smallest gap that holds it; of several orders
+    among them the one that needs least memory is taken.
+    """
+    values = _value_spans(tasks, sizes)
+    scratch = tuple(
+        tuple(Span((f"workspace {place} of {task.writes}",), _lines(size), number, number)
+              for place, size in enumerate(task.workspaces))
+        for number, task in enumerate(tasks))
+    spans = [*values, *(span for group in scratch for span in group)]
+    places = min((_placed(sorted(spans, key=order)) for order in _ORDERS), key=_end)
+    return MemoryPlan(
+        MappingProxyType(places),
+        MappingProxyType({value: places[span] for span in values for value in span.values}),
+        tuple(tuple(places[span] for span in group) for group in scratch),
+        _end(places), _largest_live_set(spans), sum(span.size for span in spans))
+
+
+_ORDERS = (
+    lambda span: (-span.size, span.first, span.values),
+    lambda span: (-span.size * (span.last - span.first + 1), span.first, span.values),
+    lambda span: (span.first - span.last, -span.size, span.first, span.values),
+    lambda span: (span.first, -span.size, span.values),
+)
+
+
+def _lines(size: int) -> int:
+    return -(-size // LINE) * LINE
+
+
+def _value_spans(tasks: Sequence[Task], sizes: Mapping[str, int]) -> list[Span]:
+    """One span for each value, or for a chain of values that take each other's place."""
+    last = {value: number for number, task in enumerate(tasks) for value in task.reads}
+    spans: dict[str, Span] = {}
+    for number, task in enumerate(tasks):
+        value = task.writes
+        if value not in sizes:
+            continue
+        end, size = max(last.get(value, number), number), _lines(sizes[value])
+        before = next((spans[read] for read in task.overwritable if read in spans
+                       and spans[read].last == number and spans[read].size >= size), None)
+        if before is None:
+            spans[value] = Span((value,), size, number, end)
+            continue
+        joined = Span((*before.values, value), before.size, before.first, end)
+        spans.update(dict.fromkeys(joined.values, joined))
+    return list(dict.fromkeys(spans.values()))
+
+
+def _placed(spans: Sequence[Span]) -> dict[Span, int]:
+    """Each span in the smallest gap between those that it meets, which were placed before; at the
+    end where there is none.
+    """
+    places: dict[Span, int] = {}
+    for span in spans:
+        taken = sorted((offset, offset + other.size) for other, offset in places.items()
+                       if other.meets(span))
+        best, room, end = None, 0, 0
+        for begin, stop in taken:
+            if span.size <= begin - end and (best is None or begin - end < room):
+                best, room = end, begin - end
+            end = max(end, stop)
+        places[span] = end if best is None else best
+    return places
+
+
+def _end(places: Mapping[Span, int]) -> int:
+    return max((offset + span.size for span, offset in places.items()), default=0)
+
+
+def _largest_live_set(spans: Sequence[Span]) -> int:
+    """The most bytes in use in one task."""
+    change: dict[int, int] = {}
+    for span in spans:
+        change[span.first] = change.get(span.first, 0) + span.size
+        change[span.last + 1] = change.get(span.last + 1, 0) - span.size
+    live = most = 0
+    for task in sorted(change):
+        live += change[task]
+        most = max(most, live)
+    return most
