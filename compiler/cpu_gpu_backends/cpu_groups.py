@@ -111,9 +111,9 @@ def flat_pixels(recipe: Recipe) -> Recipe:
     rows fill vectors where short ones do not.
     """
     pixels = recipe.result.shape[-2:]
-    images = [type_.shape for type_ in (*recipe.types, recipe.result) if len(type_.shape) == 4]
-    if not (recipe.result.shape in images and pixels[0] > 1
-            and all(shape[2:] in (pixels, (1, 1)) for shape in images)
+    images = [type_.shape for type_ in recipe.types if len(type_.shape) > 2]
+    if not (len(recipe.result.shape) == 4 and pixels[0] > 1
+            and all(shape[-2:] in (pixels, (1, 1)) for shape in images)
             and all(_is_pixelwise(one, recipe.types) for one in recipe.operations)):
         return recipe
     types = [_flat(type_, pixels) for type_ in (*recipe.types, recipe.result)]
@@ -131,11 +131,11 @@ def _is_pixelwise(one: Operation, types: Sequence[TensorType]) -> bool:
                 and one.attrs["pads"] == (0, 0, 0, 0))
     if "axis" in one.attrs:
         return kind(one.op) is Kind.ELEMENTWISE and one.attrs["axis"] == 1
-    return kind(one.op) is Kind.ELEMENTWISE and all(len(shape) in (0, 4) for shape in given)
+    return kind(one.op) is Kind.ELEMENTWISE and all(len(shape) not in (1, 2) for shape in given)
 
 
 def _flat(type_: TensorType, pixels: tuple[int, ...]) -> TensorType:
     """The type with its pixels in one row, if it has all of them."""
-    if len(type_.shape) != 4 or type_.shape[2:] != pixels:
+    if len(type_.shape) < 3 or type_.shape[-2:] != pixels:
         return type_
-    return TensorType((*type_.shape[:2], 1, prod(pixels)), type_.dtype)
+    return TensorType((*type_.shape[:-2], 1, prod(pixels)), type_.dtype)

@@ -16,6 +16,7 @@ from compiler.graph.graph import Graph, TensorType
 from compiler.graph.memory import MemoryPlan, Task, plan_memory
 from compiler.graph.reference import check_inputs
 from compiler.ir import Program
+from compiler.te import numpy_dtype
 
 __all__ = ["Arenas", "HostSegment", "Step", "dense", "plan_groups"]
 
@@ -108,7 +109,7 @@ class HostSegment:
         program = step.kernel.program
         result, *workspaces = program.outputs
         offset = self.plan.offsets.get(step.group.output)
-        made = (np.empty(result.shape, result.dtype) if offset is None
+        made = (np.empty(result.shape, numpy_dtype(result.dtype)) if offset is None
                 else _placed(block, offset, result.shape, result.dtype))
         scratch = (_placed(block, place, buffer.shape, buffer.dtype) for place, buffer
                    in zip(self.plan.workspaces[number], workspaces, strict=True))
@@ -119,8 +120,8 @@ class HostSegment:
 
 
 def _placed(block: Array, offset: int, shape: Sequence[int], dtype: str) -> Array:
-    size = prod(shape) * np.dtype(dtype).itemsize
-    return block[offset:offset + size].view(dtype).reshape(shape)
+    size = prod(shape) * numpy_dtype(dtype).itemsize
+    return block[offset:offset + size].view(numpy_dtype(dtype)).reshape(shape)
 
 
 def dense(arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -165,4 +166,4 @@ def _task(graph: Graph, group: Group, program: Program | None,
 
 
 def _bytes(type_: TensorType) -> int:
-    return prod(type_.shape) * np.dtype(type_.dtype).itemsize
+    return prod(type_.shape) * numpy_dtype(type_.dtype).itemsize

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
-import numpy as np
-
 from compiler.graph.graph import Graph, Node
 from compiler.graph.kinds import Kind, kind
+from compiler.te import numpy_dtype
 
 __all__ = ["Group", "Groups", "fuse", "immediate_post_dominators", "overwritable", "separate"]
 
@@ -87,9 +86,9 @@ def overwritable(graph: Graph, group: Group) -> tuple[str, ...]:
         return all(kind(node.op) is Kind.ELEMENTWISE and is_mapped(node.outputs[0])
                    for node in readers) and graph.values[value].shape == result.shape
 
-    width = np.dtype(result.dtype).itemsize
+    width = numpy_dtype(result.dtype).itemsize
     return tuple(value for value in group.inputs
-                 if np.dtype(graph.values[value].dtype).itemsize == width and is_mapped(value))
+                 if numpy_dtype(graph.values[value].dtype).itemsize == width and is_mapped(value))
 
 
 def separate(graph: Graph) -> Groups:

@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 
 _OPERATORS = {
-    Kind.ELEMENTWISE: ("relu", "clip", "leakyrelu", "identity", "add", "quantizelinear",
+    Kind.ELEMENTWISE: ("relu", "clip", "leakyrelu", "identity", "add", "mul", "quantizelinear",
                        "dequantizelinear", "qadd", "qrescale", "qleakyrelu", "quantize",
                        "dequantize", "to_int8", "to_uint8"),
     Kind.INJECTIVE: ("reshape", "upsample", "slice", "concat", "qconcat"),

@@ -16,7 +16,7 @@ in stored form (a uint8 tensor is stored as x - 128).
 | maxpool | x | kernel, strides, pads |
 | avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
 | globalavgpool | x | |
-| add | a, b (broadcast) | |
+| add, mul | a, b (broadcast) | |
 | concat | any number of tensors | axis |
 | reshape | x | shape |
 | transpose | x | perm: the axis of x that each axis of the result is |
@@ -349,7 +349,8 @@ def _add(node: Node, types: Types) -> TensorType:
     _dtype(node, types, "float32")
     shape = _broadcast(types[0].shape, types[1].shape)
     if shape is None:
-        raise TypeRefused(f"{node.name}: add inputs must broadcast, not {types[0]} and {types[1]}")
+        raise TypeRefused(f"{node.name}: {node.op} inputs must broadcast, not {types[0]} and "
+                          f"{types[1]}")
     return TensorType(shape, "float32")
 
 
@@ -581,7 +582,8 @@ FLOAT_OPS: dict[str, Rule] = {
     "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
     "leakyrelu": _leakyrelu, "identity": _same, "concat": _concat,
     "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
-    "reshape": _reshape, "transpose": _transpose, "upsample": _upsample, "slice": _slice,
+    "mul": _add, "reshape": _reshape, "transpose": _transpose, "upsample": _upsample,
+    "slice": _slice,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {

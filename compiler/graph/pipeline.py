@@ -8,8 +8,10 @@ from compiler.graph.graph import Graph
 from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.drop_identities import DropIdentities
 from compiler.graph.passes.fold_constants import FoldConstants
+from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.integerize import Integerize
 from compiler.graph.passes.sink_dequantize import SinkDequantize
+from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 
 __all__ = ["AfterPass", "Pass", "dump_into", "optimize", "standard_passes"]
@@ -36,6 +38,8 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
         *(to_integers if integerize else ()),
         FoldConstants(),
         DropIdentities(),
+        FoldScales(),
+        TransposeWeights(),
         EliminateDeadCode(),
     )
 

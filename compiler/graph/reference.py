@@ -266,6 +266,7 @@ MEANING: dict[str, Callable[..., Array]] = {
     "leakyrelu": lambda attrs, x: np.where(x < 0, x * np.float32(attrs["alpha"]), x),
     "identity": lambda attrs, x: x,
     "add": lambda attrs, a, b: a + b,
+    "mul": lambda attrs, a, b: a * b,
     "reshape": _reshape,
     "transpose": lambda attrs, x: np.ascontiguousarray(x.transpose(attrs["perm"])),
     "upsample": lambda attrs, x: x.repeat(attrs["factors"][0], 2).repeat(attrs["factors"][1], 3),

@@ -28,7 +28,7 @@ OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "leakyrelu": elementwise.leakyrelu, "identity": elementwise.identity,
     "maxpool": windows.maxpool, "avgpool": windows.avgpool,
     "globalavgpool": windows.globalavgpool,
-    "add": elementwise.add, "reshape": elementwise.reshape,
+    "add": elementwise.add, "mul": elementwise.mul, "reshape": elementwise.reshape,
     "upsample": movement.upsample, "slice": movement.slice_, "transpose": movement.transpose,
     "concat": movement.concat,
     "quantizelinear": elementwise.quantizelinear,

@@ -205,6 +205,7 @@ ELEMENTWISE = [
     OperatorCase("add", {}, (_normal(2, 3, 4), _normal(2, 3, 4))),
     OperatorCase("add", {}, (_normal(2, 1, 4), _normal(3, 1))),
     OperatorCase("add", {}, (_normal(), _normal(3, 2))),
+    OperatorCase("mul", {}, (_normal(2, 1, 4), _normal(3, 1))),
     OperatorCase("qadd", {"ma": 45942, "mb": 21987, "c": 2584626, "shift": 16, **CLAMP},
                  tuple(grid.astype(np.int8) for grid in np.meshgrid(np.arange(-128, 128),
                                                                     np.arange(-128, 128, 5)))),

@@ -66,7 +66,7 @@ def test_pixels_that_do_not_know_their_place_are_one_row() -> None:
     assert flat_pixels(recipe_of(block((7, 9), 3), group)).types[0].shape == (1, 4, 7, 9)
 
 
-@pytest.mark.parametrize("shape", [(9,), (1, 1, 1, 9), (1, 1, 7, 1), (4, 7, 9)])
+@pytest.mark.parametrize("shape", [(9,), (7, 9), (1, 1, 1, 9), (1, 1, 7, 1), (7, 1)])
 def test_rows_and_columns_stay_where_an_operand_tells_them_apart(shape) -> None:
     net = Builder("net")
     net.add_input("x", TensorType((1, 4, 7, 9), "float32"))
@@ -75,6 +75,22 @@ def test_rows_and_columns_stay_where_an_operand_tells_them_apart(shape) -> None:
     graph = net.finish(["y"])
     recipe = recipe_of(graph, fuse(graph).groups[0])
     assert flat_pixels(recipe) == recipe
+    inputs = inputs_of(graph)
+    np.testing.assert_array_equal(CpuTarget().compile(graph)(inputs)["y"],
+                                  evaluate(graph, inputs)["y"])
+
+
+@pytest.mark.parametrize(("shape", "seen"), [
+    ((4, 1, 1), (4, 1, 1)), ((), ()), ((4, 7, 9), (4, 1, 63)), ((1, 1, 7, 9), (1, 1, 1, 63)),
+])
+def test_operands_that_treat_pixels_alike_do_not_keep_rows_apart(shape, seen) -> None:
+    net = Builder("net")
+    net.add_input("x", TensorType((2, 4, 7, 9), "float32"))
+    net.add_input("z", TensorType(shape, "float32"))
+    net.emit("mul", "product", ["x", "z"], "y")
+    graph = net.finish(["y"])
+    recipe = flat_pixels(recipe_of(graph, fuse(graph).groups[0]))
+    assert [type_.shape for type_ in recipe.types] == [(2, 4, 1, 63), seen]
     inputs = inputs_of(graph)
     np.testing.assert_array_equal(CpuTarget().compile(graph)(inputs)["y"],
                                   evaluate(graph, inputs)["y"])

@@ -135,10 +135,10 @@ def test_sink_dequantize_leaves_scales_of_channels() -> None:
 def test_pipeline_is_one_list() -> None:
     assert [one.name for one in standard_passes()] == [
         "fold-constants", "drop-identities", "sink-dequantize", "integerize", "fold-constants",
-        "drop-identities", "eliminate-dead-code"]
+        "drop-identities", "fold-scales", "transpose-weights", "eliminate-dead-code"]
     assert [one.name for one in standard_passes(integerize=False)] == [
-        "fold-constants", "drop-identities", "fold-constants", "drop-identities",
-        "eliminate-dead-code"]
+        "fold-constants", "drop-identities", "fold-constants", "drop-identities", "fold-scales",
+        "transpose-weights", "eliminate-dead-code"]
 
 
 def test_pipeline_without_integers_keeps_float_meaning(qdq, rng) -> None:
@@ -161,7 +161,7 @@ def test_pipeline_hook_sees_every_graph(tmp_path) -> None:
     last = optimize(graph, after=dump_into(tmp_path / "dump"))
     files = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert files[:2] == ["00-import.txt", "01-fold-constants.txt"]
-    assert len(files) == 8
+    assert len(files) == 10
     assert (tmp_path / "dump" / files[-1]).read_text() == str(last)
 
 

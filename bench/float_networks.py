@@ -1,0 +1,36 @@
+"""Float networks to measure on the host: those of the zoo, and DenseNet-121 as ONNX ships it."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from compiler.frontend.onnx_import import convert
+from compiler.graph.graph import Graph
+from compiler.graph.pipeline import optimize
+from examples import zoo
+
+__all__ = ["NAMES", "float_graph", "float_model", "image"]
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+NAMES = (*zoo.NETWORKS, "densenet121")
+
+
+def float_model(name: str, size: int = 224) -> onnx.ModelProto:
+    """With seeded random weights; those of DenseNet-121 are all the same, and its size is 224."""
+    if name == "densenet121":
+        return onnx.load(LIGHT / "light_densenet121.onnx")
+    net = zoo.network(name, size)
+    return zoo.float_model(net, zoo.fill(net))
+
+
+def float_graph(name: str, size: int = 224) -> Graph:
+    """As the host gets it, batch norms folded."""
+    return optimize(convert(float_model(name, size), name))
+
+
+def image(graph: Graph) -> dict[str, np.ndarray]:
+    """A random input."""
+    rng = np.random.default_rng(0)
+    return {name: rng.standard_normal(graph.values[name].shape, np.float32)
+            for name in graph.inputs}

@@ -1,0 +1,52 @@
+"""How much memory do intermediate values of float networks need on the host?
+
+    python -m bench.memory_plan [NAME ...] [--size N]
+
+Prints for each network (ResNet-50 and DenseNet-121 unless told) ``name value`` lines:
+
+- ``memory_NAME_bytes``: the block in which all values between input and output lie, and what
+  kernels need beside (padded copies of their inputs);
+- ``memory_NAME_live_bytes``: what is in use at one time at most; no plan is smaller;
+- ``memory_NAME_ratio``: the first by the second;
+- ``memory_NAME_unshared_bytes``: without sharing.
+
+Results are rounded up to cache lines. Constants, inputs and outputs lie elsewhere.
+"""
+
+import argparse
+import sys
+
+from bench.float_networks import NAMES, float_graph
+from compiler.cpu_gpu_backends.cpu import kernel_program
+from compiler.cpu_gpu_backends.cpu_segment import plan_groups
+from compiler.graph.fusion import fuse
+from compiler.graph.graph import Graph
+from compiler.graph.memory import MemoryPlan
+
+__all__ = ["plan_of"]
+
+
+def plan_of(graph: Graph) -> MemoryPlan:
+    """Of the whole graph on the host."""
+    groups = fuse(graph).groups
+    return plan_groups(graph, groups, [kernel_program(graph, group) for group in groups])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=["resnet50", "densenet121"], metavar="NAME",
+                        help=f"of {', '.join(NAMES)}")
+    parser.add_argument("--size", type=int, default=224, help="of images (default 224)")
+    args = parser.parse_args()
+    for name in args.names:
+        plan = plan_of(float_graph(name, args.size))
+        print(f"memory_{name}_bytes", plan.size)
+        print(f"memory_{name}_live_bytes", plan.live)
+        print(f"memory_{name}_ratio", f"{plan.size / plan.live:.4f}")
+        print(f"memory_{name}_unshared_bytes", plan.unshared, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

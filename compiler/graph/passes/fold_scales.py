@@ -1,0 +1,86 @@
+"""Batch norms, and other products and sums with a number for each channel, in the weights."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from compiler.graph.graph import Graph, Node
+from compiler.graph.rewrite import Builder, eliminate_dead_code
+
+__all__ = ["FoldScales"]
+
+Array = np.ndarray
+OPERATORS = ("conv2d", "convtranspose2d", "dense")
+
+
+@dataclass(frozen=True, slots=True)
+class FoldScales:
+    """(conv(x, w) + bias) * k + c -> conv(x, w * k) + (bias * k + c), where k and c have one
+    number, or one for each output channel: what a batch norm is once its statistics are constants.
+
+    Before: any graph. After: the result of no convolution or dense layer with constant weights is
+    only multiplied by, or added to, such a constant. Nor is a constant left that only these read.
+    Results change by the rounding of weights and biases.
+    """
+
+    name: ClassVar[str] = "fold-scales"
+
+    def __call__(self, graph: Graph) -> Graph:
+        builder, readers = Builder.like(graph), graph.consumers()
+        nodes: list[Node] = []
+        sums: dict[str, int] = {}           # where the node is that makes the value
+        for node in graph.nodes:
+            value, factor = _parts(graph, node, sums)
+            if factor is None or value in graph.outputs or len(readers[value]) > 1:
+                if node.op in OPERATORS and all(v in graph.constants for v in node.inputs[1:]):
+                    sums[node.outputs[0]] = len(nodes)
+                nodes.append(node)
+            else:
+                place = sums[node.outputs[0]] = sums.pop(value)
+                nodes[place] = _folded(builder, nodes[place], node, factor)
+        for node in nodes:
+            builder.add(node)
+        return eliminate_dead_code(builder.finish(graph.outputs))
+
+
+def _parts(graph: Graph, node: Node, sums: Mapping[str, int]) -> tuple[str, Array | None]:
+    """The operand that is such a sum, and the other one as a vector; None where it is not to be
+    folded.
+    """
+    known = [value for value in node.inputs if value in graph.constants]
+    value = next((value for value in node.inputs if value in sums), "")
+    if node.op not in ("add", "mul") or len(known) != 1 or not value:
+        return value, None
+    shape, array = graph.values[value].shape, graph.constants[known[0]]
+    channels = tuple(extent if axis == 1 else 1 for axis, extent in enumerate(shape))
+    aligned = (1,) * (len(shape) - array.ndim) + array.shape
+    fits = aligned in (channels, (1,) * len(shape))
+    return value, np.broadcast_to(array.reshape(-1), shape[1:2]) if fits else None
+
+
+def _folded(builder: Builder, sums: Node, node: Node, factor: Array) -> Node:
+    """The convolution that makes what the node made of its result."""
+    name, bias = sums.inputs[1], np.zeros(len(factor), np.float32)
+    if len(sums.inputs) == 3:
+        bias = np.broadcast_to(builder.constants[sums.inputs[2]].reshape(-1), bias.shape)
+    if node.op == "mul":
+        scaled = _scaled(sums, builder.constants[name], factor)
+        name = builder.add_constant(builder.fresh(f"{sums.name}:weight"), scaled)
+        bias = bias * factor
+    else:
+        bias = bias + factor
+    made = builder.add_constant(builder.fresh(f"{sums.name}:bias"), bias)
+    return replace(sums, inputs=(sums.inputs[0], name, made), outputs=node.outputs)
+
+
+def _scaled(node: Node, weight: Array, factor: Array) -> Array:
+    """The weight with each output channel multiplied."""
+    if node.op == "conv2d":
+        return weight * factor[:, None, None, None]
+    if node.op == "dense":
+        return weight * (factor[:, None] if node.attrs["trans_b"] else factor)
+    group = node.attrs.get("group", 1)          # [Ci, Co/group, kh, kw]
+    cut = weight.reshape(group, -1, *weight.shape[1:])
+    return (cut * factor.reshape(group, 1, -1, 1, 1)).reshape(weight.shape)
