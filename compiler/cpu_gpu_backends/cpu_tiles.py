@@ -51,13 +51,15 @@ class Vectors:
 class _Sum:
     """The one reduction of a program and its axes.
 
-    `row` runs along the vectors, which `loaded` are read as; `shared` is the axis that these do
-    not depend on; `outer` is the innermost axis that they depend on as a whole. Either may be None.
+    `row` runs along the vectors, which `loaded` are read as, every `stride`-th element; `shared` is
+    the axis that these do not depend on; `outer` is the innermost axis that they depend on as a
+    whole. Either may be None.
     """
 
     update: Update
     row: int
     loaded: Read
+    stride: int
     shared: int | None
     outer: int | None
 
@@ -94,7 +96,8 @@ def _sum_of(program: Program) -> _Sum | None:
               and not _names(loaded[0], axis) and any(_names(one, axis) for one in found)]
     whole = {_moving(index, extents) for index in loaded[0].indices[:-1]}
     outer = [place for place, axis in enumerate(axes[:-1]) if axis in whole]
-    return _Sum(update, len(axes) - 1, loaded[0], shared[-1] if shared else None,
+    stride = dict(linear(loaded[0].indices[-1]).terms)[axes[-1]]
+    return _Sum(update, len(axes) - 1, loaded[0], stride, shared[-1] if shared else None,
                 outer[-1] if outer else None)
 
 
@@ -147,15 +150,27 @@ def _tiled(s: Schedule, found: _Sum, total: str, out: str, vectors: Vectors) -> 
     if found.shared is not None:
         order[found.shared], shared = s[out].split(axes[found.shared], rows)
         tile.insert(0, shared)
+        if _weighs_more(s.program, found):
+            order.append(order.pop(found.shared))
     s[out].reorder(*order, *tile)
     s[total].compute_at(order[-1])
     _accumulate(s, found, total)
     if loaded is not None:
-        _place(s, loaded, None if found.outer is None else order[found.outer], vectors.lanes)
+        if found.outer is not None:
+            s[loaded].compute_at(axes[found.outer])
+        _copy(s, loaded, found.stride, vectors.lanes)
     for loop in tile[:-1]:
         s[out].unroll(loop)
     s[out].vectorize(inner)
     return s.program
+
+
+def _weighs_more(program: Program, found: _Sum) -> bool:
+    """Whether what is loaded is more than the other operands: then these are read again for each
+    tile of columns, and not that for each tile of rows.
+    """
+    sizes = {read.buffer: prod(read.buffer.shape) for read in reads(found.update)}
+    return 2 * sizes[found.loaded.buffer] > sum(sizes.values())
 
 
 def _axes(program: Program, stage: str) -> list[str]:
@@ -167,13 +182,14 @@ def _axes(program: Program, stage: str) -> list[str]:
 
 def _widened(s: Schedule, found: _Sum, total: str, columns: int, results: int) -> str | None:
     """Lets the sum run over whole tiles, if what it loads is, or is worth being, a copy with rows
-    long enough; the name of that copy, None if there is none.
+    long enough and its elements side by side; the name of that copy, None if there is none.
     """
     extent, source = s.program.outputs[0].shape[-1], found.loaded.buffer
     wide = -(-extent // columns) * columns
     given = source in s.program.inputs
     terms = prod(size for var, size in _extents(s.program).items() if var in found.update.axes)
-    if given and (wide == extent or results * terms < REUSE * prod(source.shape)):
+    if given and (wide == extent and found.stride == 1
+                  or results * terms < REUSE * prod(source.shape)):
         return None
     copy = source.name
     if given:
@@ -205,12 +221,18 @@ def _accumulate(s: Schedule, found: _Sum, total: str) -> None:
     s[total].decompose_reduction(reduced[0])
 
 
-def _place(s: Schedule, copy: str, loop: str | None, lanes: int) -> None:
-    """Makes the copy where it serves most, by vectors."""
-    if loop is not None:
-        s[copy].compute_at(loop)
+def _copy(s: Schedule, copy: str, stride: int, lanes: int) -> None:
+    """Makes the copy by vectors. Elements that are `stride` apart come to lie side by side."""
     row = _axes(s.program, copy)[-1]
     extent = _extents(s.program)[Var(row)]
+    if 1 < stride < extent:
+        axes = [f"i{place}" for place, _ in enumerate(_axes(s.program, copy))]
+        outer, last = axes[:-1], axes[-1]
+        s[copy].transform_layout(f"{', '.join(axes)} -> "
+                                 f"{', '.join([*outer, f'{last} % {stride}', f'{last} // {stride}'])}")
+        row, phase = s[copy].split(row, stride)
+        s[copy].reorder(phase, row)
+        extent = _extents(s.program)[Var(row)]
     if extent > lanes:
         _, row = s[copy].split(row, lanes)
     s[copy].vectorize(row)

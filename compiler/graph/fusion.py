@@ -153,7 +153,8 @@ class _Fusion:
         self.home = {node.name: {node.name: node} for node in self.graph.nodes}
 
     def run(self) -> Groups:
-        for node in self.graph.nodes:
+        # The last first: where two results are added, the other one is there already by then.
+        for node in reversed(self.graph.nodes):
             if kind(node.op) is Kind.COMPLEX:
                 self._map_result(node)
         for node in self.graph.nodes:

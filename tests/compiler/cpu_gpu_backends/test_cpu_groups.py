@@ -115,3 +115,30 @@ def test_every_sum_that_has_rows_is_computed_by_vectors() -> None:
     for graph in (block((7, 9), 3), block((7, 9))):
         kinds = [s.kind for s in walk_stmts(program(graph).body) if isinstance(s, For)]
         assert "vectorize" in kinds and "unroll" in kinds
+
+
+def convolution(size: int, stride: int, channels: tuple[int, int] = (4, 12)) -> Graph:
+    """3x3, padded by one."""
+    net = Builder("convolution")
+    net.add_input("x", TensorType((1, channels[0], size, size), "float32"))
+    net.add_constant("w", np.ones((channels[1], channels[0], 3, 3), np.float32))
+    net.emit("conv2d", "conv", ["x", "w"], "y", strides=(stride, stride), pads=(1, 1, 1, 1))
+    return net.finish(["y"])
+
+
+def loops(made: Program) -> list[str]:
+    return [s.var.name for s in walk_stmts(made.body) if isinstance(s, For)]
+
+
+def test_columns_that_are_apart_are_copied_side_by_side() -> None:
+    """Of each row the even ones, then the odd ones: 33, one more than results, for the last tap."""
+    made = program(convolution(64, 2))
+    assert [(b.name, b.shape) for b in made.outputs] == [
+        ("y", (1, 12, 32, 32)), ("y_padded", (1, 4, 65, 2, 33))]
+
+
+def test_the_lighter_operand_is_read_again() -> None:
+    """Of a large image the weights, for each tile of pixels; of many weights the image."""
+    image, weights = program(convolution(64, 1)), program(convolution(8, 1, (64, 96)))
+    assert loops(image).index("y_w_o") < loops(image).index("y_c_o")
+    assert loops(weights).index("y_w_o") > loops(weights).index("y_c_o")

@@ -40,10 +40,10 @@ def test_what_follows_a_convolution_is_computed_with_it() -> None:
     assert groups(net, net.conv(y)) == ["abc", "d"]
 
 
-def test_a_residual_sum_is_fused_into_one_of_its_convolutions() -> None:
+def test_a_residual_sum_is_fused_into_the_last_of_its_convolutions() -> None:
     net = Net()
     net.op("relu", net.op("add", net.conv("x"), net.conv("x")))     # a, b; c; d
-    assert groups(net, "D") == ["b", "acd"]
+    assert groups(net, "D") == ["a", "bcd"]
 
 
 def test_a_convolution_is_not_fused_where_its_result_is_read_twice() -> None:
