@@ -20,7 +20,7 @@ from compiler.cpu_gpu_backends.cpu import CpuTarget
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL, partition, subgraph
-from compiler.graph.pipeline import AfterPass, optimize, standard_passes
+from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
 from runtime.cache import cached
 from runtime.device import Device, SimulatedDevice, simulator
 from runtime.module import AccelSegment, Module, Settings, Step
@@ -48,7 +48,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
     shapes : values of the model's symbolic dimensions.
-    after : called with the graph after every pass; then the network is compiled in any case.
+    after : called with the graph after every pass, then with what is made of it; then the network
+        is compiled in any case.
     cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
     """
     config = target_config(target)
@@ -78,19 +79,24 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
     settings = {"integerize": integerize, "threads": threads}
 
     def make() -> Module:
-        optimized = optimize(graph, standard_passes(integerize=integerize), after)
+        passes = standard_passes(integerize=integerize)
+        optimized = optimize(graph, passes, after)
         accel = AccelTarget(device.machine, threads) if device else None
-        return compile_graph(optimized, accel, device, settings)
+        return compile_graph(optimized, accel, device, settings, numbered(after, len(passes) + 1))
 
     return cached(graph, device, settings, make) if cache and after is None else make()
 
 
 def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,
-                  settings: Settings | None = None) -> Module:
-    """Compile an optimized graph for the host, and an accelerator if there is one."""
+                  settings: Settings | None = None,
+                  show: Show = lambda name, result: None) -> Module:
+    """Compile an optimized graph for the host, and an accelerator if there is one. `show` is called
+    with the partition, and with groups and memory plan of each segment of the host.
+    """
     host = CpuTarget()
     parts = partition(graph, lambda node: accel.refusal(graph, node) if accel
                       else "the target is the host")
+    show("partition", parts)
     steps = []
     for segment in parts.segments:
         part = subgraph(graph, segment)
@@ -98,5 +104,8 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
             compiled = accel.compile(part)
             steps.append(Step(segment, AccelSegment(compiled.program, compiled.work, device)))
         else:
-            steps.append(Step(segment, host.compile(part)))
+            compiled = host.compile(part)
+            show("fuse", compiled.groups)
+            show("plan-memory", compiled.plan)
+            steps.append(Step(segment, compiled))
     return Module(graph, parts, tuple(steps), settings)

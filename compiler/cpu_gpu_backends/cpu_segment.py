@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler.cpu_gpu_backends.cpu_products import aligned
 from compiler.cpu_gpu_backends.llvm import Kernel
-from compiler.graph.fusion import Group, overwritable
+from compiler.graph.fusion import Group, Groups, overwritable
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.memory import MemoryPlan, Task, plan_memory
 from compiler.graph.reference import check_inputs
@@ -70,6 +70,10 @@ class HostSegment:
     steps: tuple[Step, ...]
     constants: Mapping[str, Array]
     arenas: Arenas = field(default_factory=Arenas)
+
+    @property
+    def groups(self) -> Groups:
+        return Groups(self.graph, tuple(step.group for step in self.steps))
 
     @cached_property
     def plan(self) -> MemoryPlan:

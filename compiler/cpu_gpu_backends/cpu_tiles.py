@@ -12,7 +12,8 @@
 
 The rows of a tile are those of an axis that what is loaded as vectors (here p) does not depend
 on: each vector serves all of them. Where the columns of the result are no whole tiles, a copy of p
-with longer rows lets every vector be whole; only what is stored has a mask.
+with longer rows lets every vector be whole; only what is stored has a mask. Where neighbouring
+columns read elements that are apart, the copy has them side by side.
 """
 
 from dataclasses import dataclass
@@ -226,10 +227,9 @@ def _copy(s: Schedule, copy: str, stride: int, lanes: int) -> None:
     row = _axes(s.program, copy)[-1]
     extent = _extents(s.program)[Var(row)]
     if 1 < stride < extent:
-        axes = [f"i{place}" for place, _ in enumerate(_axes(s.program, copy))]
-        outer, last = axes[:-1], axes[-1]
-        s[copy].transform_layout(f"{', '.join(axes)} -> "
-                                 f"{', '.join([*outer, f'{last} % {stride}', f'{last} // {stride}'])}")
+        *outer, last = (f"i{place}" for place, _ in enumerate(_axes(s.program, copy)))
+        apart = [*outer, f"{last} % {stride}", f"{last} // {stride}"]
+        s[copy].transform_layout(f"{', '.join([*outer, last])} -> {', '.join(apart)}")
         row, phase = s[copy].split(row, stride)
         s[copy].reorder(phase, row)
         extent = _extents(s.program)[Var(row)]

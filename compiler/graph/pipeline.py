@@ -1,10 +1,21 @@
-"""The list of graph passes, and hooks that see the graph after each."""
+"""The list of graph passes, and hooks that see the graph after each.
+
+What follows on the passes makes no graph any more, but has a text too, which hooks see alike:
+
+- ``partition`` (`compiler.graph.partition`): segments for accelerator and host, and copies;
+- ``fuse`` (`compiler.graph.fusion`), for each segment of the host: groups, each of one kernel;
+- ``plan-memory`` (`compiler.graph.memory`), the same: where each value lies.
+"""
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from compiler.graph.fusion import Groups
 from compiler.graph.graph import Graph
+from compiler.graph.memory import MemoryPlan
+from compiler.graph.partition import Partition
 from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.drop_identities import DropIdentities
 from compiler.graph.passes.fold_constants import FoldConstants
@@ -14,9 +25,12 @@ from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 
-__all__ = ["AfterPass", "Pass", "dump_into", "optimize", "standard_passes"]
+__all__ = ["AfterPass", "Pass", "Result", "Show", "dump_into", "numbered", "optimize",
+           "standard_passes"]
 
-AfterPass = Callable[[int, str, Graph], None]
+Result = Graph | Partition | Groups | MemoryPlan
+AfterPass = Callable[[int, str, Result], None]
+Show = Callable[[str, Result], None]
 
 
 class Pass(Protocol):
@@ -60,10 +74,20 @@ def optimize(graph: Graph, passes: Sequence[Pass] | None = None,
     return graph
 
 
+def numbered(after: AfterPass | None, first: int) -> Show:
+    """A hook for what follows on the passes; the first result has the number `first`."""
+    numbers = count(first)
+
+    def show(name: str, result: Result) -> None:
+        if after is not None:
+            after(next(numbers), name, result)
+    return show
+
+
 def dump_into(folder: Path) -> AfterPass:
-    """A hook that writes each graph as text: 00-import.txt, 01-fold-constants.txt, ..."""
+    """A hook that writes each result as text: 00-import.txt, 01-fold-constants.txt, ..."""
     folder.mkdir(parents=True, exist_ok=True)
 
-    def write(index: int, name: str, graph: Graph) -> None:
-        (folder / f"{index:02d}-{name}.txt").write_text(str(graph), encoding="utf-8")
+    def write(index: int, name: str, result: Result) -> None:
+        (folder / f"{index:02d}-{name}.txt").write_text(str(result), encoding="utf-8")
     return write
