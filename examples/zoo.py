@@ -25,7 +25,7 @@ skips need no crop, and has batch norms, as implementations of today do.
 
 Weights have He's scale, biases are small. The statistics of each batch norm are those of the
 values that reach it from a few random images, made coarser: values keep their range through the
-depth. They depend on the size. `--int8` writes the QDQ form (see examples/qdq.py) with the ranges
+depth. They depend on the size. `--int8` writes the QDQ form (see compiler/quantize) with the ranges
 that the same images gave. Same arguments, same file, on the same machine and versions.
 """
 
@@ -41,9 +41,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from compiler.quantize import quantize_ranges
 from examples import transformers
 from examples.digits.export import IR_VERSION, OPSET
-from examples.qdq import quantized
 from lockstep.cli import Parser
 from lockstep.commands._progress import progress_bar
 from lockstep.errors import RequestError, output_file
@@ -570,7 +570,7 @@ def build(name: str, size: int | None = None, batch: int = 1, seed: int = 0, int
                            "weights, and an ONNX file holds 2; give a smaller size")
     filled = fill(net, seed, done)
     model = float_model(net, filled, batch)
-    model = quantized(model, filled.ranges) if int8 else model
+    model = quantize_ranges(model, filled.ranges) if int8 else model
     onnx.checker.check_model(model, full_check=True)
     return model
 

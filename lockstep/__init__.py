@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from accel.intrinsics import vector_op
     from accel.machine import Machine
     from accel.target import assemble
+    from compiler.quantize import quantize
     from runtime import compile, load
 
-__all__ = ["AccelConfig", "Machine", "assemble", "compile", "load", "preset", "vector_op"]
+__all__ = ["AccelConfig", "Machine", "assemble", "compile", "load", "preset", "quantize",
+           "vector_op"]
 
 _HOMES = {"AccelConfig": "accel.config", "Machine": "accel.machine", "assemble": "accel.target",
           "compile": "runtime", "load": "runtime", "preset": "accel.config",
-          "vector_op": "accel.intrinsics"}
+          "quantize": "compiler.quantize", "vector_op": "accel.intrinsics"}
 
 
 def __getattr__(name: str):

@@ -3,7 +3,7 @@
 ::
 
     compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding
-                  <- target, graph, frontend, cpu_gpu_backends
+                  <- target, graph, frontend, cpu_gpu_backends <- quantize
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
     accel:     hw and sim do not import each other; accel/sim/verilated.py alone builds from hw,
                accel/sim/cycle.py takes its numbers from there
@@ -32,6 +32,7 @@ LAYERS = (
     {"ir"},
     {"ops", "schedule", "tensorize", "latency_hiding"},
     {"target", "graph", "frontend", "cpu_gpu_backends"},
+    {"quantize"},
 )
 BUILDS_FROM_HW, NUMBERS_FROM_HW = "accel.sim.verilated", "accel.sim.cycle"
 

@@ -17,8 +17,8 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph.ops import FLOAT_OPS
 from compiler.graph.pipeline import optimize
 from compiler.graph.reference import evaluate
+from compiler.quantize import quantize_ranges
 from examples import zoo
-from examples.qdq import quantized
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in zoo.NETWORKS if not name.endswith("_small")]
@@ -68,7 +68,7 @@ def make(name: str, size: int) -> Made:
     net = zoo.network(name, size)
     filled = zoo.fill(net)
     real = zoo.float_model(net, filled, BATCH)
-    return Made(name, net, filled, real, quantized(real, filled.ranges))
+    return Made(name, net, filled, real, quantize_ranges(real, filled.ranges))
 
 
 def run(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
@@ -255,19 +255,6 @@ def test_requests_wrong(arguments, message, tmp_path, capsys):
     line, = err.splitlines()
     assert line.startswith("zoo: error: ")
     assert re.fullmatch(message, line.removeprefix("zoo: error: "))
-
-
-def test_quantizing_what_cannot_be_folded_wrong():
-    made = make("squeezenet", SIZE)
-    node = made.real.graph.node[1]
-    assert node.op_type == "Relu"
-    node.op_type = "Sigmoid"
-    with pytest.raises(ValueError, match="^features.1 must be one of Conv, .*, not Sigmoid$"):
-        quantized(made.real, made.filled.ranges)
-    node.op_type, node.input[0] = "Relu", "image"
-    with pytest.raises(ValueError, match="^features.1 must alone read the result of Conv or "
-                       "ConvTranspose or Gemm or Add$"):
-        quantized(made.real, made.filled.ranges)
 
 
 @pytest.mark.slow

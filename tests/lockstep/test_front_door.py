@@ -10,13 +10,14 @@ from accel.config import AccelConfig, preset
 from accel.intrinsics import vector_op
 from accel.machine import Machine
 from accel.target import assemble
+from compiler.quantize import quantize
 from runtime import compile, load
 
 
 def test_names() -> None:
     found = {name: getattr(lockstep, name) for name in lockstep.__all__}
     assert found == {"AccelConfig": AccelConfig, "Machine": Machine, "assemble": assemble,
-                     "compile": compile, "load": load, "preset": preset,
+                     "compile": compile, "load": load, "preset": preset, "quantize": quantize,
                      "vector_op": vector_op}
 
 

@@ -1,4 +1,4 @@
-"""Quantized models for tests, ONNX Runtime as judge, and the layer-by-layer comparison."""
+"""Quantized models for tests, and ONNX Runtime as judge."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.frontend import convert
-from compiler.graph import evaluate_node, optimize
+from tests.support.onnx_runtime import Layer, compare_layers, run_onnx
 
 Array = np.ndarray
 
@@ -87,64 +86,9 @@ def qdq() -> type[Qdq]:
     return Qdq
 
 
-def run_onnx(model: onnx.ModelProto, feeds: Mapping[str, Array],
-             extra: tuple[str, ...] = ()) -> dict[str, Array]:
-    """Outputs and the extra values of ONNX Runtime, graph optimizations off."""
-    ort = pytest.importorskip("onnxruntime")
-    watched = onnx.ModelProto.FromString(model.SerializeToString())
-    present = {output.name for output in watched.graph.output}
-    watched.graph.output.extend(onnx.ValueInfoProto(name=name) for name in extra
-                                if name not in present)
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(watched.SerializeToString(), options,
-                                   providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
-
-
 @pytest.fixture(scope="session")
 def onnx_values() -> Callable[..., dict[str, Array]]:
     return run_onnx
-
-
-@dataclass(frozen=True)
-class Layer:
-    """How far an integer layer is from ONNX Runtime when fed with ONNX Runtime's tensors."""
-
-    name: str
-    op: str
-    largest: int
-    equal: float
-
-
-def stored(array: Array) -> Array:
-    return (array.astype(np.int16) - 128).astype(np.int8) if array.dtype == np.uint8 else array
-
-
-def compare_layers(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Layer]:
-    """Each integer layer of the integerized model against ONNX Runtime, graph optimizations off.
-
-    A layer reads what ONNX Runtime computed wherever the value exists there; values that the
-    compiler made (a pooled tensor before its dequantization) are computed from such ones, and
-    compared where they reach a value that exists.
-    """
-    graph = optimize(convert(model))
-    made = tuple(name for node in model.graph.node if node.op_type == "QuantizeLinear"
-                 for name in node.output)
-    theirs = {name: stored(array) for name, array in run_onnx(model, feeds, made).items()
-              if name in made}
-    known: dict[str, Array] = {**graph.constants, **feeds}
-    layers = []
-    for node in graph.nodes:
-        value = node.outputs[0]
-        ours = evaluate_node(node, [known[name] for name in node.inputs])
-        known[value] = theirs.get(value, ours)
-        if value in theirs:
-            far = np.abs(ours.astype(int) - theirs[value])
-            layers.append(Layer(node.name, node.op, int(far.max()), float(np.mean(far == 0))))
-    return layers
 
 
 @pytest.fixture(scope="session")

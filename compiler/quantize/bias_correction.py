@@ -1,0 +1,87 @@
+"""Empirical bias correction: what quantization adds to the mean of each channel is taken away.
+
+Rounding weights shifts the mean of a layer's results. For each quantized layer with weights the
+mean over samples and places of its results before the activation, with quantized inputs and
+weights, is compared with that of the float layer, and the bias takes the difference (Nagel et al.
+2019, section 4.2, by samples instead of statistics).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from compiler.graph.graph import Graph
+from compiler.quantize.calibration import Samples, program
+from compiler.quantize.network import Layer, Network
+from compiler.quantize.nodes import rewired
+from compiler.quantize.noise import Scales, Tick, made, part
+from compiler.quantize.plan import Plan
+from compiler.quantize.weights import WEIGHTED, vector
+
+__all__ = ["correct_biases"]
+
+Array = np.ndarray
+
+
+def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
+                   tick: Tick = lambda count: None) -> dict[str, float]:
+    """Replaces the biases of quantized layers in the network. Returns the largest change of each,
+    by the layer's name.
+    """
+    layers = {place: layer for place, layer in enumerate(network.layers)
+              if _is_correctable(layer, network, plan, graph)}
+    runs = {place: _before_activation(network, graph, plan, scales, layer)
+            for place, layer in layers.items()}
+    shifts = {place: np.zeros(()) for place in runs}
+    real_run = program(graph, made(graph))
+    for batch in samples.batches():
+        real = {**real_run(batch), **batch}
+        for place, run in runs.items():
+            shifts[place] = shifts[place] + _channel_sums(real[layers[place].inner] - run(real))
+        tick(samples.batch)
+    changed = {}
+    for place, layer in layers.items():
+        shape = graph.values[layer.inner].shape
+        count = samples.count // samples.batch * prod(shape) // shape[_axis(shape)]
+        shift = (shifts[place] / count).astype(np.float32)
+        network.layers[place] = _with_bias(network, layer, shift)
+        changed[layer.name] = float(np.abs(shift).max())
+    return changed
+
+
+def _is_correctable(layer: Layer, network: Network, plan: Plan, graph: Graph) -> bool:
+    """Whether it is quantized, has constant weights, and may have a bias."""
+    node = layer.node
+    return (layer.value in plan.quantized and node.op_type in WEIGHTED
+            and node.input[1] in network.tensors
+            and (node.op_type != "MatMul" or len(graph.values[layer.inner].shape) == 2))
+
+
+def _before_activation(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
+                       ) -> Callable[[Mapping[str, Array]], Array]:
+    """Computes the layer's sums from quantized inputs and weights; these have no scale."""
+    single = replace(plan, quantized=frozenset([layer.inner]))
+    others = {value: scale for value, scale in scales.items() if value != layer.inner}
+    return part(network, graph, single, others, [replace(layer, clamp=None)], layer.inner)
+
+
+def _axis(shape: tuple[int, ...]) -> int:
+    return 1 if len(shape) == 4 else len(shape) - 1
+
+
+def _channel_sums(array: Array) -> Array:
+    """float64, over all axes but that of the channels."""
+    kept = _axis(array.shape)
+    return array.sum(axis=tuple(i for i in range(array.ndim) if i != kept), dtype=np.float64)
+
+
+def _with_bias(network: Network, layer: Layer, shift: Array) -> Layer:
+    """The layer with another bias, which only it reads."""
+    bias = network.names.fresh(f"{layer.name}.bias")
+    network.tensors[bias] = vector(layer.node, network.tensors) + shift
+    node = rewired(layer.node, [*layer.node.input[:2], bias])
+    if node.op_type == "MatMul":
+        node.op_type = "Gemm"
+    return replace(layer, node=node)

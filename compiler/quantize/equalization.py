@@ -1,0 +1,143 @@
+"""Cross-layer equalization: channels of two layers in a row brought to like ranges.
+
+After Nagel, van Baalen, Blankevoort, Welling: Data-free quantization through weight equalization
+and bias correction, 2019, section 4.1. What lies between the two layers must let a positive factor
+a channel pass: f(s x) = s f(x). Then output channel i of the first may be divided by s_i and input
+channel i of the second multiplied by it; s_i = sqrt(r1_i / r2_i), with r the largest magnitudes of
+the weights of the channel, makes both ranges sqrt(r1_i r2_i).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from compiler.graph.graph import Graph
+from compiler.quantize.network import Layer, Network, bounds
+from compiler.quantize.nodes import rewired
+from compiler.quantize.weights import WEIGHTED, canonical, scaled, vector
+
+__all__ = ["Pair", "equalize", "pairs"]
+
+ROUNDS = 40
+CLOSE = 1e-3            # the largest factor's distance from 1 at which rounds end
+PASSING = ("relu", "leakyrelu", "maxpool", "avgpool", "globalavgpool", "reshape")
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Places of two layers; each channel of the first is `repeat` input channels of the second."""
+
+    first: int
+    second: int
+    repeat: int
+
+
+def equalize(network: Network, graph: Graph) -> int:
+    """Replaces weights and biases in the network, whose float function stays but for rounding.
+    Returns the number of pairs.
+    """
+    found = list(pairs(network, graph))
+    for place in {place for pair in found for place in (pair.first, pair.second)}:
+        _own_weights(network, place)
+    for _ in range(ROUNDS):
+        farthest = max((_balance(network, pair) for pair in found), default=0.0)
+        if farthest < CLOSE:
+            break
+    return len(found)
+
+
+def pairs(network: Network, graph: Graph) -> Iterator[Pair]:
+    """Layers with weights, of which the second alone reads the first, whatever passes between."""
+    readers, places = network.readers(), {layer.name: i for i, layer in enumerate(network.layers)}
+    for first, layer in enumerate(network.layers):
+        if not _has_weights(layer, network):
+            continue
+        channels, value = _channels(graph, layer.value), layer.value
+        while _lets_pass(layer, network) and value not in network.outputs:
+            following = readers.get(value, [])
+            if len(following) != 1 or list(following[0].node.input).count(value) != 1:
+                break
+            layer = following[0]
+            if _has_weights(layer, network) and layer.node.input[0] == value:
+                width = _width(layer, network)
+                if width % channels == 0:
+                    yield Pair(first, places[layer.name], width // channels)
+                break
+            if not _passes(layer, graph):
+                break
+            value = layer.value
+
+
+def _has_weights(layer: Layer, network: Network) -> bool:
+    node, tensors = layer.node, network.tensors
+    return (node.op_type in WEIGHTED and node.input[1] in tensors
+            and all(name in tensors for name in node.input[2:] if name)
+            and (node.op_type != "MatMul" or tensors[node.input[1]].ndim == 2))
+
+
+def _channels(graph: Graph, value: str) -> int:
+    shape = graph.values[value].shape
+    return shape[1] if len(shape) in (2, 4) else shape[-1]
+
+
+def _width(layer: Layer, network: Network) -> int:
+    """Input channels."""
+    view = canonical(layer.node, network.tensors[layer.node.input[1]])
+    return view.shape[0] * view.shape[2]
+
+
+def _lets_pass(layer: Layer, network: Network) -> bool:
+    return layer.clamp is None or bounds(layer.clamp, network.tensors) == (0.0, inf)
+
+
+def _passes(layer: Layer, graph: Graph) -> bool:
+    """Whether a factor a channel passes the layer's node; a reshape only flattens images."""
+    node = graph.producers().get(layer.inner)
+    if node is None or node.op not in PASSING or node.inputs[0] not in layer.node.input:
+        return False
+    before, after = (graph.values[one].shape for one in (node.inputs[0], layer.inner))
+    return node.op != "reshape" or (len(before) == 4 and len(after) == 2
+                                    and before[0] == after[0])
+
+
+def _own_weights(network: Network, place: int) -> None:
+    """Gives the layer constants that no other layer reads, and a vector for a bias."""
+    layer = network.layers[place]
+    inputs = list(layer.node.input)
+    for role, array in zip((1, 2), (network.tensors[inputs[1]],
+                                    vector(layer.node, network.tensors)), strict=True):
+        if role < len(inputs) and inputs[role]:
+            name = network.names.fresh(inputs[role])
+            network.tensors[name], inputs[role] = array, name
+    network.layers[place] = replace(layer, node=rewired(layer.node, inputs))
+
+
+def _balance(network: Network, pair: Pair) -> float:
+    """Equalizes one pair; how far the farthest factor was from 1."""
+    tensors = network.tensors
+    first, second = (network.layers[place].node for place in (pair.first, pair.second))
+    own = _largest(first, tensors, (2, 3))
+    next_ = _largest(second, tensors, (1, 3)).reshape(-1, pair.repeat).max(axis=1)
+    used = (own > 0) & (next_ > 0)
+    factors = np.sqrt(np.divide(own, next_, out=np.ones_like(own), where=used))
+    _scale(first, tensors, 1 / factors)
+    name = second.input[1]
+    tensors[name] = scaled(second, tensors[name], inward=np.repeat(factors, pair.repeat))
+    return float(np.max(np.abs(factors - 1)))
+
+
+def _largest(node, tensors: Mapping[str, Array], axes: Sequence[int]) -> Array:
+    """Largest magnitude of the weights of each output or input channel, float64."""
+    view = canonical(node, tensors[node.input[1]])
+    return np.abs(view.astype(np.float64)).max(axis=tuple(axes)).reshape(-1)
+
+
+def _scale(node, tensors: dict[str, Array], factors: Array) -> None:
+    tensors[node.input[1]] = scaled(node, tensors[node.input[1]], outward=factors)
+    if len(node.input) > 2 and node.input[2]:
+        bias = tensors[node.input[2]]
+        tensors[node.input[2]] = (bias * factors).astype(bias.dtype)

@@ -1,0 +1,157 @@
+"""How far a quantized network is from the float one: noise of each layer, agreement of outputs.
+
+The signal to quantization noise ratio of a value is 10 log10(sum x**2 / sum (x - y)**2) decibels
+over all samples and elements, x in float and y quantized; without any noise there is none to tell.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import log10
+
+import numpy as np
+
+from compiler.graph.graph import Graph
+from compiler.quantize.calibration import Samples, imported, program
+from compiler.quantize.network import Layer, Network, layers_after
+from compiler.quantize.plan import Plan
+from compiler.quantize.scales import Scale
+from compiler.quantize.writer import write, write_part
+
+__all__ = ["Measured", "Noise", "Tick", "alone", "effects", "made", "measure", "observed",
+           "part"]
+
+Array = np.ndarray
+TINY = float(np.finfo(float).tiny)
+Tick = Callable[[int], None]
+Scales = Mapping[str, Scale]
+
+
+@dataclass(slots=True)
+class Noise:
+    """Energies of a signal and of what was added to it."""
+
+    signal: float = 0.0
+    noise: float = 0.0
+
+    def add(self, real: Array, other: Array) -> None:
+        wide = real.astype(np.float64)
+        self.signal += float(np.sum(wide * wide))
+        self.noise += float(np.sum((wide - other) ** 2))
+
+    @property
+    def decibels(self) -> float | None:
+        """None without noise."""
+        return 10 * log10(max(self.signal, TINY) / self.noise) if self.noise else None
+
+
+@dataclass(slots=True)
+class Measured:
+    """A quantized network against the float one: noise of the values by name, and of how many
+    places the largest element along axis 1 of an output [N, C, ...] is the same one.
+    """
+
+    noises: dict[str, Noise]
+    outputs: Sequence[str]
+    places: dict[str, int] = field(default_factory=dict)
+    equal: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, real: Array, other: Array) -> None:
+        self.noises[name].add(real, other)
+        if name in self.outputs and real.ndim in (2, 4) and real.shape[1] > 1:
+            same = real.argmax(axis=1) == other.argmax(axis=1)
+            self.places[name] = self.places.get(name, 0) + same.size
+            self.equal[name] = self.equal.get(name, 0) + int(same.sum())
+
+    @property
+    def decibels(self) -> float | None:
+        """Of the worst output, None without noise."""
+        return min((found for name in self.outputs
+                    if (found := self.noises[name].decibels) is not None), default=None)
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of equal places, 0..1, of the worst output; None where no output has classes."""
+        return min((self.equal[name] / count for name, count in self.places.items()), default=None)
+
+
+def observed(graph: Graph) -> list[str]:
+    """The float32 values that nodes make."""
+    return [value for value in made(graph) if graph.values[value].dtype == "float32"]
+
+
+def made(graph: Graph) -> list[str]:
+    return [value for node in graph.nodes for value in node.outputs]
+
+
+def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
+            tick: Tick = lambda count: None) -> Measured:
+    """The quantized network on all samples: noise of every layer's result."""
+    written = write(network, plan, scales)
+    found = set(observed(graph))
+    values = [layer.value for layer in network.layers if layer.value in found]
+    other = imported(written.model, network.place, samples.shapes)
+    real_run = program(graph, values)
+    other_run = program(other, [written.names[value] for value in values])
+    measured = Measured({value: Noise() for value in values},
+                        [value for value in network.outputs if value in found])
+    for batch in samples.batches():
+        real, approximate = real_run(batch), other_run(batch)
+        for value in values:
+            measured.add(value, real[value], approximate[written.names[value]])
+        tick(samples.batch)
+    return measured
+
+
+def alone(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
+          tick: Tick = lambda count: None) -> dict[str, Noise]:
+    """The noise that each quantized layer makes by itself, by the name of its value: its inputs
+    come from the float network, and it quantizes them, its weights and its result.
+    """
+    layers = [layer for layer in network.layers if layer.value in plan.quantized]
+    runs = {layer.value: part(network, graph, plan, scales, [layer], layer.value)
+            for layer in layers}
+    noises = {layer.value: Noise() for layer in layers}
+    real_run = program(graph, made(graph))
+    for batch in samples.batches():
+        real = {**real_run(batch), **batch}
+        for value, run in runs.items():
+            noises[value].add(real[value], run(real))
+        tick(samples.batch)
+    return noises
+
+
+def part(network: Network, graph: Graph, plan: Plan, scales: Scales, layers: Sequence[Layer],
+         output: str) -> Callable[[Mapping[str, Array]], Array]:
+    """Computes a value by some layers in the QDQ form, from the float network's values."""
+    written = write_part(network, graph, plan, scales, layers, [output])
+    compiled = imported(written.model, network.place)
+    run, name = program(compiled, compiled.outputs), written.names.get(output, output)
+    return lambda real: run({value: real[value] for value in compiled.inputs})[name]
+
+
+def effects(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
+            limit: int, tick: Tick = lambda count: None) -> dict[str, Noise]:
+    """The noise at the network's outputs when only this layer is quantized, by the name of its
+    value: of quantized layers that compute, over at most `limit` samples, or one batch.
+    """
+    real_run, noises = program(graph, made(graph)), {}
+    batches = [{**real_run(batch), **batch} for batch in samples.batches(limit)]
+    for layer in network.layers:
+        if layer.value in plan.quantized and layer.value not in plan.moved:
+            noises[layer.value] = Noise()
+            for value, run in _downstream(network, graph, plan, scales, layer):
+                for real in batches:
+                    noises[layer.value].add(real[value], run(real))
+            tick(1)
+    return noises
+
+
+def _downstream(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
+                ) -> Iterator[tuple[str, Callable[[Mapping], Array]]]:
+    """Each float output that the layer reaches, with what computes it."""
+    layers = [layer, *layers_after(network, layer.value)]
+    reached = {value for one in layers for value in one.made}
+    single = replace(plan, quantized=frozenset([layer.value]))
+    for value in network.outputs:
+        if value in reached.intersection(observed(graph)):
+            yield value, part(network, graph, single, scales, layers, value)

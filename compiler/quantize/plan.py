@@ -1,0 +1,175 @@
+"""What is quantized, and which values share a scale.
+
+A layer is quantized when the integer operators have it: with constant weights wherever it stands,
+any other when it reads a quantized value or an input of the network. What only moves elements
+keeps the scale of its input. All inputs of a concatenation have the scale of its result, which
+spans them all, so that joining them moves bytes and computes nothing. Both inputs of a product of
+computed values have zero point 128, which is 0 in int8.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compiler.graph.graph import Graph, Node
+from compiler.graph.passes.sink_dequantize import SINKS_BELOW
+from compiler.quantize.network import Layer, Network
+from compiler.quantize.scales import Scale
+
+__all__ = ["Plan", "make_plan"]
+
+Ranges = Mapping[str, tuple[float, float]]
+PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`quantized` holds the values that quantized layers make, `reasons` why each other layer
+    stays in float, by its name. `scale_of` names, for each value that is read quantized, the value
+    whose scale constants it has; values with equal groups have equal scales.
+    """
+
+    quantized: frozenset[str]
+    reasons: Mapping[str, str]
+    groups: Mapping[str, str] = field(default_factory=dict)
+    moved: Mapping[str, str] = field(default_factory=dict)
+    symmetric: frozenset[str] = frozenset()
+
+    def scales(self, ranges: Ranges) -> dict[str, Scale]:
+        """Of every value that quantized layers read or make; a group spans the ranges of all its
+        values but those that only moved.
+        """
+        spans: dict[str, tuple[float, float]] = {}
+        for value, group in self.groups.items():
+            if value not in self.moved:
+                low, high = ranges[value]
+                before = spans.get(group, (low, high))
+                spans[group] = min(low, before[0]), max(high, before[1])
+        one = {self.groups[value] for value in self.symmetric}
+        return {value: Scale.of(*spans[group], group in one)
+                for value, group in self.groups.items()}
+
+
+def make_plan(network: Network, graph: Graph, kept: Mapping[str, str] | None = None) -> Plan:
+    """The plan for a network, whose float model is `graph` after import. Layers whose name is in
+    `kept` stay in float, for the reason given there.
+    """
+    return _Planning(network, graph, dict(kept or {})).run()
+
+
+@dataclass(slots=True)
+class _Planning:
+    network: Network
+    graph: Graph
+    kept: dict[str, str]
+    quantized: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)        # quantized values and network inputs
+    parent: dict[str, str] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
+    symmetric: set[str] = field(default_factory=set)
+
+    def run(self) -> Plan:
+        reasons = dict(self.kept)
+        self.known.update(value.name for value in self.network.inputs)
+        producers = self.graph.producers()
+        for layer in self.network.layers:
+            reason = self._reason(layer, producers)
+            if reason is None:
+                self._quantize(layer, producers[layer.inner].op)
+            else:
+                reasons[layer.name] = reason
+        groups = {value: self._root(value) for value in self.parent}
+        return Plan(frozenset(self.quantized), reasons, groups, self.moved,
+                    frozenset(self.symmetric))
+
+    def _reason(self, layer: Layer, producers: Mapping[str, Node]) -> str | None:
+        """Why the layer stays in float."""
+        if layer.name in self.kept:
+            return self.kept[layer.name]
+        node = producers.get(layer.inner)
+        if node is None or node.op not in RULES:
+            return f"{layer.node.op_type} has no integer form"
+        data = self._data(layer)
+        if tuple(data) != tuple(v for v in node.inputs if v in data):
+            return f"{layer.node.op_type} is imported as more than one operator"
+        types = [self.graph.values[value] for value in data]
+        if any(one.dtype != "float32" for one in types):
+            return "its values are no float32 numbers"
+        weighted = node.op in PRODUCTS and len(data) == 1
+        if not weighted and not self.known.intersection(data):
+            return "it reads no quantized value"
+        return RULES[node.op](self, layer, node, data)
+
+    def _data(self, layer: Layer) -> list[str]:
+        """What the layer reads that is computed."""
+        return [value for value in layer.node.input
+                if value and value not in self.network.tensors
+                and value not in self.graph.constants]
+
+    def _quantize(self, layer: Layer, op: str) -> None:
+        data, value = self._data(layer), layer.value
+        for one in (*data, value):
+            self.parent.setdefault(one, one)
+        if op in SINKS_BELOW:
+            self.moved[value] = data[0]
+        if op in SINKS_BELOW or op == "concat":
+            for one in data:
+                self.parent[self._root(one)] = self._root(value)
+        if op in PRODUCTS and len(data) == 2:
+            self.symmetric.update(data)
+        self.quantized.add(value)
+        self.known.add(value)
+
+    def _root(self, value: str) -> str:
+        while self.parent[value] != value:
+            value = self.parent[value]
+        return value
+
+    # ---- what integer operators refuse ---------------------------------------------------------
+
+    def weighted(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+        if len(data) != 1 or layer.node.input[0] != data[0]:
+            return "its weight and bias must be constants"
+        missing = [one for one in layer.node.input[1:]
+                   if one and one not in self.network.tensors]
+        return f"its constant {missing[0]!r} is computed" if missing else None
+
+    def product(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+        if len(layer.node.input) == 2 and len(data) == 2:
+            return None
+        rank = np.ndim(self.network.tensors.get(layer.node.input[1], 0))
+        return self.weighted(layer, node, data) or (
+            None if rank == 2 else f"its weight must have 2 dimensions, not {rank}")
+
+    def same_shapes(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+        shapes = [self.graph.values[value].shape for value in data]
+        if len(data) != 2:
+            return "one of its inputs is a constant"
+        return None if shapes[0] == shapes[1] else (
+            f"its inputs must have one shape, not {shapes[0]} and {shapes[1]}")
+
+    def joined(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+        if len(data) != len(layer.node.input):
+            return "one of its inputs is a constant"
+        axis = node.attrs["axis"]
+        return None if axis == 1 else f"its axis must be 1, the channels, not {axis}"
+
+    def sloped(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+        alpha = node.attrs["alpha"]
+        return None if 0 <= alpha <= 1 else f"its slope below zero must be 0 to 1, not {alpha:g}"
+
+    def single(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+        return None
+
+
+Rule = Callable[[_Planning, Layer, Node, list[str]], str | None]
+RULES: dict[str, Rule] = {
+    "conv2d": _Planning.weighted, "convtranspose2d": _Planning.weighted,
+    "dense": _Planning.product, "matmul": _Planning.product,
+    "add": _Planning.same_shapes, "concat": _Planning.joined,
+    "avgpool": _Planning.single, "globalavgpool": _Planning.single,
+    "leakyrelu": _Planning.sloped, "relu": _Planning.single, "clip": _Planning.single,
+    **dict.fromkeys(SINKS_BELOW, _Planning.single),
+}
+"""Why an operator of the graph that has an integer form stays in float; None when it does not."""

@@ -1,0 +1,279 @@
+"""Post-training quantization to int8: from a float ONNX model and samples to its QDQ form."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto
+
+from compiler.graph.graph import Graph
+from compiler.quantize.bias_correction import correct_biases
+from compiler.quantize.budget import Budget
+from compiler.quantize.calibration import Samples, imported, program
+from compiler.quantize.equalization import equalize
+from compiler.quantize.network import Layer, Network, prepare
+from compiler.quantize.noise import (
+    Measured,
+    Noise,
+    Tick,
+    alone,
+    effects,
+    measure,
+    observed,
+)
+from compiler.quantize.observers import Observer, observer
+from compiler.quantize.plan import Plan, make_plan
+from compiler.quantize.refusal import QuantizeRefused
+from compiler.quantize.scales import Scale
+from compiler.quantize.writer import write
+
+__all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
+
+RANKING_SAMPLES = 8         # that layers are ranked on before some fall back to float
+KEPT = "kept in float on request"
+
+Array = np.ndarray
+Ranges = dict[str, tuple[float, float]]
+Watch = Callable[[str, int], AbstractContextManager[Tick]]
+"""Called with what begins and how many steps it has; what it gives hears of steps done."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFigures:
+    """Signal to quantization noise in decibels, None without noise.
+
+    `alone_db`: the layer quantized by itself, reading the float network's values; None in float.
+    `accumulated_db`: its result in the quantized network. `effect_db`: at the network's output
+    with this layer alone quantized; only known where a budget asked for it. `reason` says why a
+    layer is in float.
+    """
+
+    name: str
+    op: str
+    quantized: bool
+    alone_db: float | None
+    accumulated_db: float | None
+    effect_db: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """The QDQ model and what is known of it. `agreement`: the share of samples (of pixels where
+    outputs are images) whose largest output is the same as in float, None without classes;
+    `decibels`: of the output. Both over the calibration samples, of the worst output.
+    """
+
+    model: ModelProto
+    layers: tuple[LayerFigures, ...]
+    agreement: float | None
+    decibels: float | None
+    samples: int
+    equalized: int
+    fell_back: tuple[str, ...]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        Path(path).write_bytes(self.model.SerializeToString(deterministic=True))
+
+
+def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
+    return nullcontext(lambda count: None)
+
+
+def quantize(model: ModelProto | str | PathLike[str], calibration: Mapping[str, Array] | Array, *,
+             observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
+             bias_correction: bool = False, keep_float: Iterable[str] = (),
+             budget: float | str | None = None, watch: Watch = _unwatched) -> Quantized:
+    """Quantize a float network. Nothing is random: same arguments, same model.
+
+    Parameters
+    ----------
+    model : an ONNX file, or a model, which stays as it is.
+    calibration : samples [N, ...] by the name of the input, or those of the only input.
+    observer : ``minmax``, ``percentile`` (with its `percentile`, 99.99) or ``mse``.
+    equalize : equalize channels of layers in a row first.
+    bias_correction : correct biases by the means over the samples.
+    keep_float : names of nodes that stay in float.
+    budget : percentage points of agreement with the float network that may be lost, or text such
+        as ``30dB``, the least signal to noise of the outputs; layers fall back to float, those
+        that hurt most first, until it is met.
+    watch : is told of long work.
+
+    Raises QuantizeRefused with one line: what, where and what to do.
+    """
+    options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
+                       Budget.of(budget))
+    place = "model" if isinstance(model, ModelProto) else str(model)
+    return _Quantizer(prepare(_loaded(model), place), calibration, options, watch).run()
+
+
+def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
+    """The QDQ form of a float model from the least and greatest element of each of its values."""
+    network = prepare(model)
+    plan = make_plan(network, imported(network.float_model(), network.place))
+    return _typed(write(network, plan, plan.scales(ranges)).model)
+
+
+def _loaded(model: ModelProto | str | PathLike[str]) -> ModelProto:
+    if isinstance(model, ModelProto):
+        return model
+    try:
+        return onnx.load(model, format="protobuf")
+    except FileNotFoundError:
+        raise QuantizeRefused(f"{model}: no such file; give the path of an ONNX model") from None
+    except OSError as error:
+        raise QuantizeRefused(f"{model}: cannot be read: {error.strerror or error}") from None
+    except DecodeError:
+        raise QuantizeRefused(f"{model}: is not an ONNX file; give a model in .onnx format"
+                              ) from None
+    except (onnx.checker.ValidationError, ValueError) as error:
+        raise QuantizeRefused(f"{model}: is not a valid ONNX model: {error}") from None
+
+
+def _typed(model: ModelProto) -> ModelProto:
+    """The model with every type that shape inference finds; as it is where it is too large."""
+    try:
+        return onnx.shape_inference.infer_shapes(model)
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        return model
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    observer: str
+    percentile: float
+    equalize: bool
+    bias_correction: bool
+    keep_float: tuple[str, ...]
+    budget: Budget | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A choice of layers in float, and what came of it."""
+
+    network: Network
+    plan: Plan
+    scales: Mapping[str, Scale]
+    measured: Measured
+
+
+class _Quantizer:
+    def __init__(self, network: Network, calibration: Mapping[str, Array] | Array,
+                 options: _Options, watch: Watch):
+        self.network, self.options, self.watch = network, options, watch
+        self.make_observer = observer(options.observer, options.percentile)
+        self.samples = Samples.of(network, calibration)
+        self.graph = self._imported()
+        self.kept = _named(network, options.keep_float)
+        self.equalized = 0
+
+    def run(self) -> Quantized:
+        if self.options.equalize:
+            self.equalized = equalize(self.network, self.graph)
+            self.graph = self._imported()
+        self.ranges = self._calibrate()
+        attempt, ranking, fallen = self._attempt(self.kept), {}, ()
+        budget = self.options.budget
+        if budget is not None and not budget.met_by(attempt.measured, self.network.place):
+            ranking = self._rank(attempt)
+            attempt, fallen = self._fall_back(ranking, budget)
+        model = _typed(write(attempt.network, attempt.plan, attempt.scales).model)
+        onnx.checker.check_model(model)
+        return Quantized(model, self._figures(attempt, ranking), attempt.measured.agreement,
+                         attempt.measured.decibels, self.samples.count, self.equalized, fallen)
+
+    def _imported(self) -> Graph:
+        return imported(self.network.float_model(), self.network.place, self.samples.shapes)
+
+    def _calibrate(self) -> Ranges:
+        """The range of every float value, from the float network on all samples."""
+        values = observed(self.graph)
+        watchers: dict[str, Observer] = {
+            value: self.make_observer() for value in (*self.graph.inputs, *values)
+            if self.graph.values[value].dtype == "float32"}
+        run = program(self.graph, values)
+        with self.watch("calibration", self.samples.count) as tick:
+            for batch in self.samples.batches():
+                for value, array in {**batch, **run(batch)}.items():
+                    if value in watchers:
+                        self._observe(watchers[value], value, array)
+                tick(self.samples.batch)
+        return {value: watcher.range() for value, watcher in watchers.items()}
+
+    def _observe(self, watcher: Observer, value: str, array: Array) -> None:
+        if not np.isfinite(array).all():
+            raise QuantizeRefused(f"{self.network.place}: value {value!r} must be finite for all "
+                                  "calibration samples; look at the samples or keep its layer "
+                                  "out of the model")
+        watcher.update(array)
+
+    def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
+        network = replace(self.network, layers=list(self.network.layers),
+                          tensors=dict(self.network.tensors))
+        plan = make_plan(network, self.graph, kept)
+        scales = plan.scales(self.ranges)
+        if self.options.bias_correction:
+            with self.watch("bias correction", self.samples.count) as tick:
+                correct_biases(network, self.graph, plan, scales, self.samples, tick)
+        with self.watch("comparing with float", self.samples.count) as tick:
+            measured = measure(network, self.graph, plan, scales, self.samples, tick)
+        return _Attempt(network, plan, scales, measured)
+
+    def _rank(self, attempt: _Attempt) -> dict[str, Noise]:
+        """Noise at the output of each layer by itself, those that hurt most first."""
+        plan = attempt.plan
+        with self.watch("ranking layers", len(plan.quantized)) as tick:
+            found = effects(attempt.network, self.graph, plan, attempt.scales, self.samples,
+                            RANKING_SAMPLES, tick)
+        order = sorted(found, key=lambda value: -found[value].noise)    # stable: depth decides
+        return {value: found[value] for value in order}
+
+    def _fall_back(self, ranking: Mapping[str, Noise], budget: Budget
+                   ) -> tuple[_Attempt, tuple[str, ...]]:
+        """The fewest of the worst layers in float with which the budget is met, by bisection."""
+        named = {layer.value: layer.name for layer in self.network.layers}
+        worst = [named[value] for value in ranking]
+        low, high, best = 0, len(worst), None
+        while high - low > 1 or best is None:
+            middle = (low + high) // 2 if high - low > 1 else high
+            attempt = self._attempt({**dict.fromkeys(worst[:middle], budget.reason), **self.kept})
+            if budget.met_by(attempt.measured, self.network.place) or middle == len(worst):
+                high, best = middle, attempt
+            else:
+                low = middle
+        return best, tuple(worst[:high])
+
+    def _figures(self, attempt: _Attempt, ranking: Mapping[str, Noise]
+                 ) -> tuple[LayerFigures, ...]:
+        with self.watch("layers alone", self.samples.count) as tick:
+            by_itself = alone(attempt.network, self.graph, attempt.plan, attempt.scales,
+                              self.samples, tick)
+        return tuple(_figures(layer, attempt, by_itself, ranking)
+                     for layer in attempt.network.layers)
+
+
+def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
+             ranking: Mapping[str, Noise]) -> LayerFigures:
+    def decibels(noises: Mapping[str, Noise]) -> float | None:
+        return noises[layer.value].decibels if layer.value in noises else None
+
+    return LayerFigures(layer.name, layer.node.op_type, layer.value in attempt.plan.quantized,
+                        decibels(by_itself), decibels(attempt.measured.noises), decibels(ranking),
+                        attempt.plan.reasons.get(layer.name, ""))
+
+
+def _named(network: Network, names: Sequence[str]) -> dict[str, str]:
+    """The layers that these nodes became, with the reason."""
+    layers = {name: layer.name for layer in network.layers for name in layer.names}
+    for name in names:
+        if name not in layers:
+            raise QuantizeRefused(f"{network.place}: --keep-float must name a layer, one of "
+                                  f"{', '.join(layer.name for layer in network.layers)}, "
+                                  f"not {name!r}")
+    return {layers[name]: KEPT for name in names}

@@ -1,0 +1,10 @@
+"""What a quantizer refuses."""
+
+__all__ = ["QuantizeRefused"]
+
+
+class QuantizeRefused(ValueError):
+    """A model, calibration set or option that cannot be used; the message is one line."""
+
+    def __init__(self, message: str):
+        super().__init__(" ".join(message.split()))

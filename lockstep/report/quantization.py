@@ -1,0 +1,82 @@
+"""The page that ``lockstep quantize --report`` writes: noise of each layer, picture and table."""
+
+from collections.abc import Mapping
+from html import escape
+from typing import IO, Any
+
+__all__ = ["write_quantization_page"]
+
+SERIES = (("alone", "alone_db", "this layer quantized, all others in float"),
+          ("accumulated", "accumulated_db", "in the quantized network"),
+          ("at output", "effect_db", "noise of the network's output, this layer quantized"))
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .15rem .8rem .15rem 0; text-align: right }
+th:nth-child(-n+3), td:nth-child(-n+3), td:last-child { text-align: left }
+thead th { border-bottom: 1px solid #888 }
+"""
+
+
+def write_quantization_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
+    """Write the page of the command's figures, as UTF-8; it needs no network."""
+    title = f"Quantization of {figures['model']}"
+    page = (f"<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"
+            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+            f"<h1>{escape(title)}</h1><p>{escape(_summary(figures))}</p>"
+            f"<h2>Signal to quantization noise of each layer's result</h2>"
+            f"{_picture(figures)}{_table(figures)}</body></html>\n")
+    file.write(page.encode())
+
+
+def _summary(figures: Mapping[str, Any]) -> str:
+    noise, agreement = figures["sqnr_db"], figures["agreement"]
+    parts = [f"observer {figures['observer']}", f"{figures['samples']} samples",
+             "no noise at the output" if noise is None else f"output {noise:.1f} dB"]
+    if agreement is not None:
+        parts.append(f"{agreement:.2%} of the largest outputs as in float")
+    if figures["equalize"]:
+        parts.append(f"{figures['equalized_pairs']} pairs of layers equalized")
+    if figures["bias_correction"]:
+        parts.append("biases corrected")
+    return ", ".join(parts)
+
+
+def _present(figures: Mapping[str, Any]):
+    return [one for one in SERIES if any(layer[one[1]] is not None for layer in figures["layers"])]
+
+
+def _picture(figures: Mapping[str, Any]) -> str:
+    """One line a series over the layers in order; layers in float are marked at the bottom."""
+    import plotly.graph_objects as go
+
+    layers = figures["layers"]
+    names = [layer["name"] for layer in layers]
+    lines: list[Any] = [
+        go.Scatter(x=names, y=[layer[key] for layer in layers], name=f"{label}: {meaning}",
+                   mode="lines+markers", connectgaps=False)
+        for label, key, meaning in _present(figures)]
+    floats = [layer for layer in layers if not layer["quantized"]]
+    if floats:
+        lines.append(go.Scatter(
+            x=[layer["name"] for layer in floats], y=[0] * len(floats), name="in float",
+            mode="markers", marker={"symbol": "x", "color": "#888"},
+            text=[layer["reason"] for layer in floats]))
+    picture = go.Figure(lines)
+    picture.update_layout(yaxis_title="dB", legend={"orientation": "h", "y": 1.15}, height=480,
+                          margin={"l": 60, "r": 10, "t": 40, "b": 120})
+    return picture.to_html(full_html=False, include_plotlyjs=True, div_id="noise")
+
+
+def _table(figures: Mapping[str, Any]) -> str:
+    series = _present(figures)
+    heads = "".join(f"<th>{name}</th>" for name in
+                    ("layer", "operator", "numbers", *(label for label, *_ in series), ""))
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in (
+            layer["name"], layer["op"], "int8" if layer["quantized"] else "float",
+            *("-" if layer[key] is None else f"{layer[key]:.1f}" for _, key, _ in series),
+            layer["reason"])) + "</tr>"
+        for layer in figures["layers"])
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"

@@ -1,0 +1,130 @@
+"""Float models as layers: what is folded leaves the float function as it is."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from compiler.quantize import QuantizeRefused
+from compiler.quantize.network import prepare
+
+
+def images(rng, *shape) -> np.ndarray:
+    return rng.standard_normal(shape, np.float32)
+
+
+def same(onnx_runtime, model, feeds) -> list[str]:
+    """The prepared network computes what the model does; its operators."""
+    network = prepare(model)
+    again = network.float_model()
+    onnx.checker.check_model(again, full_check=True)
+    for found, wanted in zip(onnx_runtime(again, feeds), onnx_runtime(model, feeds), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    return [node.op_type for layer in network.layers for node in layer.nodes()]
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+def test_norm_behind_a_convolution(float_model, onnx_runtime, rng, group) -> None:
+    one = float_model()
+    x = one.conv(one.input("x", 2, 4, 5, 5), 4, 8, group=group)
+    y = one.add("Relu", one.norm(x, 8))
+    assert same(onnx_runtime, one.model(y), {"x": images(rng, 2, 4, 5, 5)}) == ["Conv", "Relu"]
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_norm_behind_a_transposed_convolution(float_model, onnx_runtime, rng, group) -> None:
+    one = float_model()
+    x = one.add("ConvTranspose", one.input("x", 2, 4, 5, 5), one.random(4, 3, 2, 2),
+                strides=[2, 2], group=group)
+    model = one.model(one.norm(x, 3 * group))
+    assert same(onnx_runtime, model, {"x": images(rng, 2, 4, 5, 5)}) == ["ConvTranspose"]
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_affine_nodes_behind_a_product(float_model, onnx_runtime, rng, transposed) -> None:
+    one = float_model()
+    x = one.input("x", 3, 5)
+    x = one.add("Gemm", x, one.random(*((7, 5) if transposed else (5, 7))), one.random(1, 7),
+                alpha=0.5, beta=2.0, transB=transposed)
+    for op, number in (("Mul", one.random(7)), ("Sub", one.random(1, 7)), ("Add", one.random(1)),
+                       ("Div", one.constant(np.float32(3)))):
+        x = one.add(op, x, number)
+    assert same(onnx_runtime, one.model(x), {"x": images(rng, 3, 5)}) == ["Gemm"]
+
+
+def test_a_sum_with_a_constant_makes_a_product_a_gemm(float_model, onnx_runtime, rng) -> None:
+    one = float_model()
+    x = one.add("MatMul", one.input("x", 3, 5), one.random(5, 7))
+    model = one.model(one.add("Add", one.random(7), x))
+    assert same(onnx_runtime, model, {"x": images(rng, 3, 5)}) == ["Gemm"]
+
+
+def test_a_norm_that_cannot_be_folded_is_a_depthwise_convolution(float_model, onnx_runtime, rng
+                                                                 ) -> None:
+    one = float_model()
+    x = one.input("x", 2, 4, 5, 5)
+    both = one.add("Concat", x, one.conv(x, 4, 3), axis=1)
+    scaled = one.add("Add", one.add("Mul", one.norm(both, 7), one.random(7, 1, 1)),
+                     one.random(7, 1, 1))
+    model = one.model(one.conv(one.add("Relu", scaled), 7, 2), both)
+    assert same(onnx_runtime, model, {"x": images(rng, 2, 4, 5, 5)}) == [
+        "Conv", "Concat", "Conv", "Relu", "Conv"]
+
+
+def test_a_result_that_is_read_twice_is_not_folded(float_model, onnx_runtime, rng) -> None:
+    one = float_model()
+    x = one.conv(one.input("x", 1, 2, 4, 4), 2, 3)
+    model = one.model(one.add("Add", one.norm(x, 3), one.add("Relu", x)))
+    assert same(onnx_runtime, model, {"x": images(rng, 1, 2, 4, 4)}) == [
+        "Conv", "Conv", "Relu", "Add"]
+
+
+def test_weights_that_two_layers_share(float_model, onnx_runtime, rng) -> None:
+    one = float_model()
+    x, w = one.input("x", 1, 3, 4, 4), one.random(3, 3, 1, 1)
+    y = one.norm(one.add("Conv", one.norm(one.add("Conv", x, w), 3), w), 3)
+    assert same(onnx_runtime, one.model(y), {"x": images(rng, 1, 3, 4, 4)}) == ["Conv", "Conv"]
+
+
+def test_constants_and_identities_vanish(float_model, onnx_runtime, rng) -> None:
+    one = float_model()
+    x = one.add("Identity", one.input("x", 1, 2, 4, 4))
+    value = helper.make_tensor("v", TensorProto.FLOAT, [2], [0.5, 2.0])
+    bias = one.add("Identity", one.add("Constant", value=value))
+    x = one.add("Conv", x, one.random(2, 2, 1, 1), bias)
+    x = one.add("Sum", one.add("Dropout", x), one.add("Relu", x))
+    assert same(onnx_runtime, one.model(x), {"x": images(rng, 1, 2, 4, 4)}) == [
+        "Conv", "Relu", "Add"]
+
+
+def test_older_opsets_become_newer(float_model, onnx_runtime, rng) -> None:
+    one = float_model(opset=9)
+    x = one.add("Relu", one.norm(one.conv(one.input("x", 1, 2, 4, 4), 2, 3), 3))
+    model = one.model(one.add("Dropout", x, ratio=0.5))
+    assert same(onnx_runtime, model, {"x": images(rng, 1, 2, 4, 4)}) == [
+        "Conv", "Relu", "Identity"]
+    assert prepare(model).model.opset_import[0].version == 17
+
+
+def test_layers_know_all_their_names(float_model) -> None:
+    one = float_model()
+    x = one.norm(one.conv(one.input("x", 1, 2, 4, 4), 2, 3, name="a"), 3, name="b")
+    layer, = prepare(one.model(one.add("Clip", x, one.constant(np.float32(0)), name="c"))).layers
+    assert (layer.name, layer.names, layer.inner, layer.value) == (
+        "a", ("a", "b", "c"), "a.out", "c.out")
+
+
+def test_the_model_stays_as_it_is(float_model) -> None:
+    one = float_model()
+    model = one.model(one.norm(one.conv(one.input("x", 1, 2, 4, 4), 2, 3), 3))
+    before = model.SerializeToString(deterministic=True)
+    prepare(model)
+    assert model.SerializeToString(deterministic=True) == before
+
+
+def test_quantized_already_wrong(float_model) -> None:
+    one = float_model()
+    x = one.add("QuantizeLinear", one.input("x", 1, 2), one.constant(np.float32(1)), name="q")
+    with pytest.raises(QuantizeRefused, match="^model: is quantized already: q is a QuantizeLinear;"
+                                              " give the float model$"):
+        prepare(one.model(x))

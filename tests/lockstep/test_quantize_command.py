@@ -1,0 +1,105 @@
+"""`lockstep quantize`: what it writes and prints, and one line for every wrong request."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from examples.digits.data import held_out
+from lockstep.cli import main
+
+FLOAT = Path(__file__).parents[2] / "examples" / "digits" / "digits-float.onnx"
+INT8 = FLOAT.with_name("digits-int8.onnx")
+
+
+@pytest.fixture
+def samples(tmp_path) -> Path:
+    path = tmp_path / "x.npz"
+    np.savez(path, image=held_out()[0][:8])
+    return path
+
+
+def test_writes_model_figures_and_page(tmp_path, samples, capsys) -> None:
+    out, figures_file, page = (tmp_path / name for name in ("q.onnx", "r.json", "r.html"))
+    status = main(["quantize", str(FLOAT), "--calibration", str(samples), "--observer", "mse",
+                   "--equalize", "--bias-correction", "--keep-float", "conv3", "--json",
+                   str(figures_file), "--report", str(page), "-o", str(out)])
+    printed = capsys.readouterr()
+    assert (status, printed.err) == (0, "")
+    onnx.checker.check_model(str(out), full_check=True)
+    figures = json.loads(figures_file.read_text())
+    layers = {layer["name"]: layer for layer in figures["layers"]}
+    assert not layers["conv3"]["quantized"] and layers["conv3"]["alone_db"] is None
+    assert layers["conv1"]["alone_db"] > 30 and figures["samples"] == 8
+    assert figures["sqnr_db"] == layers["dense"]["accumulated_db"] > 25
+    assert f"{figures['sqnr_db']:.1f} dB, 100.00% of the largest outputs" in printed.out
+    assert "in float: conv3 (kept in float on request)" in printed.out
+    assert "9 of 10 layers in int8, observer mse, 8 samples, no random numbers" in printed.out
+    text = page.read_text()
+    assert "Plotly.newPlot" in text and "<td>conv3</td><td>Conv</td><td>float</td>" in text
+    assert not re.search(r"<script[^>]+src=", text)
+
+
+def test_files_are_joined_and_the_budget_is_reported(tmp_path, capsys) -> None:
+    images = held_out()[0][:6]
+    for place in (0, 3):
+        np.save(tmp_path / f"{place}.npy", images[place:place + 3])
+    status = main(["quantize", str(FLOAT), "--calibration", str(tmp_path / "0.npy"),
+                   str(tmp_path / "3.npy"), "--budget", "45dB", "-o", str(tmp_path / "q.onnx")])
+    printed = capsys.readouterr().out
+    assert status == 0 and ", 6 samples, no random numbers" in printed
+    assert "fell back to float for the budget of 45 dB" in printed
+    assert re.search(r"layer +operator +numbers +alone +accumulated +at output", printed)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["{float}", "--calibration", "{tmp}/none.npz"], "'.*/none.npz' must be a file that exists"),
+    (["{tmp}/none.onnx"], ".*/none.onnx: no such file; give the path of an ONNX model"),
+    (["{int8}"], r".*digits-int8.onnx: is quantized already: .*; give the float model"),
+    (["{float}", "--calibration", "{float}"],
+     "'.*digits-float.onnx' must be an .npz archive or an .npy array of numbers"),
+    (["{float}", "--calibration", "{tmp}/x.npz", "{tmp}/y.npy"],
+     "--calibration must be .npz archives or .npy arrays, not both"),
+    (["{float}", "--calibration", "{tmp}/x.npz", "{tmp}/z.npz"],
+     "--calibration: every archive must hold 'image'"),
+    (["{float}", "--calibration", "{tmp}/y.npy", "{tmp}/w.npy"],
+     "--calibration: the files do not fit together: .*"),
+    (["{float}", "--calibration", "{tmp}/z.npz"],
+     ".*digits-float.onnx: calibration set must hold image, not other"),
+    (["{float}", "--calibration", "{tmp}/y.npy"],
+     r".*: calibration set must fit input 'image' \[1,1,8,8\], not \[N,8\]"),
+    (["{float}", "--calibration", "{tmp}/p.npy"], "'.*/p.npy' must be an .npz archive or .*"),
+    (["{float}", "--keep-float", "conv"], ".*--keep-float must name a layer, one of conv1, .*, "
+                                          "not 'conv'"),
+    (["{float}", "--budget", "x"], "budget must be percentage points .*, not 'x'"),
+    (["{float}", "--observer", "percentile", "--percentile", "12"],
+     "percentile must be above 50 and at most 100, not 12"),
+    (["{float}", "--observer", "max"], "argument --observer: invalid choice: 'max' .*"),
+    (["{float}", "-o", "{tmp}/none/q.onnx"],
+     "'.*/none/q.onnx' must name a file in a folder that exists"),
+    (["{float}", "--report", "{tmp}"], "'.*' must name a file in a folder that exists"),
+])
+def test_requests_wrong(arguments, message, tmp_path, samples, capsys) -> None:
+    np.save(tmp_path / "y.npy", np.zeros((3, 8), np.float32))
+    np.save(tmp_path / "w.npy", np.zeros((3, 8, 8), np.float32))
+    np.save(tmp_path / "p.npy", np.array([{}]), allow_pickle=True)
+    np.savez(tmp_path / "z.npz", other=np.zeros(3, np.float32))
+    given = [one.format(float=FLOAT, int8=INT8, tmp=tmp_path) for one in arguments]
+    given += [] if "--calibration" in given else ["--calibration", str(samples)]
+    given += [] if "-o" in given else ["-o", str(tmp_path / "q.onnx")]
+    before = sorted(tmp_path.iterdir())
+    assert main(["quantize", *given]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and sorted(tmp_path.iterdir()) == before
+    line, = err.splitlines()
+    assert re.fullmatch(message, line.removeprefix("lockstep: error: "))
+
+
+def test_a_report_needs_plotly(tmp_path, samples, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("lockstep.report.page.find_spec", lambda name: None)
+    assert main(["quantize", str(FLOAT), "--calibration", str(samples), "--report",
+                 str(tmp_path / "r.html"), "-o", str(tmp_path / "q.onnx")]) == 2
+    assert capsys.readouterr().err.startswith("lockstep: error: --report needs plotly")
