@@ -17,7 +17,7 @@ from compiler.quantize.refusal import QuantizeRefused
 
 __all__ = ["Samples", "imported", "program"]
 
-BATCH = 16              # samples at a time where the model leaves it open
+BATCH = 4               # samples at a time where the model leaves it open: all values are kept
 
 Array = np.ndarray
 

@@ -100,10 +100,15 @@ class Network:
                 found.setdefault(value, []).append(layer)
         return found
 
-    def float_model(self) -> ModelProto:
-        """The float network that the layers are."""
+    def float_model(self, every: bool = False) -> ModelProto:
+        """The float network that the layers are; with `every` value of a node as an output."""
         nodes = [node for layer in self.layers for node in layer.nodes()]
-        return model_of(self.model, nodes, self.tensors, self.inputs, self.model.graph.output)
+        outputs = list(self.model.graph.output)
+        if every:
+            given = {value.name for value in outputs}
+            outputs += [onnx.ValueInfoProto(name=value) for node in nodes for value in node.output
+                        if value and value not in given]
+        return model_of(self.model, nodes, self.tensors, self.inputs, outputs)
 
 
 def model_of(header: ModelProto, nodes: Sequence[NodeProto], tensors: Mapping[str, Array],

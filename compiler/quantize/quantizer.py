@@ -34,7 +34,7 @@ from compiler.quantize.writer import write
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 
-RANKING_SAMPLES = 8         # that layers are ranked on before some fall back to float
+RANKING_SAMPLES = 4         # that layers are ranked on before some fall back to float
 KEPT = "kept in float on request"
 
 Array = np.ndarray
@@ -115,7 +115,7 @@ def quantize(model: ModelProto | str | PathLike[str], calibration: Mapping[str, 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
     """The QDQ form of a float model from the least and greatest element of each of its values."""
     network = prepare(model)
-    plan = make_plan(network, imported(network.float_model(), network.place))
+    plan = make_plan(network, imported(network.float_model(every=True), network.place))
     return _typed(write(network, plan, plan.scales(ranges)).model)
 
 
@@ -189,7 +189,8 @@ class _Quantizer:
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen)
 
     def _imported(self) -> Graph:
-        return imported(self.network.float_model(), self.network.place, self.samples.shapes)
+        return imported(self.network.float_model(every=True), self.network.place,
+                        self.samples.shapes)
 
     def _calibrate(self) -> Ranges:
         """The range of every float value, from the float network on all samples."""
