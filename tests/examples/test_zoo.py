@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from compiler.frontend.onnx_import import convert
 from compiler.graph.ops import FLOAT_OPS
 from compiler.graph.pipeline import optimize
 from compiler.graph.reference import evaluate
-from compiler.quantize import quantize_ranges
+from compiler.quantize import quantize, quantize_ranges
 from examples import zoo
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,6 +201,17 @@ def test_int8_files_become_integer_graphs(made):
     if made.name in ("resnet18", "squeezenet"):
         logits = evaluate(graph, {"image": made.images})["logits"]
         assert correlation(made.int8_logits, logits) > 0.99
+
+
+def test_calibration_makes_the_same_layers():
+    """From the float file with its batch norms and clips, by running it on images."""
+    made = make("mobilenet_v2", SIZE)
+    found = quantize(made.real, made.images, bias_correction=True)
+    assert all(layer.quantized for layer in found.layers)
+    kinds, wanted = (Counter(node.op_type for node in model.graph.node)
+                     for model in (found.model, made.int8))
+    assert kinds == wanted
+    assert correlation(made.real_logits, run(found.model, made.images)) > 0.94
 
 
 def test_same_arguments_same_bytes():
