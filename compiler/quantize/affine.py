@@ -20,9 +20,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """(x - mean) * gain + bias: float32 vectors of one number, or of one a channel (axis 1)."""
+    """(x - mean) * gain + bias: float32 vectors of one number, or of one for each place along the
+    axis.
+    """
 
     source: str
+    axis: int
     gain: Array
     mean: Array
     bias: Array
@@ -39,15 +42,16 @@ def read_affine(node: NodeProto, tensors: Mapping[str, Array], shapes: Shapes) -
         data, constant = constant, data
     if data in tensors or constant not in tensors:
         return None
-    number = _channelwise(tensors[constant], shapes.get(data, ()))
+    axis = 1 if len(shapes.get(data, ())) == 4 else len(shapes.get(data, ())) - 1
+    number = _channelwise(tensors[constant], shapes.get(data, ()), axis)
     if number is None or (node.op_type == "Div" and not number.all()):
         return None
     one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
     match node.op_type:
-        case "Mul": return Affine(data, number, zero, zero)
-        case "Div": return Affine(data, one / number, zero, zero)
-        case "Add": return Affine(data, one, zero, number)
-    return Affine(data, one, number, zero)
+        case "Mul": return Affine(data, axis, number, zero, zero)
+        case "Div": return Affine(data, axis, one / number, zero, zero)
+        case "Add": return Affine(data, axis, one, zero, number)
+    return Affine(data, axis, one, number, zero)
 
 
 def _read_norm(node: NodeProto, tensors: Mapping[str, Array]) -> Affine | None:
@@ -57,16 +61,16 @@ def _read_norm(node: NodeProto, tensors: Mapping[str, Array]) -> Affine | None:
         return None
     weight, bias, mean, variance = (tensors[name] for name in node.input[1:])
     epsilon = attribute(node, "epsilon", 1e-5)
-    return Affine(node.input[0], weight / np.sqrt(variance + np.float32(epsilon)), mean, bias)
+    return Affine(node.input[0], 1, weight / np.sqrt(variance + np.float32(epsilon)), mean, bias)
 
 
-def _channelwise(constant: Array, shape: tuple[int, ...]) -> Array | None:
-    """The constant as a vector when it has one number, or one for each channel of the shape."""
-    if constant.dtype != np.float32 or len(shape) not in (2, 4) or constant.ndim > len(shape):
+def _channelwise(constant: Array, shape: tuple[int, ...], axis: int) -> Array | None:
+    """The constant as a vector when it has one number, or one for each place along the axis."""
+    if constant.dtype != np.float32 or len(shape) < 2 or constant.ndim > len(shape):
         return None
     extents = (1,) * (len(shape) - constant.ndim) + constant.shape
-    others = [extent for axis, extent in enumerate(extents) if axis != 1]
-    fits = extents[1] in (1, shape[1]) and set(others) <= {1}
+    others = [extent for place, extent in enumerate(extents) if place != axis]
+    fits = extents[axis] in (1, shape[axis]) and set(others) <= {1}
     return constant.reshape(-1) if fits else None
 
 
@@ -81,7 +85,8 @@ def fold(node: NodeProto, affine: Affine, tensors: dict[str, Array], names: Name
         return None
     if any(name and name not in tensors for name in node.input[2:]):
         return None
-    if node.op_type == "MatMul" and (rank != 2 or tensors[weight].ndim != 2):
+    if node.op_type in ("Gemm", "MatMul") and (tensors[weight].ndim != 2
+                                               or affine.axis != rank - 1):
         return None
     count = outputs(node, tensors[weight])
     before = vector(node, tensors)
@@ -92,7 +97,7 @@ def fold(node: NodeProto, affine: Affine, tensors: dict[str, Array], names: Name
     added = names.fresh(f"{node.name}.bias")
     tensors[kept], tensors[added] = made, np.broadcast_to(bias, (count,)).copy()
     folded = rewired(node, [node.input[0], kept, added])
-    if node.op_type == "MatMul":
+    if node.op_type == "MatMul" and rank == 2:
         folded.op_type = "Gemm"
     return folded
 

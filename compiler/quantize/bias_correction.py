@@ -31,7 +31,7 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
     by the layer's name.
     """
     layers = {place: layer for place, layer in enumerate(network.layers)
-              if _is_correctable(layer, network, plan, graph)}
+              if _is_correctable(layer, network, plan)}
     runs = {place: _before_activation(network, graph, plan, scales, layer)
             for place, layer in layers.items()}
     shifts = {place: np.zeros(()) for place in runs}
@@ -46,17 +46,16 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
         shape = graph.values[layer.inner].shape
         count = samples.count // samples.batch * prod(shape) // shape[_axis(shape)]
         shift = (shifts[place] / count).astype(np.float32)
-        network.layers[place] = _with_bias(network, layer, shift)
+        network.layers[place] = _with_bias(network, layer, shift, len(shape))
         changed[layer.name] = float(np.abs(shift).max())
     return changed
 
 
-def _is_correctable(layer: Layer, network: Network, plan: Plan, graph: Graph) -> bool:
-    """Whether it is quantized, has constant weights, and may have a bias."""
+def _is_correctable(layer: Layer, network: Network, plan: Plan) -> bool:
+    """Whether it is quantized and has constant weights."""
     node = layer.node
     return (layer.value in plan.quantized and node.op_type in WEIGHTED
-            and node.input[1] in network.tensors
-            and (node.op_type != "MatMul" or len(graph.values[layer.inner].shape) == 2))
+            and node.input[1] in network.tensors)
 
 
 def _before_activation(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
@@ -77,11 +76,11 @@ def _channel_sums(array: Array) -> Array:
     return array.sum(axis=tuple(i for i in range(array.ndim) if i != kept), dtype=np.float64)
 
 
-def _with_bias(network: Network, layer: Layer, shift: Array) -> Layer:
+def _with_bias(network: Network, layer: Layer, shift: Array, rank: int) -> Layer:
     """The layer with another bias, which only it reads."""
     bias = network.names.fresh(f"{layer.name}.bias")
     network.tensors[bias] = vector(layer.node, network.tensors) + shift
     node = rewired(layer.node, [*layer.node.input[:2], bias])
-    if node.op_type == "MatMul":
+    if node.op_type == "MatMul" and rank == 2:
         node.op_type = "Gemm"
     return replace(layer, node=node)

@@ -16,13 +16,14 @@ import numpy as np
 from compiler.graph.graph import Graph
 from compiler.quantize.network import Layer, Network, bounds
 from compiler.quantize.nodes import rewired
-from compiler.quantize.weights import WEIGHTED, canonical, scaled, vector
+from compiler.quantize.weights import WEIGHTED, canonical, outputs, scaled, vector
 
 __all__ = ["Pair", "equalize", "pairs"]
 
 ROUNDS = 40
 CLOSE = 1e-3            # the largest factor's distance from 1 at which rounds end
-PASSING = ("relu", "leakyrelu", "maxpool", "avgpool", "globalavgpool", "reshape")
+SLOPES = ("relu", "leakyrelu")
+PASSING = (*SLOPES, "maxpool", "avgpool", "globalavgpool", "reshape")   # channels of images
 
 Array = np.ndarray
 
@@ -56,7 +57,9 @@ def pairs(network: Network, graph: Graph) -> Iterator[Pair]:
     for first, layer in enumerate(network.layers):
         if not _has_weights(layer, network):
             continue
-        channels, value = _channels(graph, layer.value), layer.value
+        value = layer.value
+        channels = outputs(layer.node, network.tensors[layer.node.input[1]])
+        passing = PASSING if layer.node.op_type.startswith("Conv") else SLOPES
         while _lets_pass(layer, network) and value not in network.outputs:
             following = readers.get(value, [])
             if len(following) != 1 or list(following[0].node.input).count(value) != 1:
@@ -67,7 +70,7 @@ def pairs(network: Network, graph: Graph) -> Iterator[Pair]:
                 if width % channels == 0:
                     yield Pair(first, places[layer.name], width // channels)
                 break
-            if not _passes(layer, graph):
+            if not _passes(layer, graph, passing):
                 break
             value = layer.value
 
@@ -77,11 +80,6 @@ def _has_weights(layer: Layer, network: Network) -> bool:
     return (node.op_type in WEIGHTED and node.input[1] in tensors
             and all(name in tensors for name in node.input[2:] if name)
             and (node.op_type != "MatMul" or tensors[node.input[1]].ndim == 2))
-
-
-def _channels(graph: Graph, value: str) -> int:
-    shape = graph.values[value].shape
-    return shape[1] if len(shape) in (2, 4) else shape[-1]
 
 
 def _width(layer: Layer, network: Network) -> int:
@@ -94,10 +92,10 @@ def _lets_pass(layer: Layer, network: Network) -> bool:
     return layer.clamp is None or bounds(layer.clamp, network.tensors) == (0.0, inf)
 
 
-def _passes(layer: Layer, graph: Graph) -> bool:
+def _passes(layer: Layer, graph: Graph, passing: Sequence[str]) -> bool:
     """Whether a factor a channel passes the layer's node; a reshape only flattens images."""
     node = graph.producers().get(layer.inner)
-    if node is None or node.op not in PASSING or node.inputs[0] not in layer.node.input:
+    if node is None or node.op not in passing or node.inputs[0] not in layer.node.input:
         return False
     before, after = (graph.values[one].shape for one in (node.inputs[0], layer.inner))
     return node.op != "reshape" or (len(before) == 4 and len(after) == 2

@@ -20,7 +20,8 @@ from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.nodes import Names, attribute, read_by, rewired
 from compiler.quantize.refusal import QuantizeRefused
 
-__all__ = ["Layer", "Network", "bounds", "layers_after", "model_of", "prepare"]
+__all__ = ["Layer", "Network", "bounds", "layers_after", "model_of", "plain",
+           "prepare"]
 
 OLDEST_OPSET = 13       # the first with a scale for each channel
 OPSET = 17              # what older models become
@@ -37,6 +38,7 @@ Array = np.ndarray
 class Layer:
     """A node, and the Relu or Clip behind it where that alone reads it.
 
+    A MatMul may have a bias as a third input, which ONNX writes as an Add behind it: `nodes` does.
     `names` are those of the model's nodes that became this layer, the node's own first.
     """
 
@@ -59,6 +61,11 @@ class Layer:
         return self.node.output[0]
 
     @property
+    def core(self) -> str:
+        """What the first of `nodes` makes."""
+        return self.nodes()[0].output[0]
+
+    @property
     def made(self) -> tuple[str, ...]:
         """Every value that other layers may read."""
         return tuple(self.clamp.output if self.clamp else self.node.output)
@@ -69,7 +76,16 @@ class Layer:
         return tuple(dict.fromkeys(read_by(self.node)))
 
     def nodes(self) -> tuple[NodeProto, ...]:
-        return (self.node,) if self.clamp is None else (self.node, self.clamp)
+        return (*plain(self.node), *([] if self.clamp is None else [self.clamp]))
+
+
+def plain(node: NodeProto) -> list[NodeProto]:
+    """The nodes that ONNX has for a MatMul with a bias; any other node alone."""
+    if node.op_type != "MatMul" or len(node.input) < 3:
+        return [node]
+    product = f"{node.output[0]}_product"
+    return [rewired(node, node.input[:2], [product]),
+            helper.make_node("Add", [product, node.input[2]], node.output, f"{node.name}_bias")]
 
 
 @dataclass(slots=True)

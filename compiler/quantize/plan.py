@@ -76,7 +76,7 @@ class _Planning:
         for layer in self.network.layers:
             reason = self._reason(layer, producers)
             if reason is None:
-                self._quantize(layer, producers[layer.inner].op)
+                self._quantize(layer, producers[layer.core].op)
             else:
                 reasons[layer.name] = reason
         groups = {value: self._root(value) for value in self.parent}
@@ -87,7 +87,7 @@ class _Planning:
         """Why the layer stays in float."""
         if layer.name in self.kept:
             return self.kept[layer.name]
-        node = producers.get(layer.inner)
+        node = producers.get(layer.core)
         if node is None or node.op not in RULES:
             return f"{layer.node.op_type} has no integer form"
         data = self._data(layer)

@@ -15,7 +15,7 @@ import onnx
 from onnx import ModelProto, NodeProto, helper
 
 from compiler.graph.graph import Graph, TensorType
-from compiler.quantize.network import Layer, Network, bounds, model_of
+from compiler.quantize.network import Layer, Network, bounds, model_of, plain
 from compiler.quantize.nodes import Names, attribute, rewired
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale, quantized_bias, quantized_weight
@@ -121,9 +121,9 @@ class _Writer:
     def _append(self, layer: Layer, reads: Sequence[str], computed: str, clamped: bool) -> None:
         rest = list(layer.node.output)[1:]
         if layer.clamp is None or not clamped:
-            self.nodes.append(rewired(layer.node, reads, [computed, *rest]))
+            self.nodes.extend(plain(rewired(layer.node, reads, [computed, *rest])))
             return
-        self.nodes.append(rewired(layer.node, reads))
+        self.nodes.extend(plain(rewired(layer.node, reads)))
         self.nodes.append(rewired(layer.clamp, [layer.inner, *layer.clamp.input[1:]], [computed]))
 
     def _dequantized(self, value: str) -> str:

@@ -59,6 +59,18 @@ def test_a_sum_with_a_constant_makes_a_product_a_gemm(float_model, onnx_runtime,
     assert same(onnx_runtime, model, {"x": images(rng, 3, 5)}) == ["Gemm"]
 
 
+@pytest.mark.parametrize("norm", [False, True])
+def test_products_of_any_rank(float_model, onnx_runtime, rng, norm) -> None:
+    """A bias stays an Add; what is per row is no bias."""
+    one = float_model()
+    x = one.add("MatMul", one.input("x", 2, 5, 5), one.random(5, 5))
+    x = one.norm(x, 5) if norm else one.add("Add", one.random(5), x)
+    network = prepare(one.model(x))
+    assert len(network.layers) == (2 if norm else 1)
+    found = same(onnx_runtime, one.model(x), {"x": images(rng, 2, 5, 5)})
+    assert found == ["MatMul", "BatchNormalization" if norm else "Add"]
+
+
 def test_a_norm_that_cannot_be_folded_is_a_depthwise_convolution(float_model, onnx_runtime, rng
                                                                  ) -> None:
     one = float_model()
