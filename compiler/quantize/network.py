@@ -180,17 +180,17 @@ def _modern(model: ModelProto, place: str) -> ModelProto:
     if not model.graph.output:
         raise QuantizeRefused(f"{place}: is not an ONNX model with a graph; "
                               "give a model in .onnx format")
+    made = ModelProto()
+    made.CopyFrom(model)
+    made.ir_version = max(made.ir_version, IR_VERSION)
     if max(versions, default=1) < OLDEST_OPSET:
         try:
-            model = onnx.version_converter.convert_version(model, OPSET)
-        except (RuntimeError, ValueError) as error:
+            return onnx.version_converter.convert_version(made, OPSET)
+        except (onnx.version_converter.ConvertError, RuntimeError, ValueError) as error:
             reason = str(error).strip().splitlines()[-1:]
             raise QuantizeRefused(
                 f"{place}: opset must be at least {OLDEST_OPSET}, not {max(versions, default=1)}, "
                 f"and onnx.version_converter cannot change it: {''.join(reason)}") from None
-    made = ModelProto()
-    made.CopyFrom(model)
-    made.ir_version = max(made.ir_version, IR_VERSION)
     return made
 
 

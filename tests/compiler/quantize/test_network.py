@@ -116,6 +116,17 @@ def test_older_opsets_become_newer(float_model, onnx_runtime, rng) -> None:
     assert same(onnx_runtime, model, {"x": images(rng, 1, 2, 4, 4)}) == [
         "Conv", "Relu", "Identity"]
     assert prepare(model).model.opset_import[0].version == 17
+    model.ir_version = 3                # of a time when constants had to be inputs
+    same(onnx_runtime, model, {"x": images(rng, 1, 2, 4, 4)})
+
+
+def test_what_the_version_converter_refuses_wrong(float_model) -> None:
+    one = float_model(opset=9)
+    model = one.model(one.conv(one.input("x", 1, 2, 4, 4), 2, 3))
+    model.graph.node[0].input[1] = "nowhere"
+    with pytest.raises(QuantizeRefused, match="^model: opset must be at least 13, not 9, and "
+                                              "onnx.version_converter cannot change it: .*nowhere"):
+        prepare(model)
 
 
 def test_layers_know_all_their_names(float_model) -> None:
