@@ -81,6 +81,7 @@ def test_dump(tmp_path, capsys) -> None:
     assert call("compile", DIGITS, *TINY, "-o", tmp_path / "d", "--dump", tmp_path / "texts") == 0
     names = [path.name for path in sorted((tmp_path / "texts").iterdir())]
     assert names[0] == "00-import.txt" and "integerize" in " ".join(names)
+    assert "fuse" in names[-2] and "plan-memory" in names[-1]
 
 
 def test_without_the_cache(tmp_path, monkeypatch) -> None:
