@@ -1,6 +1,6 @@
 """Batch norms, and other products and sums with a number for each channel, in the weights."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -32,7 +32,7 @@ class FoldScales:
         nodes: list[Node] = []
         sums: dict[str, int] = {}           # where the node is that makes the value
         for node in graph.nodes:
-            value, factor = _parts(graph, node, sums)
+            value, factor = _parts(graph, node, sums, nodes)
             if factor is None or value in graph.outputs or len(readers[value]) > 1:
                 if node.op in OPERATORS and all(v in graph.constants for v in node.inputs[1:]):
                     sums[node.outputs[0]] = len(nodes)
@@ -45,7 +45,8 @@ class FoldScales:
         return eliminate_dead_code(builder.finish(graph.outputs))
 
 
-def _parts(graph: Graph, node: Node, sums: Mapping[str, int]) -> tuple[str, Array | None]:
+def _parts(graph: Graph, node: Node, sums: Mapping[str, int],
+           nodes: Sequence[Node]) -> tuple[str, Array | None]:
     """The operand that is such a sum, and the other one as a vector; None where it is not to be
     folded.
     """
@@ -54,10 +55,11 @@ def _parts(graph: Graph, node: Node, sums: Mapping[str, int]) -> tuple[str, Arra
     if node.op not in ("add", "mul") or len(known) != 1 or not value:
         return value, None
     shape, array = graph.values[value].shape, graph.constants[known[0]]
-    channels = tuple(extent if axis == 1 else 1 for axis, extent in enumerate(shape))
+    place = len(shape) - 1 if nodes[sums[value]].op == "dense" else 1
+    channels = tuple(extent if axis == place else 1 for axis, extent in enumerate(shape))
     aligned = (1,) * (len(shape) - array.ndim) + array.shape
     fits = aligned in (channels, (1,) * len(shape))
-    return value, np.broadcast_to(array.reshape(-1), shape[1:2]) if fits else None
+    return value, np.broadcast_to(array.reshape(-1), shape[place]) if fits else None
 
 
 def _folded(builder: Builder, sums: Node, node: Node, factor: Array) -> Node:
