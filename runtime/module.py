@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +75,16 @@ class Step:
     segment: Segment
     execute: AccelSegment | HostCall
 
+    def __call__(self, given: Values) -> tuple[Mapping[str, np.ndarray], Run | None]:
+        """What it makes, and the run if it was the accelerator's."""
+        if isinstance(self.execute, AccelSegment):
+            return self.execute(given)
+        return self.execute(given), None
+
+
+Perform = Callable[[Step, Values], Mapping[str, np.ndarray]]
+"""What a step makes of its inputs."""
+
 
 class Module:
     """A compiled network.
@@ -123,28 +134,35 @@ class Module:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Values:
         """Refuses what `set_input` does, and inputs that are not all there."""
-        return self._execute({name: self._checked(name, array)
-                              for name, array in inputs.items()})[0]
+        return self.perform(inputs, lambda step, given: step(given)[0])
+
+    def profile(self, inputs: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+        """Where the time of one inference goes: see `runtime.profile`."""
+        from runtime.profile import profile     # which knows modules
+
+        return profile(self, inputs)
 
     def run(self) -> tuple[Run, ...]:
-        self._outputs, runs = self._execute(self._inputs)
-        return runs
+        runs: list[Run] = []
 
-    def _execute(self, inputs: Mapping[str, np.ndarray]) -> tuple[Values, tuple[Run, ...]]:
+        def perform(step: Step, given: Values) -> Mapping[str, np.ndarray]:
+            made, run = step(given)
+            runs.extend([run] if run else [])
+            return made
+
+        self._outputs = self.perform(self._inputs, perform)
+        return tuple(runs)
+
+    def perform(self, inputs: Mapping[str, np.ndarray], perform: Perform) -> Values:
+        """The outputs, when each step is performed this way."""
+        values = {name: self._checked(name, array) for name, array in inputs.items()}
         missing = [name for name in self.graph.inputs if name not in inputs]
         if missing:
             raise InputError(f"Input {missing[0]} must be set before the network runs")
-        values, runs = dict(inputs), []
         for step in self.steps:
-            given = {name: values[name] for name in step.segment.inputs}
-            if isinstance(step.execute, AccelSegment):
-                made, run = step.execute(given)
-                runs.append(run)
-            else:
-                made = step.execute(given)
-            values.update(made)
+            values.update(perform(step, {name: values[name] for name in step.segment.inputs}))
         known = {**self.graph.constants, **values}
-        return {name: known[name] for name in self.graph.outputs}, tuple(runs)
+        return {name: known[name] for name in self.graph.outputs}
 
     def get_output(self, name: str) -> np.ndarray:
         if name not in self._outputs:

@@ -80,10 +80,12 @@ class HostSegment:
         return plan_groups(self.graph, [step.group for step in self.steps],
                            [step.kernel and step.kernel.program for step in self.steps])
 
-    def __call__(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def __call__(self, inputs: Mapping[str, Array],
+                 after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
+        """`after` is called with the number of each step when it is done."""
         given = {**self.constants, **dense(check_inputs(self.graph, inputs))}
         with self.arenas.block(self.plan.size) as block:
-            values = self.run(given, block)
+            values = self.run(given, block, after)
         return {name: values[name].copy() if name in self._views else values[name]
                 for name in self.graph.outputs}
 

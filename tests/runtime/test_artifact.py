@@ -25,6 +25,7 @@ from compiler.graph import Graph, evaluate
 from runtime import (ArtifactError, Module, SimulatedDevice, compile_graph, load, report,
                      simulator)
 from runtime.artifact import read
+from tests.support.float_graphs import inputs_of, random_graph
 from tests.support.integer_graphs import Net
 from tests.support.machines import TINY
 
@@ -98,6 +99,16 @@ def test_the_host_alone(tmp_path) -> None:
     module = load(tmp_path / "net")
     assert module.machine is None
     assert_right(module, net.samples())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_workspaces_and_views_of_the_host(tmp_path, seed: int) -> None:
+    graph = random_graph(seed)
+    module, inputs = module_of(graph, None), inputs_of(graph)
+    module.save(tmp_path / "net")
+    loaded, wanted = load(tmp_path / "net"), results(module, inputs)
+    for name, array in results(loaded, inputs).items():
+        np.testing.assert_array_equal(array, wanted[name])
 
 
 def test_attributes_of_every_kind(tmp_path) -> None:
