@@ -119,20 +119,27 @@ class Module:
 
         save(self, path)
 
-    def set_input(self, name: str, array: np.ndarray) -> None:
+    def set_input(self, name: str, array: Any) -> None:
         """Refuses another name, shape or type than the network's."""
         self._inputs[name] = self._checked(name, array)
 
-    def _checked(self, name: str, array: np.ndarray) -> np.ndarray:
+    def _checked(self, name: str, array: Any) -> np.ndarray:
+        """Itself, or what another library shares through DLPack, where it is dense; else a copy."""
         if name not in self.graph.inputs:
             raise InputError(f"Input must be one of {', '.join(self.graph.inputs)}, not {name!r}")
         wanted = self.graph.values[name]
+        try:
+            foreign = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray)
+            array = np.from_dlpack(array) if foreign else np.asarray(array)
+        except (BufferError, RuntimeError, ValueError) as error:
+            raise InputError(f"Input {name} must be an array in the host's memory: "
+                             f"{error}") from None
         if tuple(array.shape) != wanted.shape or array.dtype != numpy_dtype(wanted.dtype):
             raise InputError(f"Input {name} must be {wanted.dtype} of shape {wanted.shape}, not "
                              f"{array.dtype} of shape {tuple(array.shape)}")
         return np.require(array, requirements="C")
 
-    def __call__(self, inputs: Mapping[str, np.ndarray]) -> Values:
+    def __call__(self, inputs: Mapping[str, Any]) -> Values:
         """Refuses what `set_input` does, and inputs that are not all there."""
         return self.perform(inputs, lambda step, given: step(given)[0])
 
@@ -153,7 +160,7 @@ class Module:
         self._outputs = self.perform(self._inputs, perform)
         return tuple(runs)
 
-    def perform(self, inputs: Mapping[str, np.ndarray], perform: Perform) -> Values:
+    def perform(self, inputs: Mapping[str, Any], perform: Perform) -> Values:
         """The outputs, when each step is performed this way."""
         values = {name: self._checked(name, array) for name, array in inputs.items()}
         missing = [name for name in self.graph.inputs if name not in inputs]

@@ -205,3 +205,40 @@ def test_a_run_that_fails_names_the_instruction() -> None:
         module.run()
     assert str(failure.value) == ("deadlock: gemm, instruction 1 (waiting: gemm at 1) qconv2d_0")
     assert failure.value.run.status is Status.DEADLOCK
+
+
+class Foreign:
+    """An array of another library, in the host's memory (device 1) or not."""
+
+    def __init__(self, array: np.ndarray, device: int = 1):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **options):
+        if self.device != 1:
+            raise BufferError("it lies elsewhere")
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+
+def test_arrays_of_other_libraries_are_shared() -> None:
+    net = Net(7)
+    x, z = net.input(1, 4), net.input(1, 4, name="z")
+    module = module_of(net.graph(net.add(x, z), z))
+    given = net.samples()
+    made = module({"x": Foreign(given["x"]), "z": Foreign(given["z"])})
+    assert np.shares_memory(made["z"], given["z"])
+    wanted = evaluate(module.graph, given)
+    for name, array in made.items():
+        np.testing.assert_array_equal(array, wanted[name])
+        assert np.shares_memory(np.from_dlpack(array), array)
+
+
+def test_what_is_no_array_of_the_host(module: Module) -> None:
+    with pytest.raises(InputError, match="in the host's memory: it lies elsewhere$"):
+        module.set_input("x", Foreign(np.zeros((1, 4), np.int8), device=2))
+    refused(lambda: module.set_input("x", [[1], [2, 3]]), InputError,
+            "Input x must be an array in the host's memory: setting an array element with a "
+            "sequence. The requested array has an inhomogeneous shape after 1 dimensions. The "
+            "detected shape was (2,) + inhomogeneous part.")
