@@ -2,7 +2,9 @@
 
 Float operators (`conv2d` ... `identity`) carry ONNX's meaning on logical NCHW shapes; integer
 operators (`qconv2d` ...) carry the meaning of docs/machine.md, section Numbers, on int8 tensors
-in stored form (a uint8 tensor is stored as x - 128).
+in stored form (a uint8 tensor is stored as x - 128). The operators of `compiler.ops.general`
+(`add`, `exp`, `reduce_sum`, `transpose`, ...) take any shape and element type; their tables stand
+there.
 
 | operator | inputs | attributes |
 |---|---|---|
@@ -16,7 +18,6 @@ in stored form (a uint8 tensor is stored as x - 128).
 | maxpool | x | kernel, strides, pads |
 | avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
 | globalavgpool | x | |
-| add | a, b (broadcast) | |
 | concat | any number of tensors | axis |
 | reshape | x | shape |
 | upsample | x | factors: rows and columns of each pixel |
@@ -45,14 +46,17 @@ around, by the kernel turned by 180 degrees.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
+from compiler import te
 from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
-from compiler.graph.graph import Node, TensorType
+from compiler.graph.graph import Attrs, Node, TensorType
+from compiler.ops.general import GENERAL
 
-__all__ = ["FLOAT_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer", "transposed_shape",
-           "window_shape"]
+__all__ = ["FLOAT_OPS", "GENERAL_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer",
+           "transposed_shape", "window_shape"]
 
 
 class TypeRefused(ValueError):
@@ -339,15 +343,6 @@ def _globalavgpool(node: Node, types: Types) -> TensorType:
     return _averaged(node, types)
 
 
-def _add(node: Node, types: Types) -> TensorType:
-    _arity(node, types, 2)
-    _dtype(node, types, "float32")
-    shape = _broadcast(types[0].shape, types[1].shape)
-    if shape is None:
-        raise TypeRefused(f"{node.name}: add inputs must broadcast, not {types[0]} and {types[1]}")
-    return TensorType(shape, "float32")
-
-
 def _concat(node: Node, types: Types) -> TensorType:
     """One after the other along the axis; all of one type but for their extent there."""
     first, axis = types[0], node.attrs["axis"]
@@ -566,7 +561,7 @@ FLOAT_OPS: dict[str, Rule] = {
     "conv2d": _conv2d, "convtranspose2d": _convtranspose2d,
     "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
     "leakyrelu": _leakyrelu, "identity": _same, "concat": _concat,
-    "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
+    "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool,
     "reshape": _reshape, "upsample": _upsample, "slice": _slice,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
@@ -579,4 +574,25 @@ INTEGER_OPS: dict[str, Rule] = {
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),
 }
-OPS: dict[str, Rule] = FLOAT_OPS | INTEGER_OPS
+
+
+def _general(op: str) -> Rule:
+    """The rule of an operator that says itself what it makes."""
+    def rule(node: Node, types: Types) -> TensorType:
+        try:
+            return _general_type(op, Attrs(node.attrs), tuple(types))
+        except (ValueError, TypeError) as error:
+            raise TypeRefused(f"{node.name}: {error}") from None
+    return rule
+
+
+@lru_cache(4096)
+def _general_type(op: str, attrs: Attrs, types: tuple[TensorType, ...]) -> TensorType:
+    inputs = [te.placeholder(type_.shape, type_.dtype, f"x{position}")
+              for position, type_ in enumerate(types)]
+    made = GENERAL[op].define(attrs, inputs, "y")
+    return TensorType(made.shape, made.dtype)
+
+
+GENERAL_OPS: dict[str, Rule] = {op: _general(op) for op in GENERAL}
+OPS: dict[str, Rule] = FLOAT_OPS | INTEGER_OPS | GENERAL_OPS
