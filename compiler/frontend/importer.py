@@ -14,7 +14,7 @@ import onnx
 
 from compiler.frontend import registry
 from compiler.frontend.functions import body_of, bound
-from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name
+from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
 from compiler.graph.graph import DTYPES, Node, TensorType
 from compiler.graph.ops import TypeRefused
 from compiler.graph.rewrite import Builder
@@ -32,6 +32,19 @@ def element_type(code: int) -> np.dtype:
     """The NumPy type of an ONNX element type; strings are objects."""
     dtype = onnx.helper.tensor_dtype_to_np_dtype(code)
     return np.dtype(object) if dtype.kind in "SU" else dtype
+
+
+CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError,
+                  MemoryError, RecursionError)
+"""What a model causes whose inputs and attributes contradict each other in a way that no operator
+looks for.
+"""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, NodeRefused | TypeRefused | ValueError | TypeError) and str(error):
+        return str(error)
+    return (f"its inputs and attributes contradict each other ({type(error).__name__}: {error})")
 
 
 class Importer(Tracer):
@@ -57,7 +70,7 @@ class Importer(Tracer):
 
     def define_initializers(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
-            array = onnx.numpy_helper.to_array(tensor)
+            array = frozen(onnx.numpy_helper.to_array(tensor))
             self.names[tensor.name] = self.constant(array, "" if self.depth else tensor.name)
 
     def graph(self, graph: onnx.GraphProto, inputs: Sequence[Item]) -> list[Item]:
@@ -83,8 +96,9 @@ class Importer(Tracer):
                 name = proto.name or f"{proto.op_type}_{index}"
                 try:
                     self._convert(proto, self.builder.fresh_node(f"{outer[0]}.{name}"))
-                except (NodeRefused, TypeRefused, ValueError, TypeError) as error:
-                    raise NodeRefused(f"{name} ({proto.op_type}): {error}") from error
+                except (NodeRefused, *CONTRADICTIONS) as error:
+                    reason = _reason(error)
+                    raise NodeRefused(f"{name} ({proto.op_type}): {reason}") from error
         finally:
             self.depth -= 1
             self.current, self.outputs, self.proto = outer
@@ -94,9 +108,9 @@ class Importer(Tracer):
         name = self.builder.fresh_node(proto.name or f"{proto.op_type}_{index}")
         try:
             self._convert(proto, name)
-        except (NodeRefused, TypeRefused, ValueError, TypeError, OverflowError) as error:
+        except (NodeRefused, *CONTRADICTIONS) as error:
             domain = "" if proto.domain in STANDARD else f"{proto.domain}."
-            reason = re.sub(rf"^{re.escape(name)}[.\w]*: ", "", str(error))
+            reason = re.sub(rf"^{re.escape(name)}[.\w]*: ", "", _reason(error))
             self.refusals.append(f"{name} ({domain}{proto.op_type}): {reason}")
             self.names.update({output: self._guessed(output) for output in proto.output if output})
 

@@ -18,7 +18,8 @@ from compiler.graph.graph import Graph, TensorType
 
 __all__ = ["ImportRefused", "check_model", "convert", "load"]
 
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1
+"""Before 7 many operators had attributes that they lack today; those are refused one by one."""
 
 
 class ImportRefused(ValueError):

@@ -17,7 +17,10 @@ from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.te import is_float, numpy_dtype
 
-__all__ = ["NodeRefused", "Tracer", "Value", "axes_of", "dtype_name"]
+__all__ = ["MOST_BYTES", "NodeRefused", "Tracer", "Value", "axes_of", "dtype_name", "frozen"]
+
+MOST_BYTES = 1 << 31
+"""Of one constant that an importer computes."""
 
 
 class NodeRefused(Exception):
@@ -26,6 +29,14 @@ class NodeRefused(Exception):
 
 def dtype_name(dtype: np.dtype) -> str:
     return "string" if dtype.kind in "OUS" else dtype.name
+
+
+def frozen(array: np.ndarray) -> np.ndarray:
+    """The array, dense and read-only from now on: graphs then share it."""
+    array = np.ascontiguousarray(array) if array.ndim else array
+    if array.flags.writeable and array.flags.owndata:
+        array.flags.writeable = False
+    return array
 
 
 class Value:
@@ -207,10 +218,18 @@ class Tracer:
         node = Node(op, self.current, tuple(f"x{place}" for place in range(len(values))), ("y",),
                     attrs)
         if not empty:
-            infer(node, [TensorType.of(array) for array in arrays])
+            made = infer(node, [TensorType.of(array) for array in arrays])
+            self.check_size(made.shape, made.dtype)
         with np.errstate(all="ignore"):
             made = evaluate_node(node, arrays)
-        return self.constant(made, given=any(value.given for value in values))
+        return self.constant(frozen(np.asarray(made)), given=any(value.given for value in values))
+
+    def check_size(self, shape: Sequence[int], dtype: str) -> None:
+        """Refuses a constant that would be too large to compute while a model is read."""
+        size = prod(shape) * np.dtype(object if dtype == "string" else dtype).itemsize
+        if size > MOST_BYTES or min(shape, default=1) < 0:
+            raise NodeRefused(f"its result must have {MOST_BYTES:,} bytes at most and no extent "
+                              f"below 0, not the shape {tuple(shape)}")
 
     def computed(self, rule: Callable[..., Any], *values: Value) -> Any:
         """What a function of NumPy makes of the elements, one array or a tuple of them."""

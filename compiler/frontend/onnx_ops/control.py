@@ -49,6 +49,19 @@ def _stacked(t, parts: list[Value], axis: int, backwards: bool, kind) -> Value:
     return rows[0] if len(rows) == 1 else t.emit("concat", *rows, axis=place)
 
 
+@operator("Scan", since=8)
+def scan_8(t, sequence_lens, *inputs, body, directions=None, num_scan_inputs):
+    """Of each image of a batch by itself."""
+    if sequence_lens is not None:
+        raise NodeRefused("sequence_lens must be left out")
+    batch = inputs[0].shape[0]
+    rows = [scan(t, *(one.cut(0, image, image + 1).reshape(*one.shape[1:]) for one in inputs),
+                 body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
+            for image in range(batch)]
+    return tuple(_stacked(t, [row[place] for row in rows], 0, False, None)
+                 for place in range(len(body.output)))
+
+
 @operator("Scan", since=9)
 def scan(t, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
          scan_output_axes=None, scan_output_directions=None):

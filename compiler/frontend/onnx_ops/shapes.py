@@ -4,7 +4,7 @@ import numpy as np
 
 from compiler.frontend.importer import element_type
 from compiler.frontend.registry import operator
-from compiler.frontend.values import NodeRefused
+from compiler.frontend.values import NodeRefused, frozen
 from compiler.te import numpy_dtype
 
 FORMS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64,
@@ -53,7 +53,8 @@ def size(t, x):
 def constant_of_shape(t, shape, *, value=None):
     extents = tuple(t.demand(shape, "shape").reshape(-1).tolist())
     filled = np.zeros(1, np.float32) if value is None else value.reshape(-1)
-    return t.constant(np.full(extents, filled[0], filled.dtype))
+    t.check_size(extents, filled.dtype.name)
+    return t.constant(frozen(np.full(extents, filled[0], filled.dtype)))
 
 
 @operator("EyeLike")
@@ -72,7 +73,10 @@ def range_(t, start, limit, delta, *, stash_type=1):
     kind = numpy_dtype(start.dtype)
     wide = np.float32 if kind.itemsize == 2 and kind.kind not in "iu" else kind
     first, last, step = (one.astype(wide) for one in (first, last, step))
+    if step == 0:
+        raise NodeRefused("delta must not be 0")
     count = max(int(np.ceil((last - first) / step)), 0)
+    t.check_size((count,), start.dtype)
     made = (first + np.arange(count).astype(wide) * step).astype(kind)
     return t.constant(made, given=any(value.given for value in (start, limit, delta)))
 
