@@ -143,7 +143,7 @@ Type and shape of every value must follow from the types of the inputs and from 
 elements of an input decide (a shape, a trip count, a condition, a sequence's position), the backend
 makes code for these elements; where computed elements decide, it runs what comes before. The
 importer behind `lockstep run` has no data and refuses such nodes; so it does with operators whose
-result depends on data: Compress, NonMaxSuppression, NonZero, ScatterElements, ScatterND, TopK,
+result depends on data: Compress, NonMaxSuppression, NonZero, ScatterElements, ScatterND,
 Unique and the like. Strings, sequences, optionals, tensors without elements and the types that
 processors lack (float8, int4, ...) exist while a network is built, but not in the network."""
 

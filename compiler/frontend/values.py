@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
@@ -295,5 +294,3 @@ def without_idle_inputs(graph: Graph) -> Graph:
     return Graph(graph.name, inputs, graph.outputs, graph.nodes, values, graph.constants,
                  graph.notes)
 
-
-_ = ml_dtypes       # registers bfloat16 and the small floats with NumPy

@@ -101,6 +101,41 @@ def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
     return meaning
 
 
+def _sorted_places(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    """Where the first ``count`` elements in order along an axis are, the greatest first if
+    ``largest`` is 1; of equals the first. Each element counts those before it.
+    """
+    x, axis, before = inputs[0], attrs["axis"], "gt" if attrs["largest"] else "lt"
+    _check_axes(x, (axis,))
+    extent = x.shape[axis]
+    if not 1 <= attrs["count"] <= extent:
+        raise ValueError(f"count must be 1 to {extent}, not {attrs['count']}")
+    other, own = (te.reduce_axis(extent, f"{name}_{role}") for role in ("other", "own"))
+
+    def rank(*indices: Expr):
+        here, there = x[indices], x[(*indices[:axis], other.var, *indices[axis + 1:])]
+        first = te.all_of(there.equal(here), other.var < indices[axis])
+        earlier = te.any_of(te.Binary(before, there, here), first)
+        return te.sum(te.select(earlier, te.const(1, "int64"), 0), other)
+
+    ranks = te.compute(x.shape, rank, f"{name}_ranks")
+
+    def place(*indices: Expr):
+        found = ranks[(*indices[:axis], own.var, *indices[axis + 1:])].equal(indices[axis])
+        return te.sum(te.select(found, own.var, 0), own)
+
+    return te.compute((*x.shape[:axis], attrs["count"], *x.shape[axis + 1:]), place, name)
+
+
+def _sorted_places_meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    axis, last = attrs["axis"], x.shape[attrs["axis"]] - 1
+    if attrs["largest"]:
+        order = np.flip(last - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis=axis, kind="stable")
+    return order.take(range(attrs["count"]), axis).astype(np.int64)
+
+
 def _running(op: str) -> Callable[..., Tensor]:
     """Of all elements before each, itself too unless ``exclusive``; from the end if ``reverse``."""
     def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
@@ -161,6 +196,7 @@ REDUCTIONS: dict[str, Operator] = {
     "reduce_prod": Operator(_reduce("prod"), kept(_reduce_meaning(np.prod))),
     "argmax": Operator(_place("gt"), _place_meaning(np.argmax)),
     "argmin": Operator(_place("lt"), _place_meaning(np.argmin)),
+    "sorted_places": Operator(_sorted_places, _sorted_places_meaning),
     "cumsum": Operator(_running("sum"), kept(_running_meaning(np.cumsum, 0))),
     "cumprod": Operator(_running("prod"), kept(_running_meaning(np.cumprod, 1))),
 }

@@ -1,4 +1,6 @@
-"""Operators whose results, or their shapes, depend on data: computed when the data is known."""
+"""Operators that choose elements by their values. Where shapes depend on them, or updates may meet
+at one place, they are computed when the data is known.
+"""
 
 
 import numpy as np
@@ -37,20 +39,11 @@ def unique(t, x, *, axis=None, sorted):
 
 @operator("TopK")
 def top_k(t, x, k, *, axis=-1, largest=1, sorted=1):
+    """The first k elements in order, and where they were; in order also where that is not asked."""
     count = int(t.demand(k, "k").reshape(()))
     place, = axes_of((axis,), x.rank)
-
-    def best(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if largest:
-            last = array.shape[place] - 1
-            order = last - np.argsort(np.flip(array, place), axis=place, kind="stable")
-            order = np.flip(order, place)
-        else:
-            order = np.argsort(array, axis=place, kind="stable")
-        order = order.take(range(count), place)
-        return np.take_along_axis(array, order, place), order.astype(np.int64)
-
-    return t.computed(best, x)
+    order = t.emit("sorted_places", x, axis=place, count=count, largest=largest)
+    return t.emit("gather_elements", x, order, axis=place), order
 
 
 REDUCE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum,

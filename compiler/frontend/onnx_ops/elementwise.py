@@ -15,7 +15,7 @@ PLAIN = {
     "Equal": "equal", "Erf": "erf", "Exp": "exp", "IsNaN": "is_nan", "Less": "less",
     "LessOrEqual": "less_equal", "Log": "log", "Mul": "mul", "Neg": "neg", "Not": "not",
     "Or": "or", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt", "Sub": "sub",
-    "Tan": "tan", "Tanh": "tanh", "Where": "where", "Xor": "xor"}
+    "Tan": "tan", "Tanh": "tanh", "Xor": "xor"}
 
 ROUNDED = {"Ceil": "ceil", "Floor": "floor", "Round": "rint"}
 
@@ -118,10 +118,10 @@ def mean(t, *inputs):
 @operator("IsInf")
 def is_inf(t, x, *, detect_negative, detect_positive):
     found = [sign for sign, wanted in ((-inf, detect_negative), (inf, detect_positive)) if wanted]
-    if not found:
-        return x.equal(x) & ~x.equal(x) if not is_float(x.dtype) else x.equal(inf) & x.equal(-inf)
-    made = x.equal(found[0])
-    return made | x.equal(found[1]) if len(found) == 2 else made
+    if len(found) == 1:
+        return x.equal(found[0])
+    either = x.equal(inf), x.equal(-inf)
+    return either[0] | either[1] if found else either[0] & either[1]
 
 
 @operator("Reciprocal")

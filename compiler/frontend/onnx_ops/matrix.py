@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import numpy as np
+
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
 
@@ -76,7 +78,6 @@ def _explicit(equation: str, inputs: tuple[Value, ...]) -> str:
 
 @operator("Det")
 def det(t, x):
-    import numpy as np
     return t.computed(np.linalg.det, x)
 
 

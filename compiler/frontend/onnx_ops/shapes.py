@@ -1,6 +1,7 @@
 """Constants, and what shapes alone decide."""
 
 import numpy as np
+import onnx
 
 from compiler.frontend.importer import element_type
 from compiler.frontend.registry import operator
@@ -28,7 +29,6 @@ def constant(t, *, value=None, value_float=None, value_floats=None, value_int=No
 
 
 def _dense(sparse) -> np.ndarray:
-    import onnx
     values = onnx.numpy_helper.to_array(sparse.values)
     places = onnx.numpy_helper.to_array(sparse.indices)
     made = np.zeros(tuple(sparse.dims), values.dtype)

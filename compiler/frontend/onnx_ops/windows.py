@@ -72,7 +72,7 @@ def conv(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_shape=None,
         return t.emit("conv2d", *inputs, strides=strides, pads=pads,
                       **_unusual(dilations=dilations, group=group))
     made = convolved(t, x, w, strides, pads, dilations, group)
-    return made if b is None else made + b.reshape(1, -1 if b.rank != 1 else b.size, *(1,) * rank)
+    return made if b is None else made + b.reshape(1, b.size, *(1,) * rank)
 
 
 def convolved(t, x: Value, w: Value, strides: Sequence[int], pads: Sequence[int],

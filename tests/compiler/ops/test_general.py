@@ -45,6 +45,8 @@ CASES = [
       for axes, keep in (((0, 2), 0), ((1,), 1), ((), 0))),
     *(Case(op, (X,), {"axis": 1, "keepdims": keep, **more}, ("float32", "bfloat16", "int8"))
       for op in ("argmax", "argmin") for keep, more in ((0, {}), (1, {"last": 1}))),
+    *(Case("sorted_places", (X,), {"axis": 1, "count": 3, "largest": largest})
+      for largest in (0, 1)),
     *(Case(op, (X,), {"axis": 1, "exclusive": exclusive, "reverse": reverse}, ("float32", "int32"))
       for op in ("cumsum", "cumprod") for exclusive in (0, 1) for reverse in (0, 1)),
     Case("transpose", (X,), {"perm": (2, 0, 1)}, ("float32", "bool")),
@@ -140,6 +142,8 @@ def test_the_expression_is_the_meaning(case: Case, rng: np.random.Generator) -> 
                                    "dilations": (1,)},
      "kernel must fit the padded input, not (9,) in int8[1,3,4] with pads (0, 0) and dilations "
      "(1,)"),
+    ("sorted_places", ["int8[2]"], {"axis": 0, "count": 3, "largest": 1},
+     "count must be 1 to 2, not 3"),
     ("expand", ["int8[2]"], {"shape": (1,)}, "(2,) must broadcast to shape (1,)"),
     ("exp", ["float32[2]", "float32[2]"], {}, "exp must have 1 inputs, not 2"),
 ])
