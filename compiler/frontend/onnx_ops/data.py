@@ -2,7 +2,6 @@
 at one place, they are computed when the data is known.
 """
 
-
 import numpy as np
 
 from compiler.frontend.registry import operator
