@@ -16,7 +16,7 @@ __all__ = ["CpuTarget", "HostSegment", "Step", "kernel_program"]
 
 KERNELS = 1024              # how many compiled kernels are kept
 # Operators that sum float32 products: rounding once less is within what their order permits.
-CONTRACTED = {"conv2d", "convtranspose2d", "dense", "matmul"}
+CONTRACTED = {"conv2d", "convtranspose2d", "conv", "dense", "matmul", "einsum"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,29 +4,22 @@ Shapes are constants: symbolic dimensions are bound by name on import. Everythin
 get wrong raises ImportRefused, whose message is one line: what, where and what to do.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
-from compiler.frontend.onnx_operators import (
-    OPERATORS,
-    Attributes,
-    NodeRefused,
-    Operator,
-    Placed,
-)
-from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.ops import TypeRefused
-from compiler.graph.rewrite import Builder
+import compiler.frontend.onnx_ops       # noqa: F401 - registers the operators
+from compiler.frontend.importer import Importer, element_type
+from compiler.frontend.values import NodeRefused, dtype_name
+from compiler.graph.graph import Graph, TensorType
 
-__all__ = ["ImportRefused", "convert", "load"]
+__all__ = ["ImportRefused", "check_model", "convert", "load"]
 
-OLDEST_OPSET = 10
+OLDEST_OPSET = 1
+"""Before 7 many operators had attributes that they lack today; those are refused one by one."""
 
 
 class ImportRefused(ValueError):
@@ -57,36 +50,44 @@ def convert(model: onnx.ModelProto, name: str = "model",
     """The graph of a model in memory; `place` stands before every refusal (the name unless told).
     """
     place = place or name
-    _check_model(model, place)
-    importer = _Importer(Builder(name, _value_names(model.graph)), place,
-                         {tensor.name: tensor for tensor in model.graph.initializer})
+    check_model(model, place)
+    importer = Importer(model, name)
+    importer.define_initializers(model.graph)
     for value, type_ in _input_types(model.graph, dict(shapes or {}), place):
-        importer.builder.add_input(value, type_)
+        importer.names[value] = importer.input(value, type_)
     for index, proto in enumerate(model.graph.node):
         importer.add(proto, index)
-    return importer.finish([output.name for output in model.graph.output])
+    return _finished(importer, place)
 
 
-def _check_model(model: onnx.ModelProto, place: str) -> None:
+def _finished(importer: Importer, place: str) -> Graph:
+    if importer.refusals:
+        raise ImportRefused(f"{place}: cannot import {'; '.join(importer.refusals)}; replace "
+                            "these in the model (docs/onnx.md says what is supported)")
+    for output in importer.model.graph.output:
+        if output.name not in importer.names:
+            raise ImportRefused(f"{place}: output {output.name!r} is made by no node; "
+                                "export the model again")
+    try:
+        return importer.builder.finish([importer.result(output.name)
+                                        for output in importer.model.graph.output])
+    except NodeRefused as error:
+        raise ImportRefused(f"{place}: {error}") from None
+
+
+def check_model(model: onnx.ModelProto, place: str) -> None:
     if not model.HasField("graph") or not model.graph.output:
         raise ImportRefused(f"{place}: is not an ONNX model with a graph; "
                             "give a model in .onnx format")
     newest = onnx.defs.onnx_opset_version()
     versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
-    version = max(versions, default=1)
+    version = max(versions, default=newest)
     if not OLDEST_OPSET <= version <= newest:
         raise ImportRefused(f"{place}: opset must be {OLDEST_OPSET} to {newest}, not {version}; "
                             "convert the model with onnx.version_converter")
     if model.graph.sparse_initializer:
         raise ImportRefused(f"{place}: sparse initializers are not supported; store "
                             f"{model.graph.sparse_initializer[0].values.name!r} as a dense tensor")
-
-
-def _value_names(graph: onnx.GraphProto) -> Iterable[str]:
-    yield from (tensor.name for tensor in graph.initializer)
-    yield from (value.name for value in graph.input)
-    for node in graph.node:
-        yield from node.output
 
 
 def _input_types(graph: onnx.GraphProto, shapes: dict[str, int],
@@ -131,110 +132,7 @@ def _input_type(value: onnx.ValueInfoProto, shapes: Mapping[str, int], place: st
                             "declare its type and shape in the model")
     shape = tuple(shapes[d] if isinstance(d, str) else d for d in _dimensions(value))
     try:
-        return TensorType(shape, np.dtype(_numpy_type(tensor.elem_type)).name)
+        return TensorType(shape, dtype_name(element_type(tensor.elem_type)))
     except (ValueError, KeyError, TypeError) as error:
         raise ImportRefused(f"{place}: input {value.name!r} cannot be used: {error}; "
                             "change its type in the model") from None
-
-
-def _numpy_type(code: int) -> np.dtype:
-    return onnx.helper.tensor_dtype_to_np_dtype(code)
-
-
-@dataclass(slots=True)
-class _Importer:
-    """Nodes go in one after the other; what is refused is collected, and `finish` reports all.
-
-    A value whose node was refused is unknown: its readers are then checked by their attributes
-    alone.
-    """
-
-    builder: Builder
-    place: str
-    initializers: dict[str, onnx.TensorProto]
-    unknown: set[str] = field(default_factory=set)
-    refusals: list[str] = field(default_factory=list)
-    current: tuple[str, str] = ("", "")
-
-    def add(self, proto: onnx.NodeProto, index: int) -> None:
-        name = self.builder.fresh_node(proto.name or f"{proto.op_type}_{index}")
-        try:
-            self._convert(proto, name)
-        except (NodeRefused, TypeRefused, ValueError, TypeError) as error:
-            domain = "" if proto.domain in ("", "ai.onnx") else f"{proto.domain}."
-            reason = str(error).removeprefix(f"{name}: ")
-            self.refusals.append(f"{name} ({domain}{proto.op_type}): {reason}")
-            self.unknown.update(proto.output)
-
-    def _convert(self, proto: onnx.NodeProto, name: str) -> None:
-        if proto.op_type not in OPERATORS or proto.domain not in ("", "ai.onnx"):
-            raise NodeRefused("operator is not supported")
-        operator = OPERATORS[proto.op_type]
-        attributes = Attributes.of(proto)
-        read = operator.read(attributes)
-        attributes.close()
-        placed = _placed(proto, operator)
-        if self.unknown.intersection(placed.inputs):
-            self.unknown.add(placed.output)
-            return
-        if placed.output in self.builder.values:
-            raise NodeRefused(f"output {placed.output!r} must be defined once")
-        self.current = name, placed.output
-        for value in filter(None, placed.inputs):
-            self._use(value)
-        operator.build(self, placed, read)
-
-    def _use(self, value: str) -> None:
-        """Initializers enter the graph with their first reader."""
-        if value in self.initializers and value not in self.builder.values:
-            self.define_constant(value, onnx.numpy_helper.to_array(self.initializers[value]))
-        if value not in self.builder.values:
-            raise NodeRefused(f"input {value!r} must be defined before its use")
-
-    def type_of(self, value: str) -> TensorType:
-        return self.builder.values[value]
-
-    def constant(self, value: str, role: str) -> np.ndarray:
-        if value not in self.builder.constants:
-            raise NodeRefused(f"its {role} {value!r} must be a constant")
-        return self.builder.constants[value]
-
-    def add_constant(self, stem: str, array: np.ndarray) -> str:
-        return self.builder.add_constant(self.builder.fresh(stem), array)
-
-    def define_constant(self, value: str, array: np.ndarray) -> None:
-        try:
-            self.builder.add_constant(value, array)
-        except ValueError as error:
-            self.builder.constants.pop(value, None)
-            raise NodeRefused(f"constant {value!r} cannot be used: {error}") from None
-
-    def emit(self, op: str, inputs: tuple[str, ...], **attrs: object) -> None:
-        name, output = self.current
-        self.builder.add(Node(op, name, inputs, (output,), attrs))
-
-    def finish(self, outputs: list[str]) -> Graph:
-        if self.refusals:
-            raise ImportRefused(f"{self.place}: cannot import {'; '.join(self.refusals)}; replace "
-                                f"these in the model (supported: {', '.join(OPERATORS)})")
-        for value in outputs:
-            try:
-                self._use(value)
-            except NodeRefused:
-                raise ImportRefused(f"{self.place}: output {value!r} is made by no node; "
-                                    "export the model again") from None
-        return self.builder.finish(outputs)
-
-
-def _placed(proto: onnx.NodeProto, operator: Operator) -> Placed:
-    inputs = list(proto.input)
-    while inputs and not inputs[-1]:
-        inputs.pop()
-    low, high = operator.inputs
-    if not low <= len(inputs) <= high or ("" in inputs and not operator.gaps):
-        wanted = str(low) if low == high else f"{low} to {high}"
-        raise NodeRefused(f"must have {wanted} inputs, not {len(inputs)}")
-    outputs = [value for value in proto.output if value]
-    if len(outputs) != 1:
-        raise NodeRefused(f"must have 1 output, not {len(outputs)}")
-    return Placed(tuple(inputs), outputs[0])

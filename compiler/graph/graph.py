@@ -14,7 +14,8 @@ import numpy as np
 
 __all__ = ["Attrs", "Graph", "Node", "TensorType"]
 
-DTYPES = ("float32", "int8", "uint8", "int32", "int64")
+DTYPES = ("float32", "int8", "uint8", "int32", "int64", "bool", "float16", "bfloat16", "float64",
+          "int16", "uint16", "uint32", "uint64")
 
 
 @dataclass(frozen=True, slots=True)

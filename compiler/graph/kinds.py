@@ -27,13 +27,20 @@ class Kind(IntEnum):
 
 
 _OPERATORS = {
-    Kind.ELEMENTWISE: ("relu", "clip", "leakyrelu", "identity", "add", "mul", "quantizelinear",
-                       "dequantizelinear", "qadd", "qrescale", "qleakyrelu", "quantize",
-                       "dequantize", "to_int8", "to_uint8"),
-    Kind.INJECTIVE: ("reshape", "upsample", "slice", "concat", "qconcat"),
-    Kind.REDUCTION: ("globalavgpool", "qglobalavgpool"),
-    Kind.COMPLEX: ("conv2d", "convtranspose2d", "dense", "matmul", "maxpool", "avgpool",
-                   "qconv2d", "qconvtranspose2d", "qdense", "qmatmul", "qmaxpool", "qavgpool"),
+    Kind.ELEMENTWISE: (
+        "relu", "clip", "leakyrelu", "identity", "quantizelinear", "dequantizelinear",
+        "qadd", "qrescale", "qleakyrelu", "quantize", "dequantize", "to_int8", "to_uint8",
+        "add", "sub", "mul", "div", "mod", "fmod", "pow", "minimum", "maximum", "neg", "sign",
+        "abs", "and", "or", "xor", "not", "shl", "shr", "equal", "less", "less_equal", "is_nan",
+        "where", "cast", "exp", "log", "sqrt", "erf", "floor", "ceil", "rint", "sin", "cos",
+        "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    Kind.INJECTIVE: ("reshape", "upsample", "slice", "concat", "qconcat", "transpose", "expand",
+                     "reverse", "pad"),
+    Kind.REDUCTION: ("globalavgpool", "qglobalavgpool", "reduce_sum", "reduce_max", "reduce_min",
+                     "reduce_prod"),
+    Kind.COMPLEX: ("conv2d", "convtranspose2d", "conv", "dense", "matmul", "einsum", "maxpool",
+                   "avgpool", "pool_max", "pool_sum", "qconv2d", "qconvtranspose2d", "qdense",
+                   "qmatmul", "qmaxpool", "qavgpool"),
 }
 KINDS: dict[str, Kind] = {op: kind for kind, ops in _OPERATORS.items() for op in ops}
 

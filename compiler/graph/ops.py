@@ -2,7 +2,9 @@
 
 Float operators (`conv2d` ... `identity`) carry ONNX's meaning on logical NCHW shapes; integer
 operators (`qconv2d` ...) carry the meaning of docs/machine.md, section Numbers, on int8 tensors
-in stored form (a uint8 tensor is stored as x - 128).
+in stored form (a uint8 tensor is stored as x - 128). The operators of `compiler.ops.general`
+(`add`, `exp`, `reduce_sum`, `transpose`, ...) take any shape and element type; their tables stand
+there.
 
 | operator | inputs | attributes |
 |---|---|---|
@@ -16,10 +18,8 @@ in stored form (a uint8 tensor is stored as x - 128).
 | maxpool | x | kernel, strides, pads |
 | avgpool | x | kernel, strides, pads, include_pad: 1 when pads count as elements |
 | globalavgpool | x | |
-| add, mul | a, b (broadcast) | |
 | concat | any number of tensors | axis |
 | reshape | x | shape |
-| transpose | x | perm: the axis of x that each axis of the result is |
 | upsample | x | factors: rows and columns of each pixel |
 | slice | x | begin, end, step of each axis |
 | quantizelinear | x, scale, zero_point | axis |
@@ -47,14 +47,17 @@ around, by the kernel turned by 180 degrees.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
+from compiler import te
 from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
-from compiler.graph.graph import Node, TensorType
+from compiler.graph.graph import Attrs, Node, TensorType
+from compiler.ops.general import GENERAL
 
-__all__ = ["FLOAT_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer", "transposed_shape",
-           "window_shape"]
+__all__ = ["FLOAT_OPS", "GENERAL_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer",
+           "transposed_shape", "window_shape"]
 
 
 class TypeRefused(ValueError):
@@ -344,16 +347,6 @@ def _globalavgpool(node: Node, types: Types) -> TensorType:
     return _averaged(node, types)
 
 
-def _add(node: Node, types: Types) -> TensorType:
-    _arity(node, types, 2)
-    _dtype(node, types, "float32")
-    shape = _broadcast(types[0].shape, types[1].shape)
-    if shape is None:
-        raise TypeRefused(f"{node.name}: {node.op} inputs must broadcast, not {types[0]} and "
-                          f"{types[1]}")
-    return TensorType(shape, "float32")
-
-
 def _concat(node: Node, types: Types) -> TensorType:
     """One after the other along the axis; all of one type but for their extent there."""
     first, axis = types[0], node.attrs["axis"]
@@ -415,14 +408,6 @@ def _reshape(node: Node, types: Types) -> TensorType:
     _need(np.prod(made.shape, dtype=int) == np.prod(types[0].shape, dtype=int), node,
           f"shape must keep the number of elements of {types[0]}, not {made.shape!r}")
     return made
-
-
-def _transpose(node: Node, types: Types) -> TensorType:
-    _arity(node, types, 1)
-    x, perm = types[0], node.attrs["perm"]
-    _need(sorted(perm) == list(range(len(x.shape))), node,
-          f"perm must hold each axis of {x} once, not {perm!r}")
-    return TensorType(tuple(x.shape[axis] for axis in perm), x.dtype)
 
 
 def _scaled(node: Node, types: Types) -> tuple[TensorType, TensorType, TensorType]:
@@ -581,9 +566,8 @@ FLOAT_OPS: dict[str, Rule] = {
     "conv2d": _conv2d, "convtranspose2d": _convtranspose2d,
     "dense": _dense, "matmul": _matmul, "relu": _relu, "clip": _clip,
     "leakyrelu": _leakyrelu, "identity": _same, "concat": _concat,
-    "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool, "add": _add,
-    "mul": _add, "reshape": _reshape, "transpose": _transpose, "upsample": _upsample,
-    "slice": _slice,
+    "maxpool": _maxpool, "avgpool": _avgpool, "globalavgpool": _globalavgpool,
+    "reshape": _reshape, "upsample": _upsample, "slice": _slice,
     "quantizelinear": _quantizelinear, "dequantizelinear": _dequantizelinear,
 }
 INTEGER_OPS: dict[str, Rule] = {
@@ -595,4 +579,25 @@ INTEGER_OPS: dict[str, Rule] = {
     "quantize": _parameters("float32", "int8"), "dequantize": _parameters("int8", "float32"),
     "to_int8": _cast("uint8", "int8"), "to_uint8": _cast("int8", "uint8"),
 }
-OPS: dict[str, Rule] = FLOAT_OPS | INTEGER_OPS
+
+
+def _general(op: str) -> Rule:
+    """The rule of an operator that says itself what it makes."""
+    def rule(node: Node, types: Types) -> TensorType:
+        try:
+            return _general_type(op, Attrs(node.attrs), tuple(types))
+        except (ValueError, TypeError) as error:
+            raise TypeRefused(f"{node.name}: {error}") from None
+    return rule
+
+
+@lru_cache(4096)
+def _general_type(op: str, attrs: Attrs, types: tuple[TensorType, ...]) -> TensorType:
+    inputs = [te.placeholder(type_.shape, type_.dtype, f"x{position}")
+              for position, type_ in enumerate(types)]
+    made = GENERAL[op].define(attrs, inputs, "y")
+    return TensorType(made.shape, made.dtype)
+
+
+GENERAL_OPS: dict[str, Rule] = {op: _general(op) for op in GENERAL}
+OPS: dict[str, Rule] = FLOAT_OPS | INTEGER_OPS | GENERAL_OPS

@@ -11,6 +11,7 @@ import numpy as np
 
 from compiler.graph.fixed_point import requantize
 from compiler.graph.graph import Graph, Node
+from compiler.ops.general import GENERAL
 
 __all__ = ["check_inputs", "evaluate", "evaluate_node", "outputs_first"]
 
@@ -265,10 +266,7 @@ MEANING: dict[str, Callable[..., Array]] = {
     "clip": _clip,
     "leakyrelu": lambda attrs, x: np.where(x < 0, x * np.float32(attrs["alpha"]), x),
     "identity": lambda attrs, x: x,
-    "add": lambda attrs, a, b: a + b,
-    "mul": lambda attrs, a, b: a * b,
     "reshape": _reshape,
-    "transpose": lambda attrs, x: np.ascontiguousarray(x.transpose(attrs["perm"])),
     "upsample": lambda attrs, x: x.repeat(attrs["factors"][0], 2).repeat(attrs["factors"][1], 3),
     "slice": lambda attrs, x: x[tuple(map(slice, attrs["begin"], attrs["end"], attrs["step"]))],
     "concat": lambda attrs, *parts: np.concatenate(parts, attrs["axis"]),
@@ -280,4 +278,4 @@ MEANING: dict[str, Callable[..., Array]] = {
     "quantize": _quantize, "dequantize": _dequantize,
     "to_int8": lambda attrs, x: (x ^ np.uint8(128)).view(np.int8),
     "to_uint8": lambda attrs, x: x.view(np.uint8) ^ np.uint8(128),
-}
+} | {name: operator.meaning for name, operator in GENERAL.items()}

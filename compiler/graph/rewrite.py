@@ -1,6 +1,7 @@
 """Making graphs from graphs: a builder that infers types, dead code, replacement by rule."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -65,6 +66,20 @@ class Builder:
     def emit(self, op: str, name: str, inputs: Sequence[str], output: str,
              **attrs: object) -> str:
         return self.add(Node(op, name, tuple(inputs), (output,), attrs))
+
+    def rename(self, start: int, values: Mapping[str, str], nodes: Mapping[str, str]) -> None:
+        """Gives results of the nodes from number `start` on, and those nodes, other names, which
+        nothing else has.
+        """
+        for place in range(start, len(self.nodes)):
+            node = self.nodes[place]
+            self.nodes[place] = replace(
+                node, name=nodes.get(node.name, node.name),
+                inputs=tuple(values.get(one, one) for one in node.inputs),
+                outputs=tuple(values.get(one, one) for one in node.outputs))
+        for old, new in values.items():
+            self.values[new] = self.values.pop(old)
+        self._taken.update(values.values())
 
     def finish(self, outputs: Iterable[str]) -> Graph:
         return Graph(self.name, tuple(self.inputs), tuple(outputs), tuple(self.nodes),

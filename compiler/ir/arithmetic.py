@@ -21,7 +21,10 @@ _BINARY = {
     "eq": np.equal, "ne": np.not_equal,
 }
 _CALLS = {"abs": np.abs, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh,
-          "floor": np.floor, "ceil": np.ceil, "rint": np.rint,
+          "floor": np.floor, "ceil": np.ceil, "rint": np.rint, "pow": np.power,
+          "sin": np.sin, "cos": np.cos, "tan": np.tan,
+          "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+          "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
           "erf": np.frompyfunc(math.erf, 1, 1), "tf32": lambda a: _tf32(a)}
 
 
@@ -34,9 +37,9 @@ def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return _BINARY[op](a, b)
 
 
-def apply_call(function: str, a: np.ndarray) -> np.ndarray:
+def apply_call(function: str, a: np.ndarray, *more: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return np.asarray(_CALLS[function](a)).astype(a.dtype)
+        return np.asarray(_CALLS[function](a, *more)).astype(a.dtype)
 
 
 def _tf32(a: np.ndarray) -> np.ndarray:

@@ -270,7 +270,7 @@ def _eval(expr: Expr, env: Env, lanes: int, memory: _Memory) -> np.ndarray:
         case Binary(op, a, b):
             return apply_binary(op, go(a), go(b))
         case Call(function, args):
-            return apply_call(function, go(args[0]))
+            return apply_call(function, *map(go, args))
         case Cast(value, dtype):
             return apply_cast(go(value), dtype)
         case Select():

@@ -17,6 +17,7 @@ from compiler.ops import nchw_elementwise as elementwise
 from compiler.ops import nchw_matrix as matrix
 from compiler.ops import nchw_movement as movement
 from compiler.ops import nchw_windows as windows
+from compiler.ops.general import GENERAL
 from compiler.te import Tensor
 
 __all__ = ["OPERATORS", "build"]
@@ -28,8 +29,8 @@ OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "leakyrelu": elementwise.leakyrelu, "identity": elementwise.identity,
     "maxpool": windows.maxpool, "avgpool": windows.avgpool,
     "globalavgpool": windows.globalavgpool,
-    "add": elementwise.add, "mul": elementwise.mul, "reshape": elementwise.reshape,
-    "upsample": movement.upsample, "slice": movement.slice_, "transpose": movement.transpose,
+    "reshape": elementwise.reshape,
+    "upsample": movement.upsample, "slice": movement.slice_,
     "concat": movement.concat,
     "quantizelinear": elementwise.quantizelinear,
     "dequantizelinear": elementwise.dequantizelinear,
@@ -41,7 +42,7 @@ OPERATORS: dict[str, Callable[[Mapping, Sequence[Tensor], str], Tensor]] = {
     "qrescale": elementwise.qrescale, "qleakyrelu": elementwise.qleakyrelu,
     "quantize": elementwise.quantize, "dequantize": elementwise.dequantize,
     "to_int8": elementwise.to_int8, "to_uint8": elementwise.to_uint8,
-}
+} | {name: operator.define for name, operator in GENERAL.items()}
 
 
 def build(op: str, attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:

@@ -11,8 +11,8 @@ from compiler import te
 from compiler.ops.arithmetic import add_scaled, requantize
 from compiler.te import Expr, Tensor
 
-__all__ = ["add", "broadcast", "broadcast_shape", "clip", "dequantize", "dequantizelinear",
-           "identity", "leakyrelu", "mul", "qadd", "qleakyrelu", "qrescale", "quantize",
+__all__ = ["broadcast", "broadcast_shape", "clip", "dequantize", "dequantizelinear",
+           "identity", "leakyrelu", "qadd", "qleakyrelu", "qrescale", "quantize",
            "quantizelinear", "relu", "rescaled", "reshape", "to_int8", "to_uint8"]
 
 _LIMITS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
@@ -70,20 +70,6 @@ dequantize = _unary(lambda attrs, x: (x.astype("float32") - float(attrs["zp"]))
                     * float(np.float32(attrs["scale"])))
 to_int8 = _unary(lambda attrs, x: (x ^ 128).astype("int8"))
 to_uint8 = _unary(lambda attrs, x: x.astype("uint8") ^ 128)
-
-
-def add(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    """``a + b`` in float32, with broadcasting."""
-    a, b = inputs
-    return te.compute(broadcast_shape(a.shape, b.shape),
-                      lambda *indices: broadcast(a, indices) + broadcast(b, indices), name)
-
-
-def mul(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    """``a * b`` in float32, with broadcasting."""
-    a, b = inputs
-    return te.compute(broadcast_shape(a.shape, b.shape),
-                      lambda *indices: broadcast(a, indices) * broadcast(b, indices), name)
 
 
 def qadd(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:

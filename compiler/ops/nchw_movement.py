@@ -9,7 +9,7 @@ from compiler import te
 from compiler.ops.nchw_elementwise import rescaled
 from compiler.te import Expr, Tensor
 
-__all__ = ["concat", "qconcat", "slice_", "transpose", "upsample"]
+__all__ = ["concat", "qconcat", "slice_", "upsample"]
 
 
 def concat(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
@@ -39,14 +39,6 @@ def slice_(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
     return te.compute(shape, lambda *indices: x[tuple(
         index * step + begin for index, (begin, _, step) in zip(indices, sides, strict=True))],
         name)
-
-
-def transpose(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
-    """Axis i of the result is axis ``perm[i]`` of ``x``."""
-    x, perm = inputs[0], attrs["perm"]
-    places = [perm.index(axis) for axis in range(len(perm))]
-    return te.compute(tuple(x.shape[axis] for axis in perm),
-                      lambda *indices: x[tuple(indices[place] for place in places)], name)
 
 
 def _joined(axis: int, inputs: Sequence[Tensor], value: Callable[[int, Expr], Expr],

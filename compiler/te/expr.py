@@ -32,7 +32,8 @@ Extent = Any
 ARITHMETIC = frozenset("add sub mul div floordiv mod min max".split())
 BITWISE = frozenset("and or xor shl shr rshift_rne".split())
 COMPARISONS = frozenset("lt le gt ge eq ne".split())
-FUNCTIONS = frozenset("abs exp log sqrt tanh erf floor ceil rint tf32".split())
+FUNCTIONS = frozenset("abs exp log sqrt tanh erf floor ceil rint tf32 pow sin cos tan asin acos "
+                      "atan sinh cosh asinh acosh atanh".split())
 REDUCERS = frozenset("sum max min".split())
 
 
@@ -211,7 +212,8 @@ class Binary(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Call(Expr):
-    """A function of the math library (`FUNCTIONS`), of the type of its argument."""
+    """A function of the math library (`FUNCTIONS`), of the type of its argument; ``pow`` has
+    two."""
 
     function: str
     args: tuple[Expr, ...]
@@ -223,6 +225,12 @@ class Call(Expr):
         if self.function != "abs" and not is_float(self.args[0].dtype):
             raise TypeError(f"Argument of {self.function} must be a float, "
                             f"not {self.args[0].dtype}")
+        if len(self.args) != (2 if self.function == "pow" else 1):
+            raise TypeError(f"{self.function} must have {2 if self.function == 'pow' else 1} "
+                            f"arguments, not {len(self.args)}")
+        if self.args[-1].dtype != self.args[0].dtype:
+            raise TypeError(f"Arguments of {self.function} must have one type, "
+                            f"not {self.args[0].dtype} and {self.args[-1].dtype}")
         if self.function == "tf32" and self.args[0].dtype != "float32":
             raise TypeError(f"Argument of tf32 must be float32, not {self.args[0].dtype}")
 

@@ -62,7 +62,7 @@ class Expressions:
             case Binary(op, a, b):
                 return self.binary(op, self.value(a), self.value(b))
             case Call(function, args):
-                return self._call(function, self.value(args[0]))
+                return self._call(function, *map(self.value, args))
             case Cast(value, dtype):
                 inner = self.value(value)
                 return Value(cast(self.w, inner.kind, dtype, inner.text), inner.kind.of(dtype))
@@ -103,9 +103,12 @@ class Expressions:
             return Value(float_binary(self.w, op, kind, left, right, self.contract), kind)
         return Value(integer_binary(self.w, op, kind, left, right), kind)
 
-    def _call(self, function: str, a: Value) -> Value:
+    def _call(self, function: str, *args: Value) -> Value:
+        a = args[0]
         if is_float(a.kind.dtype):
-            return Value(float_call(self.w, function, a.kind, a.text), a.kind)
+            lanes, texts = self.together(*args)
+            kind = Kind(a.kind.dtype, lanes)
+            return Value(float_call(self.w, function, kind, *texts), kind)
         return Value(integer_abs(self.w, a.kind, a.text), a.kind)   # the one function of integers
 
     # Choices: a side that reads memory runs only where it is chosen.

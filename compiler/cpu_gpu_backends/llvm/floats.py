@@ -45,15 +45,15 @@ def float_binary(w: Writer, op: str, kind: Kind, a: str, b: str, contract: bool 
     raise TypeError(f"Operands of {op} must be integers, not {kind.dtype}")
 
 
-def float_call(w: Writer, name: str, kind: Kind, a: str) -> str:
+def float_call(w: Writer, name: str, kind: Kind, *args: str) -> str:
     if kind.dtype == "bfloat16":
-        single, wide = _calculated(w, kind, a)
-        return narrow(w, single, float_call(w, name, single, wide))
+        single, *wide = _calculated(w, kind, *args)
+        return narrow(w, single, float_call(w, name, single, *wide))
     if name in FUNCTIONS:
-        return function(w, name, kind, a)
+        return function(w, name, kind, *args)
     if name == "tf32":
-        return _tf32(w, kind, a)
-    return _intrinsic(w, _INTRINSICS[name], kind, a)
+        return _tf32(w, kind, *args)
+    return _intrinsic(w, _INTRINSICS[name], kind, *args)
 
 
 def _calculated(w: Writer, kind: Kind, *args: str) -> tuple[Any, ...]:

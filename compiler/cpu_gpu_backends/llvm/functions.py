@@ -1,12 +1,13 @@
-"""Functions of the math library that processors lack: exp, log, tanh, erf.
+"""Functions of the math library that processors lack.
 
-For float32 they are written out here, without branches, so that loops over them become vectors
-and objects need no library. The polynomials are near-minimax fits of the functions named beside
-them, in relative error, rounded to float32. Largest errors, over all arguments, in units in the
-last place of the exact result: exp 1.5, log 1.0, tanh 1.5, erf 1.5 (the tests hold them to it).
-Whether the processor fuses a product with a sum changes results within these bounds.
+For float32 exp, log, tanh and erf are written out here, without branches, so that loops over them
+become vectors and objects need no library. The polynomials are near-minimax fits of the functions
+named beside them, in relative error, rounded to float32. Largest errors, over all arguments, in
+units in the last place of the exact result: exp 1.5, log 1.0, tanh 1.5, erf 1.5 (the tests hold
+them to it). Whether the processor fuses a product with a sum changes results within these bounds.
 
-For float64 the C library is called, lane by lane.
+For float64 the C library is called, lane by lane, and so it is for all others (`LIBRARY`), of any
+type, in float64 and rounded.
 """
 
 import math
@@ -15,9 +16,11 @@ from collections.abc import Callable, Sequence
 
 from .writer import Kind, Module, Writer
 
-__all__ = ["FUNCTIONS", "function"]
+__all__ = ["FUNCTIONS", "LIBRARY", "function"]
 
-FUNCTIONS = ("exp", "log", "tanh", "erf")
+LIBRARY = ("pow", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh",
+           "atanh")
+FUNCTIONS = ("exp", "log", "tanh", "erf", *LIBRARY)
 
 _EXP = (0.5, 0.16666512, 0.04166619, 0.008369599, 0.0013951717)             # (e^r - 1 - r) / r^2
 _LOG = (0.3333331, -0.25000009, 0.20002167, -0.1666809, 0.14218552, -0.124030866,
@@ -34,10 +37,15 @@ _SHIFTER = 1.5 * 2 ** 23        # what is added to it is rounded to an integer, 
 _SHIFTER_BITS = int.from_bytes(struct.pack(">f", _SHIFTER), "big")
 
 
-def function(w: Writer, name: str, kind: Kind, a: str) -> str:
+def function(w: Writer, name: str, kind: Kind, *args: str) -> str:
     """One of `FUNCTIONS` of a value of a floating-point kind."""
     if kind.dtype == "float64":
-        return _of_each_lane(w, name, kind, a)
+        return _of_each_lane(w, name, kind, *args)
+    if name in LIBRARY:
+        double = kind.of("float64")
+        exact = (w.op(f"fpext {kind} {arg} to {double}") for arg in args)
+        return w.op(f"fptrunc {double} {_of_each_lane(w, name, double, *exact)} to {kind}")
+    a, = args
     single = kind.of("float32")
     if kind.dtype != "float32":
         wide = w.op(f"fpext {kind} {a} to {single}")
@@ -48,13 +56,13 @@ def function(w: Writer, name: str, kind: Kind, a: str) -> str:
     return w.call(symbol, kind, (kind, a))
 
 
-def _of_each_lane(w: Writer, name: str, kind: Kind, a: str) -> str:
+def _of_each_lane(w: Writer, name: str, kind: Kind, *args: str) -> str:
     if not kind.lanes:
-        return w.call(name, kind, (kind, a))
+        return w.call(name, kind, *((kind, arg) for arg in args))
     one, result = Kind(kind.dtype), "poison"
     for lane in range(kind.lanes):
-        value = w.op(f"extractelement {kind} {a}, i64 {lane}")
-        value = w.call(name, one, (one, value))
+        each = [w.op(f"extractelement {kind} {arg}, i64 {lane}") for arg in args]
+        value = w.call(name, one, *((one, part) for part in each))
         result = w.op(f"insertelement {kind} {result}, {one} {value}, i64 {lane}")
     return result
 

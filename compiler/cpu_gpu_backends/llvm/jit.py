@@ -10,6 +10,7 @@ import llvmlite.binding as llvm
 
 from compiler.native import build_once, digest
 
+from .functions import FUNCTIONS
 from .machine import Machine, host, target_machine
 from .pool import address_of, pool
 
@@ -68,8 +69,7 @@ def _object_code(text: str, machine: Machine) -> bytes:
 FOREIGN: dict[str, int] = {}
 """Functions that code is linked with before those of the process: name to address."""
 
-_MATH = ("exp", "log", "tanh", "erf", "fmod", "fmodf", "floor", "floorf", "ceil", "ceilf",
-         "rint", "rintf")
+_MATH = (*FUNCTIONS, "fmod", "fmodf", "floor", "floorf", "ceil", "ceilf", "rint", "rintf")
 
 
 @cache

@@ -62,7 +62,7 @@ class Expressions:
                 return (f"{self.value(condition, _TEST)} ? {self.value(a, _TERNARY)} : "
                         f"{self.value(b, _TERNARY)}"), _TERNARY
             case Call("tf32", args): return self.call("to_tf32", self.value(args[0])), _ATOM
-            case Call(function, args): return self._call(function, args[0]), _ATOM
+            case Call(function, args): return self._call(function, *args), _ATOM
             case Binary(): return self._binary(expr)
             case _: raise TypeError(f"Expression must be of a known kind, not {expr!r}")
 
@@ -242,11 +242,12 @@ class Expressions:
     def _index_type(self, expr: Expr) -> str:
         return "int" if is_index(expr) else self.dialect.types[expr.dtype]
 
-    def _call(self, function: str, arg: Expr) -> str:
+    def _call(self, function: str, arg: Expr, *more: Expr) -> str:
         if not is_float(arg.dtype):
             kind = self.dialect.types[arg.dtype]
             return f"(({kind})abs({self.value(arg)}))" if is_signed(arg.dtype) else self.value(arg)
-        return f"{self.dialect.math(function, arg.dtype)}({self.value(arg)})"
+        args = ", ".join(self.value(one) for one in (arg, *more))
+        return f"{self.dialect.math(function, arg.dtype)}({args})"
 
     def _cast(self, value: Expr, dtype: str) -> tuple[str, int]:
         if dtype == value.dtype:

@@ -331,7 +331,8 @@ class _Block:
             case Shuffle(value, lane_xor): return self._shuffled(value, lane_xor, lanes)
             case Binary(op, a, b): return apply_binary(op, self._eval(a, lanes),
                                                        self._eval(b, lanes))
-            case Call(function, args): return apply_call(function, self._eval(args[0], lanes))
+            case Call(function, args): return apply_call(
+                function, *(self._eval(arg, lanes) for arg in args))
             case Cast(value, dtype): return apply_cast(self._eval(value, lanes), dtype)
             case Select(): return self._selected(expr, lanes)
             case _: raise TypeError(f"Expression must be of a known kind, not {expr!r}")

@@ -16,7 +16,8 @@ INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 DIVISIONS = ("div", "floordiv", "mod")
 EXACT = ("abs", "sqrt", "floor", "ceil", "rint")
-FUNCTIONS = ("exp", "log", "tanh", "erf")
+FUNCTIONS = ("exp", "log", "tanh", "erf", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+             "cosh", "asinh", "acosh", "atanh")
 
 
 def edges(dtype: str) -> np.ndarray:
@@ -155,6 +156,15 @@ def test_functions(function, dtype):
     tolerance = 0 if function in EXACT else 4 * float(ml_dtypes.finfo(dtype).eps)
     assert_same(te.compute(values.shape, lambda i: Call(function, (x[i],)), "y"), {"a": values},
                 tolerance)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_powers(dtype):
+    a, b = (np.array(values).astype(dtype) for values in
+            ([2, 0.5, -2, -2, 0, 0, 9, np.inf], [10, -3, 3, 0.5, 0, -1, 0.5, -1]))
+    x, y = (te.placeholder(a.shape, dtype, name) for name in "xy")
+    assert_same(te.compute(a.shape, lambda i: Call("pow", (x[i], y[i])), "z"), {"x": a, "y": b},
+                4 * float(ml_dtypes.finfo(dtype).eps))
 
 
 def test_floats_as_tensor_cores_take_them():

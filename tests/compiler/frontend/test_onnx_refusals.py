@@ -9,9 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend import ImportRefused, convert, load
 
-SUPPORTED = ("(supported: Add, AveragePool, Clip, Concat, Constant, Conv, ConvTranspose, "
-             "DequantizeLinear, Flatten, Gemm, GlobalAveragePool, Identity, LeakyRelu, MatMul, "
-             "MaxPool, QuantizeLinear, Relu, Reshape, Resize, Slice)")
+SUPPORTED = "(docs/onnx.md says what is supported)"
 NEWEST = onnx.defs.onnx_opset_version()
 X4, X2 = [1, 3, 8, 8], [2, 6]
 
@@ -93,11 +91,11 @@ def test_missing_external_data(tmp_path: Path) -> None:
 
 def test_file_is_named_in_every_refusal(tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
-    onnx.save(model(helper.make_node("Softmax", ["x"], ["y"], "soft")), path)
+    onnx.save(model(helper.make_node("Mystery", ["x"], ["y"], "soft")), path)
     with pytest.raises(ImportRefused) as refused:
         load(path)
     assert str(refused.value) == (
-        f"{path}: cannot import soft (Softmax): operator is not supported; replace these in the "
+        f"{path}: cannot import soft (Mystery): operator is not supported; replace these in the "
         f"model {SUPPORTED}")
 
 
@@ -108,27 +106,36 @@ def test_a_refusal_is_one_line_whatever_the_names() -> None:
 
 
 def test_every_offending_node_is_listed() -> None:
-    """Nodes behind a refused one are judged by their attributes; what is fine is not listed."""
+    """Nodes behind a refused one are judged by the type that ONNX infers for it, or not at all;
+    what is fine is not listed.
+    """
     line = refusal(model(
-        helper.make_node("Softmax", ["x"], ["a"], "soft"),
+        helper.make_node("Clip", ["x", "w"], ["a"], "soft"),
         helper.make_node("Relu", ["a"], ["b"], "fine"),
         helper.make_node("Relu", ["b"], ["also"], "fine_as_well"),
         helper.make_node("Relu", ["also"], ["fine"], "fine_still"),
         helper.make_node("Conv", ["b", "w"], ["c"], "spread", dilations=[2]),
         helper.make_node("Foo", ["c"], ["d"], domain="com.acme"),
         helper.make_node("Conv", ["x", "w"], ["e"], "fine_too"),
-        helper.make_node("MaxPool", ["e"], ["y"], "pool", kernel_shape=[2, 2], ceil_mode=1)))
+        helper.make_node("Conv", ["d", "w"], ["f"], "unknown", dilations=[2]),
+        helper.make_node("MaxPool", ["e"], ["y"], "pool", kernel_shape=[2])))
     assert line == (
-        "m: cannot import soft (Softmax): operator is not supported; spread (Conv): dilations must "
-        "have 2 numbers, not 1; Foo_5 (com.acme.Foo): operator is not supported; pool (MaxPool): "
-        f"ceil_mode must be 0, not 1; replace these in the model {SUPPORTED}")
+        "m: cannot import soft (Clip): its min must be one number, not 108; spread (Conv): "
+        "dilations must have 2 numbers, not 1; Foo_5 (com.acme.Foo): operator is not supported; "
+        "pool (MaxPool): kernel_shape must have 2 numbers, not 1; replace these in the model "
+        f"{SUPPORTED}")
 
 
-@pytest.mark.parametrize("opset", [7, 9, NEWEST + 1])
+@pytest.mark.parametrize("opset", [0, NEWEST + 1])
 def test_opset(opset: int) -> None:
     assert refusal(model(helper.make_node("Relu", ["x"], ["y"]), opset=opset)) == (
-        f"m: opset must be 10 to {NEWEST}, not {opset}; convert the model with "
+        f"m: opset must be 1 to {NEWEST}, not {opset}; convert the model with "
         "onnx.version_converter")
+
+
+def test_what_only_old_opsets_have() -> None:
+    assert refused_node("Add", "x", "w", opset=6, attrs={"broadcast": 1, "axis": 1}) == (
+        "attribute 'axis' is not supported")
 
 
 def test_unbound_dimensions() -> None:
@@ -146,9 +153,10 @@ def test_unbound_dimensions() -> None:
 
 def test_input_types() -> None:
     relu = helper.make_node("Relu", ["x"], ["y"])
-    assert refusal(model(relu, dtype=TensorProto.FLOAT16)) == (
+    assert refusal(model(relu, dtype=TensorProto.STRING)) == (
         "m: input 'x' cannot be used: dtype must be one of float32, int8, uint8, int32, int64, "
-        "not 'float16'; change its type in the model")
+        "bool, float16, bfloat16, float64, int16, uint16, uint32, uint64, not 'string'; change its "
+        "type in the model")
     assert refusal(model(relu, shape=None)) == (
         "m: input 'x' must be a tensor with a shape; declare its type and shape in the model")
 
@@ -183,7 +191,7 @@ CONV = [
     ({"dilations": [1, 0]}, "dilations must be 2 integers of at least 1, not (1, 0)"),
     ({"dilations": [1, 4]}, "kernel must fit the padded input, not (3, 3) in float32[1,3,8,8] with "
                             "pads (0, 0, 0, 0) and dilations (1, 4)"),
-    ({"kernel_shape": [3]}, "kernel must have 2 numbers, not 1"),
+    ({"kernel_shape": [3]}, "kernel_shape must have 2 numbers, not 1"),
     ({"kernel_shape": [5, 5]}, "kernel_shape must be the weight's (3, 3), not (5, 5)"),
     ({"strides": [1]}, "strides must have 2 numbers, not 1"),
     ({"pads": [1, 1]}, "pads must have 4 numbers, not 2"),
@@ -201,7 +209,7 @@ def test_conv(attrs: dict, reason: str) -> None:
 def test_conv_shapes() -> None:
     assert refused_node("Conv", "x", "w", shape=[1, 2, 8, 8]) == (
         "input channels must equal the weight's 3, not 2")
-    assert refused_node("Conv", "x", "w", shape=[1, 3, 8], constants=[constant("w", 4, 3, 3)]) == (
+    assert refused_node("Conv", "x", "w", shape=[1, 3, 8]) == (
         "input must have 4 dimensions, not float32[1,3,8]")
     assert refused_node("Conv", "x") == "must have 2 to 3 inputs, not 1"
 
@@ -230,18 +238,15 @@ def test_conv_transpose(attrs: dict, reason: str) -> None:
 def test_conv_transpose_shapes() -> None:
     assert refused_node("ConvTranspose", "x", "w", shape=[1, 2, 8, 8]) == (
         "input channels must equal the weight's 4, not 2")
-    assert refused_node("ConvTranspose", "x", "w", shape=[1, 4, 8],
-                        constants=[constant("w", 4, 3, 3)]) == (
+    assert refused_node("ConvTranspose", "x", "w", shape=[1, 4, 8]) == (
         "input must have 4 dimensions, not float32[1,4,8]")
 
 
 MAXPOOL = [
     ({}, "kernel_shape must be given"),
-    ({"kernel_shape": [2, 2], "ceil_mode": 1}, "ceil_mode must be 0, not 1"),
-    ({"kernel_shape": [2, 2], "storage_order": 1}, "storage_order must be 0, not 1"),
-    ({"kernel_shape": [2, 2], "dilations": [2, 2]}, "dilations must be 1, not 2"),
-    ({"kernel_shape": [2, 2], "pads": [2, 2, 2, 2]},
-     "pads must be smaller than the kernel (2, 2), not (2, 2, 2, 2)"),
+    ({"kernel_shape": [2, 2], "dilations": [2]}, "dilations must have 2 numbers, not 1"),
+    ({"kernel_shape": [2, 2], "strides": [0, 1]},
+     "strides must be 2 integers of at least 1, not (0, 1)"),
     ({"kernel_shape": [9, 9]},
      "kernel must fit the padded input, not (9, 9) in float32[1,3,8,8] with pads (0, 0, 0, 0)"),
 ]
@@ -254,11 +259,8 @@ def test_maxpool(attrs: dict, reason: str) -> None:
 
 AVERAGES = [
     ({}, "kernel_shape must be given"),
-    ({"kernel_shape": [2, 2], "ceil_mode": 1}, "ceil_mode must be 0, not 1"),
-    ({"kernel_shape": [2, 2], "dilations": [2, 2]}, "dilations must be 1, not 2"),
+    ({"kernel_shape": [2, 2], "dilations": [2, 2]}, "attribute 'dilations' is not supported"),
     ({"kernel_shape": [2, 2], "count_include_pad": 2}, "include_pad must be 0 or 1, not 2"),
-    ({"kernel_shape": [2, 2], "pads": [0, 2, 0, 0]},
-     "pads must be smaller than the kernel (2, 2), not (0, 2, 0, 0)"),
 ]
 
 
@@ -267,27 +269,22 @@ def test_average_pool(attrs: dict, reason: str) -> None:
     assert refused_node("AveragePool", "x", attrs=attrs) == reason
 
 
-def test_maxpool_with_indices() -> None:
-    assert refused_node("MaxPool", "x", outputs=["y", "i"], attrs={"kernel_shape": [2, 2]}) == (
-        "must have 1 output, not 2")
+def test_too_many_outputs() -> None:
+    assert refused_node("Relu", "x", outputs=["y", "i"]) == "must have 1 to 1 outputs, not 2"
 
 
-GEMM = [
-    ({"alpha": 0.5}, "alpha must be 1.0, not 0.5"),
-    ({"beta": 2.0}, "beta must be 1.0, not 2.0"),
-    ({"transA": 1}, "transA must be 0, not 1"),
-]
-
-
-@pytest.mark.parametrize(("attrs", "reason"), GEMM)
-def test_gemm(attrs: dict, reason: str) -> None:
-    assert refused_node("Gemm", "x", "w", attrs=attrs, shape=X2,
-                        constants=[constant("w", 6, 4)]) == reason
+def test_gemm() -> None:
+    assert refused_node("Gemm", "x", "w", shape=X2) == (
+        "its B must have 2 dimensions, not w: float32[4, 3, 3, 3]")
+    assert refused_node("Gemm", "x", "w", shape=X2, attrs={"transA": 1},
+                        constants=[constant("w", 6, 4)]) == (
+        "matmul inputs must agree in their inner and leading extents, not float32[6,2] and "
+        "float32[6,4]")
 
 
 def test_clip() -> None:
     assert refused_node("Clip", "x", "w") == "its min must be one number, not 108"
-    assert refused_node("Clip", "x", "", "x") == "its max 'x' must be a constant"
+    assert refused_node("Clip", "x", "", "x") == "its max must be one number, not 192"
     assert refused_node("Clip", "x", "n", constants=[constant("n", value=np.nan)]) == (
         "lo must be a number, not nan")
 
@@ -308,10 +305,8 @@ def numbers(name: str, *values: int) -> onnx.TensorProto:
     ([numbers("s", 1), numbers("e", 2, 3)],
      "starts, ends, axes and steps must have as many numbers, not 1, 2, 1 and 1"),
     ([numbers("s", 1), numbers("e", 2), numbers("a", 4)], "axis must be -4 to 3, not 4"),
-    ([numbers("s", 1), numbers("e", 2), numbers("a", 1), numbers("t", -1)],
-     "steps must be at least 1, not -1"),
-    ([numbers("s", 5), numbers("e", 5)],
-     "slice of axis 0 must lie in 0 to 1 with a step of at least 1, not 1 to 1 with step 1"),
+    ([numbers("s", 1), numbers("e", 2), numbers("a", 1), numbers("t", 0)],
+     "steps must not be 0"),
 ])
 def test_slice(constants: list, reason: str) -> None:
     assert refused_node("Slice", "x", *(one.name for one in constants),
@@ -327,24 +322,16 @@ def scales(*values: float) -> onnx.TensorProto:
 
 
 PLACES = [
-    ({"mode": "linear"}, scales(1, 1, 2, 2), "mode must be nearest, not linear"),
-    ({"antialias": 1}, scales(1, 1, 2, 2), "antialias must be 0, not 1"),
-    ({}, scales(1, 1, 1.5, 2), "scales must be whole numbers for rows and columns of an image, and "
-     "1 for images and channels, not 1, 1, 1.5, 2"),
-    ({}, scales(1, 1, np.nan, np.inf), "scales must be whole numbers for rows and columns of an "
-     "image, and 1 for images and channels, not 1, 1, nan, inf"),
-    ({}, scales(1, 1, 0, 2), "factors must be 2 integers of at least 1, not (0, 2)"),
-    ({}, scales(1, 2, 2, 2), "scales must be whole numbers for rows and columns of an image, and "
-     "1 for images and channels, not 1, 2, 2, 2"),
-    ({}, scales(1, 1, 0.5, 0.5), "scales must be whole numbers for rows and columns of an image, "
-     "and 1 for images and channels, not 1, 1, 0.5, 0.5"),
-    ({"nearest_mode": "floor"}, scales(1, 1, 2, 2),
-     "pixels must be repeated, which half_pixel with floor and scales 2, 2 does not"),
-    ({"coordinate_transformation_mode": "asymmetric"}, scales(1, 1, 1, 3),
-     "pixels must be repeated, which asymmetric with round_prefer_floor and scales 1, 3 does not"),
-    ({"coordinate_transformation_mode": "align_corners"}, scales(1, 1, 2, 2),
-     "pixels must be repeated, which align_corners with round_prefer_floor and scales 2, 2 does "
-     "not"),
+    ({"mode": "area"}, scales(1, 1, 2, 2), "mode must be nearest, linear or cubic, not area"),
+    ({"antialias": 1}, scales(1, 1, 2, 2), "attribute 'antialias' is not supported"),
+    ({}, scales(1, 1, np.nan, np.inf), "scales must be positive numbers, not 1, 1, nan, inf"),
+    ({}, scales(1, 1, 0, 2), "scales must be positive numbers, not 1, 1, 0, 2"),
+    ({}, scales(1, 2, 2), "scales must have 4 numbers, not 3"),
+    ({"nearest_mode": "up"}, scales(1, 1, 2, 2), "nearest_mode must be one of floor, ceil, "
+     "round_prefer_floor, round_prefer_ceil, not up"),
+    ({"coordinate_transformation_mode": "centre"}, scales(1, 1, 2, 2),
+     "coordinate_transformation_mode must be one of half_pixel, half_pixel_symmetric, "
+     "pytorch_half_pixel, align_corners, asymmetric, tf_crop_and_resize, not centre"),
 ]
 
 
@@ -354,9 +341,6 @@ def test_resize(attrs: dict, scale: onnx.TensorProto, reason: str) -> None:
 
 
 def test_resize_to_a_size() -> None:
-    assert refused_node("Resize", "x", "", "", "n", constants=[numbers("n", 1, 3, 16, 12)]) == (
-        "scales must be whole numbers for rows and columns of an image, and 1 for images and "
-        "channels, not 1, 1, 2, 1.5")
     assert refused_node("Resize", "x", "", "", "n", constants=[numbers("n", 1, 3, 16)]) == (
         "sizes must have 4 numbers, not 3")
     assert refused_node("Resize", "x", "", "x") == "its scales 'x' must be a constant"
@@ -381,55 +365,71 @@ def test_reshape_of_a_computed_shape() -> None:
     assert refused_node("Reshape", "x", "x", shape=X2) == "its shape 'x' must be a constant"
 
 
-def test_reshape_allowzero() -> None:
-    data = numpy_helper.from_array(np.array([2, 6]), "s")
-    assert refused_node("Reshape", "x", "s", shape=X2, constants=[data],
-                        attrs={"allowzero": 1}) == "allowzero must be 0, not 1"
-
-
 SCALE, ZERO = constant("s", value=0.5), constant("z", value=3, dtype="uint8")
 
 
 @pytest.mark.parametrize(("constants", "attrs", "reason"), [
     ([constant("s", value=0.0), ZERO], {}, "every scale must be positive and finite"),
     ([constant("s", value=np.inf), ZERO], {}, "every scale must be positive and finite"),
-    ([SCALE, constant("z", value=3, dtype="uint16")], {}, "constant 'z' cannot be used: dtype must "
-     "be one of float32, int8, uint8, int32, int64, not 'uint16'"),
     ([constant("s", 3), constant("z", 3, dtype="uint8")], {},
      "scale must be a scalar or match axis 1 of float32[2,6], not float32[3]"),
     ([constant("s", 6), constant("z", 6, dtype="uint8")], {"axis": 2},
      "axis must be -2 to 1, not 2"),
     ([constant("s", 6), ZERO], {},
      "zero point must have the shape of the scale float32[6], not uint8[]"),
-    ([SCALE, ZERO], {"block_size": 2}, "block_size must be 0, not 2"),
-    ([SCALE, ZERO], {"output_dtype": TensorProto.INT4},
-     "output_dtype must be INT8 or UINT8, not INT4"),
-    ([SCALE, ZERO], {"precision": TensorProto.FLOAT16}, "precision must be FLOAT, not FLOAT16"),
+    ([SCALE, ZERO], {"block_size": 2}, "attribute 'block_size' is not supported"),
 ])
 def test_quantize(constants: list, attrs: dict, reason: str) -> None:
     assert refused_node("QuantizeLinear", "x", "s", "z", shape=X2, constants=constants,
                         attrs=attrs) == reason
 
 
-def test_quantize_with_a_computed_scale() -> None:
-    assert refused_node("QuantizeLinear", "x", "x", shape=X2) == "its scale 'x' must be a constant"
-
-
-def test_dequantize_to_half() -> None:
-    assert refused_node("DequantizeLinear", "x", "s", shape=X2, constants=[SCALE],
-                        dtype=TensorProto.INT8, attrs={"output_dtype": TensorProto.FLOAT16}) == (
-        "output_dtype must be FLOAT, not FLOAT16")
-
-
 def test_constants() -> None:
-    assert refused_node("Constant", attrs={"value_string": "a"}) == (
-        "attribute 'value_string' is not supported")
     assert refused_node("Constant") == "value must be given"
-    assert refused_node("Constant", attrs={"value": constant("v", 2, dtype="float64")}) == (
-        "constant 'y' cannot be used: dtype must be one of float32, int8, uint8, int32, int64, "
-        "not 'float64'")
 
 
-def test_integer_add() -> None:
-    assert refused_node("Add", "x", "x", dtype=TensorProto.INT32) == (
-        "input 'x' must be float32, not int32")
+def test_control_flow_that_data_decides() -> None:
+    branch = helper.make_graph([helper.make_node("Relu", ["x"], ["b"])], "b", [], [
+        helper.make_tensor_value_info("b", TensorProto.FLOAT, None)])
+    assert refused_node("If", "x", attrs={"then_branch": branch, "else_branch": branch}) == (
+        "its condition 'x' must be a constant")
+    assert refused_node("NonZero", "x") == "its data 'x' must be a constant"
+
+
+def test_a_refusal_within_a_branch_names_it() -> None:
+    branch = helper.make_graph([helper.make_node("Mystery", ["x"], ["b"], "inner")], "b", [], [
+        helper.make_tensor_value_info("b", TensorProto.FLOAT, None)])
+    assert refused_node("If", "c", attrs={"then_branch": branch, "else_branch": branch},
+                        constants=[constant("c", dtype="bool")]) == (
+        "inner (Mystery): operator is not supported")
+
+
+def test_what_contradicts_itself_in_a_way_nobody_looks_for() -> None:
+    assert refused_node("Transpose", "x", attrs={"perm": [0, 1]}) == (
+        "perm must order 0 to 3, not (0, 1)")
+    several = helper.make_node("SequenceConstruct", ["x"], ["s"], "fine")
+    line = refusal(model(several, helper.make_node("Relu", ["s"], ["y"], "n")))
+    assert line.startswith("m: cannot import n (Relu): its inputs and attributes contradict each "
+                           "other (AttributeError: ")
+
+
+def test_a_constant_that_is_too_large() -> None:
+    size = [numbers("n", 1 << 20, 1 << 20)]
+    assert refused_node("ConstantOfShape", "n", constants=size) == (
+        "its result must have 2,147,483,648 bytes at most and no extent below 0, not the shape "
+        "(1048576, 1048576)")
+
+
+def test_adding_different_types() -> None:
+    assert refused_node("Add", "x", "i", constants=[constant("i", 1, dtype="int32")]) == (
+        "inputs of add must have one type, not float32 and int32")
+
+
+def test_results_that_no_graph_can_have() -> None:
+    text = numpy_helper.from_array(np.array(["a"], object), "s")
+    made = model(helper.make_node("Identity", ["s"], ["y"]), constants=[text])
+    assert refusal(made).startswith("m: output 'y' cannot be used: dtype must be one of float32")
+    ends = [numbers("s", 1), numbers("e", 1)]
+    made = model(helper.make_node("Slice", ["x", "s", "e"], ["y"]), constants=ends)
+    assert refusal(made) == ("m: output 'y' cannot be used: shape must hold integers of at least "
+                             "1, not (0, 3, 8, 8)")

@@ -90,9 +90,9 @@ def test_attribute_type_wrong(value: object) -> None:
 
 
 def test_dtype_wrong() -> None:
-    with pytest.raises(ValueError, match=r"^dtype must be one of float32, int8, uint8, int32, "
-                                         r"int64, not 'float64'$"):
-        TensorType((1,), "float64")
+    with pytest.raises(ValueError, match=r"^dtype must be one of float32, int8, .*, uint64, "
+                                         r"not 'complex64'$"):
+        TensorType((1,), "complex64")
 
 
 @pytest.mark.parametrize("shape", [(0,), (-1, 2), (1.5,), (True,)])

@@ -124,8 +124,10 @@ def test_field_wrong():
 
 def test_function_wrong():
     with refuses(ValueError, f"Function must be one of {', '.join(sorted(te.FUNCTIONS))}, "
-                             f"not 'sin'"):
-        Call("sin", (F[I],))
+                             f"not 'gamma'"):
+        Call("gamma", (F[I],))
+    with refuses(TypeError, "pow must have 2 arguments, not 1"):
+        Call("pow", (F[I],))
     with refuses(TypeError, "Argument of exp must be a float, not int8"):
         te.exp(A[I, J])
 

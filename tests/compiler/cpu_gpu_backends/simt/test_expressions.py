@@ -17,7 +17,8 @@ INTEGERS = ("int8", "uint8", "int16", "int32", "uint32", "int64")
 OPS = ("add", "sub", "mul", "min", "max", "floordiv", "mod", "and", "or", "xor", "shl", "shr",
        "rshift_rne", "lt", "ge", "eq")
 FLOAT_OPS = ("add", "sub", "mul", "div", "min", "max", "lt", "ne")
-FUNCTIONS = ("abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "ceil", "rint", "tf32")
+FUNCTIONS = ("abs", "exp", "log", "sqrt", "tanh", "erf", "floor", "ceil", "rint", "tf32",
+             "sin", "atan", "sinh", "asinh")
 SIZE = 64
 
 

@@ -1,0 +1,247 @@
+"""From the nodes of an ONNX graph to calls of the operators' functions.
+
+What is refused is collected, so that one look at a model finds everything: the results of a refused
+node are taken to be what ONNX's own inference says, and its readers are judged by that.
+"""
+
+import re
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from compiler.frontend import registry
+from compiler.frontend.functions import body_of, bound
+from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
+from compiler.graph.graph import DTYPES, Node, TensorType
+from compiler.graph.ops import TypeRefused
+from compiler.graph.rewrite import Builder
+
+__all__ = ["Importer", "Item", "element_type"]
+
+Item = Any
+"""What a name of a model stands for: a Value, a list of them, None, or `UNKNOWN`."""
+
+UNKNOWN = object()
+STANDARD = ("", "ai.onnx")
+
+
+def element_type(code: int) -> np.dtype:
+    """The NumPy type of an ONNX element type; strings are objects."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(code)
+    return np.dtype(object) if dtype.kind in "SU" else dtype
+
+
+CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError,
+                  MemoryError, RecursionError)
+"""What a model causes whose inputs and attributes contradict each other in a way that no operator
+looks for.
+"""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, NodeRefused | TypeRefused | ValueError | TypeError) and str(error):
+        return str(error)
+    return (f"its inputs and attributes contradict each other ({type(error).__name__}: {error})")
+
+
+class Importer(Tracer):
+    """A graph built from a model's nodes. `run`, if there is one, computes what must be known."""
+
+    def __init__(self, model: onnx.ModelProto, name: str, run=None):
+        super().__init__(Builder(name, _value_names(model.graph)), run)
+        self.model = model
+        self.opsets = {"": onnx.defs.onnx_opset_version(), **_versions(model.opset_import)}
+        self.functions = {(one.domain, one.name): one for one in model.functions}
+        self.names: ChainMap[str, Item] = ChainMap()
+        self.names_of_constants.update(_value_names(model.graph))
+        self.refusals: list[str] = []
+        self.outputs: Sequence[str] = ()
+        self.proto = onnx.NodeProto()
+        self.depth = 0
+        self._inferred: Mapping[str, onnx.TypeProto] | None = None
+
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators."""
+        return self.opsets.get("", 1)
+
+    def define_initializers(self, graph: onnx.GraphProto) -> None:
+        for tensor in graph.initializer:
+            array = frozen(onnx.numpy_helper.to_array(tensor))
+            self.names[tensor.name] = self.constant(array, "" if self.depth else tensor.name)
+
+    def graph(self, graph: onnx.GraphProto, inputs: Sequence[Item]) -> list[Item]:
+        """The outputs of a subgraph of the current node for these inputs; it sees the values
+        around it.
+        """
+        around, self.names = self.names, self.names.new_child()
+        try:
+            self.names.update({one.name: item for one, item
+                               in zip(graph.input, inputs, strict=True)})
+            self.define_initializers(graph)
+            self.nodes(graph.node)
+            return [self.names[one.name] for one in graph.output]
+        finally:
+            self.names = around
+
+    def nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Nodes within a node: the first refusal is the outer node's."""
+        outer = self.current, self.outputs, self.proto
+        self.depth += 1
+        try:
+            for index, proto in enumerate(nodes):
+                name = proto.name or f"{proto.op_type}_{index}"
+                try:
+                    self._convert(proto, self.builder.fresh_node(f"{outer[0]}.{name}"))
+                except (NodeRefused, *CONTRADICTIONS) as error:
+                    reason = _reason(error)
+                    raise NodeRefused(f"{name} ({proto.op_type}): {reason}") from error
+        finally:
+            self.depth -= 1
+            self.current, self.outputs, self.proto = outer
+
+    def add(self, proto: onnx.NodeProto, index: int) -> None:
+        """A node of the model itself."""
+        name = self.builder.fresh_node(proto.name or f"{proto.op_type}_{index}")
+        try:
+            self._convert(proto, name)
+        except (NodeRefused, *CONTRADICTIONS) as error:
+            domain = "" if proto.domain in STANDARD else f"{proto.domain}."
+            reason = re.sub(rf"^{re.escape(name)}[.\w]*: ", "", _reason(error))
+            self.refusals.append(f"{name} ({domain}{proto.op_type}): {reason}")
+            self.names.update({output: self._guessed(output) for output in proto.output if output})
+
+    def _convert(self, proto: onnx.NodeProto, name: str) -> None:
+        for output in proto.output:
+            if output and output in self.names.maps[0]:
+                raise NodeRefused(f"output {output!r} must be defined once")
+        convert = self._rule(proto)
+        inputs = [self._item(value) for value in proto.input]
+        while inputs and inputs[-1] is None and not proto.input[len(inputs) - 1]:
+            inputs.pop()
+        if any(item is UNKNOWN for item in inputs):
+            self.names.update(dict.fromkeys(filter(None, proto.output), UNKNOWN))
+            return
+        self.current, self.proto = name, proto
+        self.outputs = proto.output
+        start = len(self.builder.nodes)
+        made = convert(inputs)
+        results = made if isinstance(made, tuple) else (made,)
+        if len(results) < len([output for output in proto.output if output]):
+            raise NodeRefused(f"must have {len(results)} outputs, not {len(proto.output)}")
+        for output, item in zip(proto.output, results, strict=False):
+            if output:
+                self.names[output] = item
+        self._name(proto, name, start)
+
+    def _rule(self, proto: onnx.NodeProto):
+        """What converts the node: a function of its inputs."""
+        domain = "" if proto.domain in STANDARD else proto.domain
+        version = self.opsets.get(domain, 1)
+        if (domain, proto.op_type) in self.functions:
+            function = self.functions[domain, proto.op_type]
+            return lambda inputs: self.function(function, proto, inputs)
+        found = registry.find(domain, proto.op_type, version)
+        if found is not None:
+            return lambda inputs: registry.call(self, found, proto, inputs, version)
+        schema = registry.schema_of(domain, proto.op_type, version)
+        if schema is None or not (schema.has_function or schema.has_context_dependent_function):
+            raise NodeRefused("operator is not supported")
+        return lambda inputs: self.function(
+            body_of(schema, proto, inputs, version), proto, inputs)
+
+    def function(self, function: onnx.FunctionProto, proto: onnx.NodeProto,
+                 inputs: Sequence[Item]) -> tuple[Item, ...]:
+        """The results of a node that is defined by other nodes."""
+        around, opsets = self.names, self.opsets
+        self.names = ChainMap({})
+        self.opsets = opsets | _versions(function.opset_import)
+        try:
+            padded = [*inputs, *(None,) * (len(function.input) - len(inputs))]
+            self.names.update(zip(function.input, padded, strict=True))
+            self.nodes(bound(function, proto))
+            return tuple(self.names.get(output, UNKNOWN) for output in function.output)
+        finally:
+            self.names, self.opsets = around, opsets
+
+    def _item(self, name: str) -> Item:
+        if not name:
+            return None
+        if name not in self.names:
+            raise NodeRefused(f"input {name!r} must be defined before its use")
+        return self.names[name]
+
+    def _name(self, proto: onnx.NodeProto, name: str, start: int) -> None:
+        """The node of the graph that makes the first result is called as the model's node, and
+        results as the model's values.
+        """
+        made = {node.outputs[0]: node.name for node in self.builder.nodes[start:]}
+        values, nodes = {}, {}
+        for output in proto.output:
+            item = self.names.get(output)
+            if isinstance(item, Value) and item.name in made and item.name not in values:
+                new = output if not self.depth else self.builder.fresh(output)
+                if not values:
+                    nodes[made[item.name]] = name
+                values[item.name], item.name, item.role = new, new, output
+        self.builder.rename(start, values, nodes)
+
+    def _guessed(self, output: str) -> Item:
+        """A value of the type that ONNX infers, to judge the readers of a refused node by."""
+        if self._inferred is None:
+            self._inferred = _inferred_types(self.model)
+        type_ = self._inferred.get(output, onnx.TypeProto()).tensor_type
+        extents = [dim.dim_value for dim in type_.shape.dim]
+        dtype = dtype_name(element_type(type_.elem_type)) if type_.elem_type else ""
+        if not type_.HasField("shape") or dtype not in DTYPES or not all(e > 0 for e in extents):
+            return UNKNOWN
+        return self.input(self.builder.fresh(output), TensorType(tuple(extents), dtype))
+
+    def result(self, name: str) -> str:
+        """The name in the graph of one of the model's results, which is its own."""
+        item = self.names[name]
+        if not isinstance(item, Value):
+            raise NodeRefused(f"output {name!r} must be a tensor")
+        if item.name == name:
+            return name
+        if name in self.builder.values:
+            raise NodeRefused(f"output {name!r} must be made by a node of the model")
+        if item.constant and item.name is None:
+            try:
+                return self.builder.add_constant(name, _used(item))
+            except ValueError as error:
+                raise NodeRefused(f"output {name!r} cannot be used: {error}") from None
+        self.builder.add(Node("identity", self.builder.fresh_node(name), (self.enter(item),),
+                              (name,)))
+        return name
+
+
+def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    return {"" if one.domain in STANDARD else one.domain: one.version for one in imports}
+
+
+def _used(item: Value) -> np.ndarray:
+    assert item.array is not None
+    return item.array
+
+
+def _value_names(graph: onnx.GraphProto) -> list[str]:
+    return [*(tensor.name for tensor in graph.initializer),
+            *(value.name for value in graph.input),
+            *(output for node in graph.node for output in node.output)]
+
+
+def _inferred_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
+    whole = onnx.ModelProto()
+    whole.CopyFrom(model)
+    known = {one.domain for one in model.opset_import}
+    strange = {node.domain for node in model.graph.node} - known
+    whole.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in strange)
+    try:
+        graph = onnx.shape_inference.infer_shapes(whole, data_prop=True).graph
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        return {}
+    return {one.name: one.type for one in (*graph.value_info, *graph.output)}

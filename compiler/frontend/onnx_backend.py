@@ -1,0 +1,201 @@
+"""ONNX's own backend interface, on this computer's processor, with ONNX's float semantics.
+
+>>> import numpy as np
+>>> from onnx import helper
+>>> from compiler.frontend import onnx_backend
+>>> x, y = (helper.make_tensor_value_info(name, 1, [2]) for name in "xy")
+>>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+>>> model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+>>> onnx_backend.prepare(model, "CPU").run([np.array([-1, 2], np.float32)])[0].tolist()
+[0.0, 2.0]
+
+A model becomes a graph, and that native code, for the types of its inputs. An input whose elements
+decide about the graph (the shape of a Reshape, the trip count of a Loop) is *bound*: the code holds
+for these elements, and is made again for others. Where elements that are computed decide, the
+graph is cut there: what comes before is run to build what comes after.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.frontend.importer import Importer, Item
+from compiler.frontend.onnx_import import ImportRefused, check_model
+from compiler.frontend.values import Value, dtype_name
+from compiler.graph.graph import DTYPES, Graph, TensorType
+from compiler.graph.pipeline import optimize, standard_passes
+
+__all__ = ["Prepared", "is_compatible", "prepare", "run_model", "supports_device"]
+
+Inputs = Mapping[str, Any]
+
+
+def supports_device(device: str) -> bool:
+    return device.partition(":")[0].upper() == "CPU"
+
+
+def is_compatible(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+    """Whether `prepare` takes the model; what depends on inputs shows when it is run."""
+    try:
+        prepare(model, device)
+    except ImportRefused:
+        return False
+    return True
+
+
+def prepare(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> "Prepared":
+    """The model, ready to be run; ImportRefused says what is wrong with it."""
+    if not supports_device(device):
+        raise ImportRefused(f"device must be CPU, not {device}")
+    check_model(model, model.graph.name or "model")
+    return Prepared(model)
+
+
+def run_model(model: onnx.ModelProto, inputs: Sequence[Any], device: str = "CPU",
+              **kwargs: Any) -> tuple[Any, ...]:
+    return prepare(model, device).run(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Specialized:
+    """Code for inputs of these types and, where they are bound, these elements. `results` are
+    names of the segment's outputs, arrays, lists of those, or None. `feeds` are the segment's
+    inputs that follow from what is bound.
+    """
+
+    types: Mapping[str, Any]
+    bound: Mapping[str, np.ndarray]
+    segment: HostSegment | None
+    feeds: Mapping[str, np.ndarray]
+    results: tuple[Any, ...]
+
+    def fits(self, inputs: Inputs) -> bool:
+        return self.types == _types(inputs) and all(
+            _same(array, _flat(inputs)[name]) for name, array in self.bound.items())
+
+    def __call__(self, inputs: Inputs) -> tuple[Any, ...]:
+        known = {**self.feeds, **_flat(inputs)}
+        made = {} if self.segment is None else self.segment(
+            {name: known[name] for name in self.segment.graph.inputs})
+        return tuple(_filled(result, made) for result in self.results)
+
+
+class Prepared:
+    """A model that runs as often as one likes. Inputs and results stand in the model's order."""
+
+    def __init__(self, model: onnx.ModelProto):
+        self.model = model
+        known = {tensor.name for tensor in model.graph.initializer}
+        self.names = [one.name for one in model.graph.input if one.name not in known]
+        self._made: list[_Specialized] = []
+
+    def run(self, inputs: Sequence[Any] | Inputs, **kwargs: Any) -> tuple[Any, ...]:
+        """Arrays in, arrays out; a sequence is a list of arrays, an empty optional None."""
+        if not isinstance(inputs, Mapping):
+            if len(inputs) > len(self.names):
+                raise ImportRefused(f"inputs must be {len(self.names)}, not {len(inputs)}")
+            inputs = dict(zip(self.names, inputs, strict=False))
+        given = {name: _array(inputs.get(name)) for name in self.names}
+        found = next((one for one in self._made if one.fits(given)), None)
+        if found is not None:
+            return found(given)
+        made, lasting = self._specialize(given)
+        if lasting:
+            self._made.append(made)
+        return made(given)
+
+    def _specialize(self, inputs: Inputs) -> tuple[_Specialized, bool]:
+        """Code for these inputs, and whether it holds for others of the same types."""
+        importer = Importer(self.model, self.model.graph.name or "model", _run)
+        importer.define_initializers(self.model.graph)
+        for name, given in inputs.items():
+            importer.names[name] = _item(importer, name, given)
+        for index, proto in enumerate(self.model.graph.node):
+            importer.add(proto, index)
+            if importer.refusals:
+                raise ImportRefused(f"{importer.builder.name}: cannot run "
+                                    f"{'; '.join(importer.refusals)}")
+        outputs: dict[str, None] = {}
+        results = tuple(_result(importer, importer.names[one.name], outputs)
+                        for one in self.model.graph.output)
+        segment = None
+        if outputs:
+            graph = optimize(importer.builder.finish(outputs), standard_passes(integerize=False))
+            segment = CpuTarget().compile(graph)
+        given = _flat(inputs)
+        feeds = {name: array for name, array in importer.feeds.items() if name not in given}
+        return (_Specialized(_types(inputs), importer.bound, segment, feeds, results),
+                not importer.staged)
+
+
+def _run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return CpuTarget().compile(graph)(feeds)
+
+
+def _array(given: Any) -> Any:
+    if given is None or isinstance(given, list | tuple):
+        return None if given is None else [_array(one) for one in given]
+    array = np.asarray(given)
+    return array.astype(object) if array.dtype.kind in "SU" else array
+
+
+def _item(importer: Importer, name: str, given: Any) -> Item:
+    """What the name of an input stands for; tensors without elements, and of types that no
+    processor has, are bound.
+    """
+    if given is None:
+        return None
+    if isinstance(given, list):
+        return [_item(importer, f"{name}.{place}", one) for place, one in enumerate(given)]
+    if given.size and dtype_name(given.dtype) in DTYPES:
+        return importer.input(name, TensorType.of(given), given)
+    importer.bound[name] = given
+    return importer.constant(given, name, given=True)
+
+
+def _result(importer: Importer, item: Item, outputs: dict[str, None]) -> Any:
+    if isinstance(item, list):
+        return [_result(importer, one, outputs) for one in item]
+    if not isinstance(item, Value):
+        return None
+    if item.array is not None:
+        return item.array
+    outputs[item.name or ""] = None
+    return item.name
+
+
+def _filled(result: Any, made: Mapping[str, np.ndarray]) -> Any:
+    if isinstance(result, list):
+        return [_filled(one, made) for one in result]
+    return made[result] if isinstance(result, str) else result
+
+
+def _flat(inputs: Inputs) -> dict[str, np.ndarray]:
+    """Arrays by the names that `_item` gives them."""
+    found: dict[str, np.ndarray] = {}
+    for name, given in inputs.items():
+        if isinstance(given, list):
+            found |= _flat({f"{name}.{place}": one for place, one in enumerate(given)})
+        elif given is not None:
+            found[name] = given
+    return found
+
+
+def _types(inputs: Inputs) -> dict[str, Any]:
+    return {name: _type(given) for name, given in inputs.items()}
+
+
+def _type(given: Any) -> Any:
+    if isinstance(given, list):
+        return [_type(one) for one in given]
+    return None if given is None else (given.shape, given.dtype)
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.tobytes() == b.tobytes() if a.dtype.kind != "O" else bool(np.all(a == b))
+
+

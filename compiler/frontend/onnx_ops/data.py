@@ -1,0 +1,152 @@
+"""Operators that choose elements by their values. Where shapes depend on them, or updates may meet
+at one place, they are computed when the data is known.
+"""
+
+import numpy as np
+
+from compiler.frontend.registry import operator
+from compiler.frontend.values import NodeRefused, axes_of
+
+
+@operator("NonZero")
+def non_zero(t, x):
+    return t.computed(lambda array: np.array(np.nonzero(np.atleast_1d(array)), np.int64), x)
+
+
+@operator("Compress")
+def compress(t, x, condition, *, axis=None):
+    return t.computed(lambda array, kept: np.compress(
+        kept.reshape(-1)[:array.shape[axis] if axis is not None else array.size], array, axis),
+        x, condition)
+
+
+@operator("Unique")
+def unique(t, x, *, axis=None, sorted):
+    def parts(array: np.ndarray) -> tuple[np.ndarray, ...]:
+        found, first, inverse, counts = np.unique(
+            array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        inverse = inverse.reshape(-1)
+        if not sorted:
+            order = np.argsort(first)
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            found = np.take(found, order, axis=0 if axis is None else axis)
+            first, inverse, counts = first[order], rank[inverse], counts[order]
+        return found, *(one.astype(np.int64) for one in (first, inverse, counts))
+    return t.computed(parts, x)
+
+
+@operator("TopK")
+def top_k(t, x, k, *, axis=-1, largest=1, sorted=1):
+    """The first k elements in order, and where they were; in order also where that is not asked."""
+    count = int(t.demand(k, "k").reshape(()))
+    place, = axes_of((axis,), x.rank)
+    order = t.emit("sorted_places", x, axis=place, count=count, largest=largest)
+    return t.emit("gather_elements", x, order, axis=place), order
+
+
+REDUCE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum,
+                               "min": np.minimum}
+
+
+def _put(array: np.ndarray, where: tuple, updates: np.ndarray, reduction: str) -> np.ndarray:
+    """A copy of the array with the updates at these places."""
+    made = array.copy()
+    if reduction == "none":
+        made[where] = updates
+    elif reduction in REDUCE:
+        REDUCE[reduction].at(made, where, updates)
+    else:
+        raise NodeRefused(f"reduction must be none, add, mul, max or min, not {reduction}")
+    return made
+
+
+@operator("ScatterElements", "Scatter")
+def scatter_elements(t, x, indices, updates, *, axis, reduction="none"):
+    place, = axes_of((axis,), x.rank)
+
+    def scatter(array: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
+        wrapped = np.where(at < 0, at + array.shape[place], at)
+        where = tuple(wrapped if axis == place else numbers
+                      for axis, numbers in enumerate(np.indices(at.shape)))
+        return _put(array, where, new, reduction)
+
+    return t.computed(scatter, x, indices, updates)
+
+
+@operator("ScatterND")
+def scatter_nd(t, x, indices, updates, *, reduction="none"):
+    def scatter(array: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
+        where = tuple(np.where(one < 0, one + extent, one) for one, extent
+                      in zip(np.moveaxis(at, -1, 0), array.shape, strict=False))
+        return _put(array, where, new, reduction)
+    return t.computed(scatter, x, indices, updates)
+
+
+@operator("TensorScatter")
+def tensor_scatter(t, cache, update, write_indices=None, *, axis, mode):
+    place, = axes_of((axis,), cache.rank)
+
+    def scatter(past: np.ndarray, new: np.ndarray, *starts: np.ndarray) -> np.ndarray:
+        made = past.copy()
+        first = starts[0] if starts else np.zeros(len(past), np.int64)
+        for batch, start in enumerate(first):
+            where = start + np.arange(new.shape[place])
+            where = where % past.shape[place] if mode == "circular" else where
+            rows: np.ndarray = np.moveaxis(made[batch], place - 1, 0)
+            rows[where] = np.moveaxis(new[batch], place - 1, 0)
+        return made
+
+    return t.computed(scatter, cache, update, *([] if write_indices is None else [write_indices]))
+
+
+@operator("NonMaxSuppression")
+def non_max_suppression(t, boxes, scores, max_output_boxes_per_class=None, iou_threshold=None,
+                        score_threshold=None, *, center_point_box):
+    most, overlap, least = (
+        default if value is None else t.demand(value, role).reshape(()).item()
+        for value, role, default in (
+            (max_output_boxes_per_class, "number of boxes", 0),
+            (iou_threshold, "threshold", 0.0), (score_threshold, "threshold", -np.inf)))
+
+    def suppress(places: np.ndarray, grades: np.ndarray) -> np.ndarray:
+        corners = _corners(places, bool(center_point_box))
+        kept = [(batch, group, box) for batch in range(grades.shape[0])
+                for group in range(grades.shape[1])
+                for box in _kept(corners[batch], grades[batch, group], int(most), overlap, least)]
+        return np.array(kept, np.int64).reshape(-1, 3)
+
+    return t.computed(suppress, boxes, scores)
+
+
+def _corners(boxes: np.ndarray, centered: bool) -> np.ndarray:
+    """Lower and upper corners, [..., 2, 2]."""
+    if centered:
+        x, y, width, height = np.moveaxis(boxes, -1, 0)
+        pairs = [[y - height / 2, x - width / 2], [y + height / 2, x + width / 2]]
+    else:
+        y1, x1, y2, x2 = np.moveaxis(boxes, -1, 0)
+        pairs = [[np.minimum(y1, y2), np.minimum(x1, x2)],
+                 [np.maximum(y1, y2), np.maximum(x1, x2)]]
+    return np.moveaxis(np.array(pairs), (0, 1), (-2, -1))
+
+
+def _kept(corners: np.ndarray, grades: np.ndarray, most: int, overlap: float,
+          least: float) -> list[int]:
+    kept: list[int] = []
+    for box in np.argsort(-grades, kind="stable"):
+        if len(kept) >= most or grades[box] <= least:
+            break
+        if all(_overlap(corners[box], corners[other]) <= overlap for other in kept):
+            kept.append(int(box))
+    return kept
+
+
+def _overlap(a: np.ndarray, b: np.ndarray) -> float:
+    """The area of both by the area of either."""
+    sides = np.minimum(a[1], b[1]) - np.maximum(a[0], b[0])
+    both = float(np.prod(np.maximum(sides, 0)))
+    either = float(np.prod(a[1] - a[0]) + np.prod(b[1] - b[0])) - both
+    return both / either if either > 0 else 0.0
+
+

@@ -1,0 +1,155 @@
+"""Pools of windows and of whole planes."""
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from compiler.frontend.onnx_ops.windows import check_window, padded_sides
+from compiler.frontend.registry import operator
+from compiler.frontend.values import NodeRefused, Value
+
+QUANTIZABLE = ("float32", "int8", "uint8")
+
+
+def _windows(x: Value, kernel_shape, strides, pads, dilations, auto_pad: str,
+             ceil_mode: int) -> tuple[dict, tuple[int, ...]]:
+    """Attributes of the windows, and how far `ceil_mode` pads beyond the model's own pads."""
+    rank = x.rank - 2
+    if rank < 1:
+        raise NodeRefused(f"input must have 3 dimensions at least, not {x.rank}")
+    strides, dilations = strides or (1,) * rank, dilations or (1,) * rank
+    check_window(rank, kernel_shape=kernel_shape, strides=strides, pads=pads, dilations=dilations)
+    reach = [(k - 1) * step + 1 for k, step in zip(kernel_shape, dilations, strict=True)]
+    sides = list(padded_sides(x, reach, strides, pads, auto_pad))
+    more = [0] * rank
+    if ceil_mode:
+        more = [_beyond(size, sides[axis], sides[rank + axis], reach[axis], strides[axis])
+                for axis, size in enumerate(x.shape[2:])]
+    return ({"kernel": tuple(kernel_shape), "strides": tuple(strides), "pads": tuple(sides),
+             "dilations": tuple(dilations)}, tuple(more))
+
+
+def _beyond(size: int, before: int, after: int, reach: int, stride: int) -> int:
+    """What is missing for the last window, which must begin in the input or in the pads before."""
+    whole = size + before + after
+    count = -(-(whole - reach) // stride) + 1
+    if (count - 1) * stride >= size + before:
+        count -= 1
+    return max((count - 1) * stride + reach - whole, 0)
+
+
+def _extended(attrs: dict, more: Sequence[int]) -> dict:
+    rank = len(more)
+    after = (pad + one for pad, one in zip(attrs["pads"][rank:], more, strict=True))
+    return {**attrs, "pads": (*attrs["pads"][:rank], *after)}
+
+
+def _is_plain(x: Value, attrs: dict) -> bool:
+    """Whether the pool has an operator of its own."""
+    (height, width), pads = attrs["kernel"], attrs["pads"]
+    return (attrs["dilations"] == (1, 1) and max(pads[0], pads[2]) < height
+            and max(pads[1], pads[3]) < width)
+
+
+@operator("MaxPool")
+def max_pool(t, x, *, auto_pad, ceil_mode=0, dilations=None, kernel_shape, pads=None,
+             storage_order=0, strides=None):
+    attrs, more = _windows(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    attrs = _extended(attrs, more)
+    if x.rank == 4 and x.dtype in QUANTIZABLE and _is_plain(x, attrs):
+        plain = {name: value for name, value in attrs.items() if name != "dilations"}
+        made = t.emit("maxpool", x, **plain)
+    else:
+        made = t.emit("pool_max", x, **attrs)
+    if len(t.outputs) < 2 or not t.outputs[1]:
+        return made
+    place = t.emit("pool_place", x, **attrs)
+    return made, _by_columns(place, x.shape) if storage_order else place
+
+
+def _by_columns(place: Value, shape: tuple[int, ...]) -> Value:
+    """Numbers of elements counted in columns within each plane."""
+    plane = prod(shape[2:])
+    rest = place.tracer.emit("mod", place, plane)
+    made = place - rest
+    pitch = 1
+    for axis in range(2, len(shape)):
+        below = prod(shape[axis + 1:])
+        made = made + rest / below * pitch
+        rest = rest.tracer.emit("mod", rest, below)
+        pitch *= shape[axis]
+    return made
+
+
+@operator("AveragePool")
+def average_pool(t, x, *, auto_pad, ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape,
+                 pads=None, strides=None):
+    attrs, more = _windows(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    if x.rank == 4 and x.dtype == "float32" and not any(more) and _is_plain(x, attrs):
+        plain = {name: value for name, value in attrs.items() if name != "dilations"}
+        return t.emit("avgpool", x, **plain, include_pad=count_include_pad)
+    rank = x.rank - 2
+    sides = zip(attrs["pads"][:rank], attrs["pads"][rank:], strict=True)
+    counted = np.pad(np.ones(x.shape[2:], np.float32), list(sides),
+                     constant_values=1 if count_include_pad else 0)
+    within = {**attrs, "pads": (*(0,) * rank, *more)}
+    counts = t.emit("pool_sum", t.constant(counted[None, None]), **within)
+    total = t.emit("pool_sum", x.astype("float32") if x.dtype != "float64" else x,
+                   **_extended(attrs, more))
+    return (total / counts.astype(total.dtype)).astype(x.dtype)
+
+
+@operator("LpPool")
+def lp_pool(t, x, *, auto_pad, ceil_mode=0, dilations=None, kernel_shape, p, pads=None,
+            strides=None):
+    attrs, more = _windows(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    powers = t.emit("pool_sum", _to_power(x.abs(), p), **_extended(attrs, more))
+    return _root(powers, p)
+
+
+def _to_power(x: Value, p: float) -> Value:
+    return x if p == 1 else x * x if p == 2 else x ** p
+
+
+def _root(x: Value, p: float) -> Value:
+    return x if p == 1 else x.sqrt() if p == 2 else x ** (1 / p)
+
+
+@operator("GlobalAveragePool")
+def global_average_pool(t, x):
+    if x.rank == 4 and x.dtype == "float32":
+        return t.emit("globalavgpool", x)
+    return x.mean(*range(2, x.rank), keepdims=1)
+
+
+@operator("GlobalMaxPool")
+def global_max_pool(t, x):
+    return x.max(*range(2, x.rank), keepdims=1)
+
+
+@operator("GlobalLpPool")
+def global_lp_pool(t, x, *, p):
+    return _root(_to_power(x.abs(), p).sum(*range(2, x.rank), keepdims=1), p)
+
+
+@operator("MaxUnpool")
+def max_unpool(t, x, places, output_shape=None, *, kernel_shape, pads=None, strides=None):
+    rank = x.rank - 2
+    strides, pads = strides or (1,) * rank, pads or (0,) * (2 * rank)
+    inner = [(size - 1) * stride - pads[axis] - pads[rank + axis] + kernel_shape[axis]
+             for axis, (size, stride) in enumerate(zip(x.shape[2:], strides, strict=True))]
+    inferred = (*x.shape[:2], *inner)
+    shape = inferred if output_shape is None else tuple(
+        int(extent) for extent in t.demand(output_shape, "output shape"))
+
+    def unpool(values: np.ndarray, where: np.ndarray) -> np.ndarray:
+        made = np.zeros(prod(inferred), values.dtype)
+        made[where.reshape(-1)] = values.reshape(-1)
+        wide = np.zeros(shape, values.dtype)
+        wide[tuple(map(slice, inferred))] = made.reshape(inferred)
+        return wide
+
+    return t.computed(unpool, x, places)
+
+

@@ -1,0 +1,202 @@
+"""Recurrent layers, unrolled over time."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.frontend.onnx_ops import elementwise
+from compiler.frontend.registry import operator
+from compiler.frontend.values import NodeRefused, Value
+
+Step = Callable[[Value, tuple[Value, ...]], tuple[Value, ...]]
+
+
+def _activation(t, name: str, alpha: float | None, beta: float | None) -> Callable:
+    known = {
+        "Sigmoid": lambda x: elementwise.sigmoid(t, x), "Tanh": lambda x: x.tanh(),
+        "Relu": lambda x: x.maximum(0), "Softplus": lambda x: elementwise.softplus(t, x),
+        "Softsign": lambda x: elementwise.softsign(t, x),
+        "Affine": lambda x: x * (1.0 if alpha is None else alpha) + (beta or 0.0),
+        "LeakyRelu": lambda x: (x < 0).where(x * (0.01 if alpha is None else alpha), x),
+        "ThresholdedRelu": lambda x: (x > (1.0 if alpha is None else alpha)).where(x, 0),
+        "ScaledTanh": lambda x: (x * (1.0 if beta is None else beta)).tanh()
+        * (1.0 if alpha is None else alpha),
+        "HardSigmoid": lambda x: elementwise.hard_sigmoid(
+            t, x, alpha=0.2 if alpha is None else alpha, beta=0.5 if beta is None else beta),
+        "Elu": lambda x: elementwise.elu(t, x, alpha=1.0 if alpha is None else alpha)}
+    if name not in known:
+        raise NodeRefused(f"activation must be one of {', '.join(known)}, not {name}")
+    return known[name]
+
+
+def _activations(t, names: Sequence[str] | None, alphas: Sequence[float] | None,
+                 betas: Sequence[float] | None, usual: Sequence[str], directions: int) -> list:
+    chosen = list(names or list(usual) * directions)
+    alpha, beta = iter(alphas or ()), iter(betas or ())
+    taking = {"Affine": (1, 1), "LeakyRelu": (1, 0), "ThresholdedRelu": (1, 0),
+              "ScaledTanh": (1, 1), "HardSigmoid": (1, 1), "Elu": (1, 0)}
+    made = []
+    for name in chosen:
+        takes = taking.get(name, (0, 0))
+        made.append(_activation(t, name, next(alpha, None) if takes[0] else None,
+                                next(beta, None) if takes[1] else None))
+    return made
+
+
+def _clipped(x: Value, limit: float) -> Value:
+    return x.maximum(-limit).minimum(limit) if limit else x
+
+
+def _matrix(x: Value, w: Value) -> Value:
+    """x [B,I] times the turned w [O,I]."""
+    return x.tracer.emit("matmul" if x.dtype == "float32" else "einsum", x, w.transpose(1, 0),
+                         **({} if x.dtype == "float32" else {"equation": "ab,bc->ac"}))
+
+
+def _part(value: Value, direction: int) -> Value:
+    return value.cut(0, direction, direction + 1).reshape(*value.shape[1:])
+
+
+def _gates(value: Value, count: int) -> list[Value]:
+    """The last dimension in as many equal parts."""
+    size = value.shape[-1] // count
+    return [value.cut(value.rank - 1, gate * size, (gate + 1) * size) for gate in range(count)]
+
+
+def _recur(t, x: Value, lengths: Value | None, first: list[Value | None], hidden: int,
+           direction: str, layout: int, steps: Sequence[Step]) -> tuple[Value, list[Value]]:
+    """All states of the first kind, [T,D,B,H] or [B,T,D,H], and the last ones of every kind."""
+    x = x.transpose(1, 0, 2) if layout else x
+    times, batch = x.shape[:2]
+    limits = None if lengths is None else lengths.astype("int64").reshape(batch, 1)
+    rows, ends = [], []
+    for number, step in enumerate(steps):
+        backwards = direction == "reverse" or number == 1
+        state = tuple(_beginning(t, one, number, layout, batch, hidden, x.dtype) for one in first)
+        each: list[Value | None] = [None] * times
+        for time in reversed(range(times)) if backwards else range(times):
+            now = x.cut(0, time, time + 1).reshape(*x.shape[1:])
+            made = step(now, state)
+            shown = made[0]
+            if limits is not None:
+                within = limits > time
+                shown = within.where(made[0], 0)
+                made = tuple(within.where(new, old) for new, old in zip(made, state, strict=True))
+            state, each[time] = made, shown
+        rows.append(_joined(t, [one.unsqueeze(0) for one in each if one is not None], 0))
+        ends.append(state)
+    whole = _joined(t, [row.unsqueeze(1) for row in rows], 1)
+    last = [_joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
+    if layout:
+        return whole.transpose(2, 0, 1, 3), [one.transpose(1, 0, 2) for one in last]
+    return whole, last
+
+
+def _joined(t, parts: list[Value], axis: int) -> Value:
+    return parts[0] if len(parts) == 1 else t.emit("concat", *parts, axis=axis)
+
+
+def _beginning(t, given: Value | None, number: int, layout: int, batch: int, hidden: int,
+               dtype: str) -> Value:
+    if given is None:
+        return t.constant(np.zeros((batch, hidden), dtype))
+    return _part(given.transpose(1, 0, 2) if layout else given, number)
+
+
+def _directions(direction: str) -> int:
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise NodeRefused(f"direction must be forward, reverse or bidirectional, not {direction}")
+    return 2 if direction == "bidirectional" else 1
+
+
+def _bias(b: Value | None, number: int, gates: int) -> list[Value | None]:
+    """For the input's gates, then for the state's."""
+    return [None] * (2 * gates) if b is None else list(_gates(_part(b, number), 2 * gates))
+
+
+def _added(x: Value, *biases: Value | None) -> Value:
+    for bias in biases:
+        x = x if bias is None else x + bias
+    return x
+
+
+@operator("RNN")
+def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_alpha=None,
+        activation_beta=None, activations=None, clip=0.0, direction="forward", hidden_size,
+        layout=0):
+    count = _directions(direction)
+    functions = _activations(t, activations, activation_alpha, activation_beta, ["Tanh"], count)
+
+    def step_of(number: int) -> Step:
+        wx, wh, bias = _part(w, number), _part(r, number), _bias(b, number, 1)
+
+        def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
+            total = _added(_matrix(now, wx) + _matrix(state[0], wh), *bias)
+            return (functions[number](_clipped(total, clip)),)
+        return step
+
+    whole, last = _recur(t, x, sequence_lens, [initial_h], hidden_size, direction, layout,
+                         [step_of(number) for number in range(count)])
+    return whole, *last
+
+
+@operator("GRU")
+def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_alpha=None,
+        activation_beta=None, activations=None, clip=0.0, direction="forward", hidden_size,
+        layout=0, linear_before_reset=0):
+    count = _directions(direction)
+    functions = _activations(t, activations, activation_alpha, activation_beta,
+                             ["Sigmoid", "Tanh"], count)
+
+    def step_of(number: int) -> Step:
+        wx, wh, bias = _part(w, number), _part(r, number), _bias(b, number, 3)
+        f, g = functions[2 * number:2 * number + 2]
+        new = wh.cut(0, 2 * hidden_size, 3 * hidden_size)
+
+        def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
+            h, = state
+            xz, xr, xh = _gates(_matrix(now, wx), 3)
+            hz, hr, hh = _gates(_matrix(h, wh), 3)
+            z = f(_clipped(_added(xz + hz, bias[0], bias[3]), clip))
+            reset = f(_clipped(_added(xr + hr, bias[1], bias[4]), clip))
+            if linear_before_reset:
+                inner = _added(xh + reset * _added(hh, bias[5]), bias[2])
+            else:
+                inner = _added(xh + _matrix(reset * h, new), bias[2], bias[5])
+            return ((1 - z) * g(_clipped(inner, clip)) + z * h,)
+        return step
+
+    whole, last = _recur(t, x, sequence_lens, [initial_h], hidden_size, direction, layout,
+                         [step_of(number) for number in range(count)])
+    return whole, *last
+
+
+@operator("LSTM")
+def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None, p=None, *,
+         activation_alpha=None, activation_beta=None, activations=None, clip=0.0,
+         direction="forward", hidden_size, input_forget=0, layout=0):
+    count = _directions(direction)
+    functions = _activations(t, activations, activation_alpha, activation_beta,
+                             ["Sigmoid", "Tanh", "Tanh"], count)
+
+    def step_of(number: int) -> Step:
+        wx, wh, bias = _part(w, number), _part(r, number), _bias(b, number, 4)
+        peep = [None] * 3 if p is None else _gates(_part(p, number), 3)
+        f, g, h_of = functions[3 * number:3 * number + 3]
+
+        def step(now: Value, state: tuple[Value, ...]) -> tuple[Value, ...]:
+            h, c = state
+            sums = _matrix(now, wx) + _matrix(h, wh)
+            i, o, forget, new = (_added(part, bias[gate], bias[4 + gate])
+                                 for gate, part in enumerate(_gates(sums, 4)))
+            i = f(_clipped(i if peep[0] is None else i + peep[0] * c, clip))
+            forget = f(_clipped(forget if peep[2] is None else forget + peep[2] * c, clip))
+            forget = 1 - i if input_forget else forget
+            c = forget * c + i * g(_clipped(new, clip))
+            o = f(_clipped(o if peep[1] is None else o + peep[1] * c, clip))
+            return o * h_of(c), c
+        return step
+
+    whole, last = _recur(t, x, sequence_lens, [initial_h, initial_c], hidden_size, direction,
+                         layout, [step_of(number) for number in range(count)])
+    return whole, *last

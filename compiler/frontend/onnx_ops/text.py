@@ -1,0 +1,101 @@
+"""Strings, which are known while a network is built."""
+
+import re
+from collections import Counter
+
+import numpy as np
+
+from compiler.frontend.registry import operator
+from compiler.frontend.values import NodeRefused
+
+
+@operator("StringConcat")
+def string_concat(t, a, b):
+    return t.computed(lambda left, right: np.asarray(left + right, object), a, b)
+
+
+@operator("StringSplit")
+def string_split(t, x, *, delimiter=None, maxsplit=None):
+    def split(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        most = -1 if maxsplit is None else maxsplit
+        parts = [str(one).split(delimiter or None, most) for one in texts.reshape(-1)]
+        counts = np.array([len(one) for one in parts], np.int64)
+        made = np.full((len(parts), max(counts, default=0)), "", object)
+        for row, one in enumerate(parts):
+            made[row, :len(one)] = one
+        return made.reshape(*texts.shape, -1 if made.size else made.shape[1]), (
+            counts.reshape(texts.shape))
+    return t.computed(split, x)
+
+
+@operator("StringNormalizer")
+def string_normalizer(t, x, *, case_change_action, is_case_sensitive, locale=None, stopwords=()):
+    change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
+    if case_change_action not in change:
+        raise NodeRefused("case_change_action must be NONE, LOWER or UPPER, "
+                          f"not {case_change_action}")
+    unwanted = {one if is_case_sensitive else one.lower() for one in stopwords}
+
+    def normalize(texts: np.ndarray) -> np.ndarray:
+        kept = [one for one in texts.reshape(-1)
+                if (one if is_case_sensitive else one.lower()) not in unwanted]
+        made = np.array([change[case_change_action](one) for one in kept or [""]], object)
+        return made.reshape(1, -1) if texts.ndim == 2 else made
+
+    return t.computed(normalize, x)
+
+
+@operator("RegexFullMatch")
+def regex_full_match(t, x, *, pattern):
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise NodeRefused(f"pattern must be a regular expression: {error}") from None
+
+    def match(texts: np.ndarray) -> np.ndarray:
+        found = [wanted.fullmatch(one) is not None for one in texts.reshape(-1)]
+        return np.array(found, bool).reshape(texts.shape)
+
+    return t.computed(match, x)
+
+
+@operator("TfIdfVectorizer")
+def tf_idf_vectorizer(t, x, *, max_gram_length, max_skip_count, min_gram_length, mode,
+                      ngram_counts, ngram_indexes, pool_int64s=None, pool_strings=None,
+                      weights=None):
+    grams = _grams(pool_strings if pool_int64s is None else pool_int64s, ngram_counts)
+    columns = dict(zip(grams, ngram_indexes, strict=True))
+    factors = dict(zip(ngram_indexes, weights or [1.0] * len(grams), strict=True))
+
+    def count(rows: np.ndarray) -> np.ndarray:
+        table = np.atleast_2d(rows)
+        made = np.zeros((len(table), max(ngram_indexes) + 1), np.float32)
+        for row, words in zip(made, table, strict=True):
+            found = _counted(words.tolist(), min_gram_length, max_gram_length, max_skip_count)
+            for gram, times in found.items():
+                if gram in columns:
+                    column = columns[gram]
+                    row[column] = {"TF": times, "IDF": factors[column],
+                                   "TFIDF": times * factors[column]}[mode]
+        return made if rows.ndim == 2 else made[0]
+
+    return t.computed(count, x)
+
+
+def _grams(pool, starts) -> list[tuple]:
+    """The pool holds grams of one word, then those of two, and so on."""
+    ends = [*starts[1:], len(pool)]
+    return [tuple(pool[place:place + length])
+            for length, (start, end) in enumerate(zip(starts, ends, strict=True), start=1)
+            for place in range(start, end, length)]
+
+
+def _counted(words: list, least: int, most: int, skips: int) -> Counter:
+    """Grams of words that stand equally far apart."""
+    found: Counter = Counter()
+    for length in range(least, most + 1):
+        for step in range(1, (skips + 1 if length > 1 else 1) + 1):
+            last = len(words) - (length - 1) * step
+            found.update(tuple(words[start:start + (length - 1) * step + 1:step])
+                         for start in range(max(last, 0)))
+    return found

@@ -1,0 +1,202 @@
+"""Reductions along axes, of every number type, and running ones.
+
+Attributes: ``axes`` (of at least 0, ascending) and ``keepdims``; those of one axis have ``axis``.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler import te
+from compiler.ops.operator import Attrs, Inputs, Operator, kept, sum_dtype
+from compiler.te import Expr, Reduction, Tensor
+
+__all__ = ["REDUCTIONS"]
+
+
+def _reduce(op: str) -> Callable[..., Tensor]:
+    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+        x, axes = inputs[0], tuple(attrs["axes"])
+        _check_axes(x, axes)
+        wide = sum_dtype(x.dtype)
+        if wide == x.dtype:
+            return _reduced(op, x, axes, attrs["keepdims"], name)
+        acc = _reduced(op, x, axes, attrs["keepdims"], f"{name}_acc")
+        return te.compute(acc.shape, lambda *indices: acc[indices].astype(x.dtype), name)
+    return define
+
+
+def _check_axes(x: Tensor, axes: Sequence[int]) -> None:
+    if not all(0 <= axis < len(x.shape) for axis in axes) or len(set(axes)) < len(axes):
+        raise ValueError(f"axes must be different ones of 0 to {len(x.shape) - 1}, not {axes}")
+
+
+def _reduced(op: str, x: Tensor, axes: Sequence[int], keepdims: int, name: str) -> Tensor:
+    over = {axis: te.reduce_axis(x.shape[axis], f"{name}_r{axis}") for axis in axes}
+    shape = tuple(1 if axis in over else extent for axis, extent in enumerate(x.shape)
+                  if keepdims or axis not in over)
+
+    def element(*indices: Expr) -> Expr:
+        rest = iter([index for axis, index in enumerate(indices) if axis not in over]
+                    if keepdims else indices)
+        return x[tuple(over[axis].var if axis in over else next(rest)
+                       for axis in range(len(x.shape)))].astype(sum_dtype(x.dtype))
+
+    if not over:
+        return te.compute(shape, element, name)
+    return _over(op, shape, element, tuple(over.values()), name)
+
+
+def _over(op: str, shape: Sequence[int], element: Callable[..., Expr], axes: tuple,
+          name: str) -> Tensor:
+    """The tensor of sums, products, maxima or minima of `element` over the reduction axes."""
+    if op == "prod":
+        return te.compute(tuple(shape), lambda *indices: _product(element(*indices), axes),
+                          (name,))[0]
+    reduce = {"sum": te.sum, "max": te.max, "min": te.min}[op]
+    return te.compute(tuple(shape), lambda *indices: reduce(element(*indices), axes), name)
+
+
+def _product(value: Expr, over: tuple) -> Reduction:
+    product = te.reducer("product", lambda l, r: (l[0] * r[0],), (te.const(1, value.dtype),))
+    return product((value,), over)
+
+
+def _place(better: str) -> Callable[..., Tensor]:
+    """The index of the greatest or least element along an axis: the first or the last of equals."""
+    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+        x, axis = inputs[0], attrs["axis"]
+        _check_axes(x, (axis,))
+        last = bool(attrs.get("last", 0))
+
+        def pick(l, r):
+            wins = te.Binary(better, r[0], l[0])
+            later = r[1] > l[1] if last else r[1] < l[1]
+            right = te.any_of(wins, te.all_of(r[0].equal(l[0]), later))
+            return te.select(right, r[0], l[0]), te.select(right, r[1], l[1])
+
+        none = te.neutral("max" if better == "gt" else "min", x.dtype)
+        nowhere = te.const(-1 if last else 2**63 - 1, "int64")
+        reducer = te.reducer("place", pick, (none, nowhere))
+        over = te.reduce_axis(x.shape[axis], f"{name}_r")
+        shape = tuple(extent for place, extent in enumerate(x.shape) if place != axis)
+
+        def element(*indices: Expr) -> Reduction:
+            inner = (*indices[:axis], over.var, *indices[axis:])
+            return reducer((x[inner], over.var), over)
+
+        place = te.compute(shape, element, (f"{name}_value", f"{name}_place"))[1]
+        kept = (*shape[:axis], 1, *shape[axis:]) if attrs["keepdims"] else shape
+        return te.compute(kept, lambda *indices: place[
+            (*indices[:axis], *indices[axis + 1:]) if attrs["keepdims"] else indices], name)
+    return define
+
+
+def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
+    def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+        axis, keepdims = attrs["axis"], bool(attrs["keepdims"])
+        if not attrs.get("last", 0):
+            return function(x, axis, keepdims=keepdims)
+        return x.shape[axis] - 1 - function(np.flip(x, axis), axis, keepdims=keepdims)
+    return meaning
+
+
+def _sorted_places(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    """Where the first ``count`` elements in order along an axis are, the greatest first if
+    ``largest`` is 1; of equals the first. Each element counts those before it.
+    """
+    x, axis, before = inputs[0], attrs["axis"], "gt" if attrs["largest"] else "lt"
+    _check_axes(x, (axis,))
+    extent = x.shape[axis]
+    if not 1 <= attrs["count"] <= extent:
+        raise ValueError(f"count must be 1 to {extent}, not {attrs['count']}")
+    other, own = (te.reduce_axis(extent, f"{name}_{role}") for role in ("other", "own"))
+
+    def rank(*indices: Expr):
+        here, there = x[indices], x[(*indices[:axis], other.var, *indices[axis + 1:])]
+        first = te.all_of(there.equal(here), other.var < indices[axis])
+        earlier = te.any_of(te.Binary(before, there, here), first)
+        return te.sum(te.select(earlier, te.const(1, "int64"), 0), other)
+
+    ranks = te.compute(x.shape, rank, f"{name}_ranks")
+
+    def place(*indices: Expr):
+        found = ranks[(*indices[:axis], own.var, *indices[axis + 1:])].equal(indices[axis])
+        return te.sum(te.select(found, own.var, 0), own)
+
+    return te.compute((*x.shape[:axis], attrs["count"], *x.shape[axis + 1:]), place, name)
+
+
+def _sorted_places_meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    axis, last = attrs["axis"], x.shape[attrs["axis"]] - 1
+    if attrs["largest"]:
+        order = np.flip(last - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis=axis, kind="stable")
+    return order.take(range(attrs["count"]), axis).astype(np.int64)
+
+
+def _running(op: str) -> Callable[..., Tensor]:
+    """Of all elements before each, itself too unless ``exclusive``; from the end if ``reverse``."""
+    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+        x, axis = inputs[0], attrs["axis"]
+        _check_axes(x, (axis,))
+        wide, over = sum_dtype(x.dtype), te.reduce_axis(x.shape[axis], f"{name}_r")
+        neutral = te.const(0 if op == "sum" else 1, wide)
+
+        def element(*indices: Expr) -> Expr:
+            here, there = indices[axis], over.var
+            if attrs["reverse"]:
+                here, there = there, here
+            within = there < here if attrs["exclusive"] else there <= here
+            value = x[(*indices[:axis], over.var, *indices[axis + 1:])].astype(wide)
+            return te.select(within, value, neutral)
+
+        stage = name if wide == x.dtype else f"{name}_acc"
+        acc = _over(op, x.shape, element, (over,), stage)
+        if wide == x.dtype:
+            return acc
+        return te.compute(x.shape, lambda *indices: acc[indices].astype(x.dtype), name)
+    return define
+
+
+def _running_meaning(function: Callable, neutral: int) -> Callable[..., np.ndarray]:
+    def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+        axis = attrs["axis"]
+        x = np.flip(x, axis) if attrs["reverse"] else x
+        if attrs["exclusive"]:
+            first = np.full_like(x.take([0], axis), neutral)
+            x = np.concatenate([first, x.take(range(x.shape[axis] - 1), axis)], axis)
+        made = function(x, axis=axis, dtype=x.dtype)
+        return np.flip(made, axis) if attrs["reverse"] else made
+    return meaning
+
+
+def _reduce_meaning(function: Callable) -> Callable[..., np.ndarray]:
+    def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+        axes, keepdims = tuple(attrs["axes"]), bool(attrs["keepdims"])
+        initial = {} if x.size or function not in (np.max, np.min) else {
+            "initial": _lowest(x.dtype) if function is np.max else _highest(x.dtype)}
+        return function(x, axis=axes, keepdims=keepdims, **initial)
+    return meaning
+
+
+def _lowest(dtype: np.dtype):
+    return False if dtype.kind == "b" else (np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf)
+
+
+def _highest(dtype: np.dtype):
+    return True if dtype.kind == "b" else (np.iinfo(dtype).max if dtype.kind in "iu" else np.inf)
+
+
+REDUCTIONS: dict[str, Operator] = {
+    "reduce_sum": Operator(_reduce("sum"), kept(_reduce_meaning(np.sum))),
+    "reduce_max": Operator(_reduce("max"), kept(_reduce_meaning(np.max))),
+    "reduce_min": Operator(_reduce("min"), kept(_reduce_meaning(np.min))),
+    "reduce_prod": Operator(_reduce("prod"), kept(_reduce_meaning(np.prod))),
+    "argmax": Operator(_place("gt"), _place_meaning(np.argmax)),
+    "argmin": Operator(_place("lt"), _place_meaning(np.argmin)),
+    "sorted_places": Operator(_sorted_places, _sorted_places_meaning),
+    "cumsum": Operator(_running("sum"), kept(_running_meaning(np.cumsum, 0))),
+    "cumprod": Operator(_running("prod"), kept(_running_meaning(np.cumprod, 1))),
+}

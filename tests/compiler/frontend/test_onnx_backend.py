@@ -1,0 +1,135 @@
+"""ONNX's backend interface: what is bound, what is staged, what is refused."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from bench import onnx_nodes
+from bench.scoreboard import read_table
+from compiler.frontend import ImportRefused, onnx_backend
+
+COUNT = 100
+CASES = onnx_nodes.sample(onnx_nodes.cases(), COUNT)
+
+
+def model(nodes, inputs, outputs, opset: int = 21, constants=()) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "g", inputs, outputs, list(constants))
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def info(name: str, *shape, dtype: int = TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def array(*values, dtype: str = "float32") -> np.ndarray:
+    return np.array(values, dtype)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_sample_of_the_node_tests(case) -> None:
+    assert onnx_nodes.judge(case).reason == ""
+
+
+@pytest.mark.slow
+def test_all_node_tests() -> None:
+    """The count does not fall below its floor, and the page says what does not pass, and why."""
+    outcomes = onnx_nodes.run(onnx_nodes.cases())
+    figure = next(one for one in read_table() if one.name == "onnx_node_tests")
+    assert figure.floor is not None
+    assert sum(one.passed for one in outcomes) >= figure.floor
+    assert onnx_nodes.PAGE.read_text() == onnx_nodes.page(outcomes), (
+        "docs/onnx.md must be made again: python -m bench.onnx_nodes --write")
+
+
+def test_code_is_made_once_for_types() -> None:
+    prepared = onnx_backend.prepare(model(
+        [helper.make_node("Exp", ["x"], ["y"])], [info("x", "N")], [info("y", "N")]))
+    for values, count in ((array(1), 1), (array(2), 1), (array(1, 2), 2)):
+        np.testing.assert_allclose(prepared.run([values])[0], np.exp(values), 1e-6)
+        assert len(prepared._made) == count
+
+
+def test_an_input_that_decides_a_shape_is_bound() -> None:
+    prepared = onnx_backend.prepare(model(
+        [helper.make_node("Reshape", ["x", "s"], ["y"])],
+        [info("x", 6), info("s", 2, dtype=TensorProto.INT64)], [info("y", None, None)]))
+    x = np.arange(6, dtype=np.float32)
+    for shape, count in (((2, 3), 1), ((3, 2), 2), ((2, 3), 2)):
+        found, = prepared.run({"x": x, "s": np.array(shape)})
+        assert found.tolist() == x.reshape(shape).tolist()
+        assert len(prepared._made) == count
+
+
+def test_computed_elements_that_decide_are_staged() -> None:
+    """A loop that doubles until the sum is large enough: no two runs need be alike."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "v"], ["w"]),
+         helper.make_node("ReduceSum", ["w"], ["total"], keepdims=0),
+         helper.make_node("Less", ["total", "limit"], ["again"])],
+        "body", [info("i", dtype=TensorProto.INT64), info("c", dtype=TensorProto.BOOL),
+                 info("v", 2)],
+        [info("again", dtype=TensorProto.BOOL), info("w", 2)])
+    prepared = onnx_backend.prepare(model(
+        [helper.make_node("Loop", ["", "", "x"], ["y"], body=body)], [info("x", 2)],
+        [info("y", 2)], constants=[numpy_helper.from_array(np.array(100, np.float32), "limit")]))
+    assert prepared.run([array(1, 2)])[0].tolist() == [64, 128]
+    assert prepared.run([array(60, 0)])[0].tolist() == [120, 0]
+    assert prepared._made == []
+
+
+def test_functions_of_the_model() -> None:
+    square = helper.make_function(
+        "own", "Power", ["a"], ["b"],
+        [helper.make_node("Constant", [], ["n"]), helper.make_node("Pow", ["a", "n"], ["b"])],
+        [helper.make_opsetid("", 21)], ["exponent"])
+    square.node[0].attribute.add(name="value_float", type=onnx.AttributeProto.FLOAT,
+                                 ref_attr_name="exponent")
+    made = model([helper.make_node("Power", ["x"], ["y"], domain="own", exponent=2.5)],
+                 [info("x", 2)], [info("y", 2)])
+    made.functions.append(square)
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    np.testing.assert_allclose(onnx_backend.run_model(made, [array(4, 9)])[0], [32, 243], 1e-6)
+
+
+def test_sequences_and_optionals_are_lists_and_none() -> None:
+    type_ = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, None))
+    sequence = helper.make_value_info("s", type_)
+    nodes = [helper.make_node("Neg", ["x"], ["n"]),
+             helper.make_node("SequenceInsert", ["s", "n"], ["t"])]
+    prepared = onnx_backend.prepare(model(nodes, [sequence, info("x", 1)],
+                                          [helper.make_value_info("t", type_)]))
+    for given in ([array(1), array(2, 3)], []):
+        found, = prepared.run([given, array(5)])
+        assert [one.tolist() for one in found] == [*(one.tolist() for one in given), [-5]]
+
+
+def test_results_are_not_those_of_the_reference() -> None:
+    """Nothing in the compiler imports ONNX's own evaluator."""
+    found = subprocess.run([sys.executable, "-c", "import sys, compiler.frontend.onnx_backend; "
+                            "print('onnx.reference' in sys.modules)"], capture_output=True,
+                           text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+def test_random_numbers_come_from_their_seed() -> None:
+    node = helper.make_node("RandomNormal", [], ["y"], shape=[1000], mean=2.0, scale=3.0, seed=7.0)
+    made = model([node], [], [info("y", 1000)])
+    first, second = (onnx_backend.run_model(made, [])[0] for _ in range(2))
+    assert first.tolist() == second.tolist()
+    assert abs(first.mean() - 2) < 0.3 and abs(first.std() - 3) < 0.3
+
+
+def test_refusals() -> None:
+    made = model([helper.make_node("Mystery", ["x"], ["y"])], [info("x", 1)], [info("y", 1)])
+    with pytest.raises(ImportRefused) as refused:
+        onnx_backend.prepare(made).run([array(1)])
+    assert str(refused.value) == "g: cannot run Mystery_0 (Mystery): operator is not supported"
+    with pytest.raises(ImportRefused, match="^device must be CPU, not CUDA$"):
+        onnx_backend.prepare(made, "CUDA")
+    with pytest.raises(ImportRefused, match="^inputs must be 1, not 2$"):
+        onnx_backend.prepare(made).run([array(1), array(1)])
+    assert onnx_backend.supports_device("CPU") and not onnx_backend.supports_device("CUDA:0")
