@@ -80,9 +80,9 @@ def fold(node: NodeProto, affine: Affine, tensors: dict[str, Array], names: Name
     None when there is none. `shared` says whether other nodes read the weight, `rank` is that of
     the data.
     """
-    weight = node.input[1]
-    if node.op_type not in WEIGHTED or weight not in tensors:
+    if node.op_type not in WEIGHTED or node.input[1] not in tensors:
         return None
+    weight = node.input[1]
     if any(name and name not in tensors for name in node.input[2:]):
         return None
     if node.op_type in ("Gemm", "MatMul") and (tensors[weight].ndim != 2
