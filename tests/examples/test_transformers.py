@@ -1,0 +1,82 @@
+"""Transformers: their products on the accelerator, equal to the reference to the bit."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import pytest
+
+from accel.target import AccelTarget
+from bench.shares import share_of
+from compiler.frontend.onnx_import import convert
+from compiler.graph import evaluate, optimize, subgraph
+from compiler.graph.graph import Graph
+from compiler.graph.partition import ACCEL
+from compiler.quantize import quantize_ranges
+from examples import transformers, zoo
+from tests.support.integer_graphs import run_program
+from tests.support.machines import TINY
+
+SIZE = 32
+
+
+def one_layer(name: str) -> zoo.Network:
+    """The network with the first of its layers alone."""
+    net = zoo.Network(name, SIZE)
+    {"vit_small": transformers.vit_small, "bert_small": transformers.bert_small}[name](net, 1)
+    return net.finish()
+
+
+@dataclass(frozen=True)
+class Made:
+    net: zoo.Network
+    real: onnx.ModelProto
+    graph: Graph
+
+
+@pytest.fixture(scope="module", params=["vit_small", "bert_small"])
+def made(request) -> Made:
+    net = one_layer(request.param)
+    filled = zoo.fill(net)
+    real = zoo.float_model(net, filled)
+    return Made(net, real, optimize(convert(quantize_ranges(real, filled.ranges))))
+
+
+def test_the_float_model_means_what_the_calibration_computes(made: Made) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    x = zoo.samples(made.net, 1)[:1]
+    session = ort.InferenceSession(made.real.SerializeToString(),
+                                   providers=["CPUExecutionProvider"])
+    wanted, = session.run(None, {made.net.source: x})
+    found = evaluate(optimize(convert(made.real), ()), {made.net.source: x})["logits"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_all_products_are_on_the_accelerator(made: Made) -> None:
+    share = share_of(made.graph, AccelTarget(TINY))
+    assert share.accel == sum(made.net.macs())
+    assert share.percent >= 95
+
+
+def test_values_are_those_of_the_reference(made: Made) -> None:
+    """Segment by segment, each with what the reference computes before it."""
+    target = AccelTarget(TINY)
+    segments = [one for one in share_of(made.graph, target).parts.segments if one.target == ACCEL]
+    wanted = {value for one in segments for value in (*one.inputs, *one.outputs)}
+    x = {made.net.source: zoo.samples(made.net, 1)[:1]}
+    values = evaluate(made.graph, x, wanted)
+    for segment in segments:
+        part = subgraph(made.graph, segment)
+        found = run_program(TINY, target.compile(part).program,
+                            {value: values[value] for value in part.inputs})
+        for value in part.outputs:
+            np.testing.assert_array_equal(found[value], values[value], value)
+
+
+def test_macs_of_the_whole_networks() -> None:
+    """Of 64 tokens: layers have 12 products by a square of the width each, and two of heads."""
+    for name, layers, width, rest in (("vit_small", 6, 192, 64 * 192 * 192 + 192 * 1000),
+                                      ("bert_small", 4, 256, 2 * 256)):
+        attention = 2 * 64 * 64 * width
+        assert sum(zoo.network(name).macs()) == layers * (
+            12 * 64 * width * width + attention) + rest
