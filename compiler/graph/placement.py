@@ -214,9 +214,12 @@ class _Search:
         self.outputs = frozenset(graph.outputs)
         self.last_use = {value: position for position, node in enumerate(graph.nodes)
                          for value in self._read(node)}
-        self.copies = {(value, target): costs.copy(value, target) for value in
-                       (*graph.inputs, *(v for node in graph.nodes for v in node.outputs))
-                       for target in TARGETS}
+        self._copies: dict[tuple[str, Target], float] = {}
+
+    def _copy(self, value: str, target: Target) -> float:
+        if (value, target) not in self._copies:
+            self._copies[value, target] = self.costs.copy(value, target)
+        return self._copies[value, target]
 
     def _read(self, node: Node) -> list[str]:
         return list(dict.fromkeys(v for v in node.inputs if v not in self.graph.constants)) or [""]
@@ -240,7 +243,7 @@ class _Search:
         segment = max(marks[value][FROM[target]] for value in read)
         for value in read:
             if marks[value][ABSENT[target]]:
-                total += self.copies[value, target]
+                total += self._copy(value, target)
                 host, accel, *_ = marks[value]
                 marks[value] = (host, accel, 0, 0)
         if segment > 0:
@@ -249,7 +252,7 @@ class _Search:
                      for value, (host, accel, no_host, no_accel) in marks.items()}
         for value in node.outputs:
             fetched = target == ACCEL and value in self.outputs
-            total += self.copies[value, HOST] if fetched else 0
+            total += self._copy(value, HOST) if fetched else 0
             marks[value] = _mark(segment, target, fetched)
         live = {value: mark for value, mark in marks.items()
                 if self.last_use.get(value, -1) > position}
