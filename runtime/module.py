@@ -1,6 +1,6 @@
 """Compiled networks: segments on their devices, and the executor that runs them in order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 
@@ -15,6 +15,7 @@ from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
 from compiler.te import numpy_dtype
 from runtime.device import Device, DeviceError
+from runtime.executor import overlaps, run_all
 
 __all__ = ["AccelSegment", "InputError", "Module", "Settings", "Step"]
 
@@ -80,8 +81,9 @@ class Module:
 
     A call takes inputs and returns outputs by name; several threads may call at once. `run` does
     the same with the inputs that were set, keeps the outputs, and returns the run of each segment
-    of the accelerator. Values are those of the network: logical shapes, the types of its own inputs
-    and outputs.
+    of the accelerator in order. Segments of host and accelerator run at the same time where the
+    data allow. Values are those of the network: logical shapes, the types of its own inputs and
+    outputs.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
@@ -123,28 +125,48 @@ class Module:
 
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> Values:
         """Refuses what `set_input` does, and inputs that are not all there."""
-        return self._execute({name: self._checked(name, array)
-                              for name, array in inputs.items()})[0]
+        return self.run_many([inputs])[0]
+
+    def run_many(self, inputs: Sequence[Mapping[str, np.ndarray]]) -> list[Values]:
+        """Outputs by name for each of the inputs, in their order: while the accelerator computes
+        one, the host computes another.
+        """
+        checked = [{name: self._checked(name, array) for name, array in one.items()}
+                   for one in inputs]
+        return [outputs for outputs, _ in self._execute(checked)]
 
     def run(self) -> tuple[Run, ...]:
-        self._outputs, runs = self._execute(self._inputs)
+        ((self._outputs, runs),) = self._execute([self._inputs])
         return runs
 
-    def _execute(self, inputs: Mapping[str, np.ndarray]) -> tuple[Values, tuple[Run, ...]]:
-        missing = [name for name in self.graph.inputs if name not in inputs]
-        if missing:
-            raise InputError(f"Input {missing[0]} must be set before the network runs")
+    def _execute(self, inputs: Sequence[Mapping[str, np.ndarray]]
+                 ) -> list[tuple[Values, tuple[Run, ...]]]:
+        """Outputs and the runs of the accelerator for each."""
+        for one in inputs:
+            missing = [name for name in self.graph.inputs if name not in one]
+            if missing:
+                raise InputError(f"Input {missing[0]} must be set before the network runs")
+        segments = [step.segment for step in self.steps]
+        if len(inputs) > 1 or overlaps(segments):
+            found = [(one.values, [one.found[place] for place in sorted(one.found)])
+                     for one in run_all(segments, self._step, inputs, self.graph.outputs)]
+        else:
+            found = [self._in_order(one) for one in inputs]
+        return [({name: {**self.graph.constants, **values}[name] for name in self.graph.outputs},
+                 tuple(run for run in runs if run)) for values, runs in found]
+
+    def _in_order(self, inputs: Mapping[str, np.ndarray]) -> tuple[Values, list[Run | None]]:
         values, runs = dict(inputs), []
-        for step in self.steps:
-            given = {name: values[name] for name in step.segment.inputs}
-            if isinstance(step.execute, AccelSegment):
-                made, run = step.execute(given)
-                runs.append(run)
-            else:
-                made = step.execute(given)
+        for place, step in enumerate(self.steps):
+            made, run = self._step(place, {name: values[name] for name in step.segment.inputs})
             values.update(made)
-        known = {**self.graph.constants, **values}
-        return {name: known[name] for name in self.graph.outputs}, tuple(runs)
+            runs.append(run)
+        return values, runs
+
+    def _step(self, place: int, given: Mapping[str, np.ndarray]) -> tuple[Values, Run | None]:
+        execute = self.steps[place].execute
+        return (execute(given) if isinstance(execute, AccelSegment)
+                else (dict(execute(given)), None))
 
     def get_output(self, name: str) -> np.ndarray:
         if name not in self._outputs:
