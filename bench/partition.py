@@ -45,8 +45,8 @@ def of_zoo(name: str, size: int) -> Callable[[], Graph]:
 
 SMALL: Mapping[str, tuple[Callable[[], Graph], str]] = {
     "digits": (digits, "tiny-1x4x4"),
-    "residual": (lambda: residual_graph(16, 14), "ecp5-1x8x8"),
-    "branches": (lambda: branches_graph(16, 14), "ecp5-1x8x8"),
+    "residual": (lambda: residual_graph(64, 28), "pynq-1x16x16"),
+    "branches": (lambda: branches_graph(64, 28), "pynq-1x16x16"),
 }
 NETWORKS: Mapping[str, Callable[[], Graph]] = {
     "digits": digits,

@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from accel.lowering.nest import LoweringError
-from compiler.graph.graph import Node
-from compiler.graph.partition import ACCEL, HOST, Target
+from accel.target import AccelTarget
+from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.graph.graph import Graph, Node
+from compiler.graph.partition import ACCEL, HOST, Partition, Target, partition
 from compiler.graph.placement import Pins, Placement, pinned, place, prefer
 from compiler.graph.placement import price as estimate
 from runtime.costs import CopyPrice, Price, Pricing
 
-__all__ = ["ROUNDS", "Choice", "choose"]
+__all__ = ["ROUNDS", "Choice", "choose", "greedy"]
+
+PINNED = "it is pinned to the host"
 
 ROUNDS = 4
 """How often estimates are corrected at most."""
@@ -73,6 +77,22 @@ def choose(pricing: Pricing, pins: Pins | None = None) -> Choice:
     return _Candidates(pricing, pins or {}).chosen()
 
 
+def greedy(graph: Graph, accel: AccelTarget | None, pins: Pins | None = None) -> Partition:
+    """The accelerator gets all that it can have and that is not pinned to the host. Raises
+    PinRefused for pins that cannot be.
+    """
+    host = CpuTarget()
+
+    def refusal(node: Node, target: Target) -> str | None:
+        if target == HOST:
+            return host.refusal(graph, node)
+        return accel.refusal(graph, node) if accel else "the target is the host"
+
+    fixed = pinned(graph, pins or {}, refusal)
+    return partition(graph, lambda node: PINNED if fixed.get(node.name) == HOST
+                     else refusal(node, ACCEL))
+
+
 class _Candidates:
     def __init__(self, pricing: Pricing, pins: Pins):
         self.pricing, self.graph = pricing, pricing.graph
@@ -119,7 +139,7 @@ class _Candidates:
         if refused is not None:
             return refused
         if node.name in self.pins:
-            return "it is pinned to the host"
+            return PINNED
         moved = estimate(self.graph, {**targets, node.name: ACCEL}, self.pricing) - chosen
         here, there = (self.pricing.node(node, target) or 0.0 for target in (HOST, ACCEL))
         extra = moved - (there - here)

@@ -102,7 +102,9 @@ class Price:
 
 
 Measure = Callable[[str, Callable[[], object]], float]
-"""Seconds of a call; the text names what is called, the same text always the same."""
+"""Seconds of a call. The text names what is called and begins with ``segment of N nodes``,
+``call`` (of a segment that computes nothing) or ``layout``.
+"""
 
 
 @dataclass
@@ -232,15 +234,15 @@ class Pricing:
         kind = TensorType((1,), "int8")
         native = self.host.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
         given = _samples({"x": kind})
-        return self.measure(digest(["call", inspect.getsource(type(native))]),
-                            lambda: native(given))
+        return self.measure(f"call {inspect.getsource(type(native))}", lambda: native(given))
 
     def _host_seconds(self, segment: Segment) -> float:
         native = self._native(segment)
         types = {value: self.graph.values[value] for value in segment.inputs}
         what = [step.kernel.text if step.kernel else "view" for step in native.steps]
         given = _samples(types)
-        return self.measure(digest([*what, *map(str, types.values())]), lambda: native(given))
+        key = digest([*what, *map(str, types.values())])
+        return self.measure(f"segment of {len(segment.nodes)} nodes {key}", lambda: native(given))
 
     def _copied(self, copy: Copy) -> CopyPrice:
         """To the accelerator go plain tensors; from it come its blocks, padding included."""
@@ -253,7 +255,7 @@ class Pricing:
             shape = activation_of(self.graph, copy.value).stored_shape(blocks)
             stored = np.zeros(shape, np.int8)
             size, change = stored.nbytes, lambda: from_blocked(stored, kind.shape)
-        layout = self.measure(digest(["layout", copy.target, str(kind), str(size)]), change)
+        layout = self.measure(f"layout for {copy.target} of {kind} in {size} bytes", change)
         return CopyPrice(copy, size, self.link.copy_seconds(size) + layout, layout)
 
 
