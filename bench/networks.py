@@ -6,7 +6,7 @@ from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
 __all__ = ["branches_graph", "convolution_graph", "depthwise_graph", "detours_graph",
-           "layer_graph", "residual_graph", "resnet18_graph", "resnet50_graph"]
+           "layer_graph", "residual_graph", "resnet18_graph", "resnet50_graph", "separable_graph"]
 
 _CLAMP = {"zp": -5, "lo": -128, "hi": 127}
 
@@ -98,6 +98,15 @@ def branches_graph(channels: int, size: int, seed: int = 0) -> Graph:
     return net.builder.finish((net.conv(y, channels),))
 
 
+def separable_graph(channels: int, size: int, blocks: int = 3, seed: int = 0) -> Graph:
+    """Depthwise convolutions, each before one of single pixels that mixes the channels."""
+    net = _Network("separable", seed)
+    x = net.input(channels, size)
+    for _ in range(blocks):
+        x = net.conv(net.conv(x, channels, kernel=3, group=channels), channels)
+    return net.builder.finish((x,))
+
+
 def detours_graph(size: int = 8, count: int = 3, seed: int = 0) -> Graph:
     """Float arithmetic of the host, with a small operator between that the accelerator has."""
     net = _Network("detours", seed)
@@ -118,7 +127,7 @@ class _Network:
         return self.builder.add_input("x", TensorType((1, channels, size, size), "int8"))
 
     def add(self, op: str, *inputs: str, **attrs) -> str:
-        name = self.builder.fresh_node(op.removeprefix("q"))
+        name = self.builder.fresh_node(op if op == "quantize" else op.removeprefix("q"))
         result = self.builder.fresh(f"{name}.out")
         return self.builder.add(Node(op, name, inputs, (result,), Attrs(attrs)))
 

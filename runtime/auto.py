@@ -142,9 +142,10 @@ class _Candidates:
             return PINNED
         moved = estimate(self.graph, {**targets, node.name: ACCEL}, self.pricing) - chosen
         here, there = (self.pricing.node(node, target) or 0.0 for target in (HOST, ACCEL))
-        extra = moved - (there - here)
-        return (f"slower on the accelerator: {_time(there)} and {_time(extra)} more for copies and "
-                f"starts, {_time(here)} on the host")
+        way = moved - (there - here)
+        slower = f"slower by {_time(moved)}" if moved > 0 else "no faster beside its neighbours"
+        return (f"{slower} on the accelerator: {_time(there)} there, {_time(here)} on the host, "
+                f"copies and starts {'+' if way >= 0 else ''}{_time(way)}")
 
 
 def _time(seconds: float) -> str:

@@ -2,7 +2,8 @@
 
 Each target has one thread, which takes the first step that is ready: all that it reads is there. Of
 several inferences the earlier ones go first, so while the accelerator computes one, the host
-prepares the next. Native code and simulators let go of Python's lock while they compute.
+prepares the next. Native code lets go of Python's lock while it computes: kernels of the host, the
+cycle simulator and the Verilated RTL; the functional simulator, which is NumPy, does now and then.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
