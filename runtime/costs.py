@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from accel.attribution import layer_ends
-from accel.layers import Layer, activation_of
-from accel.layout import blocks_of, from_blocked, to_plain
+from accel.layers import Layer
+from accel.layout import (BLOCKED, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, blocks_of, from_memory,
+                          to_memory)
 from accel.sim import cycle
 from accel.sim.dram import DRAM, Dram
 from accel.target import AccelTarget, CompiledSegment
+from accel.views import images
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import (ACCEL, HOST, Copy, Partition, Segment, Target, divide,
@@ -247,16 +249,18 @@ class Pricing:
     def _copied(self, copy: Copy) -> CopyPrice:
         """To the accelerator go plain tensors; from it come its blocks, padding included."""
         kind = self.graph.values[copy.value]
+        image = len(kind.shape) == 4
         if copy.target == ACCEL:
             given = _samples({copy.value: kind})[copy.value]
-            size, change = given.nbytes, lambda: to_plain(given)
+            layout = PLAIN if image else PLAIN_ROWS
+            size, change = given.nbytes, lambda: to_memory(given, layout)
         else:
             blocks = blocks_of(self.accel.machine.config)
-            shape = activation_of(self.graph, copy.value).stored_shape(blocks)
-            stored = np.zeros(shape, np.int8)
-            size, change = stored.nbytes, lambda: from_blocked(stored, kind.shape)
-        layout = self.measure(f"layout for {copy.target} of {kind} in {size} bytes", change)
-        return CopyPrice(copy, size, self.link.copy_seconds(size) + layout, layout)
+            stored = np.zeros(images(kind.shape).stored_shape(blocks), np.int8)
+            layout = BLOCKED if image else BLOCKED_ROWS
+            size, change = stored.nbytes, lambda: from_memory(stored, layout, kind.shape)
+        seconds = self.measure(f"layout for {copy.target} of {kind} in {size} bytes", change)
+        return CopyPrice(copy, size, self.link.copy_seconds(size) + seconds, seconds)
 
 
 def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
