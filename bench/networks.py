@@ -5,8 +5,8 @@ import numpy as np
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder
 
-__all__ = ["convolution_graph", "depthwise_graph", "layer_graph", "resnet18_graph",
-           "resnet50_graph"]
+__all__ = ["branches_graph", "convolution_graph", "depthwise_graph", "detours_graph",
+           "layer_graph", "residual_graph", "resnet18_graph", "resnet50_graph", "separable_graph"]
 
 _CLAMP = {"zp": -5, "lo": -128, "hi": 127}
 
@@ -76,6 +76,46 @@ def resnet50_graph(size: int = 224, seed: int = 0) -> Graph:
     return net.classes(x)
 
 
+def residual_graph(channels: int, size: int, seed: int = 0) -> Graph:
+    """A residual block with float arithmetic, which is the host's, between its convolutions."""
+    net = _Network("residual", seed)
+    x = net.conv(net.input(channels, size), channels, kernel=3)
+    y = net.clipped(net.conv(x, channels, kernel=3))
+    y = net.conv(y, channels, kernel=3)
+    y = net.add("qadd", y, x, ma=40000, mb=23456, c=12345, shift=16, **_CLAMP)
+    return net.builder.finish((net.conv(y, channels),))
+
+
+def branches_graph(channels: int, size: int, seed: int = 0) -> Graph:
+    """Three branches: a short one, one with float arithmetic of the host, one with a pool."""
+    net = _Network("branches", seed)
+    x = net.conv(net.input(channels, size), channels, kernel=3)
+    float_ = net.clipped(net.conv(x, channels))
+    pooled = net.conv(net.add("qmaxpool", x, kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1)),
+                      channels)
+    y = net.add("qconcat", net.conv(x, channels), float_, pooled, bias=(0, 0, 0),
+                mult=(40000, 45000, 50000), shift=(16, 16, 16), **_CLAMP)
+    return net.builder.finish((net.conv(y, channels),))
+
+
+def separable_graph(channels: int, size: int, blocks: int = 3, seed: int = 0) -> Graph:
+    """Depthwise convolutions, each before one of single pixels that mixes the channels."""
+    net = _Network("separable", seed)
+    x = net.input(channels, size)
+    for _ in range(blocks):
+        x = net.conv(net.conv(x, channels, kernel=3, group=channels), channels)
+    return net.builder.finish((x,))
+
+
+def detours_graph(size: int = 8, count: int = 3, seed: int = 0) -> Graph:
+    """Float arithmetic of the host, with a small operator between that the accelerator has."""
+    net = _Network("detours", seed)
+    x = net.input(4, size)
+    for _ in range(count):
+        x = net.clipped(net.add("qrescale", x, bias=0, mult=40000, shift=16, **_CLAMP))
+    return net.builder.finish((x,))
+
+
 class _Network:
     """An integer graph node by node; methods return the name of the value that they make."""
 
@@ -87,7 +127,7 @@ class _Network:
         return self.builder.add_input("x", TensorType((1, channels, size, size), "int8"))
 
     def add(self, op: str, *inputs: str, **attrs) -> str:
-        name = self.builder.fresh_node(op.removeprefix("q"))
+        name = self.builder.fresh_node(op if op == "quantize" else op.removeprefix("q"))
         result = self.builder.fresh(f"{name}.out")
         return self.builder.add(Node(op, name, inputs, (result,), Attrs(attrs)))
 
@@ -97,6 +137,11 @@ class _Network:
         names = self.parameters((channels, inputs, kernel, kernel))
         return self.add("qconv2d", x, *names, strides=(stride, stride), pads=(kernel // 2,) * 4,
                         pad_value=3, group=group, **_CLAMP)
+
+    def clipped(self, x: str) -> str:
+        """A float operator between int8 values."""
+        y = self.add("dequantize", x, scale=0.05, zp=3)
+        return self.add("quantize", self.add("clip", y, lo=-5.0, hi=5.0), scale=0.05, zp=-2)
 
     def parameters(self, shape: tuple[int, ...]) -> list[str]:
         """Weights of a shape, and what requantizes each of its channels."""

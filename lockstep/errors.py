@@ -21,6 +21,7 @@ USER_ERRORS: tuple[str, ...] = (
     "compiler.cpu_gpu_backends.llvm.export.ExportError",
     "compiler.cpu_gpu_backends.llvm.machine.MachineError",
     "compiler.frontend.onnx_import.ImportRefused",
+    "compiler.graph.placement.PinRefused",
     "compiler.native.BuildError",
     "compiler.quantize.refusal.QuantizeRefused",
     "runtime.artifact.container.ArtifactError",

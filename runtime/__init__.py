@@ -2,6 +2,7 @@
 
 from .artifact import ArtifactError, load
 from .compilation import TargetError, compile, compile_for, compile_graph, target_config
+from .costs import Link
 from .device import Device, DeviceError, SimulatedDevice, simulator
 from .module import InputError, Module
 from .report import report

@@ -1,6 +1,6 @@
 """Compiled networks: segments on their devices, and the executor that runs them in order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -15,7 +15,9 @@ from accel.work import Work
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
 from compiler.te import numpy_dtype
+from runtime.auto import Choice
 from runtime.device import Device, DeviceError
+from runtime.executor import overlaps, run_all
 
 __all__ = ["AccelSegment", "InputError", "Module", "Settings", "Step"]
 
@@ -75,7 +77,8 @@ class Step:
     segment: Segment
     execute: AccelSegment | HostCall
 
-    def __call__(self, given: Values) -> tuple[Mapping[str, np.ndarray], Run | None]:
+    def __call__(self, given: Mapping[str, np.ndarray]
+                 ) -> tuple[Mapping[str, np.ndarray], Run | None]:
         """What it makes, and the run if it was the accelerator's."""
         if isinstance(self.execute, AccelSegment):
             return self.execute(given)
@@ -91,14 +94,16 @@ class Module:
 
     A call takes inputs and returns outputs by name; several threads may call at once. `run` does
     the same with the inputs that were set, keeps the outputs, and returns the run of each segment
-    of the accelerator. Values are those of the network: logical shapes, the types of its own inputs
-    and outputs.
+    of the accelerator in order. Segments of host and accelerator run at the same time where the
+    data allow. Values are those of the network: logical shapes, the types of its own inputs and
+    outputs. `choice` has the figures that the target `auto` decided by; other targets have none,
+    nor has a module that was loaded from a file.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
-                 settings: Settings | None = None):
+                 settings: Settings | None = None, choice: Choice | None = None):
         self.graph, self.partition, self.steps = graph, partition, steps
-        self.settings = dict(settings or {})
+        self.settings, self.choice = dict(settings or {}), choice
         self._inputs: Values = {}
         self._outputs: Values = {}
 
@@ -141,15 +146,53 @@ class Module:
 
     def __call__(self, inputs: Mapping[str, Any]) -> Values:
         """Refuses what `set_input` does, and inputs that are not all there."""
-        return self.perform(inputs, lambda step, given: step(given)[0])
+        return self.run_many([inputs])[0]
 
-    def profile(self, inputs: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    def profile(self, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Where the time of one inference goes: see `runtime.profile`."""
         from runtime.profile import profile     # which knows modules
 
         return profile(self, inputs)
 
+    def run_many(self, inputs: Sequence[Mapping[str, Any]]) -> list[Values]:
+        """Outputs by name for each of the inputs, in their order: while the accelerator computes
+        one, the host computes another.
+        """
+        return [outputs for outputs, _ in self._execute(inputs)]
+
     def run(self) -> tuple[Run, ...]:
+        ((self._outputs, runs),) = self._execute([self._inputs])
+        return runs
+
+    def perform(self, inputs: Mapping[str, Any], perform: Perform) -> Values:
+        """The outputs, when each step is performed this way, one after the other."""
+        values = self._complete(inputs)
+        for step in self.steps:
+            values.update(perform(step, {name: values[name] for name in step.segment.inputs}))
+        return self._made(values)
+
+    def _complete(self, inputs: Mapping[str, Any]) -> Values:
+        values = {name: self._checked(name, array) for name, array in inputs.items()}
+        missing = [name for name in self.graph.inputs if name not in inputs]
+        if missing:
+            raise InputError(f"Input {missing[0]} must be set before the network runs")
+        return values
+
+    def _made(self, values: Values) -> Values:
+        known = {**self.graph.constants, **values}
+        return {name: known[name] for name in self.graph.outputs}
+
+    def _execute(self, inputs: Sequence[Mapping[str, Any]]) -> list[tuple[Values, tuple[Run, ...]]]:
+        """Outputs and the runs of the accelerator for each."""
+        segments = [step.segment for step in self.steps]
+        if len(inputs) > 1 or overlaps(segments):
+            found = run_all(segments, lambda place, given: self.steps[place](given),
+                            [self._complete(one) for one in inputs], self.graph.outputs)
+            return [(self._made(one.values),
+                     tuple(run for _, run in sorted(one.found.items()) if run)) for one in found]
+        return [self._in_order(one) for one in inputs]
+
+    def _in_order(self, inputs: Mapping[str, Any]) -> tuple[Values, tuple[Run, ...]]:
         runs: list[Run] = []
 
         def perform(step: Step, given: Values) -> Mapping[str, np.ndarray]:
@@ -157,19 +200,7 @@ class Module:
             runs.extend([run] if run else [])
             return made
 
-        self._outputs = self.perform(self._inputs, perform)
-        return tuple(runs)
-
-    def perform(self, inputs: Mapping[str, Any], perform: Perform) -> Values:
-        """The outputs, when each step is performed this way."""
-        values = {name: self._checked(name, array) for name, array in inputs.items()}
-        missing = [name for name in self.graph.inputs if name not in inputs]
-        if missing:
-            raise InputError(f"Input {missing[0]} must be set before the network runs")
-        for step in self.steps:
-            values.update(perform(step, {name: values[name] for name in step.segment.inputs}))
-        known = {**self.graph.constants, **values}
-        return {name: known[name] for name in self.graph.outputs}
+        return self.perform(inputs, perform), tuple(runs)
 
     def get_output(self, name: str) -> np.ndarray:
         if name not in self._outputs:

@@ -12,6 +12,7 @@ from accel.program import Program
 from accel.status import STALLS, Run
 from accel.traffic import dram_bytes
 from accel.work import Work
+from compiler.graph.partition import ACCEL
 from runtime.module import Module
 
 __all__ = ["layer_rows", "report"]
@@ -25,7 +26,8 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     """Figures of one inference; JSON-serializable.
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
-    `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `notes` (what could
+    `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `segments` and
+    `copies` in order of execution, `auto` (what that target decided by), `notes` (what could
     not become integers, and why; what costs more products than it has), `counters`, `outputs`.
     Without cycles (functional simulation, host alone) the figures in cycles are 0; without a
     timeline, `busy` and `stalls` of the layers are empty. Else for each unit they add up to the
@@ -45,11 +47,23 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "machine_hash": machine.hash if machine else "",
         "layers": layers,
         "host": dict(module.partition.reasons),
+        "segments": _segments(module, runs),
+        "copies": [{"value": copy.value, "source": copy.source, "target": copy.target}
+                   for copy in module.partition.copies],
+        "auto": module.choice.figures() if module.choice else None,
         "notes": [*module.graph.notes, *_layer_notes(module)],
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
                      for run in runs],
         "outputs": [_output(name, module.get_output(name)) for name in module.graph.outputs],
     }
+
+
+def _segments(module: Module, runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Those of the accelerator with their cycles, 0 where they are not simulated."""
+    cycles = iter(run.cycles for run in runs)
+    return [{"device": one.target, "nodes": [node.name for node in one.nodes],
+             "cycles": next(cycles) if one.target == ACCEL else 0}
+            for one in module.partition.segments]
 
 
 def _layer_notes(module: Module) -> list[str]:

@@ -8,7 +8,7 @@ from compiler.graph.fixed_point import (
 )
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
 from compiler.graph.ops import FLOAT_OPS, INTEGER_OPS, TypeRefused, infer
-from compiler.graph.partition import Copy, Partition, Segment, partition, subgraph
+from compiler.graph.partition import Copy, Partition, Segment, divide, partition, subgraph
 from compiler.graph.pipeline import dump_into, optimize, standard_passes
 from compiler.graph.reference import evaluate, evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code, replace_nodes, with_nodes
@@ -17,7 +17,7 @@ from compiler.graph.verify import GraphRefused, verify
 __all__ = [
     "FLOAT_OPS", "INTEGER_OPS", "Attrs", "Builder", "Copy", "Graph", "GraphRefused", "Node",
     "Partition", "ScaleRefused", "Segment", "TensorType", "TypeRefused", "add_multipliers",
-    "dump_into", "eliminate_dead_code", "evaluate", "evaluate_node", "infer", "optimize",
+    "divide", "dump_into", "eliminate_dead_code", "evaluate", "evaluate_node", "infer", "optimize",
     "partition", "quantize_multiplier", "replace_nodes", "requantize", "standard_passes",
     "subgraph", "verify", "with_nodes",
 ]

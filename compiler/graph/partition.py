@@ -11,12 +11,15 @@ from typing import Literal
 
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["ACCEL", "HOST", "Copy", "Partition", "Segment", "partition", "subgraph"]
+__all__ = ["ACCEL", "HOST", "Copy", "Partition", "Segment", "Target", "divide", "partition", "runs",
+           "subgraph"]
 
 Target = Literal["accel", "host"]
 ACCEL: Target = "accel"
 HOST: Target = "host"
 Takes = Callable[[Node], str | None]
+Start = Callable[[Target], float]
+"""What it costs to start a segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +76,30 @@ class Partition:
 
 def partition(graph: Graph, takes: Takes) -> Partition:
     """Divides by `takes`, which gives None for a node that the accelerator accepts, else the
-    reason why it does not.
-
-    Nodes may change places as far as their data allow, so that runs of one target are as long as
-    they can be: of the two possible first targets, the one that gives fewer segments is taken.
+    reason why it does not: whatever the accelerator can have, it gets.
     """
     verdicts = {node.name: takes(node) for node in graph.nodes}
-    targets: dict[str, Target] = {
-        name: ACCEL if reason is None else HOST for name, reason in verdicts.items()}
-    runs = min((_runs(graph, targets, first) for first in (HOST, ACCEL)), key=len)
-    segments = [_segment(graph, targets[run[0].name], run) for run in runs]
     reasons = {name: reason for name, reason in verdicts.items() if reason is not None}
-    return Partition(graph, tuple(_with_copies(graph, segments)), MappingProxyType(reasons))
+    return divide(graph, {name: HOST if name in reasons else ACCEL for name in verdicts}, reasons)
+
+
+def divide(graph: Graph, targets: Mapping[str, Target], reasons: Mapping[str, str],
+           start: Start = lambda target: 1) -> Partition:
+    """Divides by the targets of the nodes, into the segments that `runs` gives."""
+    segments = [_segment(graph, targets[run[0].name], run)
+                for run in runs(graph, targets, start)]
+    return Partition(graph, tuple(_with_copies(graph, segments)), MappingProxyType(dict(reasons)))
+
+
+def runs(graph: Graph, targets: Mapping[str, Target],
+         start: Start = lambda target: 1) -> list[list[Node]]:
+    """The nodes of each segment.
+
+    Nodes change places as far as their data allow, so that each run of one target is as long as it
+    can be; of the two possible first targets, the one is taken whose segments cost less to start.
+    """
+    return min((_runs(graph, targets, first) for first in (HOST, ACCEL)),
+               key=lambda found: sum(start(targets[run[0].name]) for run in found))
 
 
 def subgraph(graph: Graph, segment: Segment) -> Graph:

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Callable
 
-__all__ = ["DEFAULT_TARGET", "DEFAULT_THREADS", "add_compilation", "at_least", "rate",
-           "row_buffer", "shape"]
+__all__ = ["DEFAULT_TARGET", "DEFAULT_THREADS", "add_compilation", "at_least", "link",
+           "pin", "rate", "row_buffer", "shape"]
 
 DEFAULT_TARGET = "accel:pynq-1x16x16"
 DEFAULT_THREADS = 2
@@ -14,7 +14,13 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     """How a network is compiled. What is not given is None, False or empty."""
     add = parser.add_argument
     add("--target", metavar="T",
-        help=f"accel:PRESET, accel:FILE.toml or cpu (default {DEFAULT_TARGET})")
+        help=f"accel:PRESET, accel:FILE.toml, cpu, or auto:PRESET, which gives the accelerator "
+             f"what is faster there (default {DEFAULT_TARGET})")
+    add("--pin", action="append", type=pin, default=[], metavar="NAME=host|accel",
+        help="where a layer, or all layers of an operator, must be computed")
+    add("--link", type=link, default={}, metavar="BYTES[,LATENCY[,START]]",
+        help="what auto assumes of the way to the accelerator: bytes a second (default 400e6), "
+             "seconds of each copy (default 5e-6), seconds of each start (default 20e-6)")
     add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")
@@ -59,3 +65,24 @@ def row_buffer(text: str) -> dict[str, int]:
     if len(numbers) > 3 or not all(number.isdecimal() for number in numbers):
         raise argparse.ArgumentTypeError(f"must be BYTES[,MISS[,BANKS]], not {text!r}")
     return dict(zip(("row_bytes", "row_miss", "banks"), map(int, numbers)))
+
+
+def pin(text: str) -> tuple[str, str]:
+    """``NAME=host`` or ``NAME=accel``; the name may have equals signs."""
+    name, _, target = text.rpartition("=")
+    if not name or target not in ("host", "accel"):
+        raise argparse.ArgumentTypeError(f"must be NAME=host or NAME=accel, not {text!r}")
+    return name, target
+
+
+def link(text: str) -> dict[str, float]:
+    """``BYTES[,LATENCY[,START]]`` as options of `runtime.costs.Link`."""
+    try:
+        numbers = list(map(float, text.split(",")))
+    except ValueError:
+        numbers = []
+    fits = 1 <= len(numbers) <= 3 and all(0 <= one < float("inf") for one in numbers)
+    if not fits or not numbers[0]:
+        raise argparse.ArgumentTypeError(f"must be BYTES[,LATENCY[,START]], bytes a second above "
+                                         f"0 and seconds, not {text!r}")
+    return dict(zip(("bytes_per_second", "latency_seconds", "start_seconds"), numbers))

@@ -4,8 +4,10 @@ import argparse
 from dataclasses import replace
 
 from accel.machine import Machine
+from accel.sim.dram import DRAM, Dram
 from compiler.graph.pipeline import AfterPass
-from runtime import Device, Module, compile_for, target_config
+from lockstep.errors import RequestError
+from runtime import Device, Link, Module, compile_for, target_config
 
 __all__ = ["compiled", "machine_of"]
 
@@ -18,8 +20,13 @@ def machine_of(args: argparse.Namespace) -> Machine | None:
     return Machine(config) if config else None
 
 
-def compiled(args: argparse.Namespace, device: Device | None,
-             after: AfterPass | None = None) -> Module:
+def compiled(args: argparse.Namespace, device: Device | None, after: AfterPass | None = None,
+             dram: Dram = DRAM) -> Module:
+    """`dram` is the memory that the target `auto` simulates cycles with."""
+    auto = args.target.startswith("auto:")
+    if args.link and not auto:
+        raise RequestError("--link must come with --target auto:PRESET: nothing else weighs copies")
     return compile_for(args.model, device, integerize=not args.no_integerize,
                        threads=args.threads, shapes=dict(args.shape), after=after,
-                       cache=not args.no_cache)
+                       cache=not args.no_cache, pins=dict(args.pin),
+                       link=Link(**args.link) if auto else None, dram=dram)

@@ -1,6 +1,6 @@
 """The table that a run ends with."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["largest_stall", "show"]
@@ -17,6 +17,8 @@ def show(figures: Mapping[str, Any]) -> None:
     if timed:
         console.print(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
                       f"machine's clock, array busy {figures['utilization']:.1%}")
+    for line in _division(figures):
+        console.print(line, highlight=False)
     for name, reason in figures["host"].items():
         console.print(f"on the host: {name} ({reason})", highlight=False)
     for note in figures["notes"]:
@@ -26,6 +28,38 @@ def show(figures: Mapping[str, Any]) -> None:
                       f"sha256 {output['sha256'][:16]}", highlight=False)
     if figures["seed"] is not None:
         console.print(f"random input, seed {figures['seed']}")
+
+
+def _division(figures: Mapping[str, Any]) -> Iterator[str]:
+    """The segments in order, where there are several, and what `auto` decided by."""
+    segments, auto = figures["segments"], figures["auto"]
+    priced = auto["segments"] if auto else [None] * len(segments)
+    for number, (segment, price) in enumerate(zip(segments, priced, strict=True), 1):
+        if len(segments) > 1 or price:
+            yield f"segment {number} on {segment['device']}: {_names(segment['nodes'])}" + (
+                f", {segment['cycles']:,} cycles" if segment["cycles"] else "") + (
+                f", {_micro(price['seconds'])}" if price else "")
+    if not auto:
+        return
+    for copy in auto["copies"]:
+        yield (f"copy of {copy['value']} to {copy['target']}: {copy['bytes']:,} bytes, "
+               f"{_micro(copy['seconds'])}")
+    others = ", ".join(f"{name} {_micro(s)}" for name, s in auto["candidates"].items())
+    yield f"auto took {auto['chosen']} of {others}" + (
+        "" if auto["exact"] else "; not all divisions were looked at")
+    yield "assumed: " + ", ".join(f"{name} {one['value']:g} {one['unit']}"
+                                  for name, one in auto["assumed"].items())
+    yield from auto["notes"]
+
+
+def _names(nodes: Sequence[str]) -> str:
+    if len(nodes) < 4:
+        return ", ".join(nodes)
+    return f"{nodes[0]} to {nodes[-1]} ({len(nodes)} layers)"
+
+
+def _micro(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} us"
 
 
 def _table(figures: Mapping[str, Any], timed: bool):

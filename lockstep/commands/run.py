@@ -68,7 +68,8 @@ def _saved(args: argparse.Namespace):
         args.target = args.target or DEFAULT_TARGET
         args.threads = args.threads or DEFAULT_THREADS
         return None
-    for option in ("target", "bus_bytes", "threads", "shape", "no_integerize", "no_cache"):
+    for option in ("target", "bus_bytes", "threads", "shape", "no_integerize", "no_cache", "pin",
+                   "link"):
         if getattr(args, option):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")
@@ -185,14 +186,19 @@ def _compiled(args: argparse.Namespace, saved):
     machine = saved.machine if saved else machine_of(args)
     watched = Watched(args.sim, _simulator_options(args, machine.config) if machine else {})
     device = SimulatedDevice(machine, watched) if machine else None
-    return saved.on(device) if saved else compiled(args, device), machine, watched
+    module = saved.on(device) if saved else compiled(args, device, dram=_dram(args))
+    return module, machine, watched
+
+
+def _dram(args: argparse.Namespace):
+    from accel.sim.dram import Dram
+
+    return Dram(args.latency, args.outstanding, args.stall_seed, args.bytes_per_cycle,
+                **args.row_buffer)
 
 
 def _simulator_options(args: argparse.Namespace, config) -> dict[str, Any]:
-    from accel.sim.dram import Dram
-
-    dram = Dram(args.latency, args.outstanding, args.stall_seed, args.bytes_per_cycle,
-                **args.row_buffer)
+    dram = _dram(args)
     dram.timing(config)         # refuses what does not fit the machine
     match args.sim:
         case "cycle": return {"dram": dram, "values": not args.no_values, "timeline": True}

@@ -328,7 +328,8 @@ def test_a_geometry_that_is_not_toml(capsys, tmp_path) -> None:
 
 @pytest.mark.parametrize("target", ["accel", "accel:", "cpu:1", "tpu"])
 def test_an_unknown_target(capsys, target: str) -> None:
-    refused(capsys, f"Target must be accel:PRESET, accel:FILE.toml or cpu, not {target!r}",
+    refused(capsys, f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or "
+                    f"cpu, not {target!r}",
             DIGITS, "--target", target)
 
 
@@ -439,3 +440,35 @@ def test_a_trace_larger_than_the_disk(capsys, tmp_path, monkeypatch) -> None:
 def test_a_program_of_another_machine_is_a_wrong_request() -> None:
     """Nothing that `run` compiles can be; a saved program may."""
     assert "accel.program.ProgramError" in USER_ERRORS
+
+
+def test_auto_reports_its_decision(tmp_path, capsys) -> None:
+    report = tmp_path / "r.json"
+    assert run(DIGITS, "--target", "auto:tiny-1x4x4", "--pin", "conv3=host", "--pin", "qadd=accel",
+               "--link", "1e9,1e-6,0", "--json", report) == 0
+    figures = json.loads(report.read_text())
+    assert [one["device"] for one in figures["segments"]] == [
+        one["device"] for one in figures["auto"]["segments"]]
+    assert figures["host"]["conv3"] == "it is pinned to the host"
+    assert figures["auto"]["assumed"]["link.start_seconds"] == {"value": 0.0, "unit": "s"}
+    assert any("add" in one["nodes"] for one in figures["segments"] if one["device"] == "accel")
+    assert len(figures["copies"]) == len(figures["auto"]["copies"]) >= 2
+    out = capsys.readouterr().out
+    assert f"auto took {figures['auto']['chosen']} of " in out and "segment 2 on " in out
+    assert "assumed: link.bytes_per_second 1e+09 B/s" in out
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--pin", "conv9=host"], "Pin must name a layer or an operator of the network, not 'conv9'; "
+     "its operators are dequantize, qadd, qconv2d, qdense, qglobalavgpool, qmaxpool, quantize, "
+     "reshape"),
+    (["--pin", "quantize=accel"], "image_QuantizeLinear (quantize) must not be pinned to accel: "
+     "the accelerator has no operator quantize"),
+    (["--pin", "conv1"], "argument --pin: must be NAME=host or NAME=accel, not 'conv1' "
+     "(see lockstep run --help)"),
+    (["--link", "1e6"], "--link must come with --target auto:PRESET: nothing else weighs copies"),
+    (["--link", "fast"], "argument --link: must be BYTES[,LATENCY[,START]], bytes a second above 0 "
+     "and seconds, not 'fast' (see lockstep run --help)"),
+])
+def test_pins_and_links_that_cannot_be(capsys, options: list[str], message: str) -> None:
+    refused(capsys, message, DIGITS, *TINY, *options)

@@ -1,0 +1,312 @@
+"""What it costs to run parts of a network: the accelerator simulated, the host measured.
+
+Cycles of the accelerator come from the cycle simulator and become seconds by the clock of the
+machine. Times of the host, and of the changes of layout at its border, are measured on the
+computer that this runs on: the least of several runs, kept in the cache of `compiler.native` by
+what was run and on which processor, so that they are the same the next time. What nobody can
+measure here is assumed: see `Link`.
+"""
+
+import inspect
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accel.attribution import layer_ends
+from accel.layers import Layer
+from accel.layout import (BLOCKED, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, blocks_of, from_memory,
+                          to_memory)
+from accel.sim import cycle
+from accel.sim.dram import DRAM, Dram
+from accel.target import AccelTarget, CompiledSegment
+from accel.views import images
+from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.partition import (ACCEL, HOST, Copy, Partition, Segment, Target, divide,
+                                      subgraph)
+from compiler.native import cache_folder, digest, processor, replace_text
+
+__all__ = ["LINK", "CopyPrice", "Link", "Price", "Pricing", "SegmentPrice", "measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What is assumed of the way between host and accelerator.
+
+    Parameters
+    ----------
+    bytes_per_second : of a copy. A processor that writes to memory which its caches do not hold,
+        as drivers of boards with common memory do, reaches about the default.
+    latency_seconds : of a copy, whatever its size.
+    start_seconds : from the host's decision to start a program until the host knows that it has
+        ended, without the cycles in between.
+    """
+
+    bytes_per_second: float = 400e6
+    latency_seconds: float = 5e-6
+    start_seconds: float = 20e-6
+
+    def __post_init__(self):
+        if not self.bytes_per_second > 0:
+            raise ValueError(f"bytes_per_second must be positive, not {self.bytes_per_second!r}")
+        for name in ("latency_seconds", "start_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+
+    def copy_seconds(self, size_bytes: int) -> float:
+        return self.latency_seconds + size_bytes / self.bytes_per_second
+
+    def assumptions(self) -> dict[str, dict[str, Any]]:
+        """As reports show them."""
+        units = {"bytes_per_second": "B/s", "latency_seconds": "s", "start_seconds": "s"}
+        return {f"link.{name}": {"value": getattr(self, name), "unit": unit}
+                for name, unit in units.items()}
+
+
+LINK = Link()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPrice:
+    """`cycles` are 0 on the host; `seconds` include the start."""
+
+    segment: Segment
+    seconds: float
+    cycles: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPrice:
+    """`size_bytes` go over the link; the change of layout is `layout_seconds` of `seconds`."""
+
+    copy: Copy
+    size_bytes: int
+    seconds: float
+    layout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """One inference, a step after the other."""
+
+    partition: Partition
+    steps: tuple[SegmentPrice | CopyPrice, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+
+Measure = Callable[[str, Callable[[], object]], float]
+"""Seconds of a call. The text names what is called and begins with ``segment of N nodes``,
+``call`` (of a segment that computes nothing) or ``layout``.
+"""
+
+
+@dataclass
+class Pricing:
+    """Prices of one optimized graph, whose integer layers `accel` may have.
+
+    As `compiler.graph.placement.Costs` it estimates: what a node costs on the accelerator is its
+    share of the last simulated segment that it was in, on the host that of a segment of its own.
+    `division` is exact: it compiles, simulates and measures the segments as they are.
+    """
+
+    graph: Graph
+    accel: AccelTarget
+    link: Link = LINK
+    dram: Dram = DRAM
+    host: CpuTarget = field(default_factory=CpuTarget)
+    measure: Measure = field(default_factory=lambda: measured)
+    cycles: dict[str, float] = field(default_factory=dict)
+    overhead_cycles: float = 0.0
+    _refusals: dict[tuple[str, Target], str | None] = field(default_factory=dict)
+    _programs: dict[tuple[str, ...], tuple[CompiledSegment, int]] = field(default_factory=dict)
+    _natives: dict[tuple[str, ...], HostSegment] = field(default_factory=dict)
+
+    def refusal(self, node: Node, target: Target) -> str | None:
+        """Why the target cannot have the node; None where it can."""
+        if (node.name, target) not in self._refusals:
+            one = self.accel if target == ACCEL else self.host
+            self._refusals[node.name, target] = one.refusal(self.graph, node)
+        return self._refusals[node.name, target]
+
+    def node(self, node: Node, target: Target) -> float | None:
+        if self.refusal(node, target) is not None:
+            return None
+        if target == HOST:
+            return max(0.0, self._alone_seconds(node) - self._call_seconds())
+        return self.cycles.get(node.name, 0) / self._clock
+
+    def copy(self, value: str, target: Target) -> float:
+        return self._copied(Copy(value, ACCEL if target == HOST else HOST, target)).seconds
+
+    def start(self, target: Target) -> float:
+        if target == HOST:
+            return self._call_seconds()
+        return self.link.start_seconds + self.overhead_cycles / self._clock
+
+    @property
+    def _clock(self) -> float:
+        return self.accel.machine.config.clock_mhz * 1e6
+
+    def division(self, parts: Partition) -> Price:
+        """Raises LoweringError where the accelerator cannot have a segment after all."""
+        return Price(parts, tuple(self._copied(step) if isinstance(step, Copy)
+                                  else self._segment(step) for step in parts.steps))
+
+    def least(self, segment: Segment) -> float:
+        """A bound on the price of a segment that need not be compiled; its price if it was."""
+        key = tuple(node.name for node in segment.nodes)
+        if segment.target == HOST:
+            return self._host_seconds(segment) if key in self._natives else 0.0
+        if key in self._programs:
+            return self._segment(segment).seconds
+        return self.link.start_seconds
+
+    def divided(self, targets: Mapping[str, Target], reasons: Mapping[str, str]) -> Partition:
+        return divide(self.graph, targets, reasons, self.start)
+
+    def _segment(self, segment: Segment) -> SegmentPrice:
+        if segment.target == HOST:
+            return SegmentPrice(segment, self._host_seconds(segment))
+        _, cycles = self._simulated(segment)
+        return SegmentPrice(segment, self.link.start_seconds + cycles / self._clock, cycles)
+
+    def program(self, segment: Segment) -> CompiledSegment:
+        """A segment of the accelerator, compiled once."""
+        return self._simulated(segment)[0]
+
+    def native(self, segment: Segment) -> HostSegment:
+        """A segment of the host, compiled once."""
+        return self._native(segment)
+
+    def _simulated(self, segment: Segment) -> tuple[CompiledSegment, int]:
+        """With its cycles, which become those of the nodes that it has."""
+        key = tuple(node.name for node in segment.nodes)
+        if key not in self._programs:
+            compiled = self.accel.compile(subgraph(self.graph, segment))
+            run = cycle.simulate(self.accel.machine, compiled.program, values=False,
+                                 dram=self.dram)
+            if not run.ok:
+                raise AssertionError(f"{key[0]} to {key[-1]}: {run.describe()}")
+            self._programs[key] = compiled, run.cycles
+            self._attribute(segment, compiled, layer_ends(compiled.program, run), run.cycles)
+        return self._programs[key]
+
+    def _attribute(self, segment: Segment, compiled: CompiledSegment, ends: list[int],
+                   total: int) -> None:
+        """Layers that are computed at the same time share their cycles by what each needs at
+        least; a view has none.
+        """
+        self.cycles |= {node.name: 0.0 for node in segment.nodes}
+        begin = 0
+        for group, end in zip(compiled.groups, ends, strict=True):
+            needs = [self._least_cycles(layer) for layer in group]
+            for layer, need in zip(group, needs, strict=True):
+                self.cycles[layer.node.name] += (end - begin) * need / sum(needs)
+            begin = end
+        self.overhead_cycles = total - begin
+
+    def _least_cycles(self, layer: Layer) -> float:
+        config, stages = self.accel.machine.config, layer.operator.stages
+        moved = sum(stages[role].buffer.size_bytes
+                    for role in (*layer.inputs, *layer.constants, "output"))
+        return max(layer.macs / config.macs_per_cycle, moved / config.bus_bytes)
+
+    def _native(self, segment: Segment) -> HostSegment:
+        key = tuple(node.name for node in segment.nodes)
+        if key not in self._natives:
+            self._natives[key] = self.host.compile(subgraph(self.graph, segment))
+        return self._natives[key]
+
+    def _alone_seconds(self, node: Node) -> float:
+        """Of a segment of the host that has this node alone."""
+        read = dict.fromkeys(v for v in node.inputs if v not in self.graph.constants)
+        return self._host_seconds(Segment(HOST, (node,), tuple(read), node.outputs))
+
+    def _call_seconds(self) -> float:
+        """Of a segment of the host that computes nothing."""
+        kind = TensorType((1,), "int8")
+        native = self.host.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
+        given = _samples({"x": kind})
+        return self.measure(f"call {inspect.getsource(type(native))}", lambda: native(given))
+
+    def _host_seconds(self, segment: Segment) -> float:
+        native = self._native(segment)
+        types = {value: self.graph.values[value] for value in segment.inputs}
+        what = [step.kernel.text if step.kernel else "view" for step in native.steps]
+        given = _samples(types)
+        key = digest([*what, *map(str, types.values())])
+        return self.measure(f"segment of {len(segment.nodes)} nodes {key}", lambda: native(given))
+
+    def _copied(self, copy: Copy) -> CopyPrice:
+        """To the accelerator go plain tensors; from it come its blocks, padding included."""
+        kind = self.graph.values[copy.value]
+        image = len(kind.shape) == 4
+        if copy.target == ACCEL:
+            given = _samples({copy.value: kind})[copy.value]
+            layout = PLAIN if image else PLAIN_ROWS
+            size, change = given.nbytes, lambda: to_memory(given, layout)
+        else:
+            blocks = blocks_of(self.accel.machine.config)
+            stored = np.zeros(images(kind.shape).stored_shape(blocks), np.int8)
+            layout = BLOCKED if image else BLOCKED_ROWS
+            size, change = stored.nbytes, lambda: from_memory(stored, layout, kind.shape)
+        seconds = self.measure(f"layout for {copy.target} of {kind} in {size} bytes", change)
+        return CopyPrice(copy, size, self.link.copy_seconds(size) + seconds, seconds)
+
+
+def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
+    """Values like those of networks: small, of both signs where there are signs."""
+    rng = np.random.default_rng(0)
+    return {name: (rng.standard_normal(kind.shape).astype(kind.dtype)
+                   if kind.dtype == "float32" else
+                   rng.integers(0, 100, kind.shape).astype(kind.dtype))
+            for name, kind in types.items()}
+
+
+_RUNS, _ENOUGH_SECONDS, _MOST_RUNS = 5, 0.05, 200
+_known: dict[str, float] = {}
+
+
+def measured(key: str, run: Callable[[], object]) -> float:
+    """Seconds of one `run`: the least of several, or what was kept for this key and processor."""
+    key = digest(["host times", key, processor()])
+    if key not in _known:
+        path = cache_folder() / "times" / key[:2] / f"{key[:32]}.json"
+        kept = _kept(path)
+        _known[key] = _time(run) if kept is None else kept
+        if kept is None:
+            _keep(path, _known[key])
+    return _known[key]
+
+
+def _time(run: Callable[[], object]) -> float:
+    times: list[float] = []
+    run()                                   # code and data come into the caches
+    while len(times) < _RUNS or sum(times) < _ENOUGH_SECONDS and len(times) < _MOST_RUNS:
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _kept(path: Path) -> float | None:
+    try:
+        seconds = json.loads(path.read_text())["seconds"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return seconds if isinstance(seconds, float) and 0 < seconds < float("inf") else None
+
+
+def _keep(path: Path, seconds: float) -> None:
+    with suppress(OSError):                 # without a cache it is measured again
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, json.dumps({"seconds": seconds}))
