@@ -7,7 +7,7 @@ from typing import Any
 
 from compiler.ir import free_variables, is_index, linear, offset
 from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, Expr, Field, Read,
-                         Select, Var, is_float, is_record, numpy_dtype, walk)
+                         Select, Var, bits, is_float, is_integer, is_record, numpy_dtype, walk)
 
 from .floats import cast, float_binary, float_call, float_compare
 from .integers import integer_abs, integer_binary, integer_compare
@@ -220,6 +220,8 @@ class Expressions:
         align, flag = _align(buffer.dtype), kind.of("bool")
         if not place.lanes or place.row and not mask:
             self.w.do(f"store {kind} {text}, ptr {place.pointer}, align {align}")
+        elif place.row and is_integer(kind.dtype) and bits(kind.dtype) < 64:
+            self._store_lanes(kind, text, place.pointer, mask, align)
         elif place.row:
             self.w.call_void(f"llvm.masked.store.{kind.suffix}.p0", (kind, text),
                              ("ptr", place.pointer), ("i32", str(align)), (flag, mask))
@@ -227,6 +229,31 @@ class Expressions:
             self.w.call_void(f"llvm.masked.scatter.{kind.suffix}.v{kind.lanes}p0", (kind, text),
                              (f"<{kind.lanes} x ptr>", place.pointer), ("i32", str(align)),
                              (flag, mask or flag.const(True)))
+
+    def _store_lanes(self, kind: Kind, text: str, pointer: str, mask: str, align: int) -> None:
+        """A row at once where the mask takes all of it, else lane by lane. LLVM's own masked store
+        of a value that was cut from wider lanes writes the wide lane where it finds out that the
+        mask takes just one (seen in LLVM 20, x86 with AVX-512).
+        """
+        w, flag = self.w, kind.of("bool")
+        whole, some, done = (w.name(name) for name in ("whole", "some", "done"))
+        w.branch(w.call(f"llvm.vector.reduce.and.{flag.suffix}", "i1", (flag, mask)), whole, some)
+        w.label(whole)
+        w.do(f"store {kind} {text}, ptr {pointer}, align {align}")
+        w.jump(done)
+        w.label(some)
+        element = Kind(kind.dtype)
+        for lane in range(kind.lanes):
+            here, after = w.name("lane"), w.name("after")
+            w.branch(w.op(f"extractelement {flag} {mask}, i64 {lane}"), here, after)
+            w.label(here)
+            one = w.op(f"extractelement {kind} {text}, i64 {lane}")
+            place = w.op(f"getelementptr {element}, ptr {pointer}, i64 {lane}")
+            w.do(f"store {element} {one}, ptr {place}, align {align}")
+            w.jump(after)
+            w.label(after)
+        w.jump(done)
+        w.label(done)
 
     def _place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> _Place:
         where, lanes = offset(buffer, indices), self.lanes

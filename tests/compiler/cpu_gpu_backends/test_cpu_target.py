@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from compiler.cpu_gpu_backends import cpu
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.cpu_gpu_backends.cpu import CpuTarget, kernel_program
+from compiler.cpu_gpu_backends.llvm import build
 from compiler.frontend import load
 from compiler.graph import Builder, Graph, Node, TensorType, evaluate, optimize, standard_passes
 from compiler.graph.verify import PARAMETERIZED
@@ -40,6 +41,21 @@ def small_graph() -> Graph:
 def test_an_operator_equals_the_reference(case: OperatorCase) -> None:
     graph, inputs = graph_of(case)
     assert_same(case.op, CpuTarget().compile(graph)(inputs)["y"], evaluate(graph, inputs)["y"])
+
+
+def test_a_last_column_is_stored_alone() -> None:
+    """Rows of 5 bytes in tiles of 4, cut from 64 bits: of the second tile one lane is stored."""
+    case = next(case for case in CASES if str(case) == "qconv2d-2x4x5x5-12x1x3x3-12-12-12")
+    graph, _ = graph_of(case)
+    group, = CpuTarget().groups(graph).groups
+    kernel = build(kernel_program(graph, group))
+    result, = kernel.program.outputs
+    size = int(np.prod(result.shape))
+    block = np.full(size + 64, 99, np.int8)
+    kernel(*(np.ascontiguousarray(array, buffer.dtype) for array, buffer
+             in zip(case.inputs, kernel.program.inputs, strict=True)),
+           block[:size].reshape(result.shape))
+    assert (block[size:] == 99).all()
 
 
 @pytest.fixture(scope="module")
