@@ -43,7 +43,7 @@ from accel.sim import cycle
 from accel.status import Run
 from accel.target import AccelTarget, CompiledSegment
 from compiler.frontend.onnx_import import convert
-from compiler.graph import optimize, partition
+from compiler.graph import Graph, optimize, partition
 from compiler.graph.partition import ACCEL, subgraph
 from examples import zoo
 from runtime import SimulatedDevice, compile_for
@@ -81,20 +81,20 @@ def main() -> int:
     if args.latency_hiding or args.picture:
         cycles = {threads: [timed(machine, segment, latency)[1].cycles for latency in LATENCIES]
                   for threads in (1, 2)
-                  for segment in (compiled(machine, "resnet18", threads),)}
+                  for target in (AccelTarget(machine, threads),)
+                  for segment in (target.compile(accelerated("resnet18", target)),)}
         table(cycles)
         if args.picture:
             args.picture.write_text(picture(cycles))
     return 0
 
 
-def compiled(machine: Machine, name: str, threads: int = 2) -> CompiledSegment:
+def accelerated(name: str, target: AccelTarget) -> Graph:
     """The part of a network that the accelerator takes: all but the ends, which are float."""
-    target = AccelTarget(machine, threads)
     graph = optimize(convert(zoo.build(name, int8=True), name))
     parts = partition(graph, lambda node: target.refusal(graph, node))
     taken, = (one for one in parts.segments if one.target == ACCEL)
-    return target.compile(subgraph(graph, taken))
+    return subgraph(graph, taken)
 
 
 def compiled_twice(machine: Machine, name: str,

@@ -18,17 +18,14 @@ import argparse
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 
 import numpy as np
 
+from bench.timing import Run, best_times
 from compiler.cpu_gpu_backends.cpu_products import PRODUCTS, aligned, in_panels, product
 from compiler.cpu_gpu_backends.llvm import MachineError, build
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
-Run = Callable[[], object]
 
 
 def main() -> int:
@@ -50,7 +47,7 @@ def main() -> int:
             print(f"{kind}: {error}", file=sys.stderr)
             if args.kinds:
                 return 2
-    _report(_best(runs, args.rounds), args.size ** 3)
+    _report(best_times(runs, args.rounds), args.size ** 3)
     return 0
 
 
@@ -75,17 +72,6 @@ def _ours(kind: str, size: int, packed: bool) -> Run:
     if (abs(c - exact) > bound).any():
         raise ArithmeticError(f"{kind} must compute the product of its operands")
     return lambda: kernel(*arrays)
-
-
-def _best(runs: dict[str, Run], rounds: int) -> dict[str, float]:
-    """Seconds of processor time of each, the best of all rounds."""
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(rounds):
-        for name, run in runs.items():
-            begin = time.thread_time()
-            run()
-            best[name] = min(best[name], time.thread_time() - begin)
-    return best
 
 
 def _report(best: dict[str, float], work: int) -> None:

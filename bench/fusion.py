@@ -19,13 +19,12 @@ lines:
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
 
 import numpy as np
 import onnx
 
 from bench.float_networks import NAMES, float_model, image
+from bench.timing import Run, best_times
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
 from compiler.frontend.onnx_import import convert
 from compiler.graph.fusion import fuse
@@ -33,9 +32,7 @@ from compiler.graph.graph import Graph
 from compiler.graph.passes import FoldScales
 from compiler.graph.pipeline import optimize, standard_passes
 
-__all__ = ["best_times", "counts", "graph_of"]
-
-Run = Callable[[], object]
+__all__ = ["counts", "graph_of"]
 
 
 def main() -> int:
@@ -71,17 +68,6 @@ def counts(model: onnx.ModelProto) -> tuple[int, int, int, int]:
     groups = fuse(graph).groups
     views = sum(group.is_view for group in groups)
     return (len(graph_of(model, folded=False).nodes), len(graph.nodes), len(groups) - views, views)
-
-
-def best_times(runs: dict[str, Run], rounds: int) -> dict[str, float]:
-    """Seconds of processor time of each, the best of all rounds; they run in turns."""
-    best = dict.fromkeys(runs, float("inf"))
-    for _ in range(rounds):
-        for name, run in runs.items():
-            begin = time.thread_time()
-            run()
-            best[name] = min(best[name], time.thread_time() - begin)
-    return best
 
 
 def _measure(name: str, model: onnx.ModelProto, rounds: int) -> None:

@@ -17,12 +17,9 @@ from accel.config import load, preset
 from accel.machine import Machine
 from accel.sim import cycle
 from accel.target import AccelTarget
-from bench.accel import NETWORKS
-from compiler.frontend.onnx_import import convert
-from compiler.graph import Graph, optimize, partition
-from compiler.graph.partition import ACCEL, subgraph
+from bench.accel import NETWORKS, accelerated
+from compiler.graph import Graph
 from compiler.graph.reference import evaluate
-from examples import zoo
 from runtime import SimulatedDevice, simulator
 from runtime.module import AccelSegment
 from runtime.report import layer_rows
@@ -44,7 +41,7 @@ def main() -> int:
     args = parser.parse_args()
     right = True
     for name in args.networks:
-        graph = accelerated(name)
+        graph = accelerated(name, AccelTarget(Machine(PYNQ)))
         x = np.random.default_rng(1).integers(-128, 128, graph.values[graph.inputs[0]].shape)
         inputs = {graph.inputs[0]: x.astype(np.int8)}
         wanted = evaluate(graph, inputs)
@@ -52,15 +49,6 @@ def main() -> int:
             machine = Machine(OWN.get(one) or load(one))
             right &= measure(name, machine, graph, inputs, wanted, args.rtl)
     return 0 if right else 1
-
-
-def accelerated(name: str) -> Graph:
-    """The part of a network that accelerators take: all but the ends, which are float."""
-    target = AccelTarget(Machine(PYNQ))
-    graph = optimize(convert(zoo.build(name, int8=True), name))
-    parts = partition(graph, lambda node: target.refusal(graph, node))
-    taken, = (one for one in parts.segments if one.target == ACCEL)
-    return subgraph(graph, taken)
 
 
 def measure(name: str, machine: Machine, graph: Graph, inputs, wanted, rtl: bool) -> bool:
