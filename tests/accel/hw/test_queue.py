@@ -4,17 +4,28 @@ import random
 import pytest
 from amaranth.lib import data
 
+from accel.hw.parts import ECP5
 from accel.hw.queue import QUEUE_CYCLES, Queue, Relay
 from tests.support.amaranth_sim import collect, feed, get, put, simulate, stalls
 
 ITEM = data.StructLayout({"a": 7, "b": 3})
 
 
+class Ecp5Queue(Queue):
+    """As an ECP5 has it: what is not pushed is written as well, and overwritten."""
+
+    def elaborate(self, platform):
+        return super().elaborate(ECP5())
+
+
 @pytest.mark.parametrize("p_in, p_out", [(0, 0), (0.6, 0.2), (0.2, 0.6)])
 @pytest.mark.parametrize("make", [
     lambda: Queue(ITEM, 1), lambda: Queue(ITEM, 2), lambda: Queue(ITEM, 8),
     lambda: Queue(ITEM, 1, registered=True), lambda: Queue(ITEM, 8, registered=True),
-    lambda: Relay(ITEM)], ids=["1", "2", "8", "registered 1", "registered 8", "relay"])
+    lambda: Ecp5Queue(ITEM, 2), lambda: Ecp5Queue(ITEM, 8, registered=True),
+    lambda: Ecp5Queue(ITEM, 8, pause=True), lambda: Relay(ITEM)],
+    ids=["1", "2", "8", "registered 1", "registered 8", "ecp5 2", "ecp5 registered 8",
+         "ecp5 pause 8", "relay"])
 def test_order_and_fields_are_kept(make, p_in, p_out):
     rng = random.Random(1)
     items = [{"a": rng.randrange(128), "b": rng.randrange(8)} for _ in range(60)]
