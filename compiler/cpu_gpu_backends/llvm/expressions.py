@@ -233,7 +233,7 @@ class Expressions:
     def _store_lanes(self, kind: Kind, text: str, pointer: str, mask: str, align: int) -> None:
         """A row at once where the mask takes all of it, else lane by lane. LLVM's own masked store
         of a value that was cut from wider lanes writes the wide lane where it finds out that the
-        mask takes just one (seen in LLVM 20, x86 with AVX-512).
+        mask takes just one (seen in LLVM 22, x86 with AVX-512).
         """
         w, flag = self.w, kind.of("bool")
         whole, some, done = (w.name(name) for name in ("whole", "some", "done"))
