@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from accel.machine import Machine
-from accel.program import Program
+from accel.program import Instruction, Program
+from accel.sim import cycle
 from accel.sim.functional import simulate
 from accel.target import AccelTarget
 from compiler.graph import Graph, Segment, evaluate, partition, subgraph
@@ -43,6 +44,21 @@ def test_labels_name_the_layer() -> None:
     for layer, end in program.layers:
         assert {label.split()[0] for label in program.labels[begin:end]} == set(layer.split(" + "))
         begin = end
+
+
+def test_a_layer_loads_while_the_one_before_it_is_computed() -> None:
+    """Tokens order what meets in memory or in a buffer; the end of a layer is no barrier."""
+    net = Net(2)
+    y = net.conv(net.input(1, 8, 20, 20), 8, (3, 3), pads=(1, 1, 1, 1))
+    program = AccelTarget(TINY).compile(net.graph(net.conv(y, 8, (3, 3)))).program
+    run = cycle.simulate(TINY, program, values=False)
+    (_, middle), (_, end) = program.layers[:2]
+    units = [Instruction.decode(TINY, int.from_bytes(word.tobytes(), "little")).unit
+             for word in program.words[:end]]
+    begun = {unit: run.start[middle + units[middle:].index(unit)] for unit in ("load", "gemm")}
+    computed = max(run.retire[at] for at in range(middle) if units[at] == "gemm")
+    assert begun["load"] < computed < run.retire[:middle].max()
+    assert begun["gemm"] < run.retire[:middle].max()
 
 
 def test_two_outputs() -> None:
