@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Mapping
-from os import PathLike
+from typing import Any
 
 from accel.config import AccelConfig
 from accel.config import load as load_config
@@ -18,7 +18,7 @@ from accel.machine import Machine
 from accel.sim.dram import DRAM, Dram
 from accel.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu import CpuTarget
-from compiler.frontend.onnx_import import load as load_model
+from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
@@ -31,8 +31,6 @@ from runtime.module import AccelSegment, Module, Settings, Step
 
 __all__ = ["TargetError", "compile", "compile_for", "compile_graph", "target_config"]
 
-Model = str | PathLike[str] | Graph
-
 
 class TargetError(ValueError):
     """A target that does not exist."""
@@ -41,18 +39,21 @@ class TargetError(ValueError):
 def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
             sim: str = "functional", integerize: bool = True, threads: int = 2,
             shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
-            cache: bool = True, pins: Pins | None = None, link: Link = LINK, **options) -> Module:
+            cache: bool = True, pins: Pins | None = None, link: Link = LINK,
+            example_inputs: Any = None, **options) -> Module:
     """Compile a network.
 
     Parameters
     ----------
-    model : an ONNX file, or an imported graph.
+    model : an ONNX file, a .pt2 file of torch.export.save, a torch.export.ExportedProgram, an
+        nn.Module with its `example_inputs`, or an imported graph.
     target : ``accel:PRESET``, ``accel:FILE.toml``, ``cpu``, or ``auto:PRESET``, ``auto:FILE.toml``,
         which gives the accelerator what is faster there: see `runtime.auto`.
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
     shapes : values of the model's symbolic dimensions.
+    example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     after : called with the graph after every pass, then with what is made of it; then the network
         is compiled in any case.
     cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
@@ -64,9 +65,9 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     if config:
         machine = Machine(config)
         device = SimulatedDevice(machine, simulator(sim, **options))
-    return compile_for(model, device, integerize=integerize, threads=threads, shapes=shapes,
-                       after=after, cache=cache, pins=pins,
-                       link=link if target.startswith("auto:") else None)
+    graph = graph_of(model, dict(shapes or {}) or None, example_inputs)
+    return compile_for(graph, device, integerize=integerize, threads=threads, after=after,
+                       cache=cache, pins=pins, link=link if target.startswith("auto:") else None)
 
 
 def target_config(target: str) -> AccelConfig | None:
@@ -87,7 +88,7 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
     """`compile` for a device, or for the host alone. With a `link` the network is divided by what
     things cost, with the memory `dram`, and is not kept in the cache; nor are those with pins.
     """
-    graph = model if isinstance(model, Graph) else load_model(model, dict(shapes or {}) or None)
+    graph = graph_of(model, dict(shapes or {}) or None)
     settings = {"integerize": integerize, "threads": threads}
 
     def make() -> Module:

@@ -5,12 +5,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
+from compiler.frontend.models import is_of_torch
+from compiler.frontend.onnx_export import exported_model
+from compiler.frontend.onnx_import import ImportRefused
 from compiler.graph.graph import Graph
 from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
@@ -85,15 +89,18 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
     return nullcontext(lambda count: None)
 
 
-def quantize(model: ModelProto | str | PathLike[str], calibration: Mapping[str, Array] | Array, *,
+def quantize(model: Any, calibration: Mapping[str, Array] | Array, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
-             budget: float | str | None = None, watch: Watch = _unwatched) -> Quantized:
+             budget: float | str | None = None, example_inputs: Any = None,
+             watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
     ----------
-    model : an ONNX file, or a model, which stays as it is.
+    model : an ONNX file, or a model, which stays as it is; or what `compiler.frontend.models` takes
+        besides: a .pt2 file, an ExportedProgram, an nn.Module with its `example_inputs`, a graph.
+        A first dimension that torch leaves open becomes 1.
     calibration : samples [N, ...] by the name of the input, or those of the only input.
     observer : ``minmax``, ``percentile`` (with its `percentile`, 99.99) or ``mse``.
     equalize : equalize channels of layers in a row first.
@@ -102,14 +109,29 @@ def quantize(model: ModelProto | str | PathLike[str], calibration: Mapping[str, 
     budget : percentage points of agreement with the float network that may be lost, or text such
         as ``30dB``, the least signal to noise of the outputs; layers fall back to float, those
         that hurt most first, until it is met.
+    example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     watch : is told of long work.
 
     Raises QuantizeRefused with one line: what, where and what to do.
     """
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget))
-    place = "model" if isinstance(model, ModelProto) else str(model)
+    place = str(model) if isinstance(model, str | PathLike) else "model"
+    if isinstance(model, Graph) or is_of_torch(model):
+        model = _of_graph(model, calibration, example_inputs)
     return _Quantizer(prepare(_loaded(model), place), calibration, options, watch).run()
+
+
+def _of_graph(model: Any, calibration: Mapping[str, Array] | Array, example_inputs: Any
+              ) -> ModelProto:
+    try:
+        if not isinstance(model, Graph):
+            from compiler.frontend import torch_export
+
+            model = torch_export.of_samples(model, calibration, example_inputs)
+        return exported_model(model)
+    except ImportRefused as error:
+        raise QuantizeRefused(str(error)) from None
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:

@@ -9,8 +9,10 @@ from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, axes_of
 from compiler.te import is_float
 
+__all__ = ["batch_normalization", "in_single", "plain_log_softmax", "plain_softmax"]
 
-def _in_single(x: Value, rule: Callable[[Value], Value]) -> Value:
+
+def in_single(x: Value, rule: Callable[[Value], Value]) -> Value:
     """Halves are calculated with in float32, and the result rounded once."""
     if not is_float(x.dtype) or x.dtype in ("float32", "float64"):
         return rule(x)
@@ -25,12 +27,12 @@ def _flattened(t, x: Value, axis: int) -> tuple[Value, int]:
     return x.reshape(prod(x.shape[:place]), prod(x.shape[place:])), 1
 
 
-def _softmax(x: Value, axis: int) -> Value:
+def plain_softmax(x: Value, axis: int) -> Value:
     powers = (x - x.max(axis, keepdims=1)).exp()
     return powers / powers.sum(axis, keepdims=1)
 
 
-def _log_softmax(x: Value, axis: int) -> Value:
+def plain_log_softmax(x: Value, axis: int) -> Value:
     moved = x - x.max(axis, keepdims=1)
     return moved - moved.exp().sum(axis, keepdims=1).log()
 
@@ -38,13 +40,13 @@ def _log_softmax(x: Value, axis: int) -> Value:
 @operator("Softmax")
 def softmax(t, x, *, axis):
     flat, place = _flattened(t, x, axis)
-    return _in_single(flat, lambda one: _softmax(one, place)).reshape(*x.shape)
+    return in_single(flat, lambda one: plain_softmax(one, place)).reshape(*x.shape)
 
 
 @operator("LogSoftmax")
 def log_softmax(t, x, *, axis):
     flat, place = _flattened(t, x, axis)
-    return _in_single(flat, lambda one: _log_softmax(one, place)).reshape(*x.shape)
+    return in_single(flat, lambda one: plain_log_softmax(one, place)).reshape(*x.shape)
 
 
 @operator("Hardmax")

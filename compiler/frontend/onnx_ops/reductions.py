@@ -6,7 +6,7 @@ from compiler.frontend.registry import operator
 from compiler.frontend.values import Value, axes_of
 from compiler.te import is_float
 
-__all__ = ["reduced_axes"]
+__all__ = ["log_sum_exp", "reduced_axes"]
 
 
 def reduced_axes(t, x: Value, axes: Value | None, noop: int = 0) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ def _log_sum(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
     return _floats(x.sum(*axes, keepdims=keepdims)).log().astype(x.dtype)
 
 
-def _log_sum_exp(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
+def log_sum_exp(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
     """From the greatest element on, so that no power overflows."""
     wide = _floats(x)
     if 0 in x.shape:
@@ -67,7 +67,7 @@ for _name, _rule in {
     "ReduceL1": lambda x, axes, keepdims: x.abs().sum(*axes, keepdims=keepdims),
     "ReduceSumSquare": _wide(lambda x, axes, keepdims: (x * x).sum(*axes, keepdims=keepdims)),
     "ReduceL2": _wide(_root), "ReduceLogSum": _wide(_log_sum),
-    "ReduceLogSumExp": _wide(_log_sum_exp),
+    "ReduceLogSumExp": _wide(log_sum_exp),
 }.items():
     _register(_name, _rule)
 

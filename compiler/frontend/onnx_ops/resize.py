@@ -7,6 +7,8 @@ import numpy as np
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, axes_of
 
+__all__ = ["nearest", "places_of", "weighted"]
+
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5)}
@@ -41,16 +43,16 @@ def resize(t, x, roi=None, scales=None, sizes=None, *, antialias=0, axes=None,
     if coordinate_transformation_mode == "tf_crop_and_resize":
         region = t.demand(roi, "roi").reshape(2, -1).tolist()
         crops = list(zip(*region, strict=True))
-    found = [_places(coordinate_transformation_mode, x.shape[axis], extent, factor, crop)
+    found = [places_of(coordinate_transformation_mode, x.shape[axis], extent, factor, crop)
              for axis, factor, extent, crop in zip(places, factors, extents, crops, strict=True)]
     if mode == "nearest":
-        made = _nearest(t, x, places, [_rounded(nearest_mode, at, x.shape[axis])
-                                       for axis, at in zip(places, found, strict=True)])
+        made = nearest(t, x, places, [_rounded(nearest_mode, at, x.shape[axis])
+                                      for axis, at in zip(places, found, strict=True)])
     else:
         made = x
         for axis, factor, at in zip(places, factors, found, strict=True):
-            made = _weighted(t, made, axis, at, factor if antialias else 1.0, mode,
-                             cubic_coeff_a, bool(exclude_outside))
+            made = weighted(t, made, axis, at, factor if antialias else 1.0, mode,
+                            cubic_coeff_a, bool(exclude_outside))
     if coordinate_transformation_mode != "tf_crop_and_resize":
         return made
     return _extrapolated(t, made, places, found, x.shape, extrapolation_value)
@@ -83,7 +85,8 @@ def _check_count(role: str, numbers: Sequence, places: Sequence[int]) -> None:
         raise NodeRefused(f"{role} must have {len(places)} numbers, not {len(numbers)}")
 
 
-def _places(how: str, old: int, new: int, factor: float, crop: tuple[float, float]) -> np.ndarray:
+def places_of(how: str, old: int, new: int, factor: float,
+              crop: tuple[float, float]) -> np.ndarray:
     """Where new elements lie among the old ones."""
     at, last = np.arange(new, dtype=np.float64), old * factor - 1
     match how:
@@ -107,7 +110,7 @@ def _rounded(how: str, at: np.ndarray, extent: int) -> np.ndarray:
     return ROUNDINGS[how](at).clip(0, extent - 1).astype(np.int64)
 
 
-def _nearest(t, x: Value, places: Sequence[int], found: Sequence[np.ndarray]) -> Value:
+def nearest(t, x: Value, places: Sequence[int], found: Sequence[np.ndarray]) -> Value:
     """Whole repetitions of an image's pixels have an operator of their own."""
     moved = {axis: at for axis, at in zip(places, found, strict=True)
              if not np.array_equal(at, np.arange(x.shape[axis]))}
@@ -122,8 +125,8 @@ def _nearest(t, x: Value, places: Sequence[int], found: Sequence[np.ndarray]) ->
     return x
 
 
-def _weighted(t, x: Value, axis: int, at: np.ndarray, factor: float, mode: str, cubic: float,
-              exclude_outside: bool) -> Value:
+def weighted(t, x: Value, axis: int, at: np.ndarray, factor: float, mode: str, cubic: float,
+             exclude_outside: bool) -> Value:
     extent = x.shape[axis]
     if np.array_equal(at, np.arange(extent)) and factor >= 1:
         return x

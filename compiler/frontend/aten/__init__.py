@@ -1,0 +1,14 @@
+"""What each operator of ATen is in the graph; importing the package fills the table."""
+
+from compiler.frontend.aten import (
+    creation,
+    elementwise,
+    matrix,
+    movement,
+    normalization,
+    recurrent,
+    reductions,
+    resizing,
+    symbols,
+    windows,
+)
