@@ -27,7 +27,7 @@ import numpy as np
 
 __all__ = ["Figures", "measure"]
 
-SIZES = dict.fromkeys(("resnet18", "mobilenet_v1", "mobilenet_v2", "squeezenet"), 224)
+SIZES: dict[str, int] = dict.fromkeys(("resnet18", "mobilenet_v1", "mobilenet_v2", "squeezenet"), 224)
 ROUNDING = 2.0 ** -24
 PER_LAYER = 64
 PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")

@@ -88,7 +88,8 @@ class Inverted(nn.Module):
 
 
 def mobilenet_v2() -> nn.Module:
-    layers, inputs = [conv_norm(3, 32, 3, 2, act=nn.ReLU6)], 32
+    layers: list[nn.Module] = [conv_norm(3, 32, 3, 2, act=nn.ReLU6)]
+    inputs = 32
     for expansion, channels, count, first in (
             (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
             (6, 160, 3, 2), (6, 320, 1, 1)):
@@ -247,9 +248,11 @@ def build(name: str, size: int = 64, batch: int = 1, seed: int = 0
 
 def _fill(part: nn.Module) -> None:
     """Parameters of this module alone."""
-    if isinstance(part, nn.BatchNorm2d):
-        part.running_mean.normal_(0, 0.2)
-        part.running_var.uniform_(0.5, 1.5)
+    for name, buffer in part.named_buffers(recurse=False):
+        if name == "running_mean":
+            buffer.normal_(0, 0.2)
+        elif name == "running_var":
+            buffer.uniform_(0.5, 1.5)
     for name, parameter in part.named_parameters(recurse=False):
         if "bias" in name:
             parameter.normal_(0, 0.1)

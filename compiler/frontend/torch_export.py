@@ -200,6 +200,8 @@ class _Importer(Tracer):
                 self.items[node] = self._input(node, spec.arg)
             elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
                 self.items[node] = self.constant(self._shared(spec.target), spec.target)
+            elif kind == "TOKEN":               # of the order of effects
+                self.items[node] = UNKNOWN
             else:
                 raise NodeRefused(f"inputs of kind {kind} are not supported")
         except (NodeRefused, *CONTRADICTIONS) as error:

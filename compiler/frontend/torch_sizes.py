@@ -73,8 +73,8 @@ def _symbols(program: Any) -> dict[Any, list[str]]:
     """The symbols of the inputs' sizes, and the places where each stands alone."""
     found: dict[Any, list[str]] = {}
     for node in program.graph.nodes:
-        value = node.meta.get("val") if node.op == "placeholder" else None
-        sizes = {"": value} if hasattr(value, "node") else {
+        value: Any = node.meta.get("val") if node.op == "placeholder" else None
+        sizes: dict[str, Any] = {"": value} if hasattr(value, "node") else {
             f".{axis}": size for axis, size in enumerate(getattr(value, "shape", ()))}
         for axis, size in sizes.items():
             if hasattr(size, "node"):

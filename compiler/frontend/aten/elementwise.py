@@ -64,7 +64,7 @@ for _name, _rule in {
     "silu": lambda t, x: x * onnx.sigmoid(t, x),
     "hardsigmoid": lambda t, x: (x + 3).maximum(0).minimum(6) / 6,
     "hardswish": lambda t, x: x * (x + 3).maximum(0).minimum(6) / 6,
-    "relu6": lambda t, x: clamp(t, x, 0, 6),
+    "relu6": lambda t, x: hardtanh(t, x, 0, 6),
     "log_sigmoid": lambda t, x: -onnx.softplus(t, -x),
     "tanhshrink": lambda t, x: x - x.tanh(),
     "selu": lambda t, x: onnx.selu(t, x, alpha=1.6732632423543772, gamma=1.0507009873554805),

@@ -60,12 +60,11 @@ def promoted(*operands: Any) -> str:
         dtype = one.dtype if isinstance(one, Value) else _type_of_number(one)
         before = groups[place]
         groups[place] = dtype if before is None else _wider(before, dtype)
-    made = None
-    for dtype in groups:
-        if made is None or dtype is not None and _kind(dtype) > _kind(made):
-            made = dtype if made is None else _wider(made, dtype)
-    assert made is not None
-    return made
+    first, *rest = [dtype for dtype in groups if dtype is not None]
+    for dtype in rest:
+        if _kind(dtype) > _kind(first):
+            first = _wider(first, dtype)
+    return first
 
 
 def _type_of_number(number: Any) -> str:
