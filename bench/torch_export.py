@@ -1,13 +1,14 @@
 """Do the example networks give through torch.export what torch gives?
 
     python -m bench.torch_export [NAME ...] [--json FILE]
+    python -m bench.torch_export --operators
 
 Each network of `examples/torch_networks.py` (all ten unless told; ResNet-18, both MobileNets and
 SqueezeNet on images of 224, all others on 64) is exported, imported, compiled for the target
 `cpu`, and run on the same two random inputs as the module itself. Printed are the graph's
 operators, how many of its constants lie where torch has them, and the error: the largest difference
 from torch by the largest output of torch. The exit status is 1 where an error is above the
-tolerance.
+tolerance. `--operators` prints what is imported of ATen, as `docs/torch.md` has it.
 
 The tolerance is 64 roundings of float32 (2**-24 each), 3.8e-6, for each layer of products in a
 row. Both sides round every sum of n products about sqrt(n) times, in another order: with
@@ -25,9 +26,9 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Figures", "measure"]
+__all__ = ["Figures", "measure", "operators"]
 
-SIZES: dict[str, int] = dict.fromkeys(("resnet18", "mobilenet_v1", "mobilenet_v2", "squeezenet"), 224)
+LARGE = ("resnet18", "mobilenet_v1", "mobilenet_v2", "squeezenet")
 ROUNDING = 2.0 ** -24
 PER_LAYER = 64
 PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
@@ -60,7 +61,11 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    parser.add_argument("--operators", action="store_true", help="print what is supported")
     args = parser.parse_args()
+    if args.operators:
+        print(operators())
+        return 0
     unknown = [name for name in args.names if name not in NETWORKS]
     if unknown:
         parser.error(f"NAME must be one of {', '.join(NETWORKS)}, not {unknown[0]!r}")
@@ -68,11 +73,20 @@ def main() -> int:
     print(f"{'network':14}{'size':>5}{'operators':>11}{'shared':>10}{'error':>10}{'at most':>10}"
           f"{'s':>7}")
     for name in args.names or NETWORKS:
-        found.append(measure(name, SIZES.get(name, 64)))
+        found.append(measure(name, 224 if name in LARGE else 64))
         _show(found[-1])
     if args.json:
         args.json.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
     return int(not all(one.holds for one in found))
+
+
+def operators() -> str:
+    """Names of all operators that have a rule, without overloads and ATen's internal forms."""
+    import compiler.frontend.aten       # noqa: F401 - fills the table
+    from compiler.frontend.aten.registry import OPERATORS, REFUSED
+
+    names = {name.partition(".")[0] for name in set(OPERATORS) - REFUSED if name[0] != "_"}
+    return ", ".join(f"`{name}`" for name in sorted(names)) + "."
 
 
 def _show(one: Figures) -> None:

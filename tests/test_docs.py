@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.torch_export import operators
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "examples").rglob("*.md"))]
@@ -21,6 +23,8 @@ MODULES = ["accel.isa", "compiler.frontend.onnx_backend", "compiler.ops.nchw",
                          ids=[f"{page.name}-{number}" for page, number, _ in BLOCKS])
 def test_blocks_of_pages_run(page, number, text, monkeypatch):
     monkeypatch.chdir(ROOT)
+    if "import torch" in text:
+        pytest.importorskip("torch")
     exec(compile(text, f"{page.name}[{number}]", "exec"), {})
 
 
@@ -44,6 +48,10 @@ def test_links_of_pages_lead_somewhere():
         for target in re.findall(r"`((?:accel|compiler|runtime|lockstep|tests|bench|examples|docs)"
                                  r"/[\w./-]+)`", page.read_text()):
             assert (ROOT / target).exists(), f"{page.name} names {target}"
+
+
+def test_the_page_about_torch_has_the_operators_that_are_imported():
+    assert operators() in (ROOT / "docs" / "torch.md").read_text()
 
 
 def test_times_of_the_machine_page_are_those_of_the_hardware():

@@ -8,8 +8,10 @@ decomposed by torch, as are those that change a tensor in place.
 torch is imported where it is used.
 """
 
+import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -123,9 +125,16 @@ def convert(program: Any, name: str = "model", shapes: Mapping[str, int] | None 
         return _Importer(torch, program, name, sizes, place).graph()
 
 
-def _quiet() -> warnings.catch_warnings:
-    """Without torch's warnings about itself."""
-    return warnings.catch_warnings(action="ignore")
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warnings about itself; its errors are raised too, and told by us."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _decomposed(torch: Any, program: Any, place: str) -> Any:

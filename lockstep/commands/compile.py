@@ -1,4 +1,4 @@
-"""``lockstep compile MODEL.onnx -o FILE``: a network as one file that runs without a compiler."""
+"""``lockstep compile MODEL -o FILE``: a network as one file that runs without a compiler."""
 
 import argparse
 from pathlib import Path
@@ -13,11 +13,12 @@ __all__ = ["add_parser", "run"]
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "compile", help="compile a network to one file, which `lockstep run` takes",
-        description="Compile an ONNX network to one file: programs of the accelerator, machine "
-                    "code of the host, weights, and what reports need. `lockstep run FILE` runs "
-                    "it. It holds machine code: trust it like a program. Exit status: 0 done, 2 "
-                    "the request was wrong.")
-    parser.add_argument("model", metavar="MODEL.onnx", type=Path)
+        description="Compile a network to one file: programs of the accelerator, machine code of "
+                    "the host, weights, and what reports need. `lockstep run FILE` runs it. It "
+                    "holds machine code: trust it like a program, and a .pt2 file too, which "
+                    "torch unpickles. Exit status: 0 done, 2 the request was wrong.")
+    parser.add_argument("model", metavar="MODEL", type=Path,
+                        help="ONNX network, or .pt2 file of torch.export.save")
     parser.add_argument("-o", "--output", type=output_file, metavar="FILE", required=True,
                         help="the file to write, say resnet18.lockstep")
     add_compilation(parser)

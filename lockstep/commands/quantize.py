@@ -1,4 +1,4 @@
-"""``lockstep quantize MODEL.onnx``: int8 from a float network and samples of its input."""
+"""``lockstep quantize MODEL``: int8 from a float network and samples of its input."""
 
 import argparse
 import hashlib
@@ -20,14 +20,16 @@ OBSERVERS = ("minmax", "percentile", "mse")
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "quantize", help="make an int8 network from a float one and samples of its input",
-        description="Quantize a float ONNX network after training: int8 weights with a scale for "
+        description="Quantize a float network after training: int8 weights with a scale for "
                     "each output channel, uint8 activations with ranges that the samples gave, in "
                     "the QDQ form that other tools run too. Print the signal to quantization "
                     "noise ratio (SQNR) of each layer's result: alone, the layer quantized by "
                     "itself; accumulated, in the quantized network. Nothing is random. Exit "
                     "status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL.onnx", type=Path)
+    add("model", metavar="MODEL", type=Path,
+        help="ONNX network, or .pt2 file of torch.export.save, which torch unpickles: trust it "
+             "like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help="samples: .npz with an array [N, ...] for each input, or .npy for the only input; "
              "several files are joined")

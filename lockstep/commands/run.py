@@ -21,12 +21,13 @@ DEFAULT_SIMULATOR = "cycle"
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "run", help="run a network on the accelerator (or the host) and report each layer",
-        description="Compile an ONNX network, or take one that `lockstep compile` has written; "
-                    "run one inference and report each layer. Without --input the input is "
-                    "seeded random. Exit status: 0 done, 1 the run failed, 2 the request was "
-                    "wrong.")
+        description="Compile a network, or take one that `lockstep compile` has written; run "
+                    "one inference and report each layer. Without --input the input is seeded "
+                    "random. torch unpickles a .pt2 file: trust it like a program. Exit "
+                    "status: 0 done, 1 the run failed, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL", type=Path, help="ONNX network or compiled module")
+    add("model", metavar="MODEL", type=Path,
+        help="ONNX network, .pt2 file of torch.export.save, or compiled module")
     add_compilation(parser)
     add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
         help="values only; cycles, fast; the RTL, which takes long "
@@ -64,7 +65,8 @@ def _saved(args: argparse.Namespace):
     """The compiled module, if the file is one; `args` then says what it was compiled for."""
     from runtime.artifact import is_archive, read
 
-    if not (args.model.is_file() and is_archive(args.model)):
+    of_torch = args.model.suffix == ".pt2"          # an archive too
+    if of_torch or not (args.model.is_file() and is_archive(args.model)):
         args.target = args.target or DEFAULT_TARGET
         args.threads = args.threads or DEFAULT_THREADS
         return None

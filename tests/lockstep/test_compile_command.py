@@ -129,3 +129,29 @@ def test_wrong_requests(capsys, tmp_path, monkeypatch, message: str, args) -> No
     monkeypatch.chdir(tmp_path)
     refused(capsys, message, "compile", *args)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_programs_of_torch_compile_run_and_quantize(tmp_path, capsys) -> None:
+    torch = pytest.importorskip("torch")
+    from compiler.frontend import torch_export
+
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+    image = torch.ones(1, 3, 6, 6)
+    path, samples = tmp_path / "net.pt2", tmp_path / "samples.npy"
+    torch.export.save(torch_export.exported(module, image), path)
+    np.save(samples, np.random.default_rng(0).random((4, 3, 6, 6), np.float32))
+    inputs, made = tmp_path / "x.npz", tmp_path / "y.npz"
+    np.savez(inputs, input=image.numpy())
+    assert call("compile", path, "--target", "cpu", "-o", tmp_path / "net.lockstep") == 0
+    for model, options in ((path, ["--target", "cpu"]), (tmp_path / "net.lockstep", [])):
+        assert call("run", model, *options, "--input", inputs, "--output", made) == 0
+        with np.load(made) as found, torch.no_grad():
+            np.testing.assert_allclose(found["output"], module(image).numpy(), atol=1e-5)
+    assert call("quantize", path, "--calibration", samples, "-o", tmp_path / "q.onnx") == 0
+    assert call("run", tmp_path / "q.onnx", *TINY) == 0
+    capsys.readouterr()
+    path.write_bytes(b"")
+    for command in (["compile", path, "-o", tmp_path / "no"], ["run", path], [
+            "quantize", path, "--calibration", samples, "-o", tmp_path / "no.onnx"]):
+        assert call(*command) == 2
+        assert capsys.readouterr().err.count("\n") == 1

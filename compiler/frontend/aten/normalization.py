@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from compiler.frontend.aten.registry import aten, in_kind
+from compiler.frontend.aten.registry import aten, in_kind, refuse
 from compiler.frontend.onnx_ops import normalization as onnx
 from compiler.frontend.values import NodeRefused, Value
 
@@ -33,9 +33,8 @@ def native_batch_norm(t, x, weight, bias, mean, variance, momentum, eps):
     return _batch_norm(t, x, weight, bias, mean, variance, eps), empty, empty
 
 
-@aten("_native_batch_norm_legit", "_native_batch_norm_legit_functional", "native_batch_norm")
-def trained_batch_norm(t, *arguments):
-    raise NodeRefused(TRAINING)
+refuse("_native_batch_norm_legit", "_native_batch_norm_legit_functional", "native_batch_norm",
+       why=TRAINING)
 
 
 @aten("instance_norm")

@@ -8,7 +8,7 @@ the order of ATen: of an LSTM input, forget, cell, output; of a GRU reset, updat
 from collections.abc import Callable, Sequence
 
 from compiler.frontend.aten.matrix import linear
-from compiler.frontend.aten.registry import aten
+from compiler.frontend.aten.registry import aten, refuse
 from compiler.frontend.onnx_ops.elementwise import sigmoid
 from compiler.frontend.values import NodeRefused, Value
 
@@ -118,6 +118,5 @@ def rnn_relu(t, x, hx, params, *options):
     return _stack(t, x, [hx], params, *options, cell=_plain_cell(lambda one: one.maximum(0)))
 
 
-@aten("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data")
-def packed(t, *arguments):
-    raise NodeRefused("packed sequences are not supported; give a padded batch")
+refuse("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data",
+       why="packed sequences are not supported; give a padded batch")

@@ -17,11 +17,14 @@ from typing import Any
 from compiler.frontend.values import NodeRefused, Value
 from compiler.te import is_float
 
-__all__ = ["OPERATORS", "aten", "find", "in_kind", "numbers", "promoted", "refuse"]
+__all__ = ["OPERATORS", "REFUSED", "aten", "find", "in_kind", "numbers", "promoted", "refuse"]
 
 Rule = Callable[..., Any]
 OPERATORS: dict[str, Rule] = {}
 """By name, with the overload where that decides."""
+
+REFUSED: set[str] = set()
+"""Those that have a reason in the place of a rule."""
 
 
 def aten(*names: str) -> Callable[[Rule], Rule]:
@@ -42,6 +45,7 @@ def refuse(*names: str, why: str) -> None:
     def refused(t, *arguments, **options):
         raise NodeRefused(why)
     aten(*names)(refused)
+    REFUSED.update(names)
 
 
 # Element types: torch.result_type, for any number of operands
