@@ -1,7 +1,7 @@
 """PyTorch programs as graphs: what `torch.export` gives, operator by operator of ATen.
 
 Parameters and buffers are shared, not copied: a constant of the graph lies where torch has it, and
-what changes it there changes the graph. Shapes are constants: symbolic dimensions are bound on
+must not change there while the graph, or what was compiled from it, is in use. Shapes are constants: symbolic dimensions are bound on
 import, as for ONNX. Nothing of the program is executed. Operators that are not in our table are
 decomposed by torch, as are those that change a tensor in place.
 
@@ -170,9 +170,9 @@ class _Importer(Tracer):
     def __init__(self, torch: Any, program: Any, name: str, sizes: Sizes, place: str):
         self.torch, self.program, self.sizes, self.place = torch, program, sizes, place
         signature = program.graph_signature
-        results = _result_names(torch, program)
         named = [one.target for one in signature.input_specs if one.target is not None]
         given = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+        results = _result_names(torch, program, {*named, *given})
         super().__init__(Builder(name, (*named, *given, *results)))
         self.results = results
         self.names_of_constants.update(named)
@@ -194,8 +194,8 @@ class _Importer(Tracer):
                                 "these in the module (docs/torch.md says what is supported)")
         outputs = next(node for node in nodes if node.op == "output").args[0]
         try:
-            made = [self._result(name, self._item(node))
-                    for name, node in zip(self.results, outputs, strict=True)]
+            made = [self._result(name, self._item(node)) for name, node
+                    in zip(self.results, outputs, strict=True) if node is not None]
         except NodeRefused as error:
             raise ImportRefused(f"{self.place}: {error}") from None
         return eliminate_dead_code(self.builder.finish(made))
@@ -337,7 +337,7 @@ class _Importer(Tracer):
             in changes.items()]
 
     def _result(self, name: str, item: Any) -> str:
-        if item is None or isinstance(item, bool | int | float):
+        if not isinstance(item, Value):
             raise NodeRefused(f"output {name!r} must be a tensor, not {item!r}")
         if item.name is None:
             return self.builder.add_constant(name, item.array)
@@ -400,13 +400,16 @@ def _path(node: Any) -> str:
     return "" if path.startswith("_empty") else path.removeprefix("L['self']").lstrip(".")
 
 
-def _result_names(torch: Any, program: Any) -> list[str]:
-    """``output``, ``output_0`` and so on, or the keys of a dictionary, joined by dots."""
+def _result_names(torch: Any, program: Any, taken: set[str]) -> list[str]:
+    """``output``, ``output_0`` and so on, or the keys of a dictionary, joined by dots; ``.out``
+    follows what an input or a parameter is called.
+    """
     spec = program.call_spec.out_spec
     tree = torch.utils._pytree.tree_unflatten([None] * spec.num_leaves, spec)
     paths = [path for path, _ in torch.utils._pytree.tree_flatten_with_path(
         tree, is_leaf=lambda one: one is None)[0]]
-    return [_path_text(path) for path in paths]
+    names = map(_path_text, paths)
+    return [f"{name}.out" if name in taken else name for name in names]
 
 
 def _path_text(path: Sequence[Any]) -> str:

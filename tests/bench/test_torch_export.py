@@ -8,7 +8,7 @@ from examples import zoo
 
 pytest.importorskip("torch")
 
-from examples.torch_networks import EIGHT, NETWORKS, build          # noqa: E402
+from examples.torch_networks import EIGHT, NETWORKS, build
 
 
 def test_the_eight_are_networks_of_the_zoo():

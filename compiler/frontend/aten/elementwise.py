@@ -64,7 +64,6 @@ for _name, _rule in {
     "silu": lambda t, x: x * onnx.sigmoid(t, x),
     "hardsigmoid": lambda t, x: (x + 3).maximum(0).minimum(6) / 6,
     "hardswish": lambda t, x: x * (x + 3).maximum(0).minimum(6) / 6,
-    "relu6": lambda t, x: hardtanh(t, x, 0, 6),
     "log_sigmoid": lambda t, x: -onnx.softplus(t, -x),
     "tanhshrink": lambda t, x: x - x.tanh(),
     "selu": lambda t, x: onnx.selu(t, x, alpha=1.6732632423543772, gamma=1.0507009873554805),
@@ -103,6 +102,11 @@ def rrelu(t, x, lower=1 / 8, upper=1 / 3, training=False, generator=None):
 @aten("hardtanh")
 def hardtanh(t, x, min_val=-1, max_val=1):
     return clamp(t, x, min_val, max_val)
+
+
+@aten("relu6")
+def relu6(t, x):
+    return clamp(t, x, 0, 6)
 
 
 @aten("softplus")

@@ -74,7 +74,7 @@ def test_onnx_runtime_gives_what_the_reference_gives(op):
     session = onnxruntime.InferenceSession(model.SerializeToString(),
                                            providers=["CPUExecutionProvider"])
     wanted = evaluate(graph, inputs)["y"]
-    for made in (session.run(None, inputs)[0], evaluate(convert(model), inputs)["y"]):
+    for made in (np.asarray(session.run(None, inputs)[0]), evaluate(convert(model), inputs)["y"]):
         assert made.dtype == wanted.dtype
         np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
 
