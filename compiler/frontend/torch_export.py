@@ -1,9 +1,10 @@
 """PyTorch programs as graphs: what `torch.export` gives, operator by operator of ATen.
 
 Parameters and buffers are shared, not copied: a constant of the graph lies where torch has it, and
-must not change there while the graph, or what was compiled from it, is in use. Shapes are constants: symbolic dimensions are bound on
-import, as for ONNX. Nothing of the program is executed. Operators that are not in our table are
-decomposed by torch, as are those that change a tensor in place.
+must not change there while the graph, or what was compiled from it, is in use. Shapes are
+constants: symbolic dimensions are bound on import, as for ONNX. Nothing of the program is executed.
+Operators that are not in our table are decomposed by torch, as are those that change a tensor in
+place.
 
 torch is imported where it is used.
 """
@@ -337,10 +338,16 @@ class _Importer(Tracer):
             in changes.items()]
 
     def _result(self, name: str, item: Any) -> str:
+        if item is None:
+            raise NodeRefused(f"output {name!r} must be a result that inference needs, not places "
+                              "of maxima or statistics")
         if not isinstance(item, Value):
             raise NodeRefused(f"output {name!r} must be a tensor, not {item!r}")
         if item.name is None:
-            return self.builder.add_constant(name, item.array)
+            try:
+                return self.builder.add_constant(name, item.array)
+            except ValueError as error:
+                raise NodeRefused(f"output {name!r} cannot be used: {error}") from None
         made = any(item.name in node.outputs for node in self.builder.nodes)
         if made and item.name not in self.results:
             self.builder.rename(0, {item.name: name}, {})

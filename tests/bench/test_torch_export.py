@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import compiler.frontend.aten         # noqa: F401 - fills the table
 from bench.torch_export import Figures, measure
+from compiler.frontend.aten.registry import OPERATORS
 from examples import zoo
 
 pytest.importorskip("torch")
@@ -30,6 +32,13 @@ def test_batch_norms_are_not_what_they_are_by_default():
 def test_a_network_gives_what_torch_gives():
     found = measure("keywords")
     assert found.holds and found.shared >= 11 and 0 < found.error
+
+
+def test_an_epsilon_that_is_ten_times_as_large_is_found(monkeypatch):
+    norm = OPERATORS["batch_norm"]
+    monkeypatch.setitem(OPERATORS, "batch_norm", lambda t, *arguments: norm(
+        t, *arguments[:7], 1e-4, *arguments[8:]))
+    assert not measure("keywords").holds
 
 
 def test_figures_tell_what_differs():

@@ -73,7 +73,7 @@ def arange(t, *bounds, dtype=None):
     return t.constant(np.arange(start, end, step).astype(numpy_dtype(kind)))
 
 
-@aten("linspace")
+@aten("linspace.default")
 def linspace(t, start, end, steps, *, dtype=None):
     return t.constant(np.linspace(start, end, steps).astype(numpy_dtype(dtype or "float32")))
 

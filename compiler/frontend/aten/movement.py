@@ -276,7 +276,11 @@ def _padded(t, x: Value, pad, mode: str, value=0.0) -> Value:
 
 @aten("pad")
 def pad(t, x, pad, mode="constant", value=None):
+    """Numbers below zero crop; circular takes from what is left then."""
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+    if mode == "circular":
+        x = _padded(t, x, [min(one, 0) for one in pad], "constant")
+        pad = [max(one, 0) for one in pad]
     return _padded(t, x, pad, modes[mode], value or 0.0)
 
 

@@ -72,6 +72,8 @@ def _place_of(t, x: Value, dim: int | None, keepdim: bool, op: str) -> Value:
     if dim is None:
         made = t.emit(op, x.reshape(x.size), axis=0, keepdims=0, last=0)
         return made.reshape(*(1,) * x.rank) if keepdim else made
+    if x.rank == 0:
+        return t.emit(op, x.reshape(1), axis=0, keepdims=0, last=0)
     axis, = axes_of((dim,), x.rank)
     return t.emit(op, x, axis=axis, keepdims=int(keepdim), last=0)
 

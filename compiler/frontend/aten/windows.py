@@ -1,6 +1,7 @@
 """Convolutions and pools."""
 
 from collections.abc import Sequence
+from math import prod
 
 from compiler.frontend.aten.registry import aten, numbers
 from compiler.frontend.onnx_ops import pooling
@@ -76,9 +77,12 @@ def _max_pool(rank: int):
 def _avg_pool(rank: int):
     def avg_pool(t, x, kernel_size, stride=None, padding=0, ceil_mode=False,
                  count_include_pad=True, divisor_override=None):
-        if divisor_override is not None:
-            raise NodeRefused("divisor_override is not supported; scale the pool's result")
         options = _window(rank, kernel_size, stride, padding)
+        if divisor_override is not None:
+            if ceil_mode:
+                raise NodeRefused("divisor_override is not supported with ceil_mode")
+            mean = avg_pool(t, x, kernel_size, stride, padding)
+            return mean * (prod(options["kernel_shape"]) / divisor_override)
         return _pooled(t, x, rank, lambda image: pooling.average_pool(
             t, image, ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad),
             **options))

@@ -200,6 +200,7 @@ def test_pools():
         "both": lambda x: F.avg_pool2d(x, 2, 2, 1, ceil_mode=True, count_include_pad=False),
         "avg1": lambda x: F.avg_pool1d(x[0], 2), "avg3": lambda x: F.avg_pool3d(x, 2, 1),
         "global": lambda x: F.adaptive_avg_pool2d(x, 1),
+        "divisor": lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5),
         "even": lambda x: F.adaptive_avg_pool2d(x[:, :, :6], (3, 3)),
         "uneven": lambda x: F.adaptive_avg_pool2d(x, (3, None)),
         "adaptive1": lambda x: F.adaptive_avg_pool1d(x[0], 4),
@@ -252,7 +253,8 @@ def test_parts():
         "roll": lambda x: x.roll((1, -2), (0, 2)), "rolled": lambda x: x.roll(3),
         "pad": lambda x: F.pad(x, (1, 2, 0, 1), value=7), "crop": lambda x: F.pad(x, (-1, -1)),
         "reflect": lambda x: F.pad(x, (2, 1), mode="reflect"),
-        "edge": lambda x: F.pad(x, (2, 1), mode="replicate"), "tril": lambda x: x.tril(1),
+        "edge": lambda x: F.pad(x, (2, 1), mode="replicate"),
+        "wrap": lambda x: F.pad(x, (2, -1), mode="circular"), "tril": lambda x: x.tril(1),
         "triu": lambda x: x.triu(-1), "clone": lambda x: x.contiguous().clone()}),
         random(2, 3, 5))
 
@@ -291,6 +293,7 @@ def test_reductions():
         "any": lambda x: (x > 1).any(), "all": lambda x: (x > -1).all(1),
         "cumsum": lambda x: x.cumsum(-1), "cumprod": lambda x: x.cumprod(0),
         "lse": lambda x: x.logsumexp((0, 2)), "norm": lambda x: x.norm(dim=1),
+        "scalar": lambda x: x[0, 0, 0].max(0),
         "inf": lambda x: torch.linalg.vector_norm(x, float("inf"))}), random(2, 3, 4))
 
 
@@ -396,6 +399,16 @@ def test_results_have_names():
             return {"x": x + 1, "none": None, "same": x}
     odd = torch_export.convert(torch_export.exported(Odd(), random(2)))
     assert (odd.inputs, odd.outputs) == (("x",), ("x.out", "same"))
+
+
+def test_results_without_elements_are_refused():
+    class Empty(nn.Module):
+        def forward(self, x):
+            return x[:0]
+    with pytest.raises(ImportRefused, match=(
+            r"^model: output 'output' cannot be used: shape must hold integers of at least 1, "
+            r"not \(0,\)$")):
+        torch_export.convert(torch_export.exported(Empty(), random(2)))
 
 
 def test_whatever_cannot_be_imported_is_reported():
