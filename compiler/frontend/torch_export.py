@@ -10,7 +10,9 @@ torch is imported where it is used.
 """
 
 import logging
+import os
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -53,23 +55,52 @@ def require_torch() -> Any:
 def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> Graph:
     """The graph of a file that torch.export.save wrote, named after it.
 
-    torch.export.load unpickles and evaluates what the file holds: load what you trust alone.
+    Load what you trust alone: see `read`.
     """
     return convert(read(path), Path(path).stem, shapes, place=str(path))
 
 
 def read(path: str | PathLike[str]) -> Any:
-    """The ExportedProgram of a file."""
+    """The ExportedProgram of a file. torch unpickles tensors alone, and files with pickled objects
+    or compiled code are refused; but torch evaluates symbolic sizes, which are text in the file.
+    """
     if not Path(path).is_file():
         raise ImportRefused(f"{path}: no such file; give the path of a .pt2 file")
     torch = require_torch()
     try:
-        with _quiet():
+        with _quiet(), _tensors_alone():
+            _refuse_code(path)
             return torch.export.load(path)
+    except ImportRefused:
+        raise
     except Exception as error:      # noqa: BLE001 - torch says in many ways that it cannot
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ImportRefused(f"{path}: torch.export.load cannot read it: {reason}; give a file "
                             "that torch.export.save wrote with this version of torch") from None
+
+
+def _refuse_code(path: str | PathLike[str]) -> None:
+    from torch.export.pt2_archive import constants
+
+    parts = (constants.AOTINDUCTOR_DIR, *(f"{constants.CONSTANTS_DIR}{prefix}" for prefix in (
+        constants.CUSTOM_OBJ_FILENAME_PREFIX, constants.OPAQUE_OBJ_FILENAME_PREFIX)))
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if any(part in name for part in parts):
+                raise ImportRefused(f"{path}: must hold a program and tensors, not {name}; save "
+                                    "the program alone with torch.export.save")
+
+
+@contextmanager
+def _tensors_alone() -> Iterator[None]:
+    """torch.load refuses whatever else is pickled."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
 
 
 def exported(module: Any, inputs: Any) -> Any:
@@ -344,6 +375,7 @@ class _Importer(Tracer):
         if not isinstance(item, Value):
             raise NodeRefused(f"output {name!r} must be a tensor, not {item!r}")
         if item.name is None:
+            assert item.array is not None
             try:
                 return self.builder.add_constant(name, item.array)
             except ValueError as error:

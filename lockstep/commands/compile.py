@@ -15,8 +15,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "compile", help="compile a network to one file, which `lockstep run` takes",
         description="Compile a network to one file: programs of the accelerator, machine code of "
                     "the host, weights, and what reports need. `lockstep run FILE` runs it. It "
-                    "holds machine code: trust it like a program, and a .pt2 file too, which "
-                    "torch unpickles. Exit status: 0 done, 2 the request was wrong.")
+                    "holds machine code: trust it like a program, and a .pt2 file too, parts "
+                    "of which torch evaluates. Exit status: 0 done, 2 the request was wrong.")
     parser.add_argument("model", metavar="MODEL", type=Path,
                         help="ONNX network, or .pt2 file of torch.export.save")
     parser.add_argument("-o", "--output", type=output_file, metavar="FILE", required=True,

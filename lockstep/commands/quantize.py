@@ -28,8 +28,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path,
-        help="ONNX network, or .pt2 file of torch.export.save, which torch unpickles: trust it "
-             "like a program")
+        help="ONNX network, or .pt2 file of torch.export.save, parts of which torch evaluates: "
+             "trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help="samples: .npz with an array [N, ...] for each input, or .npy for the only input; "
              "several files are joined")

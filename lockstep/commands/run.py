@@ -23,7 +23,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "run", help="run a network on the accelerator (or the host) and report each layer",
         description="Compile a network, or take one that `lockstep compile` has written; run "
                     "one inference and report each layer. Without --input the input is seeded "
-                    "random. torch unpickles a .pt2 file: trust it like a program. Exit "
+                    "random. torch evaluates parts of a .pt2 file: trust it like a program. Exit "
                     "status: 0 done, 1 the run failed, 2 the request was wrong.")
     add = parser.add_argument
     add("model", metavar="MODEL", type=Path,

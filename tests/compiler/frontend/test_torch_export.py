@@ -1,6 +1,9 @@
 """Programs of torch.export give what torch gives; parameters are shared; refusals are whole."""
 
+import io
+import os
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -479,6 +482,37 @@ def test_files_of_torch(tmp_path):
             models.graph_of(path)
     with pytest.raises(ImportRefused, match="no such file; give the path of a .pt2 file"):
         models.graph_of(tmp_path / "absent.pt2")
+
+
+class Planted:
+    """Pickled, it makes a folder when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (self.folder,)
+
+
+@pytest.mark.parametrize(("member", "reason"), [
+    ("net/data/sample_inputs/model.pt", "torch.export.load cannot read it"),
+    ("net/data/constants/opaque_obj_0", "must hold a program and tensors, not "
+                                        "net/data/constants/opaque_obj_0; save the program"),
+    ("net/data/aotinductor/model/a.so", "must hold a program and tensors, not net/data/aot")])
+def test_files_of_torch_with_code_are_refused(tmp_path, member, reason):
+    path, folder = tmp_path / "net.pt2", tmp_path / "planted"
+    torch.export.save(torch_export.exported(nn.ReLU(), random(1)), path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    data = io.BytesIO()
+    torch.save(Planted(str(folder)), data)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | {member: data.getvalue()}).items():
+            archive.writestr(name, content)
+    with pytest.raises(ImportRefused, match=reason):
+        models.graph_of(path)
+    assert not folder.exists()
+    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
 
 
 def test_modules_come_with_example_inputs():
