@@ -2,11 +2,13 @@
 
 from math import inf, log, pi
 
+import numpy as np
+
 from compiler.frontend.aten.creation import filled
 from compiler.frontend.aten.registry import aten, in_kind, promoted
 from compiler.frontend.onnx_ops import elementwise as onnx
 from compiler.frontend.values import NodeRefused, Value
-from compiler.te import is_float, is_integer
+from compiler.te import is_float, numpy_dtype
 
 # One operand
 
@@ -49,6 +51,11 @@ def trunc(t, x):
     if not is_float(x.dtype):
         return x
     return (x < 0).where(t.emit("ceil", x), t.emit("floor", x))
+
+
+@aten("round.decimals")
+def round_decimals(t, x, *, decimals):
+    return t.emit("rint", x * 10.0 ** decimals) / 10.0 ** decimals
 
 
 @aten("frac")
@@ -323,8 +330,11 @@ def addcdiv(t, x, a, b, *, value=1):
 
 @aten("nan_to_num")
 def nan_to_num(t, x, nan=None, posinf=None, neginf=None):
-    if is_integer(x.dtype) or posinf is None or neginf is None:
-        raise NodeRefused("posinf and neginf must be given")
+    """Infinities become the greatest number unless told."""
+    if not is_float(x.dtype):
+        return x
+    most = float(np.finfo(numpy_dtype(x.dtype)).max)
+    posinf, neginf = (most if posinf is None else posinf), (-most if neginf is None else neginf)
     made = t.emit("is_nan", x).where(nan or 0.0, x)
     return made.equal(inf).where(posinf, made.equal(-inf).where(neginf, made))
 

@@ -12,7 +12,7 @@ INT64_MAX = 2**63 - 1
 
 
 @aten("clone", "contiguous", "detach", "detach_copy", "alias", "alias_copy", "lift_fresh",
-      "lift_fresh_copy", "resolve_conj", "resolve_neg", "view_of", "to.device")
+      "lift_fresh_copy", "resolve_conj", "resolve_neg", "view_of")
 def same(t, x, *arguments, **options):
     return x
 
