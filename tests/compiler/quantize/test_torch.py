@@ -1,0 +1,59 @@
+"""Programs and modules of PyTorch are quantized like ONNX models."""
+
+import numpy as np
+import pytest
+
+from compiler.quantize import QuantizeRefused, quantize
+
+torch = pytest.importorskip("torch")
+
+from torch import nn                        # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+SAMPLES = np.random.default_rng(0).standard_normal((8, 3, 8, 8), np.float32)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, image):
+        x = torch.relu(self.norm(self.conv(image)))
+        return self.fc((x + x.flip(1)).mean((2, 3)))
+
+
+@pytest.fixture(scope="module")
+def net():
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+def check(net, made, batch):
+    """Layers have the names of modules; ONNX Runtime gives what torch gives, within the noise."""
+    ort = pytest.importorskip("onnxruntime")
+    quantized = {layer.name for layer in made.layers if layer.quantized}
+    assert {"conv", "fc"} <= quantized and "norm" not in quantized and made.decibels > 25
+    session = ort.InferenceSession(made.model.SerializeToString(),
+                                   providers=["CPUExecutionProvider"])
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(SAMPLES[:batch])).numpy()
+    found, = session.run(["output"], {"image": SAMPLES[:batch]})
+    assert np.abs(found - wanted).max() < 0.1 * np.abs(wanted).max()
+
+
+def test_a_module_comes_with_example_inputs(net):
+    check(net, quantize(net, SAMPLES, example_inputs=torch.zeros(2, 3, 8, 8)), 2)
+    with pytest.raises(QuantizeRefused, match="^Net: must come with example inputs"):
+        quantize(net, SAMPLES)
+
+
+def test_open_dimensions_are_those_of_the_samples(net):
+    batch, side = torch.export.Dim("batch"), torch.export.Dim("side", min=4)
+    program = torch.export.export(net, (torch.zeros(2, 3, 6, 6),),
+                                  dynamic_shapes=({0: batch, 2: side},))
+    made = quantize(program, {"image": SAMPLES[..., :6]})
+    shape = made.model.graph.input[0].type.tensor_type.shape.dim
+    assert [one.dim_value for one in shape] == [1, 3, 8, 6]
