@@ -1,12 +1,24 @@
 """Algebraic clean-up: each rule, what has to stay, and random chains to the bit."""
 
+from collections import Counter
 from math import inf, nan
 
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import helper
 
-from compiler.graph import Builder, Graph, TensorType, evaluate, verify
+from compiler.frontend import convert
+from compiler.graph import (
+    Builder,
+    Graph,
+    TensorType,
+    dump_into,
+    evaluate,
+    optimize,
+    standard_passes,
+    verify,
+)
 from compiler.graph.ops import TypeRefused
 from compiler.graph.passes import CleanUp
 
@@ -267,6 +279,23 @@ def test_an_output_on_the_way_stays() -> None:
 def test_a_graph_without_detours_is_returned() -> None:
     graph = graph_of(("tanh", "x", "a"), ("neg", "a", "y"))
     assert CleanUp()(graph) is graph
+
+
+# What front ends leave
+
+
+def test_an_lstm_of_onnx(tmp_path) -> None:
+    """Of one step in two directions: what is stacked is one value each, and reshaped twice."""
+    kinds = [("x", (1, 2, 4)), ("w", (2, 20, 4)), ("r", (2, 20, 5)), ("y", (1, 2, 2, 5))]
+    *inputs, output = (helper.make_tensor_value_info(name, 1, shape) for name, shape in kinds)
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5,
+                            direction="bidirectional")
+    graph = convert(helper.make_model(helper.make_graph([node], "lstm", inputs, [output])))
+    cleaned = CleanUp()(graph)
+    before, after = (Counter(node.op for node in one.nodes) for one in (graph, cleaned))
+    assert before - after >= Counter(concat=2, reshape=3)
+    optimize(graph, standard_passes(integerize=False), dump_into(tmp_path))
+    assert texts(cleaned)[-1] in (tmp_path / "02-clean-up.txt").read_text()
 
 
 # Random chains
