@@ -10,7 +10,11 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from os import PathLike
+from pathlib import Path
+
+from onnx import ModelProto
 
 from accel.config import AccelConfig
 from accel.config import load as load_config
@@ -18,20 +22,30 @@ from accel.machine import Machine
 from accel.sim.dram import DRAM, Dram
 from accel.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.graph import Graph
+from compiler.graph.kinds import KINDS, Kind
+from compiler.graph.ops import INTEGER_OPS
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
 from compiler.graph.placement import Pins
+from compiler.quantize import QuantizeRefused, quantize
+from compiler.quantize.sets import CalibrationSet
 from runtime.auto import choose, greedy
-from runtime.cache import cached
+from runtime.cache import Division, Made, cached
 from runtime.costs import LINK, Link, Pricing
 from runtime.device import Device, SimulatedDevice, simulator
 from runtime.module import AccelSegment, Module, Settings, Step
 
-__all__ = ["TargetError", "compile", "compile_for", "compile_graph", "target_config"]
+__all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph", "quantized",
+           "target_config"]
 
-Model = str | PathLike[str] | Graph
+Model = str | PathLike[str] | ModelProto | Graph
+
+IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
+            "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
+            "a network that `lockstep quantize` made")
 
 
 class TargetError(ValueError):
@@ -41,12 +55,13 @@ class TargetError(ValueError):
 def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
             sim: str = "functional", integerize: bool = True, threads: int = 2,
             shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
-            cache: bool = True, pins: Pins | None = None, link: Link = LINK, **options) -> Module:
+            cache: bool = True, pins: Pins | None = None, link: Link = LINK,
+            calibration: CalibrationSet | None = None, **options) -> Module:
     """Compile a network.
 
     Parameters
     ----------
-    model : an ONNX file, or an imported graph.
+    model : an ONNX file or model, or an imported graph.
     target : ``accel:PRESET``, ``accel:FILE.toml``, ``cpu``, or ``auto:PRESET``, ``auto:FILE.toml``,
         which gives the accelerator what is faster there: see `runtime.auto`.
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
@@ -58,7 +73,14 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
     pins : target of a layer or of an operator, by its name: "host" or "accel".
     link : what ``auto`` assumes of the way between host and accelerator.
+    calibration : samples by which a float model is quantized first, as `compiler.quantize.quantize`
+        takes them; with `options` of that, such as ``keep_float`` or ``observer``.
     """
+    quantizer = {name: options.pop(name) for name in QUANTIZER if name in options}
+    if calibration is not None:
+        model, shapes = quantized(model, calibration, shapes, **quantizer), None
+    elif quantizer:
+        raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     config = target_config(target)
     device = None
     if config:
@@ -67,6 +89,27 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     return compile_for(model, device, integerize=integerize, threads=threads, shapes=shapes,
                        after=after, cache=cache, pins=pins,
                        link=link if target.startswith("auto:") else None)
+
+
+QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget")
+
+
+def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, int] | None = None,
+              **options) -> Graph:
+    """The imported int8 network of a float one; `options` as `compiler.quantize.quantize` has them.
+    """
+    return _graph(quantize(model, calibration, **options).model, shapes, model)
+
+
+def _graph(model: Model, shapes: Mapping[str, int] | None, source: Model = "") -> Graph:
+    """The imported graph, named after the file that it comes from."""
+    shapes = dict(shapes or {}) or None
+    if isinstance(model, Graph):
+        return model
+    if isinstance(model, ModelProto):
+        path = isinstance(source, str | PathLike) and str(source)
+        return convert(model, Path(path).stem if path else "model", shapes, path or None)
+    return load_model(model, shapes)
 
 
 def target_config(target: str) -> AccelConfig | None:
@@ -85,22 +128,34 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
                 cache: bool = True, pins: Pins | None = None, link: Link | None = None,
                 dram: Dram = DRAM) -> Module:
     """`compile` for a device, or for the host alone. With a `link` the network is divided by what
-    things cost, with the memory `dram`, and is not kept in the cache; nor are those with pins.
+    things cost, with the memory `dram`.
     """
-    graph = model if isinstance(model, Graph) else load_model(model, dict(shapes or {}) or None)
+    graph = _graph(model, shapes)
     settings = {"integerize": integerize, "threads": threads}
 
-    def make() -> Module:
+    def make() -> Made:
         passes = standard_passes(integerize=integerize)
         optimized = optimize(graph, passes, after)
         accel = AccelTarget(device.machine, threads) if device else None
         pricing = Pricing(optimized, accel, link, dram) if accel and link else None
-        return compile_graph(optimized, accel, device, pins, pricing, settings,
-                             numbered(after, len(passes) + 1))
+        module = compile_graph(optimized, accel, device, pins, pricing, settings,
+                               numbered(after, len(passes) + 1))
+        return module, pricing.times if pricing else {}
 
-    if cache and after is None and not pins and not link:
-        return cached(graph, device, settings, make)
-    return make()
+    if cache and after is None:
+        return cached(graph, device, settings, _division(pins, link, dram), make)
+    return make()[0]
+
+
+def _is_float(graph: Graph) -> bool:
+    """Whether there are products, and all of them in float."""
+    products = {node.op for node in graph.nodes if KINDS.get(node.op) == Kind.COMPLEX}
+    return bool(products) and products.isdisjoint(INTEGER_OPS)
+
+
+def _division(pins: Pins | None, link: Link | None, dram: Dram) -> Division:
+    return {"pins": dict(pins or {}), **(
+        {"link": asdict(link), "dram": asdict(dram)} if link else {})}
 
 
 def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,
@@ -115,6 +170,8 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
     choice = choose(pricing, pins) if pricing else None
     parts = choice.price.partition if choice else greedy(graph, accel, pins)
     show("partition", parts)
+    if accel and (settings or {}).get("integerize", True) and _is_float(graph):
+        graph = replace(graph, notes=(IN_FLOAT, *graph.notes))
     steps = []
     for segment in parts.segments:
         part = subgraph(graph, segment)
@@ -126,4 +183,4 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
             show("fuse", compiled.groups)
             show("plan-memory", compiled.plan)
             steps.append(Step(segment, compiled))
-    return Module(graph, parts, tuple(steps), settings, choice)
+    return Module(graph, parts, tuple(steps), settings, choice and choice.figures())

@@ -30,6 +30,7 @@ from compiler.quantize.observers import Observer, observer
 from compiler.quantize.plan import Plan, make_plan
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import Scale
+from compiler.quantize.sets import CalibrationSet, calibration_set
 from compiler.quantize.writer import write
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
@@ -85,7 +86,7 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
     return nullcontext(lambda count: None)
 
 
-def quantize(model: ModelProto | str | PathLike[str], calibration: Mapping[str, Array] | Array, *,
+def quantize(model: ModelProto | str | PathLike[str], calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None, watch: Watch = _unwatched) -> Quantized:
@@ -94,7 +95,8 @@ def quantize(model: ModelProto | str | PathLike[str], calibration: Mapping[str, 
     Parameters
     ----------
     model : an ONNX file, or a model, which stays as it is.
-    calibration : samples [N, ...] by the name of the input, or those of the only input.
+    calibration : samples [N, ...] by the name of the input, or those of the only input; batches of
+        either, in any iterable; the path of an .npz or .npy file, or several.
     observer : ``minmax``, ``percentile`` (with its `percentile`, 99.99) or ``mse``.
     equalize : equalize channels of layers in a row first.
     bias_correction : correct biases by the means over the samples.
@@ -109,7 +111,8 @@ def quantize(model: ModelProto | str | PathLike[str], calibration: Mapping[str, 
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget))
     place = "model" if isinstance(model, ModelProto) else str(model)
-    return _Quantizer(prepare(_loaded(model), place), calibration, options, watch).run()
+    samples = calibration_set(calibration)
+    return _Quantizer(prepare(_loaded(model), place), samples, options, watch).run()
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
