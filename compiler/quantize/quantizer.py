@@ -112,7 +112,8 @@ def quantize(model: ModelProto | str | PathLike[str], calibration: CalibrationSe
                        Budget.of(budget))
     place = "model" if isinstance(model, ModelProto) else str(model)
     samples = calibration_set(calibration)
-    return _Quantizer(prepare(_loaded(model), place), samples, options, watch).run()
+    network = prepare(_loaded(model), place, options.keep_float)
+    return _Quantizer(network, samples, options, watch).run()
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
