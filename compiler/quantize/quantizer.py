@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -86,7 +87,7 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
     return nullcontext(lambda count: None)
 
 
-def quantize(model: ModelProto | str | PathLike[str], calibration: CalibrationSet, *,
+def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None, watch: Watch = _unwatched) -> Quantized:
@@ -123,9 +124,12 @@ def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]
     return _typed(write(network, plan, plan.scales(ranges)).model)
 
 
-def _loaded(model: ModelProto | str | PathLike[str]) -> ModelProto:
+def _loaded(model: Any) -> ModelProto:
     if isinstance(model, ModelProto):
         return model
+    if not isinstance(model, str | PathLike):
+        raise QuantizeRefused("model must be an ONNX file or model to be quantized, not "
+                              f"{type(model).__name__}")
     try:
         return onnx.load(model, format="protobuf")
     except FileNotFoundError:

@@ -99,3 +99,9 @@ def test_refusals(arguments: dict, message: str) -> None:
     with pytest.raises(QuantizeRefused) as refusal:
         lockstep.compile(model(), TINY, shapes={"N": 1}, **arguments)
     assert str(refusal.value) == message
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(QuantizeRefused, match=r"^model must be an ONNX file or model to be "
+                                              r"quantized, not dict$"):
+        lockstep.quantize({}, SAMPLES)

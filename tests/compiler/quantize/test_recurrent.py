@@ -12,8 +12,8 @@ STEPS, BATCH, DEPTH, WIDTH = 3, 2, 5, 4
 GIVEN = np.random.default_rng(3).standard_normal((4 * STEPS, BATCH, DEPTH), np.float32)
 
 
-def model(direction: str = "forward", bias: bool = True, length: bool = False, steps: object = STEPS,
-          **attributes) -> onnx.ModelProto:
+def model(direction: str = "forward", bias: bool = True, length: bool = False,
+          steps: int | str = STEPS, **attributes) -> onnx.ModelProto:
     """An LSTM with all of its outputs."""
     rng = np.random.default_rng(1)
     ways = 2 if direction == "bidirectional" else 1
@@ -67,8 +67,8 @@ def test_its_products_are_quantized() -> None:
     found = quantize(model(), GIVEN)
     products = [layer for layer in found.layers if layer.op == "MatMul"]
     assert len(products) == STEPS and all(layer.quantized for layer in products)
-    weights = [one for one in found.model.graph.initializer if one.data_type == onnx.TensorProto.INT8
-               and len(one.dims) == 2]
+    weights = [one for one in found.model.graph.initializer
+               if one.data_type == onnx.TensorProto.INT8 and len(one.dims) == 2]
     assert sorted(tuple(one.dims) for one in weights) == [(WIDTH, 4 * WIDTH), (DEPTH, 4 * WIDTH)]
     names = [node.name for node in found.model.graph.node]
     assert len(set(names)) == len(names)
