@@ -11,6 +11,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from compiler.cpu_gpu_backends.cpu import CpuTarget
 from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.graph import Graph
-from compiler.graph.kinds import KINDS, Kind
 from compiler.graph.ops import INTEGER_OPS
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
@@ -43,6 +43,8 @@ __all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph",
 
 Model = str | PathLike[str] | ModelProto | Graph
 
+PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
+CONVERSIONS = ("quantize", "dequantize", "to_int8", "to_uint8")
 IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
             "a network that `lockstep quantize` made")
@@ -77,21 +79,23 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
         takes them; with `options` of that, such as ``keep_float`` or ``observer``.
     """
     quantizer = {name: options.pop(name) for name in QUANTIZER if name in options}
-    if calibration is not None:
-        model, shapes = quantized(model, calibration, shapes, **quantizer), None
-    elif quantizer:
-        raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     config = target_config(target)
     device = None
     if config:
         machine = Machine(config)
         device = SimulatedDevice(machine, simulator(sim, **options))
+    if calibration is not None:
+        model, shapes = quantized(model, calibration, shapes, **quantizer), None
+    elif quantizer:
+        raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     return compile_for(model, device, integerize=integerize, threads=threads, shapes=shapes,
                        after=after, cache=cache, pins=pins,
                        link=link if target.startswith("auto:") else None)
 
 
-QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget")
+QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
+                  if one.kind == one.KEYWORD_ONLY)
+"""Options of `compiler.quantize.quantize`."""
 
 
 def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, int] | None = None,
@@ -148,9 +152,9 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
 
 
 def _is_float(graph: Graph) -> bool:
-    """Whether there are products, and all of them in float."""
-    products = {node.op for node in graph.nodes if KINDS.get(node.op) == Kind.COMPLEX}
-    return bool(products) and products.isdisjoint(INTEGER_OPS)
+    """Whether there are products in float, and nothing is computed in integers."""
+    ops = {node.op for node in graph.nodes}
+    return not ops.isdisjoint(PRODUCTS) and ops.isdisjoint(set(INTEGER_OPS) - set(CONVERSIONS))
 
 
 def _division(pins: Pins | None, link: Link | None, dram: Dram) -> Division:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from lockstep.cli import main
+from lockstep.commands._arguments import QUANTIZER
+from runtime import compilation
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 FLOAT = DIGITS.with_name("digits-float.onnx")
@@ -89,6 +91,10 @@ def test_calibration(tmp_path, capsys) -> None:
     capsys.readouterr()
     assert call("compile", FLOAT, *TINY, "-o", tmp_path / "2") == 0
     assert "nothing runs on the accelerator: it computes int8" in capsys.readouterr().out
+
+
+def test_options_of_the_quantizer_are_those_that_it_has() -> None:
+    assert {*QUANTIZER} < {*compilation.QUANTIZER}
 
 
 def test_dump(tmp_path, capsys) -> None:
