@@ -17,10 +17,12 @@ NAMES = (*zoo.NETWORKS, "densenet121")
 
 
 def float_model(name: str, size: int = 224) -> onnx.ModelProto:
-    """With seeded random weights; those of DenseNet-121 are all the same, and its size is 224."""
+    """With seeded random weights; those of DenseNet-121 are all the same, and its size is 224.
+    Speech and sequences have sizes of their own.
+    """
     if name == "densenet121":
         return onnx.load(LIGHT / "light_densenet121.onnx")
-    net = zoo.network(name, size)
+    net = zoo.network(name, None if name in ("keywords", "lstm") else size)
     return zoo.float_model(net, zoo.fill(net))
 
 

@@ -1,7 +1,7 @@
 """Devices, compiled networks and the executor."""
 
 from .artifact import ArtifactError, load
-from .compilation import TargetError, compile, compile_for, compile_graph, target_config
+from .compilation import TargetError, compile, compile_for, compile_graph, quantized, target_config
 from .costs import Link
 from .device import Device, DeviceError, SimulatedDevice, simulator
 from .module import InputError, Module

@@ -1,8 +1,11 @@
 """Compiled networks, kept: compiling one again is reading a file.
 
 They lie in the cache of `compiler.native`, each under the hash of all that it follows from: the
-imported graph with its constants, the machine, the options, the processor, the versions of what
-computes, and our own sources that take part. `LARGEST` bounds what is kept; what was used longest
+imported graph with its constants, the machine, the options, pins, what the target `auto` assumes
+of link and memory, the processor, the versions of what computes, and our own sources that take
+part. What `auto` measured to decide is not known before it is measured: it lies beside the module,
+which counts only as long as the cache of times holds the same times. So to remove that folder is to
+measure and divide anew. `LARGEST` bounds what is kept; what was used longest
 ago goes first. An entry that is damaged is compiled again and replaced. Where the cache cannot be
 written, or after a source has changed under a running process, all is compiled every time.
 """
@@ -14,10 +17,11 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from compiler.cpu_gpu_backends.llvm import WITHOUT
 from compiler.graph.graph import Graph
@@ -25,12 +29,13 @@ from compiler.native import build_once, cache_folder, digest, processor
 from runtime.artifact import ArtifactError, read, save
 from runtime.artifact.container import Members
 from runtime.artifact.graphs import graph_json
+from runtime.costs import known
 from runtime.device import Device
 from runtime.module import Module, Settings
 
 __all__ = ["LARGEST", "cached", "network_key", "sources"]
 
-KIND, FILE = "networks", "module.lockstep"
+KIND, FILE, TIMES = "networks", "module.lockstep", "times.json"
 LARGEST = 4 << 30
 """Bytes that the kept networks take together."""
 
@@ -39,20 +44,28 @@ ROOMS = ("compiler", "accel", "runtime")
 
 LIBRARIES = ("islpy", "llvmlite", "ml_dtypes", "numpy")
 
+Division = Mapping[str, Any]
+"""What decides which target computes what, besides times; as JSON has it."""
+
+Times = Mapping[str, float]
+"""Seconds of what was measured to decide it, by what `runtime.costs.measured` calls it."""
+
+Made = tuple[Module, Times]
+
 _log = logging.getLogger(__name__)
 _began = time.time()
 
 
-def cached(graph: Graph, device: Device | None, settings: Settings,
-           make: Callable[[], Module]) -> Module:
+def cached(graph: Graph, device: Device | None, settings: Settings, division: Division,
+           make: Callable[[], Made]) -> Module:
     """What `make` makes of the imported `graph`, or what it made before."""
     if _edited():
-        return make()
-    key = network_key(graph, device, settings)
+        return make()[0]
+    key = network_key(graph, device, settings, division)
     module = _kept(_folder(key), device)
     if module is None:
-        module = make()
-        _keep(key, module)
+        module, times = make()
+        _keep(key, module, times)
     return module
 
 
@@ -62,6 +75,9 @@ def _folder(key: str) -> Path:
 
 def _kept(folder: Path, device: Device | None) -> Module | None:
     if not (folder / FILE).exists():
+        return None
+    if not _times_hold(folder):
+        shutil.rmtree(folder, ignore_errors=True)
         return None
     try:
         module = read(folder / FILE, device.machine if device else None).on(device)
@@ -74,9 +90,22 @@ def _kept(folder: Path, device: Device | None) -> Module | None:
     return module
 
 
-def _keep(key: str, module: Module) -> None:
+def _times_hold(folder: Path) -> bool:
+    """Whether what was measured when the network was divided is what would be measured now."""
     try:
-        build_once(KIND, key, None, lambda folder: save(module, folder / FILE))
+        times = json.loads((folder / TIMES).read_text())
+        return all(known(what) == seconds for what, seconds in times.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _keep(key: str, module: Module, times: Times) -> None:
+    def write(folder: Path) -> None:
+        save(module, folder / FILE)
+        (folder / TIMES).write_text(json.dumps(dict(times)))
+
+    try:
+        build_once(KIND, key, None, write)
         _forget(_folder(key).parent)
     except OSError as error:
         _log.info("Nothing is kept in %s: %s", cache_folder(), error)
@@ -94,10 +123,12 @@ def _forget(folder: Path) -> None:
             entry.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def network_key(graph: Graph, device: Device | None, settings: Settings) -> str:
-    """The hash of all that the compiled network follows from."""
+def network_key(graph: Graph, device: Device | None, settings: Settings,
+                division: Division | None = None) -> str:
+    """The hash of all that the compiled network follows from, but for times."""
     members = Members()
-    text = json.dumps([graph_json(graph, members), members.table(), dict(settings)])
+    text = json.dumps([graph_json(graph, members), members.table(), dict(settings),
+                       division or {}], sort_keys=True)
     machine = device.machine if device else None
     return digest((
         text, machine.text if machine else "", machine.config.to_toml() if machine else "",

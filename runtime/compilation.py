@@ -10,6 +10,9 @@
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
+from inspect import signature
+from os import PathLike
 from typing import Any
 
 from accel.config import AccelConfig
@@ -20,16 +23,26 @@ from accel.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu import CpuTarget
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
+from compiler.graph.ops import INTEGER_OPS
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
 from compiler.graph.placement import Pins
+from compiler.quantize import QuantizeRefused, quantize
+from compiler.quantize.sets import CalibrationSet
 from runtime.auto import choose, greedy
-from runtime.cache import cached
+from runtime.cache import Division, Made, cached
 from runtime.costs import LINK, Link, Pricing
 from runtime.device import Device, SimulatedDevice, simulator
 from runtime.module import AccelSegment, Module, Settings, Step
 
-__all__ = ["TargetError", "compile", "compile_for", "compile_graph", "target_config"]
+__all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph", "quantized",
+           "target_config"]
+
+PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
+CONVERSIONS = ("quantize", "dequantize", "to_int8", "to_uint8")
+IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
+            "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
+            "a network that `lockstep quantize` made")
 
 
 class TargetError(ValueError):
@@ -40,13 +53,14 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
             sim: str = "functional", integerize: bool = True, threads: int = 2,
             shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
-            example_inputs: Any = None, **options) -> Module:
+            example_inputs: Any = None, calibration: CalibrationSet | None = None,
+            **options) -> Module:
     """Compile a network.
 
     Parameters
     ----------
-    model : an ONNX file, a .pt2 file of torch.export.save, a torch.export.ExportedProgram, an
-        nn.Module with its `example_inputs`, or an imported graph.
+    model : an ONNX file or model, a .pt2 file of torch.export.save, a torch.export.ExportedProgram,
+        an nn.Module with its `example_inputs`, or an imported graph.
     target : ``accel:PRESET``, ``accel:FILE.toml``, ``cpu``, or ``auto:PRESET``, ``auto:FILE.toml``,
         which gives the accelerator what is faster there: see `runtime.auto`.
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
@@ -59,15 +73,38 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
     pins : target of a layer or of an operator, by its name: "host" or "accel".
     link : what ``auto`` assumes of the way between host and accelerator.
+    calibration : samples by which a float model is quantized first, as `compiler.quantize.quantize`
+        takes them; with `options` of that, such as ``keep_float`` or ``observer``.
     """
+    quantizer = {name: options.pop(name) for name in QUANTIZER if name in options}
     config = target_config(target)
     device = None
     if config:
         machine = Machine(config)
         device = SimulatedDevice(machine, simulator(sim, **options))
-    graph = graph_of(model, dict(shapes or {}) or None, example_inputs)
+    if calibration is not None:
+        graph = quantized(model, calibration, shapes, example_inputs=example_inputs, **quantizer)
+    elif quantizer:
+        raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
+    else:
+        graph = graph_of(model, dict(shapes or {}) or None, example_inputs)
     return compile_for(graph, device, integerize=integerize, threads=threads, after=after,
                        cache=cache, pins=pins, link=link if target.startswith("auto:") else None)
+
+
+QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
+                  if one.kind == one.KEYWORD_ONLY)
+"""Options of `compiler.quantize.quantize`."""
+
+
+def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, int] | None = None,
+              **options) -> Graph:
+    """The imported int8 network of a float one, named after the file that it comes from; `options`
+    as `compiler.quantize.quantize` has them.
+    """
+    made = quantize(model, calibration, **options).model
+    source = str(model) if isinstance(model, str | PathLike) else None
+    return graph_of(made, dict(shapes or {}) or None, source=source)
 
 
 def target_config(target: str) -> AccelConfig | None:
@@ -86,22 +123,34 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
                 cache: bool = True, pins: Pins | None = None, link: Link | None = None,
                 dram: Dram = DRAM) -> Module:
     """`compile` for a device, or for the host alone. With a `link` the network is divided by what
-    things cost, with the memory `dram`, and is not kept in the cache; nor are those with pins.
+    things cost, with the memory `dram`.
     """
     graph = graph_of(model, dict(shapes or {}) or None)
     settings = {"integerize": integerize, "threads": threads}
 
-    def make() -> Module:
+    def make() -> Made:
         passes = standard_passes(integerize=integerize)
         optimized = optimize(graph, passes, after)
         accel = AccelTarget(device.machine, threads) if device else None
         pricing = Pricing(optimized, accel, link, dram) if accel and link else None
-        return compile_graph(optimized, accel, device, pins, pricing, settings,
-                             numbered(after, len(passes) + 1))
+        module = compile_graph(optimized, accel, device, pins, pricing, settings,
+                               numbered(after, len(passes) + 1))
+        return module, pricing.times if pricing else {}
 
-    if cache and after is None and not pins and not link:
-        return cached(graph, device, settings, make)
-    return make()
+    if cache and after is None:
+        return cached(graph, device, settings, _division(pins, link, dram), make)
+    return make()[0]
+
+
+def _is_float(graph: Graph) -> bool:
+    """Whether there are products in float, and nothing is computed in integers."""
+    ops = {node.op for node in graph.nodes}
+    return not ops.isdisjoint(PRODUCTS) and ops.isdisjoint(set(INTEGER_OPS) - set(CONVERSIONS))
+
+
+def _division(pins: Pins | None, link: Link | None, dram: Dram) -> Division:
+    return {"pins": dict(pins or {}), **(
+        {"link": asdict(link), "dram": asdict(dram)} if link else {})}
 
 
 def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,
@@ -116,6 +165,8 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
     choice = choose(pricing, pins) if pricing else None
     parts = choice.price.partition if choice else greedy(graph, accel, pins)
     show("partition", parts)
+    if accel and (settings or {}).get("integerize", True) and _is_float(graph):
+        graph = replace(graph, notes=(IN_FLOAT, *graph.notes))
     steps = []
     for segment in parts.segments:
         part = subgraph(graph, segment)
@@ -127,4 +178,4 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
             show("fuse", compiled.groups)
             show("plan-memory", compiled.plan)
             steps.append(Step(segment, compiled))
-    return Module(graph, parts, tuple(steps), settings, choice)
+    return Module(graph, parts, tuple(steps), settings, choice and choice.figures())

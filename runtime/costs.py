@@ -32,7 +32,8 @@ from compiler.graph.partition import (ACCEL, HOST, Copy, Partition, Segment, Tar
                                       subgraph)
 from compiler.native import cache_folder, digest, processor, replace_text
 
-__all__ = ["LINK", "CopyPrice", "Link", "Price", "Pricing", "SegmentPrice", "measured"]
+__all__ = ["LINK", "CopyPrice", "Link", "Price", "Pricing", "SegmentPrice", "known",
+           "measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class Pricing:
 
     As `compiler.graph.placement.Costs` it estimates: what a node costs on the accelerator is its
     share of the last simulated segment that it was in, on the host that of a segment of its own.
-    `division` is exact: it compiles, simulates and measures the segments as they are.
+    `division` is exact: it compiles, simulates and measures the segments as they are. `times` are
+    the seconds of all that was measured, by what it was.
     """
 
     graph: Graph
@@ -125,6 +127,7 @@ class Pricing:
     host: CpuTarget = field(default_factory=CpuTarget)
     measure: Measure = field(default_factory=lambda: measured)
     cycles: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
     overhead_cycles: float = 0.0
     _refusals: dict[tuple[str, Target], str | None] = field(default_factory=dict)
     _programs: dict[tuple[str, ...], tuple[CompiledSegment, int]] = field(default_factory=dict)
@@ -151,6 +154,10 @@ class Pricing:
         if target == HOST:
             return self._call_seconds()
         return self.link.start_seconds + self.overhead_cycles / self._clock
+
+    def _measured(self, what: str, run: Callable[[], object]) -> float:
+        self.times[what] = self.measure(what, run)
+        return self.times[what]
 
     @property
     def _clock(self) -> float:
@@ -236,7 +243,7 @@ class Pricing:
         kind = TensorType((1,), "int8")
         native = self.host.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
         given = _samples({"x": kind})
-        return self.measure(f"call {inspect.getsource(type(native))}", lambda: native(given))
+        return self._measured(f"call {inspect.getsource(type(native))}", lambda: native(given))
 
     def _host_seconds(self, segment: Segment) -> float:
         native = self._native(segment)
@@ -244,7 +251,7 @@ class Pricing:
         what = [step.kernel.text if step.kernel else "view" for step in native.steps]
         given = _samples(types)
         key = digest([*what, *map(str, types.values())])
-        return self.measure(f"segment of {len(segment.nodes)} nodes {key}", lambda: native(given))
+        return self._measured(f"segment of {len(segment.nodes)} nodes {key}", lambda: native(given))
 
     def _copied(self, copy: Copy) -> CopyPrice:
         """To the accelerator go plain tensors; from it come its blocks, padding included."""
@@ -259,7 +266,7 @@ class Pricing:
             stored = np.zeros(images(kind.shape).stored_shape(blocks), np.int8)
             layout = BLOCKED if image else BLOCKED_ROWS
             size, change = stored.nbytes, lambda: from_memory(stored, layout, kind.shape)
-        seconds = self.measure(f"layout for {copy.target} of {kind} in {size} bytes", change)
+        seconds = self._measured(f"layout for {copy.target} of {kind} in {size} bytes", change)
         return CopyPrice(copy, size, self.link.copy_seconds(size) + seconds, seconds)
 
 
@@ -278,14 +285,24 @@ _known: dict[str, float] = {}
 
 def measured(key: str, run: Callable[[], object]) -> float:
     """Seconds of one `run`: the least of several, or what was kept for this key and processor."""
-    key = digest(["host times", key, processor()])
-    if key not in _known:
-        path = cache_folder() / "times" / key[:2] / f"{key[:32]}.json"
+    path = _path(key)
+    if path.name not in _known:
         kept = _kept(path)
-        _known[key] = _time(run) if kept is None else kept
+        _known[path.name] = _time(run) if kept is None else kept
         if kept is None:
-            _keep(path, _known[key])
-    return _known[key]
+            _keep(path, _known[path.name])
+    return _known[path.name]
+
+
+def known(key: str) -> float | None:
+    """What `measured` would give without measuring; None where it would have to."""
+    path = _path(key)
+    return _known[path.name] if path.name in _known else _kept(path)
+
+
+def _path(key: str) -> Path:
+    key = digest(["host times", key, processor()])
+    return cache_folder() / "times" / key[:2] / f"{key[:32]}.json"
 
 
 def _time(run: Callable[[], object]) -> float:

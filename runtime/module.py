@@ -15,7 +15,6 @@ from accel.work import Work
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
 from compiler.te import numpy_dtype
-from runtime.auto import Choice
 from runtime.device import Device, DeviceError
 from runtime.executor import overlaps, run_all
 
@@ -96,14 +95,14 @@ class Module:
     the same with the inputs that were set, keeps the outputs, and returns the run of each segment
     of the accelerator in order. Segments of host and accelerator run at the same time where the
     data allow. Values are those of the network: logical shapes, the types of its own inputs and
-    outputs. `choice` has the figures that the target `auto` decided by; other targets have none,
-    nor has a module that was loaded from a file.
+    outputs. `auto` has the figures that the target of that name decided by, as plain data
+    (`runtime.auto.Choice.figures`); other targets have none.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
-                 settings: Settings | None = None, choice: Choice | None = None):
+                 settings: Settings | None = None, auto: Mapping[str, Any] | None = None):
         self.graph, self.partition, self.steps = graph, partition, steps
-        self.settings, self.choice = dict(settings or {}), choice
+        self.settings, self.auto = dict(settings or {}), auto
         self._inputs: Values = {}
         self._outputs: Values = {}
 

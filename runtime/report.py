@@ -50,7 +50,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "segments": _segments(module, runs),
         "copies": [{"value": copy.value, "source": copy.source, "target": copy.target}
                    for copy in module.partition.copies],
-        "auto": module.choice.figures() if module.choice else None,
+        "auto": module.auto,
         "notes": [*module.graph.notes, *_layer_notes(module)],
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}
                      for run in runs],

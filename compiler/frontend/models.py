@@ -6,22 +6,28 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
 from compiler.frontend import onnx_import
 from compiler.graph.graph import Graph
 
 __all__ = ["Model", "graph_of", "is_of_torch"]
 
 Model = Any
-"""A path of an .onnx or .pt2 file, a graph, a torch.export.ExportedProgram, or an nn.Module."""
+"""A path of an .onnx or .pt2 file, an ONNX model, a graph, a torch.export.ExportedProgram, or an
+nn.Module.
+"""
 
 
-def graph_of(model: Model, shapes: Mapping[str, int] | None = None,
-             example_inputs: Any = None) -> Graph:
-    """The graph; `example_inputs` are those that an nn.Module is exported with. Raises
-    ImportRefused.
+def graph_of(model: Model, shapes: Mapping[str, int] | None = None, example_inputs: Any = None,
+             source: str | None = None) -> Graph:
+    """The graph; `example_inputs` are those that an nn.Module is exported with, `source` is the
+    file that an ONNX model was made from. Raises ImportRefused.
     """
     if isinstance(model, Graph):
         return model
+    if isinstance(model, ModelProto):
+        return onnx_import.convert(model, Path(source).stem if source else "model", shapes, source)
     if is_of_torch(model):
         from compiler.frontend import torch_export
 

@@ -17,7 +17,7 @@ from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.partition import Partition
 from compiler.graph.passes.dead_code import EliminateDeadCode
-from compiler.graph.passes.drop_identities import DropIdentities
+from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.integerize import Integerize
@@ -48,10 +48,10 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
     to_integers: tuple[Pass, ...] = (SinkDequantize(), Integerize())
     return (
         FoldConstants(dequantize=False),
-        DropIdentities(),
+        CleanUp(),
         *(to_integers if integerize else ()),
         FoldConstants(),
-        DropIdentities(),
+        CleanUp(),
         FoldScales(),
         TransposeWeights(),
         EliminateDeadCode(),

@@ -18,6 +18,7 @@ from compiler.graph.passes import FoldConstants
 from compiler.graph.pipeline import optimize
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.nodes import Names, attribute, read_by, rewired
+from compiler.quantize.recurrent import unrolled
 from compiler.quantize.refusal import QuantizeRefused
 
 __all__ = ["Layer", "Network", "bounds", "layers_after", "model_of", "plain",
@@ -158,11 +159,12 @@ def bounds(clamp: NodeProto, tensors: Mapping[str, Array]) -> tuple[float, float
     return found[0], found[1]
 
 
-def prepare(model: ModelProto, place: str = "model") -> Network:
-    """The network of a float model, which stays as it is. Raises QuantizeRefused, with `place`
-    before the reason.
+def prepare(model: ModelProto, place: str = "model", kept: Iterable[str] = ()) -> Network:
+    """The network of a float model, which stays as it is. LSTMs are unrolled, but for those whose
+    name is in `kept`. Raises QuantizeRefused, with `place` before the reason.
     """
     model = _modern(model, place)
+    model = unrolled(model, _shapes(model), tuple(kept))
     for node in model.graph.node:
         if node.op_type in QUANTIZED:
             raise QuantizeRefused(f"{place}: is quantized already: {node.name or node.op_type} is "

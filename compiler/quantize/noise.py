@@ -85,10 +85,11 @@ def made(graph: Graph) -> list[str]:
 
 def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
             tick: Tick = lambda count: None) -> Measured:
-    """The quantized network on all samples: noise of every layer's result."""
+    """The quantized network on all samples: noise of every layer's result and of every output."""
     written = write(network, plan, scales)
     found = set(observed(graph))
-    values = [layer.value for layer in network.layers if layer.value in found]
+    values = [value for layer in network.layers for value in layer.made
+              if value in found and value in (layer.value, *network.outputs)]
     other = imported(written.model, network.place, samples.shapes)
     real_run = program(graph, values)
     other_run = program(other, [written.names[value] for value in values])

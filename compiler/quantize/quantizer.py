@@ -34,6 +34,7 @@ from compiler.quantize.observers import Observer, observer
 from compiler.quantize.plan import Plan, make_plan
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import Scale
+from compiler.quantize.sets import CalibrationSet, calibration_set
 from compiler.quantize.writer import write
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
@@ -89,7 +90,7 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
     return nullcontext(lambda count: None)
 
 
-def quantize(model: Any, calibration: Mapping[str, Array] | Array, *,
+def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None, example_inputs: Any = None,
@@ -101,7 +102,8 @@ def quantize(model: Any, calibration: Mapping[str, Array] | Array, *,
     model : an ONNX file, or a model, which stays as it is; or what `compiler.frontend.models` takes
         besides: a .pt2 file, an ExportedProgram, an nn.Module with its `example_inputs`, a graph.
         A first dimension that torch leaves open becomes 1.
-    calibration : samples [N, ...] by the name of the input, or those of the only input.
+    calibration : samples [N, ...] by the name of the input, or those of the only input; batches of
+        either, in any iterable; the path of an .npz or .npy file, or several.
     observer : ``minmax``, ``percentile`` (with its `percentile`, 99.99) or ``mse``.
     equalize : equalize channels of layers in a row first.
     bias_correction : correct biases by the means over the samples.
@@ -117,9 +119,11 @@ def quantize(model: Any, calibration: Mapping[str, Array] | Array, *,
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget))
     place = str(model) if isinstance(model, str | PathLike) else "model"
+    samples = calibration_set(calibration)
     if isinstance(model, Graph) or is_of_torch(model):
-        model = _of_graph(model, calibration, example_inputs)
-    return _Quantizer(prepare(_loaded(model), place), calibration, options, watch).run()
+        model = _of_graph(model, samples, example_inputs)
+    network = prepare(_loaded(model), place, options.keep_float)
+    return _Quantizer(network, samples, options, watch).run()
 
 
 def _of_graph(model: Any, calibration: Mapping[str, Array] | Array, example_inputs: Any
@@ -141,9 +145,12 @@ def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]
     return _typed(write(network, plan, plan.scales(ranges)).model)
 
 
-def _loaded(model: ModelProto | str | PathLike[str]) -> ModelProto:
+def _loaded(model: Any) -> ModelProto:
     if isinstance(model, ModelProto):
         return model
+    if not isinstance(model, str | PathLike):
+        raise QuantizeRefused("model must be an ONNX file or model to be quantized, not "
+                              f"{type(model).__name__}")
     try:
         return onnx.load(model, format="protobuf")
     except FileNotFoundError:

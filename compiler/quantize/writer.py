@@ -73,13 +73,16 @@ class _Writer:
     constants: dict[str, Array] = field(default_factory=dict)
     parameters: dict[str, list[str]] = field(default_factory=dict)
     real: dict[str, str] = field(default_factory=dict)      # dequantized form of a value
+    shared: dict[tuple, str] = field(default_factory=dict)  # dequantized constants
     names: Names = field(init=False)
+    node_names: Names = field(init=False)
 
     def __post_init__(self):
         network = self.network
         taken = {value for layer in network.layers
                  for value in (*layer.made, layer.inner, *layer.read)}
         self.names = Names(taken.union(network.tensors, network.outputs))
+        self.node_names = Names(name for layer in network.layers for name in layer.names)
 
     def written(self, layers: Sequence[Layer], inputs: Sequence[onnx.ValueInfoProto],
                 outputs: Iterable[onnx.ValueInfoProto | str]) -> Written:
@@ -170,7 +173,15 @@ class _Writer:
         return inputs
 
     def _steps(self, name: str, steps: Array, scale: Array, axis: int) -> str:
-        """Constant integers, dequantized with one scale for each channel along the axis."""
+        """Constant integers, dequantized with one scale for each channel along the axis; once for
+        all layers that share them.
+        """
+        key = name, axis, scale.tobytes(), steps.tobytes()
+        if key not in self.shared:
+            self.shared[key] = self._dequantized_steps(name, steps, scale, axis)
+        return self.shared[key]
+
+    def _dequantized_steps(self, name: str, steps: Array, scale: Array, axis: int) -> str:
         constants = [self._constant(f"{name}_quantized", steps),
                      self._constant(f"{name}_scale", scale),
                      self._constant(f"{name}_zero_point", np.zeros(scale.shape, steps.dtype))]
@@ -180,7 +191,8 @@ class _Writer:
 
     def _node(self, op: str, value: str, inputs: Sequence[str], output: str, **attributes: Any
               ) -> None:
-        self.nodes.append(helper.make_node(op, inputs, [output], f"{value}_{op}", **attributes))
+        name = self.node_names.fresh(f"{value}_{op}")
+        self.nodes.append(helper.make_node(op, inputs, [output], name, **attributes))
 
     def _constant(self, name: str, array: Array) -> str:
         name = self.names.fresh(name)

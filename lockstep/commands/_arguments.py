@@ -2,12 +2,20 @@
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
-__all__ = ["DEFAULT_TARGET", "DEFAULT_THREADS", "add_compilation", "at_least", "link",
-           "pin", "rate", "row_buffer", "shape"]
+from lockstep.errors import input_file
+
+__all__ = ["CALIBRATION", "DEFAULT_TARGET", "DEFAULT_THREADS", "QUANTIZER", "add_compilation",
+           "add_quantizer", "at_least", "link", "pin", "quantizer_options", "rate", "row_buffer",
+           "shape"]
 
 DEFAULT_TARGET = "accel:pynq-1x16x16"
 DEFAULT_THREADS = 2
+
+OBSERVERS = ("minmax", "percentile", "mse")
+CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for the only input; "
+               "several files are joined")
 
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +37,42 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     add("--no-cache", action="store_true",
         help="compile even if the cache has the network, and keep nothing there")
+    quantizer = parser.add_argument_group(
+        "quantization", "Of a float network, before it is compiled: see lockstep quantize.")
+    quantizer.add_argument("--calibration", type=input_file, nargs="+", metavar="FILE",
+                           help=f"quantize the network by these {CALIBRATION}")
+    add_quantizer(quantizer)
+
+
+QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget")
+"""Options of `compiler.quantize.quantize` that commands have."""
+
+
+def add_quantizer(parser: argparse._ActionsContainer) -> None:
+    """How a network is quantized. What is not given is None, False or empty."""
+    add = parser.add_argument
+    add("--observer", choices=OBSERVERS,
+        help="how ranges are chosen: extremes, percentiles, or the least mean squared error "
+             "(default minmax)")
+    add("--percentile", type=float, metavar="P",
+        help="of --observer percentile: from the (100 - P)th to the Pth (default 99.99)")
+    add("--equalize", action="store_true",
+        help="first bring channels of layers in a row to like ranges (cross-layer equalization)")
+    add("--bias-correction", action="store_true",
+        help="correct biases so that the samples' means stay")
+    add("--keep-float", action="append", default=[], metavar="LAYER",
+        help="leave this layer in float (repeatable)")
+    add("--budget", metavar="POINTS|NdB",
+        help="percentage points of samples whose largest output may change, or the least SQNR of "
+             "the outputs, such as 30dB: the layers that hurt most fall back to float until it "
+             "is met")
+
+
+def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Those of `QUANTIZER` that were given."""
+    given = {name: getattr(args, name) for name in QUANTIZER}
+    return {name: value for name, value in given.items()
+            if value is not None and value is not False and value != []}
 
 
 def at_least(low: int) -> Callable[[str], int]:

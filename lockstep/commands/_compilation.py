@@ -6,8 +6,9 @@ from dataclasses import replace
 from accel.machine import Machine
 from accel.sim.dram import DRAM, Dram
 from compiler.graph.pipeline import AfterPass
+from lockstep.commands._arguments import quantizer_options
 from lockstep.errors import RequestError
-from runtime import Device, Link, Module, compile_for, target_config
+from runtime import Device, Link, Module, compile_for, quantized, target_config
 
 __all__ = ["compiled", "machine_of"]
 
@@ -26,7 +27,21 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterPass |
     auto = args.target.startswith("auto:")
     if args.link and not auto:
         raise RequestError("--link must come with --target auto:PRESET: nothing else weighs copies")
-    return compile_for(args.model, device, integerize=not args.no_integerize,
+    return compile_for(_model(args), device, integerize=not args.no_integerize,
                        threads=args.threads, shapes=dict(args.shape), after=after,
                        cache=not args.no_cache, pins=dict(args.pin),
                        link=Link(**args.link) if auto else None, dram=dram)
+
+
+def _model(args: argparse.Namespace):
+    """The file, or the graph of what the quantizer makes of it."""
+    options = quantizer_options(args)
+    if args.calibration is None:
+        for name in options:
+            raise RequestError(f"--{name.replace('_', '-')} must come with --calibration FILE, "
+                               f"which quantizes the network")
+        return args.model
+    from lockstep.commands.quantize import watching
+
+    return quantized(args.model, args.calibration, dict(args.shape),
+                     watch=watching(args.model.name), **options)

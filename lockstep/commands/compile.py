@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from lockstep.commands._compilation import compiled, machine_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write
+    from runtime.compilation import IN_FLOAT
 
     require_writable(args.output)
     args.target = args.target or DEFAULT_TARGET
@@ -43,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         write(module, file)
     if args.output.is_file():               # not the terminal, nor a pipe
         print(_summary(args, module))
+        if IN_FLOAT in module.graph.notes:
+            print(IN_FLOAT)
     return 0
 
 

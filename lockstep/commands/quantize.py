@@ -3,18 +3,17 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lockstep.errors import RequestError, input_file, output_file
+from lockstep.commands._arguments import CALIBRATION, add_quantizer, quantizer_options
+from lockstep.errors import input_file, output_file
 from lockstep.files import require_writable, whole_file
 
-__all__ = ["add_parser", "run"]
-
-OBSERVERS = ("minmax", "percentile", "mse")
+__all__ = ["add_parser", "run", "watching"]
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -31,23 +30,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="ONNX network, or .pt2 file of torch.export.save, parts of which torch evaluates: "
              "trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
-        help="samples: .npz with an array [N, ...] for each input, or .npy for the only input; "
-             "several files are joined")
-    add("--observer", default="minmax", choices=OBSERVERS,
-        help="how ranges are chosen: extremes, percentiles, or the least mean squared error "
-             "(default minmax)")
-    add("--percentile", type=float, default=99.99, metavar="P",
-        help="of --observer percentile: from the (100 - P)th to the Pth (default 99.99)")
-    add("--equalize", action="store_true",
-        help="first bring channels of layers in a row to like ranges (cross-layer equalization)")
-    add("--bias-correction", action="store_true",
-        help="correct biases so that the samples' means stay")
-    add("--keep-float", action="append", default=[], metavar="LAYER",
-        help="leave this layer in float (repeatable)")
-    add("--budget", metavar="POINTS|NdB",
-        help="percentage points of samples whose largest output may change, or the least SQNR of "
-             "the outputs, such as 30dB: the layers that hurt most fall back to float until it "
-             "is met")
+        help=CALIBRATION)
+    add_quantizer(parser)
+    parser.set_defaults(observer="minmax", percentile=99.99)
     add("--report", type=output_file, metavar="FILE.html", help="write one page with the picture")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
     add("-o", "--output", type=output_file, required=True, metavar="OUT.onnx",
@@ -64,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from compiler.quantize import quantize
 
     made = quantize(
-        args.model, _samples(args.calibration), observer=args.observer,
-        percentile=args.percentile, equalize=args.equalize, bias_correction=args.bias_correction,
-        keep_float=args.keep_float, budget=args.budget, watch=_watch(args.model.name))
+        args.model, args.calibration, **quantizer_options(args), watch=watching(args.model.name))
     data = made.model.SerializeToString(deterministic=True)
     figures = _figures(args, made) | {"sha256": hashlib.sha256(data).hexdigest()}
     with whole_file(args.output) as file:
@@ -83,44 +66,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _samples(paths: Sequence[Path]):
-    """One array, or arrays by name, from all files."""
-    import numpy as np
-
-    loaded = [_loaded(path) for path in paths]
-    archives = [one for one in loaded if isinstance(one, dict)]
-    arrays = [one for one in loaded if not isinstance(one, dict)]
-    if archives and arrays:
-        raise RequestError("--calibration must be .npz archives or .npy arrays, not both")
-    try:
-        if arrays:
-            return np.concatenate(arrays)
-        names = dict.fromkeys(name for one in archives for name in one)
-        return {name: np.concatenate([one[name] for one in archives]) for name in names}
-    except KeyError as missing:
-        raise RequestError(f"--calibration: every archive must hold {missing}") from None
-    except ValueError as error:
-        raise RequestError(f"--calibration: the files do not fit together: {error}") from None
-
-
-def _loaded(path: Path):
-    import zipfile
-    import zlib
-
-    import numpy as np
-
-    try:
-        with path.open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.lib.npyio.NpzFile):
-                return {name: found[name] for name in found.files}
-            return found
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        pass
-    raise RequestError(f"{str(path)!r} must be an .npz archive or an .npy array of numbers")
-
-
-def _watch(model: str):
+def watching(model: str):
+    """Progress bars for `compiler.quantize.quantize`."""
     from lockstep.commands._progress import progress_bar
 
     @contextmanager

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from lockstep.commands._arguments import (DEFAULT_TARGET, DEFAULT_THREADS, add_compilation,
-                                          at_least, rate, row_buffer)
+from lockstep.commands._arguments import (DEFAULT_TARGET, DEFAULT_THREADS, QUANTIZER,
+                                          add_compilation, at_least, rate, row_buffer)
 from lockstep.errors import RequestError, input_file, output_file
 from lockstep.files import require_writable, whole_file
 
@@ -71,7 +71,7 @@ def _saved(args: argparse.Namespace):
         args.threads = args.threads or DEFAULT_THREADS
         return None
     for option in ("target", "bus_bytes", "threads", "shape", "no_integerize", "no_cache", "pin",
-                   "link"):
+                   "link", "calibration", *QUANTIZER):
         if getattr(args, option):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")

@@ -37,6 +37,7 @@ class Saved:
     parts: tuple[HostSegment | tuple[Program, tuple[tuple[Work, ...], ...]], ...]
     settings: Settings
     machine: Machine | None
+    auto: Mapping[str, Any] | None = None
 
     def on(self, device: Device | None) -> Module:
         """The module. Raises ProgramError for a device with another machine."""
@@ -48,7 +49,7 @@ class Saved:
                 assert device is not None
                 part[0].require(device.machine)
                 steps.append(Step(segment, AccelSegment(*part, device)))
-        return Module(self.graph, self.partition, tuple(steps), self.settings)
+        return Module(self.graph, self.partition, tuple(steps), self.settings, self.auto)
 
 
 def load(path: str | PathLike[str], *, sim: str = "functional", machine: Machine | None = None,
@@ -92,6 +93,7 @@ def write(module: Module, file: IO[bytes]) -> None:
         "made_with": {"lockstep-hw": _version("lockstep-hw"), "llvmlite": _version("llvmlite"),
                       "python": platform.python_version()},
         "settings": module.settings,
+        "auto": module.auto,
         "machine": machine and {"hash": machine.hash, "config": asdict(machine.config)},
         "processor": processor_json(host()),
         "graph": graph_json(module.graph, members),
@@ -132,7 +134,20 @@ def read(path: str | PathLike[str], machine: Machine | None = None) -> Saved:
                 parts.append(CpuTarget().compile(subgraph(graph, segment)))
             else:
                 parts.append(host_of(made, subgraph(graph, segment), kernels))
-        return Saved(graph, partition, tuple(parts), dict(manifest["settings"]), machine)
+        return Saved(graph, partition, tuple(parts), dict(manifest["settings"]), machine,
+                     _auto(manifest.get("auto"), partition))
+
+
+FIGURES = ("chosen", "seconds", "candidates", "exact", "assumed", "copies", "segments", "nodes",
+           "notes")
+
+
+def _auto(made: Mapping[str, Any] | None, partition: Partition) -> Mapping[str, Any] | None:
+    """What `auto` decided by, where it did."""
+    if made is not None and (not made.keys() >= set(FIGURES)
+                             or len(made["segments"]) != len(partition.segments)):
+        raise ValueError("figures of auto must be those of its segments")
+    return made
 
 
 def _accelerated(made: Mapping[str, Any], machine: Machine | None, graph: Graph, segment: Segment,

@@ -22,7 +22,8 @@ from compiler.quantize import quantize, quantize_ranges
 from examples import zoo
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = [name for name in zoo.NETWORKS if not name.endswith("_small")]
+NAMES = [name for name in zoo.NETWORKS
+         if zoo.Network(name, 32).source == "image" and not name.endswith("_small")]
 SIZE, BATCH = 32, 2
 LINEAR = {"QuantizeLinear", "DequantizeLinear"}
 

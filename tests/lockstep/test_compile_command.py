@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from lockstep.cli import main
+from lockstep.commands._arguments import QUANTIZER
+from runtime import compilation
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+FLOAT = DIGITS.with_name("digits-float.onnx")
 TINY = ["--target", "accel:tiny-1x4x4"]
 VARYING = ("model", "wall_seconds")
 
@@ -77,10 +80,28 @@ def test_for_the_host(tmp_path, capsys) -> None:
     assert "--no-values must be left out with --target cpu" in capsys.readouterr().err
 
 
+def test_calibration(tmp_path, capsys) -> None:
+    """The same file as from what `lockstep quantize` writes, but for the network's name."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((4, 1, 8, 8), np.float32))
+    options = ["--calibration", tmp_path / "x.npy", "--keep-float", "conv2"]
+    assert call("quantize", FLOAT, *options, "-o", tmp_path / FLOAT.name) == 0
+    for number, given in enumerate(([FLOAT, *options], [tmp_path / FLOAT.name])):
+        assert call("compile", *given, *TINY, "-o", tmp_path / str(number)) == 0
+    assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
+    capsys.readouterr()
+    assert call("compile", FLOAT, *TINY, "-o", tmp_path / "2") == 0
+    assert "nothing runs on the accelerator: it computes int8" in capsys.readouterr().out
+
+
+def test_options_of_the_quantizer_are_those_that_it_has() -> None:
+    assert {*QUANTIZER} < {*compilation.QUANTIZER}
+
+
 def test_dump(tmp_path, capsys) -> None:
     assert call("compile", DIGITS, *TINY, "-o", tmp_path / "d", "--dump", tmp_path / "texts") == 0
     names = [path.name for path in sorted((tmp_path / "texts").iterdir())]
-    assert names[0] == "00-import.txt" and "integerize" in " ".join(names)
+    assert names[0] == "00-import.txt" and "02-clean-up.txt" in names
+    assert "integerize" in " ".join(names)
     assert "fuse" in names[-2] and "plan-memory" in names[-1]
 
 
@@ -123,6 +144,7 @@ def test_damaged_files(capsys, compiled, tmp_path) -> None:
     ("no such file", ["none.onnx", "-o", "d.lockstep"]),
     ("Target must be accel:PRESET", [DIGITS, "-o", "d.lockstep", "--target", "gpu"]),
     ("is not an ONNX file", [Path(__file__), "-o", "d.lockstep"]),
+    ("--observer must come with --calibration FILE", [FLOAT, "--observer", "mse", "-o", "d"]),
     ("must be a folder that can be written", [DIGITS, "-o", "d.lockstep", "--dump", DIGITS]),
 ])
 def test_wrong_requests(capsys, tmp_path, monkeypatch, message: str, args) -> None:

@@ -202,7 +202,7 @@ def test_a_layer_whose_kernels_do_not_fit_stays_on_the_host() -> None:
 
 def test_digits_by_the_front_door() -> None:
     module = lockstep.compile(DIGITS, "auto:tiny-1x4x4", pins={"conv3": HOST})
-    assert module.choice and "conv3" in module.partition.reasons
+    assert module.auto and "conv3" in module.partition.reasons
     pixels = np.linspace(0, 1, 64, dtype=np.float32).reshape(1, 1, 8, 8)
     module.set_input("image", pixels)
     module.run()

@@ -1,5 +1,6 @@
 """The cache of compiled networks: found again, made again, and never what it should not be."""
 
+import json
 import logging
 import math
 import os
@@ -12,11 +13,14 @@ import numpy as np
 import pytest
 
 from accel.machine import Machine
+from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.llvm import WITHOUT, host
 from compiler.frontend import load
 from compiler.graph import Graph
-from runtime import Module, SimulatedDevice, cache, compile_for, simulator
-from runtime.cache import network_key, sources
+from compiler.graph.placement import Pins
+from runtime import Module, SimulatedDevice, cache, compilation, compile_for, costs, simulator
+from runtime.cache import Division, network_key, sources
+from runtime.costs import LINK, Link
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
@@ -114,6 +118,55 @@ def test_what_was_used_longest_ago_goes_first(own_cache: Path, monkeypatch) -> N
     assert entries(own_cache) == sorted((one, three))
 
 
+# Divided by pins and by times
+
+
+def test_a_pinned_network_is_kept(own_cache: Path, request) -> None:
+    first = compile_for(network(), device(), pins={"qconv2d": "host"})
+    assert not first.accelerated and len(entries(own_cache)) == 1
+    request.getfixturevalue("no_compiler")
+    again = compile_for(network(), device(), pins={"qconv2d": "host"})
+    assert again.partition.reasons == first.partition.reasons
+    np.testing.assert_array_equal(result(again), result(first))
+
+
+@pytest.fixture
+def measured(monkeypatch) -> list[str]:
+    """What was measured; nothing is known from before."""
+    asked: list[str] = []
+    time = costs._time
+    monkeypatch.setattr(costs, "_known", {})
+    monkeypatch.setattr(costs, "_time", lambda run: (asked.append(""), time(run))[1])
+    return asked
+
+
+def test_what_auto_decided_is_kept(own_cache: Path, measured, request) -> None:
+    first = compile_for(network(), device(), link=LINK)
+    assert first.auto and measured
+    measured.clear()
+    request.getfixturevalue("no_compiler")
+    again = compile_for(network(), device(), link=LINK)
+    assert not measured and again.auto == first.auto
+    assert [one.nodes for one in again.partition.segments] == [
+        one.nodes for one in first.partition.segments]
+    np.testing.assert_array_equal(result(again), result(first))
+
+
+@pytest.mark.parametrize("change", [
+    lambda text: None, lambda text: '{"seconds": 12.5}'], ids=["removed", "another"])
+def test_other_times_are_another_division(own_cache: Path, measured, monkeypatch, change) -> None:
+    compile_for(network(), device(), link=LINK)
+    for path in (own_cache.parent / "times").glob("*/*.json"):
+        text = change(path.read_text())
+        path.unlink() if text is None else path.write_text(text)
+    monkeypatch.setattr(costs, "_known", {})
+    measured.clear()
+    compile_for(network(), device(), link=LINK)
+    entry, = entries(own_cache)
+    times = set(json.loads((entry.parent / "times.json").read_text()).values())
+    assert measured if change("") is None else times == {12.5}
+
+
 # What the key covers
 
 
@@ -128,6 +181,10 @@ def with_a_bit_changed(graph: Graph) -> Graph:
     return replace(graph, constants={**graph.constants, name: array})
 
 
+def division(link: Link | None = None, dram: Dram = DRAM, pins: Pins | None = None) -> Division:
+    return compilation._division(pins, link, dram)
+
+
 def keys() -> dict[str, str]:
     graph, here = load(DIGITS), device()
     faster = Machine(replace(TINY.config, clock_mhz=200))
@@ -138,7 +195,11 @@ def keys() -> dict[str, str]:
         "machine": network_key(graph, device(SHORT), SETTINGS),
         "clock": network_key(graph, device(faster), SETTINGS),
         "host": network_key(graph, None, SETTINGS),
-        "threads": network_key(graph, here, {**SETTINGS, "threads": 1})}
+        "threads": network_key(graph, here, {**SETTINGS, "threads": 1}),
+        "pins": network_key(graph, here, SETTINGS, division(pins={"conv3": "host"})),
+        "auto": network_key(graph, here, SETTINGS, division(LINK)),
+        "link": network_key(graph, here, SETTINGS, division(Link(start_seconds=0))),
+        "memory": network_key(graph, here, SETTINGS, division(LINK, Dram(latency=1)))}
 
 
 def test_keys_differ() -> None:

@@ -103,6 +103,8 @@ def test_digits(target: str) -> None:
 
 def test_a_float_model_runs_on_the_host() -> None:
     module = compile(DIGITS / "digits-float.onnx", "accel:tiny-1x4x4")
+    assert module.graph.notes[0].startswith("nothing runs on the accelerator: it computes int8, ")
+    assert "give calibration samples" in module.graph.notes[0]
     assert [step.segment.target for step in module.steps] == ["host"]
     module.set_input("image", PIXELS)
     assert module.run() == ()

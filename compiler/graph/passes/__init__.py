@@ -1,12 +1,12 @@
 """Graph passes: each a frozen dataclass, called with a graph, giving a graph."""
 
 from compiler.graph.passes.dead_code import EliminateDeadCode
-from compiler.graph.passes.drop_identities import DropIdentities
+from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.integerize import Integerize
 from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 
-__all__ = ["DropIdentities", "EliminateDeadCode", "FoldConstants", "FoldScales", "Integerize",
+__all__ = ["CleanUp", "EliminateDeadCode", "FoldConstants", "FoldScales", "Integerize",
            "SinkDequantize", "TransposeWeights"]

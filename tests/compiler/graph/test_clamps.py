@@ -82,7 +82,8 @@ def test_bounds_that_change_nothing_leave_no_operator(qdq) -> None:
 
 def test_a_clip_between_floats_is_noted(qdq) -> None:
     one = qdq()
-    y = one.add("Clip", one.input("x", 2, 3), name="act")
+    bounds = (one.constant(np.float32(bound)) for bound in (-0.25, 0.5))
+    y = one.add("Clip", one.input("x", 2, 3), *bounds, name="act")
     graph = optimize(convert(one.model(one.requantized(y))))
     assert graph.notes == ("act (clip) stays in float: it does not stand between a "
                            "DequantizeLinear and a QuantizeLinear",)

@@ -18,7 +18,6 @@ from compiler.graph import (
     verify,
 )
 from compiler.graph.passes import (
-    DropIdentities,
     EliminateDeadCode,
     FoldConstants,
     SinkDequantize,
@@ -41,7 +40,7 @@ def build(*nodes: tuple, outputs: tuple[str, ...] = ("y",), dtype: str = "float3
     return verify(builder.finish(outputs))
 
 
-SAME, FLAT = {"shape": (2, 3)}, {"shape": (6,)}
+FLAT = {"shape": (6,)}
 AXIS = {"axis": 0}
 
 
@@ -65,38 +64,6 @@ def test_fold_constants_may_leave_a_constant_output() -> None:
     folded = FoldConstants()(build(("relu", "k", "y", {})))
     assert ops(folded) == []
     assert evaluate(folded, {"x": np.zeros((2, 3), np.float32)})["y"].sum() == 15
-
-
-def test_drop_identities_inside() -> None:
-    graph = build(("identity", "x", "a", {}), ("reshape", "a", "b", SAME),
-                  ("identity", "b", "c", {}), ("relu", "c", "y", {}))
-    dropped = DropIdentities()(graph)
-    assert ops(dropped) == ["relu"]
-    assert dropped.nodes[0].inputs == ("x",)
-
-
-def test_drop_identities_keeps_the_name_of_an_output() -> None:
-    graph = build(("relu", "x", "a", {}), ("identity", "a", "b", {}), ("add", "a b", "c", {}),
-                  ("identity", "b", "y", {}), ("add", "y c", "w", {}), outputs=("y", "w"))
-    dropped = DropIdentities()(graph)
-    assert [(node.name, *node.inputs, *node.outputs) for node in dropped.nodes] == [
-        ("a", "x", "y"), ("c", "y", "y", "c"), ("w", "y", "c", "w")]
-    assert dropped.outputs == ("y", "w")
-
-
-@pytest.mark.parametrize("source", ["x", "k"])
-def test_an_identity_that_names_an_output_stays(source: str) -> None:
-    assert ops(DropIdentities()(build(("identity", source, "y", {})))) == ["identity"]
-
-
-def test_two_outputs_of_one_value_stay() -> None:
-    graph = build(("relu", "x", "a", {}), ("identity", "a", "y", {}), ("identity", "a", "w", {}),
-                  outputs=("y", "w"))
-    assert ops(DropIdentities()(graph)) == ["relu", "identity"]
-
-
-def test_a_reshape_that_changes_the_shape_stays() -> None:
-    assert ops(DropIdentities()(build(("reshape", "x", "y", FLAT)))) == ["reshape"]
 
 
 def test_sink_dequantize_through_a_chain() -> None:
@@ -134,10 +101,10 @@ def test_sink_dequantize_leaves_scales_of_channels() -> None:
 
 def test_pipeline_is_one_list() -> None:
     assert [one.name for one in standard_passes()] == [
-        "fold-constants", "drop-identities", "sink-dequantize", "integerize", "fold-constants",
-        "drop-identities", "fold-scales", "transpose-weights", "eliminate-dead-code"]
+        "fold-constants", "clean-up", "sink-dequantize", "integerize", "fold-constants",
+        "clean-up", "fold-scales", "transpose-weights", "eliminate-dead-code"]
     assert [one.name for one in standard_passes(integerize=False)] == [
-        "fold-constants", "drop-identities", "fold-constants", "drop-identities", "fold-scales",
+        "fold-constants", "clean-up", "fold-constants", "clean-up", "fold-scales",
         "transpose-weights", "eliminate-dead-code"]
 
 
@@ -157,7 +124,7 @@ def test_pipeline_hook_sees_every_graph(tmp_path) -> None:
     graph = build(("relu", "k", "a", {}), ("add", "a x", "y", {}))
     seen = []
     optimize(graph, after=lambda index, name, graph: seen.append((index, name, len(graph.nodes))))
-    assert seen[:3] == [(0, "import", 2), (1, "fold-constants", 1), (2, "drop-identities", 1)]
+    assert seen[:3] == [(0, "import", 2), (1, "fold-constants", 1), (2, "clean-up", 1)]
     last = optimize(graph, after=dump_into(tmp_path / "dump"))
     files = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert files[:2] == ["00-import.txt", "01-fold-constants.txt"]

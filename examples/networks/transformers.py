@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from examples.zoo import Network
+    from examples.networks.network import Network
 
 __all__ = ["MEANING", "bert_small", "vit_small"]
 

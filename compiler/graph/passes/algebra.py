@@ -1,0 +1,298 @@
+"""Rules of algebra that hold for every element to the bit: what a node is the same as.
+
+A rule of `SAME` gives the value that the node's result is; one of `SHORTER` a node that makes the
+same result from a value further up. Neither looks at readers.
+
+Floats have fewer rules than numbers. Kept, because they change results:
+
+- ``x * 0`` and ``x - x``: NaN and infinities stay NaN, and a zero has a sign;
+- ``x + 0``: gives 0 for -0. So -0 may be added, 0 subtracted, and either to what is never -0;
+- sums and products in another order: they round otherwise;
+- ``cast`` through a type that cannot hold every element, and of floats to integers through another
+  float type: what is out of range is not defined.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import copysign, inf
+
+import numpy as np
+
+from compiler import te
+from compiler.graph.graph import Graph, Node, TensorType
+
+__all__ = ["SAME", "SHORTER", "Rule", "View"]
+
+Rule = Callable[["View", Node], str | Node | None]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What rules know: types and constants of the graph, and the nodes before the one in hand."""
+
+    graph: Graph
+    made: Mapping[str, Node]
+
+    def type(self, value: str) -> TensorType:
+        return self.graph.values[value]
+
+    def keeps(self, node: Node, place: int = 0) -> bool:
+        """Whether the result has the type of this input."""
+        return self.type(node.outputs[0]) == self.type(node.inputs[place])
+
+    def before(self, node: Node, *ops: str, place: int = 0) -> Node | None:
+        """The node that makes this input, if it is one of these operators."""
+        found = self.made.get(node.inputs[place])
+        return found if found is not None and found.op in ops else None
+
+
+# What gives back its input
+
+
+def _moves_nothing(view: View, node: Node) -> str | None:
+    attrs = node.attrs
+    match node.op:
+        case "identity":
+            nothing = True
+        case "reshape" | "slice" | "upsample" | "expand" | "cast":
+            nothing = view.keeps(node)
+        case "concat":
+            nothing = len(node.inputs) == 1
+        case "transpose":
+            nothing = tuple(attrs["perm"]) == tuple(range(len(attrs["perm"])))
+        case "reverse":
+            nothing = all(view.type(node.inputs[0]).shape[axis] == 1 for axis in attrs["axes"])
+        case "pad":
+            nothing = view.keeps(node) and not any((*attrs["before"], *attrs["after"]))
+        case _:
+            return None
+    return node.inputs[0] if nothing else None
+
+
+def _changes_nothing(view: View, node: Node) -> str | None:
+    """An element by itself."""
+    attrs = node.attrs
+    match node.op:
+        case "leakyrelu":
+            nothing = attrs["alpha"] == 1
+        case "clip":
+            nothing = (attrs["lo"], attrs["hi"]) == (-inf, inf)
+        case "qrescale":
+            nothing = (attrs["mult"] == 1 << attrs["shift"] and attrs["bias"] == -attrs["zp"]
+                       and (attrs["lo"], attrs["hi"]) == (-128, 127))
+        case _:
+            return None
+    return node.inputs[0] if nothing else None
+
+
+NEUTRAL = {"add": 0, "or": 0, "xor": 0, "mul": 1, "and": -1,
+           "sub": 0, "shl": 0, "shr": 0, "div": 1, "pow": 1}
+"""By operator, the number that changes nothing; -1 stands for all bits."""
+EITHER_SIDE = ("add", "mul", "and", "or", "xor")
+
+
+def _neutral(view: View, node: Node) -> str | None:
+    """x + 0, 1 * x, x / 1, ...: where the constant does not widen the shape."""
+    if node.op not in NEUTRAL:
+        return None
+    for place in (0, 1) if node.op in EITHER_SIDE else (0,):
+        constant = view.graph.constants.get(node.inputs[1 - place])
+        if constant is not None and view.keeps(node, place) and _is_neutral(view, node, place,
+                                                                            constant):
+            return node.inputs[place]
+    return None
+
+
+def _is_neutral(view: View, node: Node, place: int, constant: np.ndarray) -> bool:
+    if node.op == "and":
+        return not np.invert(constant).any()
+    if not (constant == NEUTRAL[node.op]).all():
+        return False
+    if node.op not in ("add", "sub") or not te.is_float(constant.dtype.name):
+        return True
+    negative = np.signbit(constant.astype(np.float64))
+    return bool((negative == (node.op == "add")).all()) or _never_minus_zero(view, node, place)
+
+
+def _never_minus_zero(view: View, node: Node, place: int) -> bool:
+    made = view.made.get(node.inputs[place])
+    if made is None:
+        return False
+    if made.op == "cast":
+        return not te.is_float(view.type(made.inputs[0]).dtype)
+    return made.op in ("dequantizelinear", "dequantize", "abs", "exp")
+
+
+INVERSES = {"neg": "neg", "not": "not", "to_int8": "to_uint8", "to_uint8": "to_int8"}
+
+
+def _undone(view: View, node: Node) -> str | None:
+    """The operator before is undone: -(-x), a transpose put back, a cast there and back."""
+    inner = view.before(node, INVERSES.get(node.op, node.op))
+    if inner is None:
+        return None
+    match node.op:
+        case "neg" | "not" | "to_int8" | "to_uint8":
+            undone = True
+        case "transpose":
+            undone = _composed(inner, node) == tuple(range(len(inner.attrs["perm"])))
+        case "reverse":
+            undone = sorted(inner.attrs["axes"]) == sorted(node.attrs["axes"])
+        case "cast":
+            first, second, third = _dtypes(view, inner, node)
+            undone = first == third and _holds(second, first)
+        case "reshape":
+            undone = view.type(inner.inputs[0]) == view.type(node.outputs[0])
+        case _:
+            undone = False
+    return inner.inputs[0] if undone else None
+
+
+IDEMPOTENT = ("abs", "floor", "ceil", "rint", "sign")
+CHOICES = ("minimum", "maximum", "and", "or")
+
+
+def _again(view: View, node: Node) -> str | None:
+    """The operator before did the same: abs(abs(x)), max(max(x, a), a), clip within bounds."""
+    if node.op in IDEMPOTENT and view.before(node, node.op):
+        return node.inputs[0]
+    for place in (0, 1) if node.op in CHOICES else ():
+        inner = view.before(node, node.op, place=place)
+        other = 1 - place
+        if inner and inner.inputs[other] == node.inputs[other] and view.keeps(node, place):
+            return node.inputs[place]
+    clamped = _clamps(view, node)
+    if clamped and clamped[0].outputs == (node.inputs[clamped[2]],) and (
+            clamped[1] == _bounds(view, clamped[0])):
+        return node.inputs[clamped[2]]
+    return None
+
+
+def _no_choice(view: View, node: Node) -> str | None:
+    """max(x, x), where(c, x, x)."""
+    if node.op in CHOICES or node.op == "where":
+        *_, first, second = node.inputs
+        if first == second and view.keeps(node, len(node.inputs) - 1):
+            return first
+    return None
+
+
+# What can be had from further up
+
+
+def _reached(view: View, node: Node) -> Node | None:
+    """reshape(reshape(x)), expand(expand(x)), abs(-x): the inner one does not matter."""
+    inner = view.before(node, *{"reshape": ("reshape",), "expand": ("expand",),
+                                "abs": ("neg",)}.get(node.op, ()))
+    return replace(node, inputs=inner.inputs) if inner else None
+
+
+def _transposed(view: View, node: Node) -> Node | None:
+    inner = view.before(node, "transpose") if node.op == "transpose" else None
+    return inner and replace(node, inputs=inner.inputs, attrs={"perm": _composed(inner, node)})
+
+
+def _composed(inner: Node, outer: Node) -> tuple[int, ...]:
+    return tuple(inner.attrs["perm"][axis] for axis in outer.attrs["perm"])
+
+
+def _cast(view: View, node: Node) -> Node | None:
+    inner = view.before(node, "cast") if node.op == "cast" else None
+    if inner is None:
+        return None
+    first, second, third = _dtypes(view, inner, node)
+    defined = te.is_float(third) or third == "bool" or not te.is_float(first) and (
+        not te.is_float(second) or _holds(third, first))
+    return replace(node, inputs=inner.inputs) if defined and _holds(second, first) else None
+
+
+def _dtypes(view: View, inner: Node, outer: Node) -> tuple[str, str, str]:
+    return (view.type(inner.inputs[0]).dtype, view.type(inner.outputs[0]).dtype,
+            view.type(outer.outputs[0]).dtype)
+
+
+PRECISION = {"float16": (11, 16), "bfloat16": (8, 128), "float32": (24, 128),
+             "float64": (53, 1024)}
+"""Bits of the significand and the greatest exponent."""
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    """Whether the first type has every value of the second."""
+    if narrow == "bool" or wide == narrow:
+        return True
+    if wide in PRECISION and narrow in PRECISION:
+        return all(a >= b for a, b in zip(PRECISION[wide], PRECISION[narrow], strict=True))
+    if wide in PRECISION:
+        return te.bits(narrow) - te.is_signed(narrow) <= PRECISION[wide][0]
+    return wide != "bool" and narrow not in PRECISION and np.can_cast(narrow, wide, "safe")
+
+
+def _clamped(view: View, node: Node) -> Node | None:
+    """clip(relu(x)), min(max(x, a), b), ...: one relu or clip, of float32."""
+    clamped = _clamps(view, node)
+    if clamped is None:
+        return None
+    inner, (lo, hi), _ = clamped
+    source = inner.inputs[_clamped_place(view, inner)]
+    if (lo, hi) == (0, inf):
+        return Node("relu", node.name, (source,), node.outputs)
+    return Node("clip", node.name, (source,), node.outputs, {"lo": lo, "hi": hi})
+
+
+Bounds = tuple[float, float]
+
+
+def _clamps(view: View, node: Node) -> tuple[Node, Bounds, int] | None:
+    """The clamp before a clamp, the bounds of both together, and which input it is."""
+    outer = _bounds(view, node)
+    if outer is None:
+        return None
+    place = _clamped_place(view, node)
+    inner = view.before(node, "relu", "clip", "minimum", "maximum", place=place)
+    first = _bounds(view, inner) if inner else None
+    if inner is None or first is None:
+        return None
+    lo, hi = (min(max(bound, outer[0]), outer[1]) for bound in first)
+    return inner, (lo, hi), place
+
+
+def _bounds(view: View, node: Node) -> Bounds | None:
+    """What a node leaves of all numbers, as `clip` says it; None where it is no such node. -0 is
+    no bound: which of two zeros is the greater is not defined.
+    """
+    if view.type(node.outputs[0]).dtype != "float32":
+        return None
+    match node.op:
+        case "relu":
+            return 0.0, inf
+        case "clip":
+            bounds = tuple(float(np.float32(node.attrs[name])) for name in ("lo", "hi"))
+        case "minimum" | "maximum":
+            bound = _number(view, node)
+            bounds = (-inf, bound) if node.op == "minimum" else (bound, inf)
+        case _:
+            return None
+    lo, hi = bounds
+    if any(b != b or b == 0 and copysign(1, b) < 0 for b in (lo, hi)):
+        return None
+    return lo, hi
+
+
+def _number(view: View, node: Node) -> float:
+    """The constant that all elements of the other input are compared with, NaN where there is
+    none. A zero must be the second: which one is taken of two zeros depends on the order.
+    """
+    place = _clamped_place(view, node)
+    constant = view.graph.constants.get(node.inputs[1 - place])
+    if constant is None or constant.size != 1 or not view.keeps(node, place):
+        return np.nan
+    number = float(constant.item())
+    return np.nan if place == 1 and number == 0 else number
+
+
+def _clamped_place(view: View, node: Node) -> int:
+    return int(len(node.inputs) == 2 and node.inputs[0] in view.graph.constants)
+
+
+SAME: tuple[Rule, ...] = (_moves_nothing, _changes_nothing, _neutral, _undone, _again, _no_choice)
+SHORTER: tuple[Rule, ...] = (_reached, _transposed, _cast, _clamped)

@@ -1,0 +1,62 @@
+"""Calibration sets as users have them: arrays, batches one by one, files."""
+
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+import numpy as np
+
+from compiler.quantize.refusal import QuantizeRefused
+
+__all__ = ["CalibrationSet", "calibration_set"]
+
+Array = np.ndarray
+CalibrationSet = Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
+"""Samples [N, ...]: by the name of the input, or those of the only input; or batches of either in
+any iterable; or the path of an .npz or .npy file, or several.
+"""
+
+
+def calibration_set(given: CalibrationSet) -> dict[str, Array] | Array:
+    """All samples of the only input, or of each input by its name.
+
+    Raises QuantizeRefused for a file that holds no arrays, and for parts that do not fit together.
+    """
+    if isinstance(given, Mapping):
+        return {name: np.asarray(array) for name, array in given.items()}
+    if isinstance(given, str | PathLike):
+        return _read(given)
+    if hasattr(given, "__array__"):
+        return np.asarray(given)
+    return _joined([_read(one) if isinstance(one, str | PathLike) else one for one in given])
+
+
+def _joined(parts: Sequence[Any]) -> dict[str, Array] | Array:
+    named = [part for part in parts if isinstance(part, Mapping)]
+    if named and len(named) < len(parts):
+        raise QuantizeRefused("calibration samples must all be arrays by name, as .npz archives "
+                              "have them, or all be plain arrays, as .npy files are, not both")
+    try:
+        if not named:
+            return np.concatenate([np.asarray(part) for part in parts])
+        return {name: np.concatenate([np.asarray(part[name]) for part in named])
+                for name in dict.fromkeys(name for part in named for name in part)}
+    except KeyError as missing:
+        raise QuantizeRefused("calibration samples must have arrays of the same names in every "
+                              f"part, and one has no {missing}") from None
+    except ValueError as error:
+        raise QuantizeRefused(f"calibration samples must fit together: {error}") from None
+
+
+def _read(path: str | PathLike[str]) -> dict[str, Array] | Array:
+    try:
+        with open(path, "rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if isinstance(found, np.lib.npyio.NpzFile):
+                return {name: found[name] for name in found.files}
+            return found
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        pass
+    raise QuantizeRefused(f"{fspath(path)!r} must be an .npz archive or an .npy array of numbers")
