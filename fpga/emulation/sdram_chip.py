@@ -4,13 +4,13 @@ It knows nothing of the controller but the pins. Every rule that is broken sets 
 """
 
 from amaranth.hdl import *
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from fpga.gateware.sdram import sdram_pins
 from fpga.sdram import Command, Sdram
 
-__all__ = ["RULES", "SdramChip"]
+__all__ = ["RULES", "SdramChip", "cells_port"]
 
 RULES = ("init", "mode", "rcd", "rp", "ras", "rc", "rrd", "rfc", "wr", "mrd", "refresh", "row",
          "bus")
@@ -22,6 +22,12 @@ POSTPONED = 8       # refreshes that may be late (JEDEC Standard 21-C, 3.11.5)
 BANKS = 4
 
 
+def cells_port(chip: Sdram) -> wiring.Signature:
+    """Words of 16 bits; a word's address is bank after column, row after bank."""
+    return wiring.Signature({"addr": Out(2 + chip.row_bits + chip.column_bits),
+                             "w_data": Out(16), "w_mask": Out(2), "r_data": In(16)})
+
+
 class SdramChip(wiring.Component):
     """See the module's text.
 
@@ -29,17 +35,18 @@ class SdramChip(wiring.Component):
     -------
     pins : those of the controller, seen from the chip; taken at the clock's rising edge.
     broken : a bit for each of `RULES`.
+    cells : the memory array, which lies outside: in every cycle one word is read, which is there
+        in the next, and its bytes in `w_mask` are written.
 
     Parameters
     ----------
     chip, clock_hz : the rules.
-    row_bits : rows that are there, fewer than the chip has; higher ones show the same memory.
     """
 
-    def __init__(self, chip: Sdram, clock_hz: float, row_bits: int | None = None):
+    def __init__(self, chip: Sdram, clock_hz: float):
         self.chip, self.timing = chip, chip.at(clock_hz)
-        self._row_bits = chip.row_bits if row_bits is None else row_bits
-        super().__init__({"pins": In(sdram_pins(chip)), "broken": Out(len(RULES))})
+        super().__init__({"pins": In(sdram_pins(chip)), "broken": Out(len(RULES)),
+                          "cells": Out(cells_port(chip))})
 
     def elaborate(self, platform):
         m = Module()
@@ -134,9 +141,7 @@ class SdramChip(wiring.Component):
     def _columns(self, m: Module) -> None:
         """Bursts: data in as they come, data out after the latency."""
         pins, chip = self.pins, self.chip
-        cells = 1 << (2 + self._row_bits + chip.column_bits)
-        m.submodules.cells = storage = memory.Memory(shape=16, depth=cells, init=[])
-        w_port, r_port = storage.write_port(granularity=8), storage.read_port()
+        cells = self.cells
         read, write = self._is[Command.READ], self._is[Command.WRITE]
         number, bank = Signal(4), Signal(2)             # the next column's within the burst
         first, reading, writing = Signal(chip.column_bits), Signal(), Signal()
@@ -155,13 +160,12 @@ class SdramChip(wiring.Component):
         inside = self._burst - 1                        # a burst turns round within its block
         m.d.comb += [where.eq(Mux(new, pins.bank, bank)),
                      at.eq((begin & ~inside) | ((begin + offset) & inside))]
-        cell = Cat(at, where, self._rows[where][:self._row_bits])
         stores = write | (writing & ~new)
-        m.d.comb += [w_port.addr.eq(cell), w_port.data.eq(pins.dq_o),
-                     w_port.en.eq(Mux(stores & pins.dq_oe, ~pins.mask, 0)), r_port.addr.eq(cell),
+        m.d.comb += [cells.addr.eq(Cat(at, where, self._rows[where])), cells.w_data.eq(pins.dq_o),
+                     cells.w_mask.eq(Mux(stores & pins.dq_oe, ~pins.mask, 0)),
                      self._stores.eq(Mux(stores, 1 << where, 0))]
         self._break(m, "bus", stores & ~pins.dq_oe)
-        drives, shown = read | (reading & ~new), r_port.data
+        drives, shown = read | (reading & ~new), cells.r_data
         for age in range(self.timing.cas):
             later = Signal(name=f"drives{age}")
             m.d.sync += later.eq(drives)

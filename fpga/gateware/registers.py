@@ -26,6 +26,7 @@ class Registers(wiring.Component):
     addr, r_data : a word address in cycle t, its word in t + `READ_CYCLES`; 0 beyond the last.
     w_en, w_data : write the word at `addr`; what cannot be written stays.
     core : the core's own signals but for its memory port.
+    busy : a run is on.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class Registers(wiring.Component):
         core = {name: member for name, member in core_signature(machine).items() if name != "mem"}
         super().__init__({
             "addr": In(range(WORDS)), "r_data": Out(32), "w_en": In(1), "w_data": In(32),
-            "core": In(wiring.Signature(core)),
+            "core": In(wiring.Signature(core)), "busy": Out(1),
         })
 
     def elaborate(self, platform):
@@ -83,7 +84,7 @@ class Registers(wiring.Component):
 
     def _runs(self, m: Module, values: dict[str, Value]) -> None:
         """A number that is not that of the last run starts one, when the one before is over."""
-        started, done, busy = Signal(32), Signal(32), Signal()
+        started, done, busy = Signal(32), Signal(32), self.busy
         values["done"] = done
         m.d.comb += self.core.start.eq(~busy & (values["run"] != started))
         fresh = Signal()                        # `done` may still be that of the run before

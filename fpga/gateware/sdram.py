@@ -33,7 +33,7 @@ KEPT_BEATS = 64                 # of reads that the port does not take at once
 def sdram_pins(chip: Sdram) -> Signature:
     """The chip's pins but for its clock, as the controller sees them."""
     return Signature({
-        "command": Out(3, init=Command.NOP), "bank": Out(2), "address": Out(chip.row_bits),
+        "command": Out(3, init=Command.NOP), "bank": Out(2), "address": Out(max(chip.row_bits, 11)),
         "dq_o": Out(16), "dq_oe": Out(1), "dq_i": In(16), "mask": Out(2),
     })
 

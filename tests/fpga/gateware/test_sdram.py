@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 
 from fpga.emulation.sdram_chip import RULES, SdramChip
 from fpga.gateware.sdram import SdramController
@@ -21,13 +22,18 @@ CLOCK = 80e6
 class Board(wiring.Component):
     def __init__(self, config, clock=CLOCK, chip=SMALL):
         self.controller = SdramController(config, chip, clock)
-        self.chip = SdramChip(chip, clock, row_bits=4)
+        self.chip = SdramChip(chip, clock)
         super().__init__({})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.controller, m.submodules.chip = self.controller, self.chip
         wiring.connect(m, self.controller.pins, self.chip.pins)
+        m.submodules.array = array = Memory(shape=16, depth=1 << 15, init=[])   # of few rows
+        w_port, r_port, cells = array.write_port(granularity=8), array.read_port(), self.chip.cells
+        m.d.comb += [w_port.addr.eq(cells.addr), w_port.data.eq(cells.w_data),
+                     w_port.en.eq(cells.w_mask), r_port.addr.eq(cells.addr),
+                     cells.r_data.eq(r_port.data)]
         return m
 
 
