@@ -6,10 +6,8 @@ injected while it runs.
 
 import ctypes
 import os
-import shutil
 import tty
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -17,8 +15,7 @@ from types import TracebackType
 from amaranth.back import verilog
 
 from accel.machine import Machine
-from accel.sim.verilated import verilator_root
-from compiler.native import build_once, call, compile_shared, compiler, digest, processor
+from accel.sim.verilated import build_library
 from fpga.emulation.board import SdramBoard
 from fpga.emulation.sdram_chip import RULES
 from fpga.gateware.uart import divisor
@@ -33,9 +30,6 @@ BAUD = 19_200
 """Of the terminal: what the emulation keeps up with on a slow machine. The driver's patience is
 that of a line of this rate."""
 
-_FLAGS = ("--cc", "--prefix", "Vboard", "--top-module", "board", "-O3", "--x-assign", "fast",
-          "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
-_CXX = ("-O2", "-march=native", "-w", "-DVL_TIME_CONTEXT")
 _HERE = Path(__file__).parent
 
 
@@ -116,24 +110,8 @@ def _library(machine: Machine, chip: Sdram) -> ctypes.CDLL:
     text = verilog.convert(SdramBoard(machine, chip, CLOCK_HZ, LINE), name="board", emit_src=False,
                            strip_internal_attrs=True)
     assert isinstance(text, str)
-    source = (_HERE / "board.cpp").read_text()
-    key = digest([text, source, *_FLAGS, *_CXX, compiler()[1], processor(),
-                  version("verilator")])
-
-    def make(folder: Path) -> None:
-        root, generated = verilator_root(), folder / "generated"
-        (folder / "board.v").write_text(text)
-        call([str(root / "bin" / "verilator_bin"), *_FLAGS, "--Mdir", str(generated),
-              str(folder / "board.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
-        names = sorted(path.name for path in generated.glob("*.cpp"))
-        (folder / "all.cpp").write_text("".join(f'#include "{name}"\n' for name in names) + source)
-        include = root / "include"
-        compile_shared({folder / "all.cpp": _CXX, include / "verilated.cpp": ("-O1",),
-                        include / "verilated_threads.cpp": ("-O1",)}, folder / "board.so",
-                       [f"-I{path}" for path in (generated, include, include / "vltstd")])
-        shutil.rmtree(generated)
-
-    library = ctypes.CDLL(str(build_once(
-        "boards", key, f"the emulated board with {machine.config.name}", make) / "board.so"))
+    library = ctypes.CDLL(str(build_library(
+        "board", text, (_HERE / "board.cpp").read_text(),
+        f"the emulated board with {machine.config.name}")))
     library.board_run.restype = None
     return library

@@ -1,6 +1,6 @@
 """Serial ports as lines of the link, by pyserial."""
 
-from typing import Any
+import serial
 
 from fpga.link.host import LinkError
 
@@ -16,13 +16,7 @@ class SerialLine:
     def __init__(self, name: str, baud: int):
         self.name, self.baud = name, baud
         try:
-            import serial
-        except ImportError:
-            raise LinkError("Serial ports need pyserial: pip install -e '.[fpga]' -c "
-                            "constraints.txt") from None
-        self._error: type[Exception] = serial.SerialException
-        try:
-            self._port: Any = serial.Serial(name, baud, timeout=0, exclusive=True)
+            self._port = serial.Serial(name, baud, timeout=0, exclusive=True)
         except (serial.SerialException, OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise LinkError(f"Port {name} cannot be opened: {reason}; is the board plugged in, and "
@@ -31,7 +25,7 @@ class SerialLine:
     def send(self, data: bytes) -> None:
         try:
             self._port.write(data)
-        except (self._error, OSError):
+        except (serial.SerialException, OSError):
             raise self._gone() from None
 
     def receive(self, seconds: float) -> bytes:
@@ -39,7 +33,7 @@ class SerialLine:
             self._port.timeout = seconds
             first = self._port.read(1)
             return first + self._port.read(self._port.in_waiting) if first else b""
-        except (self._error, OSError):
+        except (serial.SerialException, OSError):
             raise self._gone() from None
 
     def close(self) -> None:

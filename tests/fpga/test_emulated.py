@@ -1,6 +1,5 @@
 """The unmodified driver on a whole board in Verilator, with faults and without."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +10,14 @@ from accel.sim import cycle
 from fpga.device import BoardDevice, BoardRefused
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.link.host import Link, LinkError
-from fpga.sdram import ULX3S
+from fpga.link.serial_port import SerialLine
 from runtime import SimulatedDevice, compile_for
 from tests.support.machines import TINY, machine
 
-pytest.importorskip("serial")
-
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
-CHIP = replace(ULX3S, row_bits=9, init=2000)        # 2 MiB, soon ready
 
 
 def opened(board: EmulatedBoard, one=TINY) -> BoardDevice:
-    from fpga.link.serial_port import SerialLine
-
     return BoardDevice(one, Link(SerialLine(board.port, board.baud)))
 
 
@@ -34,7 +28,7 @@ def test_digits(spoil):
     """
     images = np.random.default_rng(0).random((3, 1, 1, 8, 8), np.float32)
     here = compile_for(DIGITS, SimulatedDevice(TINY, cycle.simulate))
-    with EmulatedBoard(TINY, CHIP, spoil=spoil, seed=1) as board:
+    with EmulatedBoard(TINY, spoil=spoil, seed=1) as board:
         device = opened(board)
         there = compile_for(DIGITS, device)
         for image in images:
@@ -46,7 +40,7 @@ def test_digits(spoil):
 
 def test_counters_add_up():
     program = Program.assemble(TINY, [finish()])
-    with EmulatedBoard(TINY, CHIP) as board:
+    with EmulatedBoard(TINY) as board:
         device = opened(board)
         device.copy_in(device.allocate(program.memory_bytes), program.image())
         device.launch(program, 0)
@@ -57,7 +51,7 @@ def test_counters_add_up():
 
 def test_a_reset_in_the_middle_of_a_run():
     image = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
-    with EmulatedBoard(TINY, CHIP, reset_within=5000) as board:
+    with EmulatedBoard(TINY, reset_within=5000) as board:
         device = opened(board)
         module = compile_for(DIGITS, device)
         with pytest.raises(LinkError, match="was reset in the middle of a run"):
@@ -68,7 +62,7 @@ def test_a_reset_in_the_middle_of_a_run():
 
 
 def test_a_memory_that_is_stuck_is_noticed():
-    with EmulatedBoard(TINY, CHIP) as board:
+    with EmulatedBoard(TINY) as board:
         device = opened(board)
         device.copy_in(0, np.arange(128, dtype=np.uint8))
         board.stick()
@@ -78,12 +72,10 @@ def test_a_memory_that_is_stuck_is_noticed():
 
 
 def test_a_board_of_another_machine():
-    with EmulatedBoard(TINY, CHIP) as board, pytest.raises(BoardRefused, match="holds machine"):
+    with EmulatedBoard(TINY) as board, pytest.raises(BoardRefused, match="holds machine"):
         opened(board, machine("2x8x8"))
 
 
 def test_a_port_that_is_not_there():
-    from fpga.link.serial_port import SerialLine
-
     with pytest.raises(LinkError, match="cannot be opened"):
         SerialLine("/dev/no-such-port", 115_200)
