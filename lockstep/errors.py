@@ -24,6 +24,8 @@ USER_ERRORS: tuple[str, ...] = (
     "compiler.graph.placement.PinRefused",
     "compiler.native.BuildError",
     "compiler.quantize.refusal.QuantizeRefused",
+    "fpga.device.BoardRefused",
+    "fpga.link.host.LinkError",
     "runtime.artifact.container.ArtifactError",
     "runtime.compilation.TargetError",
     "runtime.device.DeviceMissing",

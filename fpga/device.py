@@ -1,0 +1,129 @@
+"""A board as a device: what runs on a simulator runs on it, unchanged."""
+
+import time
+from threading import Lock
+
+import numpy as np
+
+from accel.config import UNITS
+from accel.isa import BASES
+from accel.machine import Machine
+from accel.program import Program
+from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
+from fpga.link.frames import GRAIN
+from fpga.link.host import Link, LinkError
+from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION
+
+__all__ = ["BoardDevice", "BoardRefused"]
+
+POLL = 0.002
+"""Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
+
+RUN_SECONDS = 600.0
+"""A run that takes longer is given up."""
+
+
+class BoardRefused(RuntimeError):
+    """A board that is not what was asked for. One line: what differs, and what to do."""
+
+
+class BoardDevice:
+    """The accelerator behind a link; implements `runtime.device.Device`.
+
+    Raises `BoardRefused` if what answers is no accelerator, or one of another machine.
+    """
+
+    def __init__(self, machine: Machine, link: Link, run_seconds: float = RUN_SECONDS):
+        self._machine, self.link, self._run_seconds = machine, link, run_seconds
+        self._exclusive, self._top, self._run_number = Lock(), 0, 0
+        known = self._read(["magic", "version", "machine", "memory_bytes", "clock_hz"])
+        self.memory_bytes, self.clock_hz = known["memory_bytes"], known["clock_hz"]
+        name = link.line.name
+        if known["magic"] != MAGIC:
+            raise BoardRefused(f"Board at {name} is no accelerator: magic number "
+                               f"{known['magic']:#010x}, not {MAGIC:#010x}; program it first")
+        if known["version"] != VERSION:
+            raise BoardRefused(f"Board at {name} has registers of version {known['version']}, not "
+                               f"{VERSION}; build its bitstream again")
+        found = f"{known['machine']:064x}"
+        if found != machine.hash:
+            raise BoardRefused(f"Board at {name} holds machine {found[:12]}, not "
+                               f"{machine.hash[:12]} ({machine.config.name}); program it with the "
+                               f"bitstream of that configuration")
+
+    @property
+    def machine(self) -> Machine:
+        return self._machine
+
+    @property
+    def exclusive(self) -> Lock:
+        return self._exclusive
+
+    def allocate(self, size_bytes: int) -> int:
+        address = self._top
+        self._top += -(-size_bytes // GRAIN) * GRAIN
+        if self._top > self.memory_bytes:
+            raise BoardRefused(f"Board at {self.link.line.name} has {self.memory_bytes} bytes of "
+                               f"memory, not the {self._top} that are needed; take a smaller "
+                               f"network")
+        return address
+
+    def copy_in(self, address: int, data: np.ndarray) -> None:
+        begin, end = address // GRAIN * GRAIN, -(-(address + data.size) // GRAIN) * GRAIN
+        block = bytearray(end - begin)
+        for edge in {begin, end - GRAIN} if data.size else ():
+            if edge < address or address + data.size < edge + GRAIN:    # others have bytes there
+                block[edge - begin:edge - begin + GRAIN] = self.link.read(edge, GRAIN)
+        block[address - begin:address - begin + data.size] = data.tobytes()
+        self.link.write(begin, bytes(block))
+
+    def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
+        begin, end = address // GRAIN * GRAIN, -(-(address + size_bytes) // GRAIN) * GRAIN
+        raw = np.frombuffer(self.link.read(begin, end - begin), np.uint8)
+        return raw[address - begin:address - begin + size_bytes].copy()
+
+    def launch(self, program: Program, address: int) -> None:
+        program.require(self._machine)
+        self.link.set_register(ADDRESSES["count"], program.count)
+        for name in BASES:
+            self.link.set_register(ADDRESSES[f"base_{name}"], address + program.bases[name])
+        self._run_number = self._read(["run"])["run"] % 0xFFFFFFFF + 1
+        self.link.set_register(ADDRESSES["run"], self._run_number)
+
+    def wait(self) -> Run:
+        begin, pause = time.monotonic(), POLL
+        while True:
+            found = self._read(["run", "count", "done"])
+            if found["run"] != self._run_number:
+                raise LinkError(f"Board at {self.link.line.name} was reset in the middle of a run; "
+                                f"load the network again")
+            if found["done"] == self._run_number:
+                return self._result()
+            taken = time.monotonic() - begin
+            if taken > self._run_seconds:
+                raise LinkError(f"Board at {self.link.line.name} has not ended its run in "
+                                f"{taken:.0f} s; reset it")
+            time.sleep(min(pause, 0.5))
+            pause = max(POLL, taken / 4)
+
+    def _read(self, names: list[str]) -> dict[str, int]:
+        """Registers, with all that lie between the first and the last of them."""
+        words = {one.name: one.words for one in REGISTERS}
+        first = min(ADDRESSES[name] for name in names)
+        last = max(ADDRESSES[name] + words[name] for name in names)
+        raw = self.link.registers(first, last - first)
+        return {name: sum(word << 32 * at for at, word in enumerate(
+            raw[ADDRESSES[name] - first:ADDRESSES[name] - first + words[name]])) for name in names}
+
+    def _result(self) -> Run:
+        found = self._read([one.name for one in REGISTERS])
+        status = Status(found["status"] & 0xFF)
+        activity = {unit: {one: found[f"count_{unit}_{one}"] for one in ACTIVITIES}
+                    for unit in UNITS}
+        waiting = {unit: found[f"waiting_{unit}"] for bit, unit in enumerate(UNITS)
+                   if found["waiting"] >> bit & 1}
+        return Run(status, REPORTERS[found["status"] >> 8 & 0xFF], found["index"],
+                   cycles=sum(activity["load"].values()),
+                   counters=Counters(activity, {client: found[f"bytes_{client}"] for client in
+                                                ("fetch", "load", "store")}),
+                   waiting=waiting if status is Status.DEADLOCK else {})

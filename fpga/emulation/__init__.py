@@ -1,0 +1,1 @@
+"""What stands around an emulated board: models of chips."""

@@ -1,0 +1,117 @@
+"""An emulated board: its whole gateware in Verilator, behind a pseudo-terminal.
+
+The driver opens the terminal as it opens a serial port and knows no difference. Faults can be
+injected while it runs.
+"""
+
+import ctypes
+import os
+import tty
+from functools import cache
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+
+from amaranth.back import verilog
+
+from accel.machine import Machine
+from accel.sim.verilated import build_library
+from fpga.emulation.board import SdramBoard
+from fpga.emulation.sdram_chip import RULES
+from fpga.gateware.uart import divisor
+from fpga.sdram import ULX3S, Sdram
+
+__all__ = ["EmulatedBoard"]
+
+CLOCK_HZ, LINE = 80_000_000, 20_000_000
+"""Of the gateware: four cycles a bit, since every one of them is emulated."""
+
+BAUD = 19_200
+"""Of the terminal: what the emulation keeps up with on a slow machine. The driver's patience is
+that of a line of this rate."""
+
+_HERE = Path(__file__).parent
+
+
+class _Control(ctypes.Structure):
+    """That of board.cpp."""
+
+    _fields_ = [*((name, ctypes.c_uint32) for name in (
+        "stop", "reset", "stuck", "bit_cycles", "spoil", "reset_within")), *(
+        (name, ctypes.c_uint64) for name in (
+        "seed", "cells", "cycles", "received", "sent", "spoiled")), ("broken", ctypes.c_uint32)]
+
+
+class EmulatedBoard:
+    """Runs from ``with`` to the end of its block, in a thread of its own.
+
+    Parameters
+    ----------
+    machine : of the core; its gateware is built on first use.
+    chip : the memory; its rules are watched over (`broken_rules`).
+    spoil : this share of the bytes on the line, both ways, is dropped or has a bit flipped.
+    reset_within : cycles after the beginning of the next run in which the board is reset once.
+    seed : of the faults.
+
+    Attributes
+    ----------
+    port : path of the terminal, while the board runs.
+    """
+
+    def __init__(self, machine: Machine, chip: Sdram = ULX3S, *, spoil: float = 0.0,
+                 reset_within: int = 0, seed: int = 0):
+        self._library = _library(machine, chip)
+        self._control = _Control(bit_cycles=divisor(CLOCK_HZ, LINE), spoil=int(spoil * 2**32),
+                                 reset_within=reset_within, seed=seed,
+                                 cells=chip.size_bytes // 2)
+        self.baud, self.port = BAUD, ""
+
+    def __enter__(self) -> "EmulatedBoard":
+        self._ours, self._theirs = os.openpty()
+        tty.setraw(self._theirs)
+        self.port = os.ttyname(self._theirs)
+        self._thread = Thread(target=self._library.board_run, daemon=True,
+                              args=(ctypes.byref(self._control), self._ours))
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._control.stop = 1
+        self._thread.join()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+    def reset(self) -> None:
+        """As when the board is switched off and on."""
+        self._control.reset = 1
+
+    def stick(self, stuck: bool = True) -> None:
+        """All data that are read are ones, until this is taken back."""
+        self._control.stuck = stuck
+
+    @property
+    def cycles(self) -> int:
+        return self._control.cycles
+
+    @property
+    def spoiled(self) -> int:
+        """Bytes that were dropped or flipped so far."""
+        return self._control.spoiled
+
+    @property
+    def broken_rules(self) -> list[str]:
+        """Rules of the memory chip that the gateware has broken so far."""
+        return [rule for bit, rule in enumerate(RULES) if self._control.broken >> bit & 1]
+
+
+@cache
+def _library(machine: Machine, chip: Sdram) -> ctypes.CDLL:
+    text = verilog.convert(SdramBoard(machine, chip, CLOCK_HZ, LINE), name="board", emit_src=False,
+                           strip_internal_attrs=True)
+    assert isinstance(text, str)
+    library = ctypes.CDLL(str(build_library(
+        "board", text, (_HERE / "board.cpp").read_text(),
+        f"the emulated board with {machine.config.name}")))
+    library.board_run.restype = None
+    return library

@@ -1,0 +1,96 @@
+"""The registers of `fpga.registers`, between a link and the core."""
+
+from amaranth.hdl import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.config import UNITS
+from accel.hw.core import core_signature
+from accel.machine import Machine
+from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION, WORDS
+
+__all__ = ["READ_CYCLES", "Registers"]
+
+READ_CYCLES = 2
+"""From an address to its word: one choice among words of neighbouring addresses, one among these
+groups, each with a register behind it, so that counters may be anywhere on the chip."""
+
+_GROUP = 16
+
+
+class Registers(wiring.Component):
+    """Words for reading and writing, and a run for each new number in ``run``.
+
+    Members
+    -------
+    addr, r_data : a word address in cycle t, its word in t + `READ_CYCLES`; 0 beyond the last.
+    w_en, w_data : write the word at `addr`; what cannot be written stays.
+    core : the core's own signals but for its memory port.
+    busy : a run is on.
+
+    Parameters
+    ----------
+    machine, memory_bytes, clock_hz : what registers say of the board.
+    """
+
+    def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int):
+        self._constants = {"magic": MAGIC, "version": VERSION, "machine": int(machine.hash, 16),
+                           "memory_bytes": memory_bytes, "clock_hz": clock_hz}
+        core = {name: member for name, member in core_signature(machine).items() if name != "mem"}
+        super().__init__({
+            "addr": In(range(WORDS)), "r_data": Out(32), "w_en": In(1), "w_data": In(32),
+            "core": In(wiring.Signature(core)), "busy": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        values = self._values(m)
+        words = [Cat(values[register.name], Const(0, 32 * register.words))[32 * i:32 * (i + 1)]
+                 for register in REGISTERS for i in range(register.words)]
+        low, high = self.addr[:4], self.addr[4:]
+        groups = [words[first:first + _GROUP] for first in range(0, WORDS, _GROUP)]
+        chosen = Array(Signal(32, name=f"group{number}", reset_less=True)
+                       for number in range(len(groups)))
+        later = Signal.like(high, name="high", reset_less=True)
+        m.d.sync += later.eq(high)
+        for group, target in zip(groups, chosen, strict=True):
+            padded = [*group, *[Const(0, 32)] * (_GROUP - len(group))]
+            m.d.sync += target.eq(Array(padded)[low])
+        m.d.sync += self.r_data.eq(chosen[later])
+        return m
+
+    def _values(self, m: Module) -> dict[str, Value]:
+        """What each register holds."""
+        core = self.core
+        values: dict[str, Value] = {name: Const(value, 256 if name == "machine" else 32)
+                                    for name, value in self._constants.items()}
+        for register in REGISTERS:
+            if register.writable:
+                values[register.name] = kept = Signal(32, name=register.name)
+                with m.If(self.w_en & (self.addr == ADDRESSES[register.name])):
+                    m.d.sync += kept.eq(self.w_data)
+        self._runs(m, values)
+        m.d.comb += [core.count.eq(values["count"]),
+                     *(getattr(core, name).eq(value) for name, value in values.items()
+                       if name.startswith("base_"))]
+        values |= {
+            "status": Cat(core.status, Const(0, 8))[:8] | core.status_unit << 8,
+            "index": core.status_index,
+            "waiting": Cat(getattr(core, f"{unit}_waiting") for unit in UNITS),
+            **{f"waiting_{unit}": getattr(core, f"{unit}_waiting_index") for unit in UNITS},
+        }
+        return values | {one.name: getattr(core, one.name) for one in REGISTERS
+                         if one.name.startswith(("count_", "bytes_"))}
+
+    def _runs(self, m: Module, values: dict[str, Value]) -> None:
+        """A number that is not that of the last run starts one, when the one before is over."""
+        started, done, busy = Signal(32), Signal(32), self.busy
+        values["done"] = done
+        m.d.comb += self.core.start.eq(~busy & (values["run"] != started))
+        fresh = Signal()                        # `done` may still be that of the run before
+        with m.If(self.core.start):
+            m.d.sync += [started.eq(values["run"]), busy.eq(1), fresh.eq(1)]
+        with m.Elif(fresh):
+            m.d.sync += fresh.eq(self.core.done)
+        with m.Elif(busy & self.core.done):
+            m.d.sync += [done.eq(started), busy.eq(0)]

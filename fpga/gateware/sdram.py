@@ -1,0 +1,235 @@
+"""An SDRAM behind the core's memory port.
+
+Requests are performed one after another, their beats as one READ or WRITE each, back to back while
+a row stays open; each bank keeps its row open until another is wanted or a refresh is due. Bursts
+of the chip are as long as a beat of the port. A byte address is, from the highest bit, row, bank,
+column, byte: neighbouring rows of 1 KiB lie in different banks.
+
+Pins change with the clock, from registers; the chip's clock is the inverse, so that they are stable
+half a cycle before and after its edges (fpga/boards). READ data are taken from registers at the
+pins, `READ_DELAY` cycles after the chip's own latency.
+"""
+
+from amaranth.hdl import *
+from amaranth.lib import wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, Signature
+from amaranth.utils import exact_log2
+
+from accel.config import AccelConfig
+from accel.hw.interface import memory_port
+from fpga.sdram import Command, Sdram
+
+__all__ = ["READ_DELAY", "SdramController", "sdram_pins"]
+
+READ_DELAY = 2
+"""Registers of the command on its way out and of the data on their way in."""
+
+PRECHARGE_ALL = 1 << 10         # address bit 10
+REFRESHES_AT_FIRST = 8
+KEPT_BEATS = 64                 # of reads that the port does not take at once
+
+
+def sdram_pins(chip: Sdram) -> Signature:
+    """The chip's pins but for its clock, as the controller sees them."""
+    return Signature({
+        "command": Out(3, init=Command.NOP), "bank": Out(2), "address": Out(max(chip.row_bits, 11)),
+        "dq_o": Out(16), "dq_oe": Out(1), "dq_i": In(16), "mask": Out(2),
+    })
+
+
+class SdramController(wiring.Component):
+    """See the module's text.
+
+    Members
+    -------
+    mem : a memory port; addresses beyond the chip are answered with an error.
+    pins : `sdram_pins`. `mask` high keeps a byte from being written.
+
+    Parameters
+    ----------
+    config : of the port.
+    chip, clock_hz : rules and the clock that they are turned into cycles of.
+    """
+
+    def __init__(self, config: AccelConfig, chip: Sdram, clock_hz: float):
+        self._bus_bytes, self.chip, self.timing = config.bus_bytes, chip, chip.at(clock_hz)
+        self._burst = self._bus_bytes // 2              # columns of a beat
+        if self._burst not in (1, 2, 4, 8):
+            raise ValueError(f"Bus before an SDRAM must be of 2, 4, 8 or 16 bytes, "
+                             f"not {self._bus_bytes}")
+        super().__init__({"mem": In(memory_port(config)), "pins": Out(sdram_pins(chip))})
+
+    def elaborate(self, platform):
+        m = Module()
+        self._room, self._error = Signal(range(KEPT_BEATS + 1), init=KEPT_BEATS), Signal()
+        self._request(m)
+        timing, pins = self.timing, self.pins
+        reads = timing.cas + self._burst + 1            # READ to WRITE: the bus turns around
+        self._any = self._timer(m, "any", max(timing.init, timing.rfc, timing.rp, timing.mrd))
+        self._ras, self._rc = self._timer(m, "ras", timing.ras), self._timer(m, "rc", timing.rc)
+        self._column = self._timer(m, "column", self._burst)
+        self._precharge = self._timer(m, "precharge", self._burst + timing.wr)
+        self._turn = self._timer(m, "turn", reads)
+        self._open = Signal(4)
+        self._rows = Array(Signal(self.chip.row_bits, name=f"row{bank}") for bank in range(4))
+        m.d.sync += [pins.command.eq(Command.NOP), pins.bank.eq(self._bank)]
+        step = Signal(range(REFRESHES_AT_FIRST + 3))
+        self._refresh_due = Signal()
+        self._read, self._write = Signal(), Signal()    # a column is asked for in this cycle
+        with m.FSM():
+            with m.State("POWER"):
+                self._wait(m, self._any, timing.init)
+                m.next = "SETUP"
+            with m.State("SETUP"):
+                with m.If(self._any == 0):
+                    m.d.sync += step.eq(step + 1)
+                    with m.If(step == 0):
+                        self._all_closed(m)
+                    with m.Elif(step <= REFRESHES_AT_FIRST):
+                        self._refresh(m)
+                    with m.Else():
+                        mode = exact_log2(self._burst) | timing.cas << 4
+                        self._command(m, Command.MODE, mode)
+                        m.d.sync += pins.bank.eq(0)
+                        self._wait(m, self._any, timing.mrd)
+                        m.next = "RUN"
+            with m.State("RUN"):
+                self._run(m)
+        self._count_refreshes(m)
+        self._write_data(m)
+        self._read_data(m)
+        return m
+
+    def _timer(self, m: Module, name: str, most: int) -> Signal:
+        """Counts down to zero; `_wait` sets it."""
+        timer = Signal(range(most + 1), name=f"wait_{name}")
+        with m.If(timer != 0):
+            m.d.sync += timer.eq(timer - 1)
+        return timer
+
+    def _wait(self, m: Module, timer: Signal, cycles: int) -> None:
+        """The timer is zero again so many cycles later, or later."""
+        with m.If(timer < max(cycles - 1, 0)):
+            m.d.sync += timer.eq(max(cycles - 1, 0))
+
+    def _command(self, m: Module, command: Command, address=0) -> None:
+        m.d.sync += [self.pins.command.eq(command), self.pins.address.eq(address)]
+
+    def _request(self, m: Module) -> None:
+        """The request at hand, and where its next beat lies."""
+        request = self.mem.request
+        self._busy, self._left, self._writes = Signal(), Signal(5), Signal()
+        self._address, self._wrong = Signal(32), Signal()
+        self._ends = Signal()                           # its last beat is dealt with
+        beat = exact_log2(self._bus_bytes)
+        size = exact_log2(self.chip.size_bytes)
+        column = self.chip.column_bits + 1
+        self._bank = self._address[column:column + 2]
+        self._row = self._address[column + 2:size]
+        self._col = self._address[1:column]
+        m.d.comb += request.ready.eq(~self._busy | self._ends)
+        self._next = Signal()                           # a beat is dealt with
+        m.d.comb += self._ends.eq(self._next & (self._left == 0))
+        with m.If(self._next):
+            m.d.sync += [self._left.eq(self._left - 1),
+                         self._address[beat:].eq(self._address[beat:] + 1)]
+        with m.If(request.ready):
+            m.d.sync += [self._busy.eq(request.valid), self._left.eq(request.p.last),
+                         self._writes.eq(request.p.write), self._address.eq(request.p.addr),
+                         self._wrong.eq(request.p.addr[size:] != 0)]
+
+    def _run(self, m: Module) -> None:
+        """What to do with the request, or a refresh."""
+        timing, hit = self.timing, Signal()
+        is_open = self._open.bit_select(self._bank, 1)
+        m.d.comb += hit.eq(is_open & (self._rows[self._bank] == self._row))
+        closes = (self._precharge == 0) & (self._ras == 0) & (self._any == 0)
+        with m.If(self._refresh_due):
+            with m.If((self._open != 0) & closes):
+                self._all_closed(m)
+            with m.Elif((self._open == 0) & (self._any == 0)):
+                self._refresh(m)
+        with m.Elif(self._busy & self._wrong):
+            self._refuse(m)
+        with m.Elif(self._busy & hit):
+            with m.If((self._any == 0) & (self._column == 0)):
+                with m.If(self._writes & self.mem.wdata.valid & (self._turn == 0)):
+                    m.d.comb += [self._write.eq(1), self._next.eq(1)]
+                    self._command(m, Command.WRITE, self._col)
+                    self._wait(m, self._precharge, self._burst - 1 + timing.wr)
+                with m.Elif(~self._writes & (self._room != 0)):
+                    m.d.comb += [self._read.eq(1), self._next.eq(1)]
+                    self._command(m, Command.READ, self._col)
+                    self._wait(m, self._precharge, self._burst)
+                    self._wait(m, self._turn, timing.cas + self._burst + 1)
+            with m.If(self._next):
+                self._wait(m, self._column, self._burst)
+        with m.Elif(self._busy & is_open & closes):
+            self._command(m, Command.PRECHARGE)
+            m.d.sync += self._open.bit_select(self._bank, 1).eq(0)
+            self._wait(m, self._any, timing.rp)
+        with m.Elif(self._busy & ~is_open & (self._any == 0) & (self._rc == 0)):
+            self._command(m, Command.ACTIVE, self._row)
+            m.d.sync += [self._open.bit_select(self._bank, 1).eq(1),
+                         self._rows[self._bank].eq(self._row)]
+            self._wait(m, self._any, timing.rcd)
+            self._wait(m, self._ras, timing.ras)
+            self._wait(m, self._rc, timing.rc)
+
+    def _all_closed(self, m: Module) -> None:
+        self._command(m, Command.PRECHARGE, PRECHARGE_ALL)
+        m.d.sync += self._open.eq(0)
+        self._wait(m, self._any, self.timing.rp)
+
+    def _refresh(self, m: Module) -> None:
+        self._command(m, Command.REFRESH)
+        m.d.sync += self._refresh_due.eq(0)
+        self._wait(m, self._any, self.timing.rfc)
+
+    def _count_refreshes(self, m: Module) -> None:
+        """One is due every `refresh` cycles; it may be late by what is under way."""
+        left = Signal(range(self.timing.refresh), init=self.timing.refresh - 1)
+        m.d.sync += left.eq(left - 1)
+        with m.If(left == 0):
+            m.d.sync += [left.eq(self.timing.refresh - 1), self._refresh_due.eq(1)]
+
+    def _refuse(self, m: Module) -> None:
+        """A beat that lies nowhere: what was read before it goes first."""
+        with m.If(self._writes):
+            m.d.comb += [self.mem.wdata.ready.eq(1), self._next.eq(self.mem.wdata.valid)]
+        with m.Elif(self._room == KEPT_BEATS):
+            m.d.comb += [self._error.eq(1), self._next.eq(1)]
+
+    def _write_data(self, m: Module) -> None:
+        """The columns of a beat one after another; an acknowledgement after the last beat."""
+        wdata, pins, ack = self.mem.wdata, self.pins, self.mem.ack
+        words, masks = Signal(8 * self._bus_bytes), Signal(self._bus_bytes)
+        left = Signal(range(self._burst + 1))
+        with m.If(self._write):
+            m.d.comb += wdata.ready.eq(1)
+            m.d.sync += [Cat(pins.dq_o, words).eq(wdata.p.data), left.eq(self._burst - 1),
+                         Cat(pins.mask, masks).eq(~wdata.p.mask), pins.dq_oe.eq(1)]
+        with m.Elif(left != 0):
+            m.d.sync += [Cat(pins.dq_o, words).eq(words), left.eq(left - 1),
+                         Cat(pins.mask, masks).eq(masks)]
+        with m.Else():
+            m.d.sync += [pins.dq_oe.eq(0), pins.mask.eq(0)]
+        m.d.sync += [ack.valid.eq(self._ends & self._writes), ack.p.error.eq(self._wrong)]
+
+    def _read_data(self, m: Module) -> None:
+        """Columns as they come, and beats for the port, for which there is room."""
+        m.submodules.kept = kept = SyncFIFOBuffered(width=8 * self._bus_bytes + 1,
+                                                    depth=KEPT_BEATS)
+        rdata, dq = self.mem.rdata, Signal(16)
+        coming = Signal(self.timing.cas + READ_DELAY + self._burst - 1)     # beats, by their age
+        beat, arrived = Signal(8 * self._bus_bytes), Signal()
+        m.d.sync += [dq.eq(self.pins.dq_i), coming.eq(Cat(self._read, coming)),
+                     beat.eq(Cat(beat, dq)[16:]), arrived.eq(coming[-1])]
+        m.d.comb += [
+            Cat(rdata.p.data, rdata.p.error).eq(kept.r_data), rdata.valid.eq(kept.r_rdy),
+            kept.r_en.eq(rdata.ready), kept.w_en.eq(arrived | self._error),
+            kept.w_data.eq(Mux(self._error, 1 << 8 * self._bus_bytes, beat)),
+        ]
+        taken = rdata.valid & rdata.ready
+        m.d.sync += self._room.eq(self._room + taken - (self._read | self._error))

@@ -1,0 +1,76 @@
+"""Core, registers and host link around one memory: what every board has in common."""
+
+from amaranth.hdl import *
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.hw.core import Core
+from accel.hw.interface import memory_port
+from accel.machine import Machine
+from fpga.gateware.link import Link
+from fpga.gateware.registers import Registers
+from fpga.gateware.uart import Uart, divisor
+
+__all__ = ["Accelerator"]
+
+
+class Accelerator(wiring.Component):
+    """Everything but the memory.
+
+    While a run is on, the memory port is the core's; the link has it otherwise.
+
+    Members
+    -------
+    rx, tx : the serial line.
+    mem : the memory.
+    busy : a run is on.
+
+    Parameters
+    ----------
+    machine : of the core.
+    memory_bytes : of the memory behind `mem`.
+    clock_hz, baud : of the core, which is that of everything, and of the line.
+    """
+
+    def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int, baud: int):
+        self.machine = machine
+        self._core = Core(machine)
+        self._registers = Registers(machine, memory_bytes, clock_hz)
+        self._uart = Uart(divisor(clock_hz, baud))
+        super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1),
+                          "mem": Out(memory_port(machine.config)), "busy": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.core = core = self._core
+        m.submodules.registers = registers = self._registers
+        m.submodules.uart = uart = self._uart
+        m.submodules.link = link = Link(self.machine.config)
+        m.d.comb += [uart.rx.eq(self.rx), self.tx.eq(uart.tx)]
+        wiring.connect(m, uart.received, link.received)
+        wiring.connect(m, link.sent, uart.sent)
+        m.d.comb += [
+            registers.addr.eq(link.addr), link.r_data.eq(registers.r_data),
+            registers.w_en.eq(link.w_en), registers.w_data.eq(link.w_data),
+            link.busy.eq(registers.busy), self.busy.eq(registers.busy),
+        ]
+        for name, member in registers.core.signature.members.items():
+            theirs, ours = getattr(registers.core, name), getattr(core, name)
+            m.d.comb += ours.eq(theirs) if member.flow == Out else theirs.eq(ours)
+        self._share(m, core.mem, link.mem)
+        return m
+
+    def _share(self, m: Module, core, link) -> None:
+        """The port's streams to whoever has it; nobody is in the middle of anything when it
+        changes hands.
+        """
+        mem, busy = self.mem, self._registers.busy
+        for one, has in ((core, busy), (link, ~busy)):
+            for theirs, ours in ((one.request, mem.request), (one.wdata, mem.wdata)):
+                with m.If(has):
+                    m.d.comb += [ours.payload.eq(theirs.payload), ours.valid.eq(theirs.valid),
+                                 theirs.ready.eq(ours.ready)]
+            for theirs, ours in ((one.rdata, mem.rdata), (one.ack, mem.ack)):
+                m.d.comb += theirs.payload.eq(ours.payload)
+                with m.If(has):
+                    m.d.comb += [theirs.valid.eq(ours.valid), ours.ready.eq(theirs.ready)]

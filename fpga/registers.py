@@ -1,0 +1,69 @@
+"""The registers of a board's accelerator, as a host sees them over any link.
+
+Words of 32 bits, little-endian, at word addresses from 0, in the order of `REGISTERS`; a register
+of more bits takes several words, the lowest first. Gateware, drivers and the table in docs/fpga.md
+come from this list.
+"""
+
+from dataclasses import dataclass
+
+from accel.config import UNITS
+from accel.status import ACTIVITIES
+
+__all__ = ["ADDRESSES", "MAGIC", "REGISTERS", "WORDS", "Register"]
+
+MAGIC = int.from_bytes(b"LOCK", "little")
+VERSION = 1
+
+WORD_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """`writable` ones read as what was written last."""
+
+    name: str
+    bits: int
+    text: str
+    writable: bool = False
+
+    @property
+    def words(self) -> int:
+        return -(-self.bits // WORD_BITS)
+
+
+def _registers() -> tuple[Register, ...]:
+    bases = ("program", "weights", "activations", "io")
+    return (
+        Register("magic", 32, f"{MAGIC:#010x}: this is an accelerator"),
+        Register("version", 32, f"of this table: {VERSION}"),
+        Register("machine", 256, "SHA-256 of the machine: geometry, instructions, word layouts"),
+        Register("memory_bytes", 32, "of the memory that host and core share"),
+        Register("clock_hz", 32, "of the core"),
+        Register("run", 32, "number of the run that was started last; another number starts a run",
+                 writable=True),
+        Register("count", 32, "instructions of the program", writable=True),
+        *(Register(f"base_{name}", 32, f"byte address of the segment {name}", writable=True)
+          for name in bases),
+        Register("done", 32, "number of the last run that is over"),
+        Register("status", 32, "bits 7 to 0: how it ended; 15 to 8: the unit"),
+        Register("index", 32, "instruction at which it ended"),
+        Register("waiting", 32, "after a deadlock, a bit for each unit that waits: "
+                 + ", ".join(UNITS)),
+        *(Register(f"waiting_{unit}", 32, f"instruction that {unit} waits with") for unit in UNITS),
+        *(Register(f"count_{unit}_{activity}", 64, f"cycles of {unit}: {activity}")
+          for unit in UNITS for activity in ACTIVITIES),
+        *(Register(f"bytes_{client}", 64, f"moved by {client}")
+          for client in ("fetch", "load", "store")),
+    )
+
+
+REGISTERS = _registers()
+
+ADDRESSES: dict[str, int] = {}
+"""Word address of each register, by name."""
+
+WORDS = 0
+for _register in REGISTERS:
+    ADDRESSES[_register.name] = WORDS
+    WORDS += _register.words

@@ -1,0 +1,94 @@
+"""SDR SDRAM chips: geometry and timing rules, from their data sheets.
+
+Controller and chip model take the same `Sdram`; the rules stand here once.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from math import ceil
+
+__all__ = ["Command", "Sdram", "Timing", "ULX3S"]
+
+
+class Command(IntEnum):
+    """Pins RAS#, CAS#, WE#, the first one the highest bit (JEDEC Standard 21-C, 3.11.5)."""
+
+    MODE = 0b000
+    REFRESH = 0b001
+    PRECHARGE = 0b010
+    ACTIVE = 0b011
+    WRITE = 0b100
+    READ = 0b101
+    NOP = 0b111
+
+
+@dataclass(frozen=True, slots=True)
+class Sdram:
+    """A chip of four banks, 16 bits wide. Times in nanoseconds.
+
+    rcd, rp, ras, rc, rrd, rfc, wr, mrd : ACTIVE to READ or WRITE; PRECHARGE to ACTIVE; ACTIVE to
+        PRECHARGE; ACTIVE to ACTIVE of a bank, and of different ones; REFRESH to anything; last
+        written data to PRECHARGE; MODE to anything.
+    refresh : mean time between two REFRESH.
+    init : NOP before the first command.
+    cas : pairs (fastest clock in MHz, CAS latency), slowest first.
+    """
+
+    name: str
+    row_bits: int
+    column_bits: int
+    rcd: float
+    rp: float
+    ras: float
+    rc: float
+    rrd: float
+    rfc: float
+    wr: float
+    mrd: float
+    refresh: float
+    init: float
+    cas: tuple[tuple[float, int], ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return 2 * 4 << (self.row_bits + self.column_bits)
+
+    def at(self, clock_hz: float) -> "Timing":
+        """The rules in cycles of a clock. Refuses a clock that is too fast for the chip."""
+        latency = next((latency for mhz, latency in self.cas if clock_hz <= mhz * 1e6), None)
+        if latency is None:
+            raise ValueError(f"Clock of {self.name} must be at most {self.cas[-1][0]:g} MHz, "
+                             f"not {clock_hz / 1e6:g}")
+
+        def cycles(name: str) -> int:
+            return ceil(getattr(self, name) * clock_hz / 1e9 - 1e-6)
+
+        most = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "wr", "mrd", "init")
+        return Timing(**{name: cycles(name) for name in most},
+                      refresh=int(self.refresh * clock_hz / 1e9), cas=latency)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The same in cycles; `cas` is the latency."""
+
+    rcd: int
+    rp: int
+    ras: int
+    rc: int
+    rrd: int
+    rfc: int
+    wr: int
+    mrd: int
+    refresh: int
+    init: int
+    cas: int
+
+
+ULX3S = Sdram(
+    "SDRAM of the ULX3S", row_bits=13, column_bits=9, rcd=21, rp=21, ras=42, rc=63, rrd=14, rfc=66,
+    wr=15, mrd=14, refresh=64e6 / 8192, init=200_000, cas=((100, 2), (143, 3)))
+"""32 MiB. Boards were built with chips of Micron (MT48LC16M16A2), ISSI (IS42S16160G) and Alliance
+(AS4C16M16SA, also AS4C32M16SB, of which half is used), speed grades −7 and −75: of each time the
+longest in their data sheets.
+"""

@@ -1,0 +1,135 @@
+"""The driver against a board in Python, over lines with and without faults."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accel.program import Instruction, Program, ProgramError, finish
+from accel.sim import cycle
+from accel.status import Status
+from fpga.device import BoardDevice, BoardRefused
+from fpga.link.host import Link, LinkError
+from fpga.registers import ADDRESSES
+from runtime import SimulatedDevice, compile_for
+from tests.support.board_model import BoardModel, faulty
+from tests.support.machines import TINY, machine
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+
+
+def opened(board: BoardModel, **options) -> BoardDevice:
+    return BoardDevice(board.machine, Link(board), **options)
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-3])
+def test_digits(share, monkeypatch):
+    """All outputs, cycles and counters as simulated, whatever the line loses."""
+    monkeypatch.setattr("fpga.link.host.PATIENCE", 0.0)
+    board = BoardModel(TINY, 1 << 20, faulty(1, share) if share else lambda data: data)
+    device = opened(board)
+    images = np.random.default_rng(0).random((3, 1, 1, 8, 8), np.float32)
+    there = compile_for(DIGITS, device)
+    here = compile_for(DIGITS, SimulatedDevice(TINY, cycle.simulate))
+    for image in images:
+        got, wanted = there({"image": image}), here({"image": image})
+        assert np.array_equal(got["logits"], wanted["logits"])
+    assert (device.link.repeated > 0) == (share > 0)
+
+
+def test_a_run_is_told_as_a_simulator_does():
+    program = Program.assemble(TINY, [finish()])
+    device = opened(BoardModel(TINY, 4096))
+    address = device.allocate(program.memory_bytes)
+    device.copy_in(address, program.image())
+    device.launch(program, address)
+    run, wanted = device.wait(), cycle.simulate(TINY, program)
+    assert (run.status, run.unit, run.index, run.cycles, run.counters) == (
+        wanted.status, wanted.unit, wanted.index, wanted.cycles, wanted.counters)
+
+
+def test_a_deadlock_names_who_waits():
+    program = Program.assemble(TINY, [Instruction("gemm", "gemm", {"waits": 1}), finish()])
+    device = opened(BoardModel(TINY, 4096))
+    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    device.launch(program, 0)
+    run, wanted = device.wait(), cycle.simulate(TINY, program)
+    assert run.status == wanted.status == Status.DEADLOCK
+    assert run.waiting == wanted.waiting == {"gemm": 0}
+
+
+def test_bytes_beside_others_are_left_alone():
+    board = BoardModel(TINY, 4096)
+    device = opened(board)
+    rng, model = np.random.default_rng(0), np.zeros(1024, np.uint8)
+    for _ in range(50):
+        begin = int(rng.integers(1024))
+        data = rng.integers(0, 256, int(rng.integers(0, 1025 - begin)), np.uint8)
+        model[begin:begin + data.size] = data
+        device.copy_in(begin, data)
+        at = int(rng.integers(1024))
+        size = int(rng.integers(0, 1025 - at))
+        assert np.array_equal(device.copy_out(at, size), model[at:at + size])
+    assert np.array_equal(board.memory[:1024], model)
+
+
+@pytest.mark.parametrize("register, value, text", [
+    ("magic", 5, "is no accelerator: magic number 0x00000005"),
+    ("version", 9, "registers of version 9, not 1"),
+    ("machine", 1 << 255, "holds machine 800000000000, not"),
+])
+def test_a_board_that_is_something_else(register, value, text):
+    board = BoardModel(TINY, 4096)
+    board.set(register, value)
+    with pytest.raises(BoardRefused, match=text):
+        opened(board)
+
+
+def test_a_program_of_another_machine():
+    with pytest.raises(ProgramError, match="compiled for machine"):
+        opened(BoardModel(TINY, 4096)).launch(Program.assemble(machine("2x8x8"), [finish()]), 0)
+
+
+def test_too_little_memory():
+    with pytest.raises(BoardRefused, match="has 4096 bytes of memory, not the 4160"):
+        opened(BoardModel(TINY, 4096)).allocate(4097)
+
+
+def test_a_board_that_says_nothing(monkeypatch):
+    monkeypatch.setattr("fpga.link.host.PATIENCE", 0.0)
+    with pytest.raises(LinkError, match="Board at a model does not answer"):
+        opened(BoardModel(TINY, 4096, lambda data: b""))
+
+
+def test_a_reset_in_the_middle_of_a_run():
+    board = BoardModel(TINY, 4096)
+    device = opened(board)
+    program = Program.assemble(TINY, [finish()])
+    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    device.launch(program, 0)
+    board.reset()
+    with pytest.raises(LinkError, match="was reset in the middle of a run"):
+        device.wait()
+    device.launch(program, 0)
+    assert device.wait().ok
+
+
+def test_a_run_that_does_not_end():
+    board = BoardModel(TINY, 4096)
+    device = opened(board, run_seconds=0.02)
+    program = Program.assemble(TINY, [finish()])
+    device.launch(program, 0)
+    board.set("done", 0)
+    with pytest.raises(LinkError, match="has not ended its run"):
+        device.wait()
+
+
+def test_a_start_that_arrives_twice_is_one_run():
+    board = BoardModel(TINY, 4096)
+    device = opened(board)
+    program = Program.assemble(TINY, [finish()])
+    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    device.launch(program, 0)
+    board.set("done", 0)
+    device.link.set_register(ADDRESSES["run"], board.words[ADDRESSES["run"]])
+    assert board.words[ADDRESSES["done"]] == 0

@@ -1,0 +1,81 @@
+"""The unmodified driver on a whole board in Verilator, with faults and without."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accel.program import Program, finish
+from accel.sim import cycle
+from fpga.device import BoardDevice, BoardRefused
+from fpga.emulation.emulated import EmulatedBoard
+from fpga.link.host import Link, LinkError
+from fpga.link.serial_port import SerialLine
+from runtime import SimulatedDevice, compile_for
+from tests.support.machines import TINY, machine
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
+
+
+def opened(board: EmulatedBoard, one=TINY) -> BoardDevice:
+    return BoardDevice(one, Link(SerialLine(board.port, board.baud)))
+
+
+@pytest.mark.parametrize("spoil", [0.0, 1e-3])
+def test_digits(spoil):
+    """Outputs are those of the simulator, whatever the line loses, and no rule of the memory chip
+    is broken.
+    """
+    images = np.random.default_rng(0).random((3, 1, 1, 8, 8), np.float32)
+    here = compile_for(DIGITS, SimulatedDevice(TINY, cycle.simulate))
+    with EmulatedBoard(TINY, spoil=spoil, seed=1) as board:
+        device = opened(board)
+        there = compile_for(DIGITS, device)
+        for image in images:
+            got, wanted = there({"image": image}), here({"image": image})
+            assert np.array_equal(got["logits"], wanted["logits"])
+        assert not board.broken_rules
+        assert bool(board.spoiled) == bool(device.link.repeated) == bool(spoil)
+
+
+def test_counters_add_up():
+    program = Program.assemble(TINY, [finish()])
+    with EmulatedBoard(TINY) as board:
+        device = opened(board)
+        device.copy_in(device.allocate(program.memory_bytes), program.image())
+        device.launch(program, 0)
+        run = device.wait()
+    assert run.ok and run.counters.bytes == {"fetch": 64, "load": 0, "store": 0}
+    assert all(sum(unit.values()) == run.cycles > 0 for unit in run.counters.activity.values())
+
+
+def test_a_reset_in_the_middle_of_a_run():
+    image = np.random.default_rng(0).random((1, 1, 8, 8), np.float32)
+    with EmulatedBoard(TINY, reset_within=5000) as board:
+        device = opened(board)
+        module = compile_for(DIGITS, device)
+        with pytest.raises(LinkError, match="was reset in the middle of a run"):
+            module({"image": image})
+        again = compile_for(DIGITS, device)
+        wanted = compile_for(DIGITS, SimulatedDevice(TINY, cycle.simulate))({"image": image})
+        assert np.array_equal(again({"image": image})["logits"], wanted["logits"])
+
+
+def test_a_memory_that_is_stuck_is_noticed():
+    with EmulatedBoard(TINY) as board:
+        device = opened(board)
+        device.copy_in(0, np.arange(128, dtype=np.uint8))
+        board.stick()
+        assert not np.array_equal(device.copy_out(0, 128), np.arange(128))
+        board.stick(False)
+        assert np.array_equal(device.copy_out(0, 128), np.arange(128))
+
+
+def test_a_board_of_another_machine():
+    with EmulatedBoard(TINY) as board, pytest.raises(BoardRefused, match="holds machine"):
+        opened(board, machine("2x8x8"))
+
+
+def test_a_port_that_is_not_there():
+    with pytest.raises(LinkError, match="cannot be opened"):
+        SerialLine("/dev/no-such-port", 115_200)
