@@ -12,11 +12,11 @@ import onnx
 from google.protobuf.message import DecodeError
 
 import compiler.frontend.onnx_ops       # noqa: F401 - registers the operators
-from compiler.frontend.importer import Importer, element_type
+from compiler.frontend.importer import CONTRADICTIONS, Importer, element_type
 from compiler.frontend.values import NodeRefused, dtype_name
 from compiler.graph.graph import Graph, TensorType
 
-__all__ = ["ImportRefused", "check_model", "convert", "load"]
+__all__ = ["ImportRefused", "check_model", "convert", "load", "read_model"]
 
 OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
@@ -32,17 +32,23 @@ class ImportRefused(ValueError):
 def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> Graph:
     """The graph of an ONNX file, named after it; `shapes` binds symbolic dimensions by name."""
     path = Path(path)
+    model = read_model(path)
+    return convert(model, path.stem, shapes, place=str(path))
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """An ONNX file with its external data, as it is."""
     try:
-        model = onnx.load(path, format="protobuf")
+        return onnx.load(path, format="protobuf")
     except FileNotFoundError:
         raise ImportRefused(f"{path}: no such file; give the path of an ONNX model") from None
-    except OSError as error:
-        raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
     except DecodeError:
         raise ImportRefused(f"{path}: is not an ONNX file; give a model in .onnx format") from None
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise ImportRefused(f"{path}: is not a valid ONNX model: {error}") from None
-    return convert(model, path.stem, shapes, place=str(path))
+    except OSError as error:
+        raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (onnx.checker.ValidationError, *CONTRADICTIONS) as error:
+        reason = str(error) or type(error).__name__
+        raise ImportRefused(f"{path}: is not a valid ONNX model: {reason}") from None
 
 
 def convert(model: onnx.ModelProto, name: str = "model",
