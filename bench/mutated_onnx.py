@@ -205,6 +205,7 @@ def _become(work: Callable[[], int], folder: Path) -> None:
         for number, name in ((1, "stdout"), (2, "stderr")):
             file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             os.dup2(file, number)
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))

@@ -97,6 +97,24 @@ def recurrent() -> ModelProto:
     return made.model((5, 1, 6))
 
 
+def resized() -> ModelProto:
+    """Sizes that constants decide: padding, resampling, tiling, filling, expanding, ranges."""
+    made = _Made()
+    made.node("Pad", "x", made.numbers(0, 0, 1, 2, 0, 0, 1, 2), y="a")
+    made.node("Resize", "a", "", made.floats(1, 1, 2, 2), mode="linear", y="b")
+    made.node("Tile", "b", made.numbers(1, 2, 1, 1), y="c")
+    made.node("ConstantOfShape", made.numbers(4, 1, 1), y="d",
+              value=numpy_helper.from_array(np.array([0.5], np.float32)))
+    made.node("Add", "c", "d", y="e")
+    made.node("Range", *(made.constant(np.array(one, np.int64)) for one in (0, 16, 2)), y="f")
+    made.node("Gather", "e", "f", axis=2, y="g")
+    made.node("DepthToSpace", "g", blocksize=2, y="h")
+    made.node("Expand", "h", made.numbers(3, 1, 1, 1), y="i")
+    made.node("TopK", "i", made.numbers(4), axis=3, y="y")
+    made.nodes[-1].output.append("places")
+    return made.model((1, 2, 6, 6))
+
+
 class _Made:
     """A model node by node, with seeded weights."""
 
@@ -136,7 +154,7 @@ class _Made:
 
 MODELS: Mapping[str, Callable[[], ModelProto]] = {
     "convolutions": convolutions, "quantized": quantized, "attention": attention,
-    "recurrent": recurrent, "external": convolutions}
+    "recurrent": recurrent, "resized": resized, "external": convolutions}
 """The last one has its weights in a file of their own."""
 
 
@@ -258,8 +276,7 @@ def contradict(rng: Rng, model: ModelProto) -> None:
 def enlarge(rng: Rng, model: ModelProto) -> None:
     """A dimension, an attribute or an element of an integer constant is huge."""
     graph = model.graph
-    huge = int(rng.choice([1 << 14, 1 << 20, 1 << 28, (1 << 31) - 1, 1 << 31, 1 << 40,
-                           (1 << 62) + 1, (1 << 63) - 1]))
+    huge = int(rng.choice(HUGE))
     places: list[Callable[[], None]] = []
     for value in graph.input:
         for dim in value.type.tensor_type.shape.dim:
@@ -313,6 +330,8 @@ def misplace(rng: Rng, model: ModelProto) -> None:
         tensor.external_data.add(key=name, value=value)
 
 
+HUGE = (1000, 1 << 14, 1 << 17, 1 << 20, 1 << 25, 1 << 28, (1 << 31) - 1, 1 << 31, 1 << 40,
+        (1 << 62) + 1, (1 << 63) - 1)
 OPERATORS = ("Relu", "Identity", "Tile", "Resize", "TopK", "NonZero", "Unknown", "Pad", "Loop",
              "ConstantOfShape", "Range", "Einsum", "GRU", "Softmax", "Split", "OneHot",
              "ConvTranspose", "DequantizeLinear", "SequenceAt", "Dropout")

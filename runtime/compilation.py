@@ -23,6 +23,7 @@ from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
 from compiler.graph.placement import Pins
+from compiler.graph.room import require_room
 from runtime.auto import choose, greedy
 from runtime.cache import cached
 from runtime.costs import LINK, Link, Pricing
@@ -88,6 +89,7 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
     things cost, with the memory `dram`, and is not kept in the cache; nor are those with pins.
     """
     graph = model if isinstance(model, Graph) else load_model(model, dict(shapes or {}) or None)
+    require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
 
     def make() -> Module:

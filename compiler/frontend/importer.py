@@ -44,6 +44,8 @@ looks for.
 def _reason(error: Exception) -> str:
     if isinstance(error, NodeRefused | TypeRefused | ValueError | TypeError) and str(error):
         return str(error)
+    if isinstance(error, MemoryError):
+        return "it takes more memory than there is"
     return (f"its inputs and attributes contradict each other ({type(error).__name__}: {error})")
 
 
