@@ -468,6 +468,16 @@ def test_initializers_whose_data_do_not_fit() -> None:
     assert "; n (Mystery): operator is not supported; " in line
 
 
+def test_what_takes_the_square_of_an_extent() -> None:
+    reason = ("every element is compared with all others of its axis, at most 17,179,869,184 "
+              "pairs, not 1,099,511,627,776")
+    place = numpy_helper.from_array(np.array(0), "k")
+    for op, outputs in ("TopK", ("y", "places")), ("CumSum", ("y",)):
+        line = refused_node(op, "x", "k", shape=[1 << 20], constants=[place],
+                            outputs=outputs)
+        assert line.endswith(reason), line
+
+
 def test_adding_different_types() -> None:
     assert refused_node("Add", "x", "i", constants=[constant("i", 1, dtype="int32")]) == (
         "inputs of add must have one type, not float32 and int32")
