@@ -118,8 +118,9 @@ def compare_float(model: ModelProto, inputs: Mapping[str, Array], stage: Stage) 
         session = onnxruntime.InferenceSession(model.SerializeToString(), options,
                                                providers=["CPUExecutionProvider"])
         names = [one.name for one in session.get_outputs()]
-        theirs = dict(zip(names, session.run(names, dict(inputs)), strict=True))
-    return max(_difference(ours[name], theirs[name]) for name in names)
+        theirs = session.run(names, dict(inputs))
+    return max(_difference(ours[name], np.asarray(array))
+               for name, array in zip(names, theirs, strict=True))
 
 
 def _difference(ours: Array, theirs: Array) -> float:

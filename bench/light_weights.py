@@ -47,10 +47,11 @@ def light_model(name: str, seed: int = 0, size: int | None = None) -> ModelProto
             and not one.name.endswith("__SHAPE")]
     nodes = [node for node in graph.node if node.op_type != "ConstantOfShape"]
     inputs = [one for one in graph.input if one.name in _data(graph)]
-    for field, items in ((graph.initializer, [*kept, *drawn]), (graph.node, nodes),
-                         (graph.input, inputs)):
+    for field in graph.initializer, graph.node, graph.input:
         del field[:]
-        field.extend(items)
+    graph.initializer.extend([*kept, *drawn])
+    graph.node.extend(nodes)
+    graph.input.extend(inputs)
     if size:
         for dim in graph.input[0].type.tensor_type.shape.dim[2:]:
             dim.dim_value = size

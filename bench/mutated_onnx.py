@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import traceback
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -91,7 +92,7 @@ def judge(number: int, seed: int, folder: Path) -> Verdict:
     arguments = ["run", str(path), "--target", target, "--sim", "functional", "--no-cache",
                  "--output", str(result)]
     if inputs:
-        np.savez(folder / "inputs.npz", **inputs)
+        _save(folder / "inputs.npz", inputs)
         arguments += ["--input", str(folder / "inputs.npz")]
     elif rng.random() < 0.5:
         arguments = ["compile", str(path), "--target", target, "--no-cache", "-o",
@@ -193,8 +194,8 @@ def _isolated(work: Callable[[], int], folder: Path) -> _Ended:
         if time.monotonic() - begin > WALL_SECONDS:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.005)
-    texts = [(folder / name).read_text(errors="replace") for name in ("stdout", "stderr")]
-    return _Ended(os.waitstatus_to_exitcode(status), *texts,
+    out, err = ((folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
+    return _Ended(os.waitstatus_to_exitcode(status), out, err,
                   usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
 
 
@@ -244,13 +245,21 @@ def _reference(path: Path, inputs: dict[str, np.ndarray], answer: Path) -> int:
     from onnx.reference import ReferenceEvaluator
 
     session = ReferenceEvaluator(str(path))
-    return _answer(answer, session.output_names, session.run(None, inputs))
+    return _answer(answer, [str(name) for name in session.output_names],
+                   list(session.run(None, inputs)))
 
 
-def _answer(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> int:
-    with path.open("wb") as file:
-        np.savez(file, **dict(zip(names, arrays, strict=True)))
+def _answer(path: Path, names: Sequence[str], arrays: Sequence) -> int:
+    _save(path, dict(zip(names, map(np.asarray, arrays), strict=True)))
     return 0
+
+
+def _save(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """As np.savez does, which cannot take every name."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def run(count: int, seed: int, progress: Callable[[Verdict], None] = lambda found: None,

@@ -160,7 +160,7 @@ an axis, beyond 2^34 pairs.
 inserted, nodes dropped and rewired, cycles, contradicted shapes, huge dimensions, other types and
 attributes, misplaced external data) and gives them to the command, with 4 GiB of address space and
 30 s of processor time. Of 300 files (seed 1) 253 are refused with exit status 2 and one line, 47
-run and equal ONNX Runtime or, where that refuses them, ONNX's reference; none ends in another way."""
+run and equal ONNX Runtime or, where that refuses them, ONNX's reference; none ends otherwise."""
 
 
 def _has_body(schema: Any) -> bool:

@@ -198,6 +198,8 @@ CONV = [
     ({"pads": [1, 1]}, "pads must have 4 numbers, not 2"),
     ({"auto_pad": "SAME"}, "auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, not SAME"),
     ({"strides": [0, 1]}, "strides must be 2 integers of at least 1, not (0, 1)"),
+    ({"pads": [0, 0, 1 << 31, 0]},
+     "pads must be integers of at most 2,147,483,647, not (0, 0, 2147483648, 0)"),
     ({"mystery": 1}, "attribute 'mystery' is not supported"),
 ]
 
