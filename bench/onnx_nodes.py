@@ -145,7 +145,22 @@ makes code for these elements; where computed elements decide, it runs what come
 importer behind `lockstep run` has no data and refuses such nodes; so it does with operators whose
 result depends on data: Compress, NonMaxSuppression, NonZero, ScatterElements, ScatterND,
 Unique and the like. Strings, sequences, optionals, tensors without elements and the types that
-processors lack (float8, int4, ...) exist while a network is built, but not in the network."""
+processors lack (float8, int4, ...) exist while a network is built, but not in the network.
+
+## What a file may ask for
+
+A few bytes can stand for more memory or time than there is. Refused before any of it is taken:
+networks whose inputs and outputs, whose largest node, or whose values between are more than 2 GiB
+(`LOCKSTEP_MEMORY`, in GiB, allows more or less), constants of more than 2 GiB that are computed
+while a model is read, networks of more than 50,000 operators with loops and sequences unrolled,
+loops of more than 20,000 turns, and TopK, CumSum and CumProd, which look at every two elements of
+an axis, beyond 2^34 pairs.
+
+`python -m bench.mutated_onnx` spoils six small models in ten ways (bytes flipped, cut out and
+inserted, nodes dropped and rewired, cycles, contradicted shapes, huge dimensions, other types and
+attributes, misplaced external data) and gives them to the command, with 4 GiB of address space and
+30 s of processor time. Of 300 files (seed 1) 253 are refused with exit status 2 and one line, 47
+run and equal ONNX Runtime or, where that refuses them, ONNX's reference; none ends otherwise."""
 
 
 def _has_body(schema: Any) -> bool:

@@ -22,6 +22,7 @@ USER_ERRORS: tuple[str, ...] = (
     "compiler.cpu_gpu_backends.llvm.machine.MachineError",
     "compiler.frontend.onnx_import.ImportRefused",
     "compiler.graph.placement.PinRefused",
+    "compiler.graph.room.RoomRefused",
     "compiler.native.BuildError",
     "compiler.quantize.refusal.QuantizeRefused",
     "fpga.device.BoardRefused",

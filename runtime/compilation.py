@@ -27,6 +27,7 @@ from compiler.graph.ops import INTEGER_OPS
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
 from compiler.graph.placement import Pins
+from compiler.graph.room import require_room
 from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
 from runtime.auto import choose, greedy
@@ -126,6 +127,7 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
     things cost, with the memory `dram`.
     """
     graph = graph_of(model, dict(shapes or {}) or None)
+    require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
 
     def make() -> Made:

@@ -26,6 +26,9 @@ LATENCY = 200
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
 
+MOST_PIXELS = 1 << 16
+"""Rows or columns of a layer, so that its tiles can be counted."""
+
 FAR, IN_FLIGHT, BURST = 288, 64, 64
 """The slowest memory that shall not show: cycles from a request to its data; and the requests that
 may be open, of so many bytes at most. Short runs are short requests: they fill no bus then."""
@@ -111,6 +114,9 @@ class Cost:
 
 def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
     """The cheapest tile that fits. Refuses a layer of which not even the smallest does."""
+    if max(shape.rows, shape.columns) > MOST_PIXELS:
+        raise LoweringError(f"Rows and columns of a layer must be at most {MOST_PIXELS:,}, not "
+                            f"{shape.rows:,} and {shape.columns:,}")
     if found := _fitting(config, shape, threads, {}):
         return min(found)[1]
     smallest = Tiles(1, 1, 1, shape.depth if shape.row else 1)

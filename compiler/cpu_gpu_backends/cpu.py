@@ -9,6 +9,7 @@ from compiler.cpu_gpu_backends.cpu_tiles import Vectors
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
+from compiler.graph.room import require_bytes
 from compiler.ir import Program
 from compiler.ops import nchw
 
@@ -39,12 +40,16 @@ class CpuTarget:
         return f"operator must be one of {', '.join(nchw.OPERATORS)}, not {node.op!r}"
 
     def compile(self, graph: Graph) -> HostSegment:
-        """Refuses with ValueError a node that `refusal` has a reason against."""
+        """Refuses with ValueError a node that `refusal` has a reason against, and what takes more
+        memory than it may.
+        """
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
         steps = tuple(_step(graph, group) for group in self.groups(graph).groups)
-        return HostSegment(graph, steps, dense(graph.constants), self.arenas)
+        made = HostSegment(graph, steps, dense(graph.constants), self.arenas)
+        require_bytes(made.plan.size, f"{graph.name}: what the host computes in between")
+        return made
 
     def groups(self, graph: Graph) -> Groups:
         """What is computed together, in order."""

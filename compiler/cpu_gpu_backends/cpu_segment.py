@@ -15,6 +15,7 @@ from compiler.graph.fusion import Group, Groups, overwritable
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.memory import MemoryPlan, Task, plan_memory
 from compiler.graph.reference import check_inputs
+from compiler.graph.room import bytes_of
 from compiler.ir import Program
 from compiler.te import numpy_dtype
 
@@ -144,7 +145,7 @@ def plan_groups(graph: Graph, groups: Sequence[Group],
     tasks = [_task(graph, group, program, root)
              for group, program in zip(groups, programs, strict=True)]
     outside = set(map(root, graph.outputs))
-    sizes = {group.output: _bytes(graph.values[group.output]) for group in groups
+    sizes = {group.output: bytes_of(graph.values[group.output]) for group in groups
              if not group.is_view and group.output not in outside}
     return plan_memory(tasks, sizes)
 
@@ -169,7 +170,3 @@ def _task(graph: Graph, group: Group, program: Program | None,
     return Task(reads, group.output,
                 tuple(int(buffer.size_bytes) for buffer in program.outputs[1:]),
                 tuple(value for value in free if reads.count(value) == 1))
-
-
-def _bytes(type_: TensorType) -> int:
-    return prod(type_.shape) * numpy_dtype(type_.dtype).itemsize

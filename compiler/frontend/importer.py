@@ -19,7 +19,7 @@ from compiler.graph.graph import DTYPES, Node, TensorType
 from compiler.graph.ops import TypeRefused
 from compiler.graph.rewrite import Builder
 
-__all__ = ["Importer", "Item", "element_type"]
+__all__ = ["CONTRADICTIONS", "Importer", "Item", "element_type"]
 
 Item = Any
 """What a name of a model stands for: a Value, a list of them, None, or `UNKNOWN`."""
@@ -44,7 +44,17 @@ looks for.
 def _reason(error: Exception) -> str:
     if isinstance(error, NodeRefused | TypeRefused | ValueError | TypeError) and str(error):
         return str(error)
+    if isinstance(error, MemoryError):
+        return "it takes more memory than there is"
     return (f"its inputs and attributes contradict each other ({type(error).__name__}: {error})")
+
+
+def _array(tensor: onnx.TensorProto) -> np.ndarray:
+    try:
+        return frozen(onnx.numpy_helper.to_array(tensor))
+    except CONTRADICTIONS as error:
+        raise NodeRefused(f"initializer {tensor.name!r}: its data do not fit its type and shape "
+                          f"({type(error).__name__}: {error})") from None
 
 
 class Importer(Tracer):
@@ -70,8 +80,15 @@ class Importer(Tracer):
 
     def define_initializers(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
-            array = frozen(onnx.numpy_helper.to_array(tensor))
-            self.names[tensor.name] = self.constant(array, "" if self.depth else tensor.name)
+            try:
+                array = _array(tensor)
+            except NodeRefused as error:
+                if self.depth:
+                    raise
+                self.refusals.append(str(error))
+                self.names[tensor.name] = UNKNOWN
+            else:
+                self.names[tensor.name] = self.constant(array, "" if self.depth else tensor.name)
 
     def graph(self, graph: onnx.GraphProto, inputs: Sequence[Item]) -> list[Item]:
         """The outputs of a subgraph of the current node for these inputs; it sees the values

@@ -4,6 +4,7 @@ Shapes are constants: symbolic dimensions are bound by name on import. Everythin
 get wrong raises ImportRefused, whose message is one line: what, where and what to do.
 """
 
+import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -12,11 +13,11 @@ import onnx
 from google.protobuf.message import DecodeError
 
 import compiler.frontend.onnx_ops       # noqa: F401 - registers the operators
-from compiler.frontend.importer import Importer, element_type
+from compiler.frontend.importer import CONTRADICTIONS, Importer, element_type
 from compiler.frontend.values import NodeRefused, dtype_name
 from compiler.graph.graph import Graph, TensorType
 
-__all__ = ["ImportRefused", "check_model", "convert", "load"]
+__all__ = ["ImportRefused", "check_model", "convert", "load", "read_model"]
 
 OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
@@ -32,17 +33,26 @@ class ImportRefused(ValueError):
 def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> Graph:
     """The graph of an ONNX file, named after it; `shapes` binds symbolic dimensions by name."""
     path = Path(path)
+    model = read_model(path)
+    return convert(model, path.stem, shapes, place=str(path))
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """An ONNX file with its external data, as it is."""
     try:
-        model = onnx.load(path, format="protobuf")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")     # unknown keys of external data are of no account
+            return onnx.load(path, format="protobuf")
     except FileNotFoundError:
         raise ImportRefused(f"{path}: no such file; give the path of an ONNX model") from None
-    except OSError as error:
-        raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
     except DecodeError:
         raise ImportRefused(f"{path}: is not an ONNX file; give a model in .onnx format") from None
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise ImportRefused(f"{path}: is not a valid ONNX model: {error}") from None
-    return convert(model, path.stem, shapes, place=str(path))
+    except OSError as error:
+        raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (onnx.checker.ValidationError, *CONTRADICTIONS) as error:
+        reason = str(error) or type(error).__name__
+        raise ImportRefused(f"{path}: is not a valid ONNX model: {reason}; export it again"
+                            ) from None
 
 
 def convert(model: onnx.ModelProto, name: str = "model",
@@ -76,9 +86,11 @@ def _finished(importer: Importer, place: str) -> Graph:
 
 
 def check_model(model: onnx.ModelProto, place: str) -> None:
-    if not model.HasField("graph") or not model.graph.output:
+    if not model.HasField("graph"):
         raise ImportRefused(f"{place}: is not an ONNX model with a graph; "
                             "give a model in .onnx format")
+    if not model.graph.output:
+        raise ImportRefused(f"{place}: has no outputs; export the model again")
     newest = onnx.defs.onnx_opset_version()
     versions = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
     version = max(versions, default=newest)

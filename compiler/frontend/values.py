@@ -19,7 +19,7 @@ from compiler.te import is_float, numpy_dtype
 __all__ = ["MOST_BYTES", "NodeRefused", "Tracer", "Value", "axes_of", "dtype_name", "frozen"]
 
 MOST_BYTES = 1 << 31
-"""Of one constant that an importer computes."""
+"""Of all constants that an importer computes."""
 
 
 class NodeRefused(Exception):
@@ -163,6 +163,9 @@ def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(int(axis) % rank for axis in axes)
 
 
+MOST_NODES = 50_000
+"""Of a graph: loops and sequences are unrolled, and their lengths are a few bytes in a file."""
+
 Run = Callable[[Graph, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """Computes the outputs of a graph for its inputs."""
 
@@ -182,6 +185,7 @@ class Tracer:
         self.feeds: dict[str, np.ndarray] = {}
         self.bound: dict[str, np.ndarray] = {}
         self.staged = False
+        self.computed_bytes = 0
         self.names_of_constants: set[str] = set()
         self.current = "node"
 
@@ -205,6 +209,9 @@ class Tracer:
         empty = any(0 in value.shape or value.dtype not in DTYPES for value in values)
         if empty or all(value.constant for value in values) and op != "dequantizelinear":
             return self._folded(op, values, attrs, empty)
+        if len(self.builder.nodes) >= MOST_NODES:
+            raise NodeRefused(f"the network must have {MOST_NODES:,} operators at most, loops and "
+                              "sequences unrolled")
         inputs = tuple(self.enter(value) for value in values)
         name = self.builder.fresh_node(f"{self.current}.{op}")
         output = self.builder.fresh(f"{self.current}.{op}")
@@ -224,11 +231,15 @@ class Tracer:
         return self.constant(frozen(np.asarray(made)), given=any(value.given for value in values))
 
     def check_size(self, shape: Sequence[int], dtype: str) -> None:
-        """Refuses a constant that would be too large to compute while a model is read."""
+        """Counts a constant that is computed while a model is read, and refuses it when that would
+        be too much.
+        """
         size = prod(shape) * np.dtype(object if dtype == "string" else dtype).itemsize
-        if size > MOST_BYTES or min(shape, default=1) < 0:
-            raise NodeRefused(f"its result must have {MOST_BYTES:,} bytes at most and no extent "
-                              f"below 0, not the shape {tuple(shape)}")
+        left = MOST_BYTES - self.computed_bytes
+        if size > left or min(shape, default=1) < 0:
+            raise NodeRefused(f"its result must have {left:,} bytes at most and no extent below 0, "
+                              f"not the shape {tuple(shape)}")
+        self.computed_bytes += size
 
     def computed(self, rule: Callable[..., Any], *values: Value) -> Any:
         """What a function of NumPy makes of the elements, one array or a tuple of them."""

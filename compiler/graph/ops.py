@@ -55,6 +55,7 @@ from compiler import te
 from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
 from compiler.graph.graph import Attrs, Node, TensorType
 from compiler.ops.general import GENERAL
+from compiler.ops.products import MOST_STEPS
 
 __all__ = ["FLOAT_OPS", "GENERAL_OPS", "INTEGER_OPS", "OPS", "TypeRefused", "infer",
            "transposed_shape", "window_shape"]
@@ -133,19 +134,23 @@ def _windows(node: Node, x: TensorType, kernel: Sequence[int],
 def _steps(node: Node, kernel: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
     """Strides and pads of a window."""
     strides, pads = node.attrs["strides"], node.attrs["pads"]
-    _need(len(strides) == 2 and min(strides) > 0, node,
-          f"strides must be 2 integers of at least 1, not {strides!r}")
-    _need(len(pads) == 4 and min(pads) >= 0, node,
-          f"pads must be 4 integers of at least 0, not {pads!r}")
-    _need(len(kernel) == 2 and min(kernel) > 0, node,
-          f"kernel must be 2 integers of at least 1, not {kernel!r}")
+    _numbers(node, "strides", strides, 2, 1)
+    _numbers(node, "pads", pads, 4, 0)
+    _numbers(node, "kernel", kernel, 2, 1)
     return strides, pads
+
+
+def _numbers(node: Node, role: str, numbers: Sequence[int], count: int, least: int) -> None:
+    """What a window is described by."""
+    _need(len(numbers) == count and min(numbers) >= least, node,
+          f"{role} must be {count} integers of at least {least}, not {numbers!r}")
+    _need(max(numbers) <= MOST_STEPS, node,
+          f"{role} must be integers of at most {MOST_STEPS:,}, not {numbers!r}")
 
 
 def _dilations(node: Node) -> Sequence[int]:
     dilations = node.attrs.get("dilations", (1, 1))
-    _need(len(dilations) == 2 and min(dilations) > 0, node,
-          f"dilations must be 2 integers of at least 1, not {dilations!r}")
+    _numbers(node, "dilations", dilations, 2, 1)
     return dilations
 
 
@@ -206,8 +211,7 @@ def _transposed(node: Node, types: Types, channels: int) -> TensorType:
     _vectors(node, types[2:], channels)
     strides, pads = _steps(node, w.shape[2:])
     more = node.attrs.get("output_padding", (0, 0))
-    _need(len(more) == 2 and min(more) >= 0, node,
-          f"output_padding must be 2 integers of at least 0, not {more!r}")
+    _numbers(node, "output_padding", more, 2, 0)
     made = transposed_shape(x.shape[2:], w.shape[2:], strides, pads, _dilations(node), more)
     _need(min(made) > 0, node, f"pads must leave an output, not {pads!r}, which leave {made!r}")
     return TensorType((x.shape[0], channels, *made), x.dtype)

@@ -25,14 +25,14 @@ class Builder:
         self.values: dict[str, TensorType] = {}
         self.constants: dict[str, np.ndarray] = {}
         self.notes: list[str] = []
-        self._taken = set(reserved)
-        self._node_names: set[str] = set()
+        self._values = _Names(reserved)
+        self._nodes = _Names()
 
     @classmethod
     def like(cls, graph: Graph) -> "Builder":
         """A builder with the graph's inputs, constants and notes, and none of its nodes."""
         builder = cls(graph.name, graph.values)
-        builder._node_names.update(node.name for node in graph.nodes)
+        builder._nodes.taken.update(node.name for node in graph.nodes)
         for value in graph.inputs:
             builder.add_input(value, graph.values[value])
         for value, array in graph.constants.items():
@@ -42,11 +42,11 @@ class Builder:
 
     def fresh(self, stem: str) -> str:
         """A value name that nothing uses: the stem, or the stem and a number."""
-        return _unused(stem, self._taken)
+        return self._values.unused(stem)
 
     def fresh_node(self, stem: str) -> str:
         """A node name that nothing uses: the stem, or the stem and a number."""
-        return _unused(stem, self._node_names)
+        return self._nodes.unused(stem)
 
     def add_input(self, value: str, type_: TensorType) -> str:
         self.inputs.append(value)
@@ -60,7 +60,7 @@ class Builder:
         """Appends the node and returns the name of its output."""
         made = infer(node, [self.values[value] for value in node.inputs])
         self.nodes.append(node)
-        self._node_names.add(node.name)
+        self._nodes.taken.add(node.name)
         return self._define(node.outputs[0], made)
 
     def emit(self, op: str, name: str, inputs: Sequence[str], output: str,
@@ -79,7 +79,7 @@ class Builder:
                 outputs=tuple(values.get(one, one) for one in node.outputs))
         for old, new in values.items():
             self.values[new] = self.values.pop(old)
-        self._taken.update(values.values())
+        self._values.taken.update(values.values())
 
     def finish(self, outputs: Iterable[str]) -> Graph:
         return Graph(self.name, tuple(self.inputs), tuple(outputs), tuple(self.nodes),
@@ -87,16 +87,24 @@ class Builder:
 
     def _define(self, value: str, type_: TensorType) -> str:
         self.values[value] = type_
-        self._taken.add(value)
+        self._values.taken.add(value)
         return value
 
 
-def _unused(stem: str, taken: set[str]) -> str:
-    name, count = stem, 1
-    while name in taken:
-        name, count = f"{stem}_{count}", count + 1
-    taken.add(name)
-    return name
+class _Names:
+    """Names that are taken, none of which is ever free again."""
+
+    def __init__(self, taken: Iterable[str] = ()):
+        self.taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def unused(self, stem: str) -> str:
+        name, count = stem, self._next.get(stem, 1)
+        while name in self.taken:
+            name, count = f"{stem}_{count}", count + 1
+        self._next[stem] = count
+        self.taken.add(name)
+        return name
 
 
 def with_nodes(graph: Graph, nodes: Iterable[Node],

@@ -21,7 +21,10 @@ from compiler.ops.nchw_elementwise import broadcast
 from compiler.ops.operator import Attrs, Inputs, Operator, kept, sum_dtype
 from compiler.te import Expr, Tensor
 
-__all__ = ["PRODUCTS", "windows_shape"]
+__all__ = ["MOST_STEPS", "PRODUCTS", "windows_shape"]
+
+MOST_STEPS = (1 << 31) - 1
+"""Kernels, strides, dilations and pads: places in memory are computed with them."""
 
 
 def _einsum(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
@@ -96,6 +99,9 @@ def _check_windows(x: Tensor, kernel: Sequence[int], attrs: Attrs) -> tuple[int,
         if rank < 1 or len(numbers) != count or min(numbers) < least:
             raise ValueError(f"{role} must be {count} integers of at least {least} for an input "
                              f"with {rank + 2} dimensions, not {tuple(numbers)}")
+        if max(numbers) > MOST_STEPS:
+            raise ValueError(f"{role} must be integers of at most {MOST_STEPS:,}, not "
+                             f"{tuple(numbers)}")
     made = windows_shape(x.shape[2:], kernel, attrs)
     if min(made) < 1:
         raise ValueError(f"kernel must fit the padded input, not {tuple(kernel)} in "

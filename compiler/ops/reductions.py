@@ -4,6 +4,7 @@ Attributes: ``axes`` (of at least 0, ascending) and ``keepdims``; those of one a
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
@@ -12,6 +13,11 @@ from compiler.ops.operator import Attrs, Inputs, Operator, kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
 __all__ = ["REDUCTIONS"]
+
+MOST_PAIRS = 1 << 34
+"""What is defined by every two elements of an axis takes the square of its extent: so many pairs
+take about half a minute.
+"""
 
 
 def _reduce(op: str) -> Callable[..., Tensor]:
@@ -29,6 +35,14 @@ def _reduce(op: str) -> Callable[..., Tensor]:
 def _check_axes(x: Tensor, axes: Sequence[int]) -> None:
     if not all(0 <= axis < len(x.shape) for axis in axes) or len(set(axes)) < len(axes):
         raise ValueError(f"axes must be different ones of 0 to {len(x.shape) - 1}, not {axes}")
+
+
+def _check_pairs(x: Tensor, axis: int) -> None:
+    _check_axes(x, (axis,))
+    pairs = prod(x.shape) * x.shape[axis]
+    if pairs > MOST_PAIRS:
+        raise ValueError(f"every element is compared with all others of its axis, at most "
+                         f"{MOST_PAIRS:,} pairs, not {pairs:,}")
 
 
 def _reduced(op: str, x: Tensor, axes: Sequence[int], keepdims: int, name: str) -> Tensor:
@@ -106,7 +120,7 @@ def _sorted_places(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     ``largest`` is 1; of equals the first. Each element counts those before it.
     """
     x, axis, before = inputs[0], attrs["axis"], "gt" if attrs["largest"] else "lt"
-    _check_axes(x, (axis,))
+    _check_pairs(x, axis)
     extent = x.shape[axis]
     if not 1 <= attrs["count"] <= extent:
         raise ValueError(f"count must be 1 to {extent}, not {attrs['count']}")
@@ -140,7 +154,7 @@ def _running(op: str) -> Callable[..., Tensor]:
     """Of all elements before each, itself too unless ``exclusive``; from the end if ``reverse``."""
     def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         x, axis = inputs[0], attrs["axis"]
-        _check_axes(x, (axis,))
+        _check_pairs(x, axis)
         wide, over = sum_dtype(x.dtype), te.reduce_axis(x.shape[axis], f"{name}_r")
         neutral = te.const(0 if op == "sum" else 1, wide)
 

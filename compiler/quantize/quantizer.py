@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
 from onnx import ModelProto
 
 from compiler.frontend.models import is_of_torch
 from compiler.frontend.onnx_export import exported_model
-from compiler.frontend.onnx_import import ImportRefused
+from compiler.frontend.onnx_import import ImportRefused, read_model
 from compiler.graph.graph import Graph
 from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
@@ -152,16 +151,9 @@ def _loaded(model: Any) -> ModelProto:
         raise QuantizeRefused("model must be an ONNX file or model to be quantized, not "
                               f"{type(model).__name__}")
     try:
-        return onnx.load(model, format="protobuf")
-    except FileNotFoundError:
-        raise QuantizeRefused(f"{model}: no such file; give the path of an ONNX model") from None
-    except OSError as error:
-        raise QuantizeRefused(f"{model}: cannot be read: {error.strerror or error}") from None
-    except DecodeError:
-        raise QuantizeRefused(f"{model}: is not an ONNX file; give a model in .onnx format"
-                              ) from None
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise QuantizeRefused(f"{model}: is not a valid ONNX model: {error}") from None
+        return read_model(Path(model))
+    except ImportRefused as error:
+        raise QuantizeRefused(str(error)) from None
 
 
 def _typed(model: ModelProto) -> ModelProto:

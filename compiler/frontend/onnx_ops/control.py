@@ -9,7 +9,7 @@ from compiler.frontend.importer import element_type
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, axes_of
 
-MOST_TIMES = 100_000
+MOST_TIMES = 20_000
 
 
 @operator("If")

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from compiler.frontend import ImportRefused, convert, load
+from compiler.frontend import ImportRefused, convert, load, values
+from compiler.frontend.onnx_ops import control
 
 SUPPORTED = "(docs/onnx.md says what is supported)"
 NEWEST = onnx.defs.onnx_opset_version()
@@ -197,6 +198,8 @@ CONV = [
     ({"pads": [1, 1]}, "pads must have 4 numbers, not 2"),
     ({"auto_pad": "SAME"}, "auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, not SAME"),
     ({"strides": [0, 1]}, "strides must be 2 integers of at least 1, not (0, 1)"),
+    ({"pads": [0, 0, 1 << 31, 0]},
+     "pads must be integers of at most 2,147,483,647, not (0, 0, 2147483648, 0)"),
     ({"mystery": 1}, "attribute 'mystery' is not supported"),
 ]
 
@@ -418,6 +421,63 @@ def test_a_constant_that_is_too_large() -> None:
     assert refused_node("ConstantOfShape", "n", constants=size) == (
         "its result must have 2,147,483,648 bytes at most and no extent below 0, not the shape "
         "(1048576, 1048576)")
+
+
+def test_constants_that_are_too_large_together(monkeypatch) -> None:
+    monkeypatch.setattr(values, "MOST_BYTES", 100)
+    size, more = numbers("n", 15), numbers("m", 11)
+    nodes = [helper.make_node("ConstantOfShape", ["n"], ["a"]),
+             helper.make_node("ConstantOfShape", ["m"], ["b"], "second")]
+    nodes.append(helper.make_node("Add", ["a", "x"], ["y"]))
+    line = refusal(model(*nodes, constants=[size, more]))
+    assert "second (ConstantOfShape): its result must have 40 bytes at most" in line
+
+
+def test_loops_that_do_not_end(monkeypatch) -> None:
+    """Each turn is three nodes, as loops are unrolled."""
+    monkeypatch.setattr(values, "MOST_NODES", 100)
+    monkeypatch.setattr(control, "MOST_TIMES", 50)
+    body = helper.make_graph(
+        [helper.make_node("Tanh", ["before"], ["after"]),
+         helper.make_node("Neg", ["after"], ["b"]), helper.make_node("Neg", ["b"], ["c"]),
+         helper.make_node("Identity", ["goes"], ["on"])], "body",
+        [helper.make_tensor_value_info("n", TensorProto.INT64, []),
+         helper.make_tensor_value_info("goes", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("before", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+         helper.make_tensor_value_info("c", TensorProto.FLOAT, [1])])
+    known = [numpy_helper.from_array(np.array(1 << 40), "n"),
+             numpy_helper.from_array(np.array(True), "t")]
+    attrs = {"body": body}
+    assert refused_node("Loop", "n", "t", "x", attrs=attrs, constants=known, shape=[1]) == (
+        "Neg_1 (Neg): the network must have 100 operators at most, loops and sequences "
+        "unrolled")
+    assert refused_node("Loop", "n", "t", "w", attrs=attrs, shape=[1],
+                        constants=[*known, constant("w", 1)]) == "must end after 50 times"
+
+
+def test_initializers_whose_data_do_not_fit() -> None:
+    """All of them are listed, with the nodes that are wrong besides."""
+    short, strange = constant("short", 2), constant("strange", 2)
+    short.dims[0] = 1 << 40
+    strange.data_type = 99
+    line = refusal(model(helper.make_node("Add", ["x", "short"], ["a"]),
+                         helper.make_node("Mystery", ["a", "strange"], ["y"], "n"),
+                         constants=[short, strange]))
+    assert line.startswith(
+        "m: cannot import initializer 'short': its data do not fit its type and shape (ValueError: "
+        "cannot reshape array of size 2 into shape (1099511627776,)); initializer 'strange': ")
+    assert "; n (Mystery): operator is not supported; " in line
+
+
+def test_what_takes_the_square_of_an_extent() -> None:
+    reason = ("every element is compared with all others of its axis, at most 17,179,869,184 "
+              "pairs, not 1,099,511,627,776")
+    place = numpy_helper.from_array(np.array(0), "k")
+    for op, outputs in ("TopK", ("y", "places")), ("CumSum", ("y",)):
+        line = refused_node(op, "x", "k", shape=[1 << 20], constants=[place],
+                            outputs=outputs)
+        assert line.endswith(reason), line
 
 
 def test_adding_different_types() -> None:

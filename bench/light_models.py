@@ -1,0 +1,266 @@
+"""ONNX's light models in float against ONNX Runtime, and in int8 on the accelerator.
+
+    python -m bench.light_models [NAME ...] [--float] [--target PRESET] [--samples N] [--json R]
+
+Weights are seeded random ones (`bench.light_weights`). For each model
+
+1. the host (`cpu`) runs the float network and must agree with ONNX Runtime (the extra `bench`):
+   every output, and what goes into a last softmax, within `TOLERANCE` of its largest element;
+2. our quantizer makes the int8 network from a few images, which runs with the accelerator's
+   functional simulator; every segment of the accelerator must give, to the bit, what the integer
+   reference (`compiler.graph.reference`: NumPy, nothing of the accelerator's lowering) makes of the
+   same inputs, and every convolution must be on the accelerator, or is listed with its reason.
+
+Prints ``name value`` lines, seconds of processor time among them: ``light_models_float`` and
+``light_models_int8`` count the models that are right, ``light_models_host_convolutions`` the
+convolutions that are not on the accelerator. Exit status 1 when a model is wrong.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from accel.config import preset
+from accel.machine import Machine
+from accel.target import AccelTarget
+from bench.light_weights import NAMES, images, light_model
+from bench.shares import macs
+from compiler.frontend.onnx_import import convert
+from compiler.graph.graph import Graph
+from compiler.graph.partition import ACCEL, Partition, subgraph
+from compiler.graph.pipeline import optimize
+from compiler.graph.reference import evaluate
+from compiler.quantize import quantize
+from runtime import SimulatedDevice, compile_graph, simulator
+from runtime.module import Module, Step
+
+__all__ = ["TOLERANCE", "Figures", "compare_float", "compare_int8", "main", "run_segments",
+           "with_logits"]
+
+TOLERANCE = 1e-4
+"""Of the largest element. Both sides round float32 sums of up to 25,088 products in orders of their
+own, through up to 121 layers: the differences seen are at most 1.4e-5. An error in a layer is
+seen as 1e-2 and more.
+"""
+CONVOLUTIONS = ("conv2d", "qconv2d", "convtranspose2d", "qconvtranspose2d")
+PRODUCTS = (*CONVOLUTIONS, "dense", "qdense", "matmul", "qmatmul")
+
+Array = np.ndarray
+Stage = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass
+class Figures:
+    """What was found of a model. `float_error`: the largest difference from ONNX Runtime, as a
+    share of the largest element. `segments`: of the accelerator; `differing` those that are not
+    equal to the reference. Counts and multiply-accumulates are of the int8 network.
+    """
+
+    name: str
+    float_error: float | None = None
+    decibels: float | None = None
+    segments: int = 0
+    differing: list[str] = field(default_factory=list)
+    convolutions: int = 0
+    accel_convolutions: int = 0
+    accel_convolution_macs_percent: float = 0.0
+    accel_macs_percent: float = 0.0
+    host_products: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def float_is_right(self) -> bool:
+        return self.float_error is not None and self.float_error <= TOLERANCE
+
+    @property
+    def int8_is_right(self) -> bool:
+        return (self.segments > 0 and not self.differing
+                and self.accel_convolutions == self.convolutions)
+
+
+def with_logits(model: ModelProto) -> ModelProto:
+    """With what goes into a softmax as further outputs: it hides how far logits are off."""
+    wider = ModelProto()
+    wider.CopyFrom(model)
+    present = {one.name for one in model.graph.output}
+    wider.graph.output.extend(
+        onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, None)
+        for node in model.graph.node
+        if node.op_type == "Softmax" and node.input[0] not in present)
+    return wider
+
+
+def compare_float(model: ModelProto, inputs: Mapping[str, Array], stage: Stage) -> float:
+    """The largest difference of the host's outputs from ONNX Runtime's, relative to the largest
+    element of the output.
+    """
+    import onnxruntime
+
+    model = with_logits(model)
+    with stage("import"):
+        graph = optimize(convert(model))
+    with stage("compile for cpu"):
+        module = compile_graph(graph, None)
+    with stage("run on cpu"):
+        ours = module(inputs)
+    with stage("ONNX Runtime"):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                               providers=["CPUExecutionProvider"])
+        names = [one.name for one in session.get_outputs()]
+        theirs = session.run(names, dict(inputs))
+    return max(_difference(ours[name], np.asarray(array))
+               for name, array in zip(names, theirs, strict=True))
+
+
+def _difference(ours: Array, theirs: Array) -> float:
+    if ours.shape != theirs.shape or not np.isfinite(ours).all():
+        return np.inf
+    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+
+
+def compare_int8(model: ModelProto, samples: Mapping[str, Array], inputs: Mapping[str, Array],
+                 target: AccelTarget, figures: Figures, stage: Stage) -> None:
+    """Quantizes by the samples, runs the inputs and notes in `figures` what came of it."""
+    with stage("quantize"):
+        made = quantize(model, samples)
+    figures.decibels = made.decibels
+    with stage("import int8"):
+        graph = optimize(convert(made.model, figures.name))
+    with stage("compile for accel"):
+        device = SimulatedDevice(target.machine, simulator("functional"))
+        module = compile_graph(graph, target, device)
+    _count(figures, graph, module.partition)
+    run_segments(figures, module, inputs, stage)
+
+
+def _count(figures: Figures, graph: Graph, parts: Partition) -> None:
+    there = {node.name for segment in parts.segments if segment.target == ACCEL
+             for node in segment.nodes}
+    products = [node for node in graph.nodes if node.op in PRODUCTS]
+    convolutions = [node for node in products if node.op in CONVOLUTIONS]
+
+    def percent(nodes: Sequence) -> float:
+        total = sum(macs(graph, node) for node in nodes)
+        return 100 * sum(macs(graph, node) for node in nodes if node.name in there) / total
+
+    figures.convolutions = len(convolutions)
+    figures.accel_convolutions = sum(node.name in there for node in convolutions)
+    figures.accel_convolution_macs_percent = percent(convolutions)
+    figures.accel_macs_percent = percent(products)
+    figures.host_products = {node.name: parts.reasons[node.name] for node in products
+                             if node.name not in there}
+
+
+def run_segments(figures: Figures, module: Module, inputs: Mapping[str, Array],
+                 stage: Stage) -> None:
+    """Every segment of the accelerator against the reference for the same inputs."""
+    def perform(step: Step, given: Mapping[str, Array]) -> Mapping[str, Array]:
+        if step.segment.target != ACCEL:
+            with stage("host segments"):
+                return step(given)[0]
+        with stage("functional simulator"):
+            made = step(given)[0]
+        with stage("integer reference"):
+            wanted = evaluate(subgraph(module.graph, step.segment), given)
+        figures.segments += 1
+        figures.differing += [name for name in wanted
+                              if not np.array_equal(made[name], wanted[name])]
+        return made
+
+    module.perform(inputs, perform)
+
+
+def measure(name: str, target: AccelTarget, samples: int, only_float: bool, stage: Stage,
+            figures: Figures) -> None:
+    with stage("weights"):
+        model = light_model(name)
+        inputs = images(model, 1)
+    figures.float_error = compare_float(model, inputs, stage)
+    if not only_float:
+        compare_int8(model, images(model, samples, seed=2), inputs, target, figures, stage)
+
+
+def lines(one: Figures, only_float: bool) -> Iterator[str]:
+    yield f"light_{one.name}_float_error {one.float_error:.1e}"
+    if not only_float:
+        equal = "equal to the reference" if not one.differing else (
+            f"{', '.join(one.differing)} DIFFER from the reference")
+        yield (f"light_{one.name}_accel_convolutions {one.accel_convolutions}  "
+               f"# of {one.convolutions}, {one.accel_convolution_macs_percent:.2f}% of their "
+               f"multiply-accumulates ({one.accel_macs_percent:.2f}% of all); "
+               f"{one.segments} segments, {equal}; output {one.decibels or np.inf:.1f} dB")
+        for layer, reason in one.host_products.items():
+            yield f"  {layer} is on the host: {reason}"
+    yield f"light_{one.name}_seconds {sum(one.seconds.values()):.1f}  # " + ", ".join(
+        f"{stage} {seconds:.1f}" for stage, seconds in one.seconds.items() if seconds >= 0.05)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench.light_models", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)} (all)")
+    parser.add_argument("--float", action="store_true", help="only the comparison in float")
+    parser.add_argument("--target", default="pynq-1x16x16", metavar="PRESET")
+    parser.add_argument("--samples", type=int, default=2, metavar="N",
+                        help="images to calibrate on (default 2)")
+    parser.add_argument("--json", type=Path, metavar="R.json", help="write the figures")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.names if name not in NAMES]
+    if unknown:
+        parser.error(f"NAME must be one of {', '.join(NAMES)}, not {unknown[0]!r}")
+    found = []
+    target = AccelTarget(Machine(preset(args.target)))
+    for name in args.names or NAMES:
+        one = Figures(name)
+        with _shown(one) as stage:
+            measure(name, target, args.samples, args.float, stage, one)
+        found.append(one)
+        print("\n".join(lines(one, args.float)), flush=True)
+    right = [sum(one.float_is_right for one in found)]
+    print("light_models_float", right[0])
+    if not args.float:
+        right.append(sum(one.int8_is_right for one in found))
+        print("light_models_int8", right[1])
+        print("light_models_host_convolutions",
+              sum(one.convolutions - one.accel_convolutions for one in found))
+    if args.json:
+        args.json.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    return int(min(right) < len(found))
+
+
+@contextmanager
+def _shown(figures: Figures) -> Iterator[Stage]:
+    """What times the stages of a model and shows the one that runs."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True,
+                  disable=not console.is_terminal) as progress:
+        task = progress.add_task(figures.name)
+
+        @contextmanager
+        def stage(name: str) -> Iterator[None]:
+            progress.update(task, description=f"{figures.name}: {name}")
+            begin = time.process_time()
+            yield
+            spent = figures.seconds.get(name, 0) + time.process_time() - begin
+            figures.seconds[name] = spent
+
+        yield stage
+
+
+if __name__ == "__main__":
+    sys.exit(main())
