@@ -48,7 +48,9 @@ def test_a_last_column_is_stored_alone() -> None:
     case = next(case for case in CASES if str(case) == "qconv2d-2x4x5x5-12x1x3x3-12-12-12")
     graph, _ = graph_of(case)
     group, = CpuTarget().groups(graph).groups
-    kernel = build(kernel_program(graph, group))
+    program = kernel_program(graph, group)
+    assert program is not None
+    kernel = build(program)
     result, = kernel.program.outputs
     size = int(np.prod(result.shape))
     block = np.full(size + 64, 99, np.int8)

@@ -123,7 +123,12 @@ def test_pipeline_without_integers_keeps_float_meaning(qdq, rng) -> None:
 def test_pipeline_hook_sees_every_graph(tmp_path) -> None:
     graph = build(("relu", "k", "a", {}), ("add", "a x", "y", {}))
     seen = []
-    optimize(graph, after=lambda index, name, graph: seen.append((index, name, len(graph.nodes))))
+
+    def note(index, name, result) -> None:
+        assert isinstance(result, Graph)
+        seen.append((index, name, len(result.nodes)))
+
+    optimize(graph, after=note)
     assert seen[:3] == [(0, "import", 2), (1, "fold-constants", 1), (2, "clean-up", 1)]
     last = optimize(graph, after=dump_into(tmp_path / "dump"))
     files = sorted(path.name for path in (tmp_path / "dump").iterdir())
