@@ -360,7 +360,7 @@ def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[I
     """
     stream = list(instructions)
     working = [index for index, one in enumerate(stream) if one.unit != "fetch"]
-    tokens = insert_tokens([_event(machine, index, stream[index], {}) for index in working], UNITS)
+    tokens = insert_tokens((_event(machine, index, stream[index], {}) for index in working), UNITS)
     for index, token in zip(working, tokens, strict=True):
         masks = {"waits": isa.unit_mask(token.waits), "signals": isa.unit_mask(token.signals)}
         stream[index] = replace(stream[index], fields={**stream[index].fields, **masks})
@@ -377,10 +377,8 @@ def prove(machine: Machine, program: Program) -> None:
     """
     program.require(machine)
     stream = decode_words(machine, program.words, program.provenance)
-    events = [_event(machine, index, instruction, program.segment_sizes)
-              for index, instruction in enumerate(stream)]
     _require_finish(stream)
-    events.pop()
+    events = _Events(machine, stream, program.segment_sizes)
     tokens = [Tokens(one.waits, one.signals) for one in stream[:-1]]
     initial: dict[str, list[tuple[int, int]]] = {}
     for slot in program.inputs:
@@ -388,6 +386,24 @@ def prove(machine: Machine, program: Program) -> None:
     if violations := check(events, tokens, initial, LIMIT):
         raise IllegalProgram(Findings(machine, program, stream, events, tokens, violations),
                              violations)
+
+
+class _Events(Sequence[Event]):
+    """The events of a stream without FINISH, made anew whenever one is asked for: the addresses
+    that a whole network touches would fill the memory.
+    """
+
+    def __init__(self, machine: Machine, stream: Sequence[Instruction],
+                 segments: Mapping[str, int]):
+        self._machine, self._stream, self._segments = machine, stream, segments
+
+    def __len__(self) -> int:
+        return len(self._stream) - 1
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return _event(self._machine, index, self._stream[index], self._segments)
 
 
 def _require_finish(stream: Sequence[Instruction]) -> None:

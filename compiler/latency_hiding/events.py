@@ -9,12 +9,11 @@ different units run at their own pace, held back by tokens alone:
     so the k-th signal of a pair is taken by its k-th wait.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Access", "Event", "Tokens", "extents"]
+__all__ = ["Access", "Event", "Tokens", "grown"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,10 +81,9 @@ class Tokens:
     signals: tuple[str, ...] = ()
 
 
-def extents(events: Iterable[Event]) -> dict[str, int]:
-    """Memory to one past the highest address that any event touches."""
-    result: dict[str, int] = {}
-    for event in events:
-        for access in event.accesses:
-            result[access.memory] = max(result.get(access.memory, 0), access.stop)
-    return result
+def grown(table: np.ndarray, size: int) -> np.ndarray:
+    """The table, or one of at least `size` addresses that begins with it, zeros behind."""
+    missing = size - len(table)
+    if missing <= 0:
+        return table
+    return np.concatenate((table, np.zeros(max(missing, len(table)), table.dtype)))

@@ -20,7 +20,7 @@ from itertools import islice
 
 import numpy as np
 
-from .events import Access, Event, Tokens, extents
+from .events import Access, Event, Tokens, grown
 
 __all__ = ["Place", "Violation", "check"]
 
@@ -86,20 +86,32 @@ class Violation:
 class _Memory:
     """Who touched each address last."""
 
-    def __init__(self, size: int, initial: Sequence[tuple[int, int]], units: int):
-        self.written = np.zeros(size, np.int32)
-        self.read: list[np.ndarray | None] = [None] * units
+    def __init__(self, initial: Sequence[tuple[int, int]]):
+        self.written = np.zeros(max((stop for _, stop in initial), default=0), np.int32)
+        self.read: dict[int, np.ndarray] = {}       # by unit
         for start, stop in initial:
             self.written[start:stop] = _INITIAL
 
+    def marks(self, access: Access) -> np.ndarray:
+        """Who wrote what is accessed."""
+        self.written = grown(self.written, access.stop)
+        return self.written[access.index]
+
+    def readers(self, access: Access, unit: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Other units, and their events that read what is accessed."""
+        for reader in self.read:
+            if reader != unit:
+                self.read[reader] = grown(self.read[reader], access.stop)
+                yield reader, self.read[reader][access.index]
+
     def touch(self, access: Access, unit: int, mark: int) -> None:
         if access.write:
+            self.written = grown(self.written, access.stop)
             self.written[access.index] = mark
         else:
-            table = self.read[unit]
-            if table is None:
-                table = self.read[unit] = np.zeros(len(self.written), np.int32)
+            table = grown(self.read.get(unit, np.zeros(0, np.int32)), access.stop)
             table[access.index] = mark
+            self.read[unit] = table
 
 
 class _Conflicts:
@@ -120,23 +132,36 @@ class _Conflicts:
 
 
 class _Scan:
+    """Takes every event once, in order; `_place` asks for single ones again."""
+
     def __init__(self, events: Sequence[Event], initial: Mapping[str, Sequence[tuple[int, int]]]):
-        self.events = events
-        self.units = sorted({event.unit for event in events})
-        self.memories = {name: _Memory(size, initial.get(name, ()), len(self.units))
-                         for name, size in extents(events).items()}
-        unit_of = [self.units.index(event.unit) for event in events]
-        # The column of the clock that speaks for a mark: marks of no event get the last one.
-        self.column = np.array([len(self.units)] * _FIRST + unit_of, np.intp)
-        self.clock = np.zeros((len(self.units), len(self.units) + 1), np.int64)
-        self.clock[:, -1] = _INITIAL
+        self.events, self.initial = events, initial
+        self.units: list[str] = []
+        self.memories: dict[str, _Memory] = {}
+        # The column of the clock that speaks for a mark: 0 for marks of no event, else the unit's.
+        self.column = np.zeros(_FIRST + len(events), np.intp)
+        self.clock = np.zeros((0, 1), np.int64)
         self.counters: dict[tuple[str, str], deque[tuple[int, np.ndarray]]] = {}
+
+    def _unit(self, name: str) -> int:
+        """Its number; a unit that is new knows of no event."""
+        if name not in self.units:
+            self.units.append(name)
+            self.clock = np.pad(self.clock, ((0, 1), (0, 1)))
+            self.clock[:, 0] = _INITIAL
+        return self.units.index(name)
+
+    def _memory(self, name: str) -> _Memory:
+        if name not in self.memories:
+            self.memories[name] = _Memory(self.initial.get(name, ()))
+        return self.memories[name]
 
     def run(self, tokens: Sequence[Tokens]) -> Iterator[Violation]:
         for position, (event, token) in enumerate(zip(self.events, tokens, strict=True)):
-            unit = int(self.column[_FIRST + position])
+            unit = self._unit(event.unit)
+            self.column[_FIRST + position] = unit + 1
             yield from self._take(position, event, token)
-            self.clock[unit, unit] = _FIRST + position      # its own order holds anyway
+            self.clock[unit, unit + 1] = _FIRST + position      # its own order holds anyway
             yield from self._touch(position, unit, event)
             yield from self._give(position, event, token)
         for pair, left in self.counters.items():
@@ -151,8 +176,9 @@ class _Scan:
                 yield Violation("empty counter", self._place(position),
                                 counter=(source, event.unit))
                 continue
-            mine = self.clock[self.units.index(event.unit)]
-            np.maximum(mine, counter.popleft()[1], out=mine)
+            _, theirs = counter.popleft()               # of the units that were known then
+            mine = self.clock[self.units.index(event.unit), :len(theirs)]
+            np.maximum(mine, theirs, out=mine)
 
     def _give(self, position: int, event: Event, token: Tokens) -> Iterator[Violation]:
         for target in token.signals:
@@ -171,12 +197,12 @@ class _Scan:
                             memory=memory, ranges=_ranges(np.concatenate(parts)),
                             hazard=(before, now))
         for access in (*event.reads(), *event.writes()):
-            self.memories[access.memory].touch(access, unit, _FIRST + position)
+            self._memory(access.memory).touch(access, unit, _FIRST + position)
 
     def _accesses(self, position: int, unit: int, access: Access,
                   conflicts: _Conflicts) -> Iterator[Violation]:
-        memory = self.memories[access.memory]
-        marks = memory.written[access.index]
+        memory = self._memory(access.memory)
+        marks = memory.marks(access)
         if not marks.size:
             return
         low, high = int(marks.min()), int(marks.max())
@@ -186,11 +212,9 @@ class _Scan:
         clock = self.clock[unit]
         if low != high or high > clock[self.column[high]]:
             self._late(access, marks, marks > clock[self.column[marks]], True, conflicts)
-        for reader, table in enumerate(memory.read) if access.write else ():
-            if table is not None and reader != unit:
-                marks = table[access.index]
-                if marks.max() > clock[reader]:
-                    self._late(access, marks, marks > clock[reader], False, conflicts)
+        for reader, marks in memory.readers(access, unit) if access.write else ():
+            if marks.max() > clock[reader + 1]:
+                self._late(access, marks, marks > clock[reader + 1], False, conflicts)
 
     def _late(self, access: Access, marks: np.ndarray, late: np.ndarray, wrote: bool,
               conflicts: _Conflicts) -> None:
@@ -202,7 +226,7 @@ class _Scan:
         if not late.any():
             return
         columns = self.column[marks]
-        for column in np.unique(columns[late]):
+        for column in sorted(np.unique(columns[late]), key=lambda one: self.units[one - 1]):
             latest = marks[late & (columns == column)].max()
             conflicts.add(int(latest) - _FIRST, access, _addresses(access)[marks == latest], wrote)
 

@@ -8,12 +8,12 @@ does not say so already, the event waits for a signal of the latest such event; 
 latest first, since what a later one knows may make an earlier one's signal unnecessary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .events import Event, Tokens, extents
+from .events import Event, Tokens, grown
 
 __all__ = ["CAPACITY", "insert_tokens"]
 
@@ -33,7 +33,6 @@ class _Token:
 class _History:
     """Last touches of every address: one array for each memory, kind and unit that needs it."""
 
-    sizes: dict[str, int]
     last: dict[tuple[str, bool], dict[int, np.ndarray]] = field(default_factory=dict)
 
     def needed(self, event: Event, own: int) -> dict[int, int]:
@@ -42,8 +41,9 @@ class _History:
         for access in event.accesses:
             for earlier_write in (True, False) if access.write else (True,):
                 tables = self.last.get((access.memory, earlier_write), {})
-                for unit, table in tables.items():
+                for unit in tables:
                     if unit != own and access.stop:
+                        table = tables[unit] = grown(tables[unit], access.stop)
                         latest = int(table[access.index].max(initial=0))
                         result[unit] = max(result.get(unit, 0), latest)
         return result
@@ -51,9 +51,9 @@ class _History:
     def record(self, event: Event, own: int, number: int) -> None:
         for access in event.accesses:
             tables = self.last.setdefault((access.memory, access.write), {})
-            if own not in tables:
-                tables[own] = np.zeros(self.sizes[access.memory], np.int32)
-            tables[own][access.index] = number
+            table = grown(tables.get(own, np.zeros(0, np.int32)), access.stop)
+            table[access.index] = number
+            tables[own] = table
 
 
 class _Pair:
@@ -78,7 +78,7 @@ class _Pair:
             self.tokens.append(_Token(signal, wait))
 
 
-def insert_tokens(events: Sequence[Event], units: Sequence[str],
+def insert_tokens(events: Iterable[Event], units: Sequence[str],
                   capacity: int = CAPACITY) -> list[Tokens]:
     """Tokens for each event, so that the stream is legal (see `check`).
 
@@ -89,31 +89,32 @@ def insert_tokens(events: Sequence[Event], units: Sequence[str],
     if capacity < 1:
         raise ValueError(f"Capacity of a counter must be at least 1, not {capacity!r}")
     number_of = {unit: number for number, unit in enumerate(units)}
-    for event in events:
+    history = _History()
+    pairs: dict[tuple[int, int], _Pair] = {}
+    streams: list[list[int]] = [[] for _ in units]          # stream positions of a unit's events
+    unit_of: list[int] = []
+    finished: list[np.ndarray] = []                         # clock when an event has finished
+
+    for position, event in enumerate(events):
         if event.unit not in number_of:
             raise ValueError(f"Unit of {event.label!r} must be one of {', '.join(units)}, "
                              f"not {event.unit!r}")
-    history = _History(extents(events))
-    pairs: dict[tuple[int, int], _Pair] = {}
-    streams: list[list[int]] = [[] for _ in units]          # stream positions of a unit's events
-    finished = np.zeros((len(events), len(units)), np.int32)    # clock when an event has finished
-
-    for position, event in enumerate(events):
         own = number_of[event.unit]
-        clock = finished[position]
-        if streams[own]:
-            clock[:] = finished[streams[own][-1]]
+        clock = (finished[streams[own][-1]].copy() if streams[own]
+                 else np.zeros(len(units), np.int32))
         needed = history.needed(event, own)
         producers = [streams[unit][number - 1] for unit, number in needed.items() if number]
         for producer in sorted(producers, reverse=True):
-            unit = number_of[events[producer].unit]
+            unit = unit_of[producer]
             if needed[unit] > clock[unit]:
                 pairs.setdefault((unit, own), _Pair(capacity)).add(producer, position)
                 np.maximum(clock, finished[producer], out=clock)
         streams[own].append(position)
+        unit_of.append(own)
+        finished.append(clock)
         clock[own] = len(streams[own])
         history.record(event, own, len(streams[own]))
-    return _collect(len(events), units, pairs)
+    return _collect(len(finished), units, pairs)
 
 
 def _collect(count: int, units: Sequence[str], pairs: dict[tuple[int, int], _Pair]) -> list[Tokens]:
