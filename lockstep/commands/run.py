@@ -212,6 +212,8 @@ def _set_inputs(module, given: dict | None, seed: int) -> int | None:
     """The seed when the inputs are random, else None."""
     import numpy as np
 
+    from compiler.te import numpy_dtype
+
     if given is not None:
         for name, array in given.items():
             module.set_input(name, array)
@@ -221,6 +223,10 @@ def _set_inputs(module, given: dict | None, seed: int) -> int | None:
         kind = module.graph.values[name]
         if kind.dtype == "float32":
             array = rng.random(kind.shape, np.float32)
+        elif kind.dtype == "bool":
+            array = rng.random(kind.shape) < 0.5
+        elif "float" in kind.dtype:
+            array = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
         else:
             bounds = np.iinfo(kind.dtype)
             array = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype, endpoint=True)

@@ -248,6 +248,20 @@ def test_outputs_may_have_any_name(tmp_path) -> None:
         assert archive.files == ["file"] and archive["file"].shape == (2, 3)
 
 
+@pytest.mark.parametrize("kind", [TensorProto.BOOL, TensorProto.DOUBLE, TensorProto.FLOAT16,
+                                  TensorProto.INT8, TensorProto.UINT16])
+def test_inputs_of_any_type_are_made_up(tmp_path, capsys, kind: int) -> None:
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph([helper.make_node("Where", ["c", "x", "x"], ["y"])], "g",
+                              [info("c", TensorProto.BOOL, [3]), info("x", kind, [3])],
+                              [info("y", kind, [3])])
+    path = tmp_path / "where.onnx"
+    onnx.save(helper.make_model(graph, ir_version=10,
+                                opset_imports=[helper.make_opsetid("", 17)]), path)
+    assert main(["run", str(path), "--target", "cpu"]) == 0
+    assert "output y" in capsys.readouterr().out
+
+
 def test_names_are_printed_as_they_are(tmp_path, capsys) -> None:
     path = model(tmp_path / "m.onnx", "Relu", [2, 3])
     net = onnx.load(path)
