@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from accel.config import load, preset
+from accel.config import ConfigError, load, preset
 from accel.machine import Machine
 from accel.sim import cycle
 from accel.target import AccelTarget
@@ -39,14 +39,17 @@ def main() -> int:
                              f"(default: {', '.join(MACHINES)})")
     parser.add_argument("--rtl", action="store_true", help="run the Verilated core, too")
     args = parser.parse_args()
+    try:
+        machines = [Machine(OWN.get(one) or load(one)) for one in args.machine or MACHINES]
+    except ConfigError as error:
+        parser.error(str(error))
     right = True
     for name in args.networks:
         graph = accelerated(name, AccelTarget(Machine(PYNQ)))
         x = np.random.default_rng(1).integers(-128, 128, graph.values[graph.inputs[0]].shape)
         inputs = {graph.inputs[0]: x.astype(np.int8)}
         wanted = evaluate(graph, inputs)
-        for one in args.machine or MACHINES:
-            machine = Machine(OWN.get(one) or load(one))
+        for machine in machines:
             right &= measure(name, machine, graph, inputs, wanted, args.rtl)
     return 0 if right else 1
 

@@ -63,8 +63,10 @@ class Sdram:
         def cycles(name: str) -> int:
             return ceil(getattr(self, name) * clock_hz / 1e9 - 1e-6)
 
-        most = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "wr", "mrd", "init")
-        return Timing(**{name: cycles(name) for name in most},
+        most = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "init")
+        # These two some makers give in cycles: two, however slow the clock.
+        least = {name: max(cycles(name), 2) for name in ("wr", "mrd")}
+        return Timing(**{name: cycles(name) for name in most}, **least,
                       refresh=int(self.refresh * clock_hz / 1e9), cas=latency)
 
 
@@ -86,9 +88,8 @@ class Timing:
 
 
 ULX3S = Sdram(
-    "SDRAM of the ULX3S", row_bits=13, column_bits=9, rcd=21, rp=21, ras=42, rc=63, rrd=14, rfc=66,
-    wr=15, mrd=14, refresh=64e6 / 8192, init=200_000, cas=((100, 2), (143, 3)))
-"""32 MiB. Boards were built with chips of Micron (MT48LC16M16A2), ISSI (IS42S16160G) and Alliance
-(AS4C16M16SA, also AS4C32M16SB, of which half is used), speed grades −7 and −75: of each time the
-longest in their data sheets.
+    "SDRAM of the ULX3S", row_bits=13, column_bits=9, rcd=21, rp=21, ras=45, rc=68, rrd=15, rfc=68,
+    wr=15, mrd=15, refresh=64e6 / 8192, init=200_000, cas=((100, 2), (133, 3)))
+"""32 MiB. Boards carry chips of several makers. The times are those of Alliance's AS4C16M16SA-7
+(data sheet, table 16) and, where they are longer, of PC133 modules' grade −75.
 """
