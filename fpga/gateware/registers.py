@@ -87,10 +87,7 @@ class Registers(wiring.Component):
         started, done, busy = Signal(32), Signal(32), self.busy
         values["done"] = done
         m.d.comb += self.core.start.eq(~busy & (values["run"] != started))
-        fresh = Signal()                        # `done` may still be that of the run before
-        with m.If(self.core.start):
-            m.d.sync += [started.eq(values["run"]), busy.eq(1), fresh.eq(1)]
-        with m.Elif(fresh):
-            m.d.sync += fresh.eq(self.core.done)
+        with m.If(self.core.start):             # from the next cycle on, `done` is that of this run
+            m.d.sync += [started.eq(values["run"]), busy.eq(1)]
         with m.Elif(busy & self.core.done):
             m.d.sync += [done.eq(started), busy.eq(0)]
