@@ -9,15 +9,18 @@ from compiler.ops.arithmetic import PARAM
 from compiler.ops.blocked import Activation, Blocks
 from compiler.te import numpy_dtype
 
-__all__ = ["BLOCKED", "BLOCKED_ROWS", "PLAIN", "PLAIN_ROWS", "blocks_of", "from_blocked",
-           "from_memory", "pack_params", "pack_pixel_params", "pack_weights", "pack_windows",
-           "to_memory", "to_plain"]
+__all__ = ["BLOCKED", "BLOCKED_LAST", "BLOCKED_ROWS", "LAST", "PLAIN", "PLAIN_ROWS", "blocks_of",
+           "from_blocked", "from_memory", "pack_params", "pack_pixel_params", "pack_weights",
+           "pack_windows", "to_memory", "to_plain"]
 
 PLAIN, BLOCKED = "NHWC", "N/b H W b C"
 PLAIN_ROWS, BLOCKED_ROWS = "rows, C", "rows/b, b, C"
 """Layouts of tensors that a host sees: images, and the rows of tensors whose last dimension is the
 channels.
 """
+BLOCKED_LAST = "N/b H W b C, NHWC"
+LAST = {PLAIN: PLAIN_ROWS, BLOCKED: BLOCKED_LAST}
+"""The same images for a host that has their channels last: as rows, pixel by pixel."""
 
 
 def blocks_of(config: AccelConfig) -> Blocks:
@@ -42,6 +45,9 @@ def from_memory(stored: np.ndarray, layout: str, logical: tuple[int, ...]) -> np
     """The tensor of the shape `logical` from what is stored in any of the layouts."""
     if layout == BLOCKED:
         return from_blocked(stored, logical)
+    if layout == BLOCKED_LAST:
+        images = stored.transpose(0, 3, 1, 2, 4).reshape(-1, *stored.shape[1:3], stored.shape[4])
+        return np.ascontiguousarray(images[:logical[0], ..., :logical[3]])
     if layout == PLAIN:
         return np.ascontiguousarray(stored.transpose(0, 3, 1, 2)).reshape(logical)
     width = stored.shape[-1]

@@ -11,8 +11,9 @@ import numpy as np
 
 from accel.access import prove, with_tokens
 from accel.allocate import allocate
+from accel.borders import core, layout_of, orders, with_borders
 from accel.layers import Layer, build_layers, forms_of, refusal
-from accel.layout import BLOCKED, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, blocks_of
+from accel.layout import blocks_of
 from accel.forms import Forms
 from accel.interleave import halves, interleave
 from accel.lowering import LoweringError, Placement, Room, lower
@@ -20,8 +21,9 @@ from accel.machine import Machine
 from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
 from accel.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
                              tiles_of)
-from accel.views import View, rows
+from accel.views import View
 from accel.work import Work, work_of
+from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program as LoopProgram
 from compiler.ops.blocked import Blocks
@@ -73,8 +75,19 @@ class AccelTarget:
             return str(error)
         return None
 
+    def borders(self, graph: Graph) -> Mapping[str, Order | None]:
+        """Of a segment: `compiler.graph.layout.Borders`."""
+        return orders(graph, forms_of(graph, blocks_of(self.machine.config)))
+
     def compile(self, graph: Graph) -> CompiledSegment:
-        """One stream for the whole graph, proved legal."""
+        """One stream for the whole graph, proved legal. What `relayout` says at its borders are
+        layouts of its tensors; the instructions are those without it.
+        """
+        made = self.compile_core(core(graph))
+        return replace(made, program=with_borders(made.program, graph))
+
+    def compile_core(self, graph: Graph) -> CompiledSegment:
+        """A graph without `relayout`."""
         forms = forms_of(graph, blocks_of(self.machine.config))
         layers = self._layers(graph, forms)
         groups = self._groups(layers)
@@ -291,11 +304,9 @@ class _Memory:
                 self._places[stored] = Placement("io", top, stored)
                 top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
             x, logical = self.forms[value], self.graph.values[value].shape
-            forms = (PLAIN, BLOCKED) if len(logical) in (2, 4) and (
-                replace(x, plain=False) != rows(logical)) else (PLAIN_ROWS, BLOCKED_ROWS)
             slots.append(TensorSlot(
                 value, "io", self._places[stored].offset, x.stored_shape(self.blocks), "int8",
-                forms[0 if x.plain else 1], logical))
+                layout_of(x, logical), logical))
         cut = len(self.graph.inputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top
 

@@ -28,7 +28,7 @@ from accel.target import AccelTarget
 from bench.networks import branches_graph, detours_graph, residual_graph, separable_graph
 from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
-from compiler.graph import Copy, Graph, Partition, optimize
+from compiler.graph import Graph, Partition, optimize
 from compiler.graph.partition import ACCEL, HOST, Target
 from examples import zoo
 from runtime.auto import Choice, choose
@@ -137,8 +137,7 @@ def every_division(pricing: Pricing) -> Iterator[Partition]:
 
 def least(pricing: Pricing, parts: Partition) -> float:
     """What a division costs at least, without compiling what was not compiled yet."""
-    return sum(pricing.copy(step.value, step.target) if isinstance(step, Copy)
-               else pricing.least(step) for step in parts.steps)
+    return sum(map(pricing.least, parts.steps))
 
 
 def show(name: str, preset: str, choice: Choice, table: bool) -> None:

@@ -23,6 +23,7 @@ from accel.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu import CpuTarget
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
+from compiler.graph.layout import as_it_is, lay_out
 from compiler.graph.ops import INTEGER_OPS
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
@@ -32,7 +33,7 @@ from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
 from runtime.auto import choose, greedy
 from runtime.cache import Division, Made, cached
-from runtime.costs import LINK, Link, Pricing
+from runtime.costs import LINK, Link, Pricing, segment_borders
 from runtime.device import Device, SimulatedDevice, simulator
 from runtime.module import AccelSegment, Module, Settings, Step
 
@@ -161,23 +162,27 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
                   show: Show = lambda name, result: None) -> Module:
     """Compile an optimized graph for the host, and an accelerator if there is one. With `pricing`
     this gets what is faster there, else all that it can have. `show` is called with the partition,
-    and with groups and memory plan of each segment of the host.
+    with its layout, and with groups and memory plan of each segment of the host.
     """
     host = CpuTarget()
     choice = choose(pricing, pins) if pricing else None
     parts = choice.price.partition if choice else greedy(graph, accel, pins)
     show("partition", parts)
+    layout = lay_out(parts, segment_borders(graph, accel)) if accel else as_it_is(parts)
+    show("layout", layout)
+    parts, graph = layout.partition, layout.partition.graph
     if accel and (settings or {}).get("integerize", True) and _is_float(graph):
         graph = replace(graph, notes=(IN_FLOAT, *graph.notes))
     steps = []
     for segment in parts.segments:
         part = subgraph(graph, segment)
         if accel and device and segment.target == ACCEL:
-            compiled = choice.pricing.program(segment) if choice else accel.compile(part)
+            compiled = choice.pricing.program(part) if choice else accel.compile(part)
             steps.append(Step(segment, AccelSegment(compiled.program, compiled.work, device)))
         else:
             compiled = host.compile(part)
             show("fuse", compiled.groups)
             show("plan-memory", compiled.plan)
             steps.append(Step(segment, compiled))
-    return Module(graph, parts, tuple(steps), settings, choice and choice.figures())
+    return Module(graph, parts, tuple(steps), settings, choice and choice.figures(),
+                  layout.figures())

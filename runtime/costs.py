@@ -12,28 +12,31 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from accel.attribution import layer_ends
+from accel.borders import core, with_borders
 from accel.layers import Layer
-from accel.layout import (BLOCKED, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, blocks_of, from_memory,
+from accel.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of, from_memory,
                           to_memory)
 from accel.sim import cycle
 from accel.sim.dram import DRAM, Dram
 from accel.target import AccelTarget, CompiledSegment
 from accel.views import images
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.graph.channels_last import FROM_LAST
 from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.layout import Borders, lay_out
 from compiler.graph.partition import (ACCEL, HOST, Copy, Partition, Segment, Target, divide,
                                       subgraph)
 from compiler.native import cache_folder, digest, processor, replace_text
 
 __all__ = ["LINK", "CopyPrice", "Link", "Price", "Pricing", "SegmentPrice", "known",
-           "measured"]
+           "measured", "segment_borders"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,8 @@ class Pricing:
     overhead_cycles: float = 0.0
     _refusals: dict[tuple[str, Target], str | None] = field(default_factory=dict)
     _programs: dict[tuple[str, ...], tuple[CompiledSegment, int]] = field(default_factory=dict)
-    _natives: dict[tuple[str, ...], HostSegment] = field(default_factory=dict)
+    _natives: dict[tuple[tuple[Node, ...], tuple[str, ...]], HostSegment] = field(
+        default_factory=dict)
 
     def refusal(self, node: Node, target: Target) -> str | None:
         """Why the target cannot have the node; None where it can."""
@@ -148,7 +152,9 @@ class Pricing:
         return self.cycles.get(node.name, 0) / self._clock
 
     def copy(self, value: str, target: Target) -> float:
-        return self._copied(Copy(value, ACCEL if target == HOST else HOST, target)).seconds
+        """With a change of layout, which the layout pass may spare."""
+        made = Copy(value, ACCEL if target == HOST else HOST, target)
+        return self._copied(made, self.graph.values[value]).seconds
 
     def start(self, target: Target) -> float:
         if target == HOST:
@@ -164,55 +170,61 @@ class Pricing:
         return self.accel.machine.config.clock_mhz * 1e6
 
     def division(self, parts: Partition) -> Price:
-        """Raises LoweringError where the accelerator cannot have a segment after all."""
-        return Price(parts, tuple(self._copied(step) if isinstance(step, Copy)
-                                  else self._segment(step) for step in parts.steps))
+        """Of the partition with its layout. Raises LoweringError where the accelerator cannot have
+        a segment after all.
+        """
+        layout = lay_out(parts, segment_borders(self.graph, self.accel))
+        graph = layout.partition.graph
+        return Price(layout.partition, tuple(
+            self._copied(step, graph.values[step.value], step.value in layout.last)
+            if isinstance(step, Copy) else self._segment(graph, step)
+            for step in layout.partition.steps))
 
-    def least(self, segment: Segment) -> float:
-        """A bound on the price of a segment that need not be compiled; its price if it was."""
-        key = tuple(node.name for node in segment.nodes)
-        if segment.target == HOST:
-            return self._host_seconds(segment) if key in self._natives else 0.0
-        if key in self._programs:
-            return self._segment(segment).seconds
+    def least(self, step: Segment | Copy) -> float:
+        """A bound on the price of a step, with any layout, for which nothing is compiled."""
+        if isinstance(step, Copy):
+            price = self._copied(step, self.graph.values[step.value])
+            return price.seconds - price.layout_seconds
+        if step.target == HOST:
+            return 0.0
+        if tuple(node.name for node in step.nodes) in self._programs:
+            return self._segment(self.graph, step).seconds
         return self.link.start_seconds
 
     def divided(self, targets: Mapping[str, Target], reasons: Mapping[str, str]) -> Partition:
         return divide(self.graph, targets, reasons, self.start)
 
-    def _segment(self, segment: Segment) -> SegmentPrice:
+    def _segment(self, graph: Graph, segment: Segment) -> SegmentPrice:
+        part = subgraph(graph, segment)
         if segment.target == HOST:
-            return SegmentPrice(segment, self._host_seconds(segment))
-        _, cycles = self._simulated(segment)
+            return SegmentPrice(segment, self._host_seconds(part))
+        _, cycles = self._simulated(core(part))
         return SegmentPrice(segment, self.link.start_seconds + cycles / self._clock, cycles)
 
-    def program(self, segment: Segment) -> CompiledSegment:
-        """A segment of the accelerator, compiled once."""
-        return self._simulated(segment)[0]
+    def program(self, part: Graph) -> CompiledSegment:
+        """Of a segment of the accelerator, compiled once, whatever layouts its tensors have."""
+        compiled, _ = self._simulated(core(part))
+        return replace(compiled, program=with_borders(compiled.program, part))
 
-    def native(self, segment: Segment) -> HostSegment:
-        """A segment of the host, compiled once."""
-        return self._native(segment)
-
-    def _simulated(self, segment: Segment) -> tuple[CompiledSegment, int]:
+    def _simulated(self, part: Graph) -> tuple[CompiledSegment, int]:
         """With its cycles, which become those of the nodes that it has."""
-        key = tuple(node.name for node in segment.nodes)
+        key = tuple(node.name for node in part.nodes)
         if key not in self._programs:
-            compiled = self.accel.compile(subgraph(self.graph, segment))
+            compiled = self.accel.compile_core(part)
             run = cycle.simulate(self.accel.machine, compiled.program, values=False,
                                  dram=self.dram)
             if not run.ok:
                 raise AssertionError(f"{key[0]} to {key[-1]}: {run.describe()}")
             self._programs[key] = compiled, run.cycles
-            self._attribute(segment, compiled, layer_ends(compiled.program, run), run.cycles)
+            self._attribute(part, compiled, layer_ends(compiled.program, run), run.cycles)
         return self._programs[key]
 
-    def _attribute(self, segment: Segment, compiled: CompiledSegment, ends: list[int],
+    def _attribute(self, part: Graph, compiled: CompiledSegment, ends: list[int],
                    total: int) -> None:
         """Layers that are computed at the same time share their cycles by what each needs at
         least; a view has none.
         """
-        self.cycles |= {node.name: 0.0 for node in segment.nodes}
+        self.cycles |= {node.name: 0.0 for node in part.nodes}
         begin = 0
         for group, end in zip(compiled.groups, ends, strict=True):
             needs = [self._least_cycles(layer) for layer in group]
@@ -227,16 +239,17 @@ class Pricing:
                     for role in (*layer.inputs, *layer.constants, "output"))
         return max(layer.macs / config.macs_per_cycle, moved / config.bus_bytes)
 
-    def _native(self, segment: Segment) -> HostSegment:
-        key = tuple(node.name for node in segment.nodes)
+    def _native(self, part: Graph) -> HostSegment:
+        key = (part.nodes, part.outputs)        # nodes name their values, which name their layouts
         if key not in self._natives:
-            self._natives[key] = self.host.compile(subgraph(self.graph, segment))
+            self._natives[key] = self.host.compile(part)
         return self._natives[key]
 
     def _alone_seconds(self, node: Node) -> float:
         """Of a segment of the host that has this node alone."""
         read = dict.fromkeys(v for v in node.inputs if v not in self.graph.constants)
-        return self._host_seconds(Segment(HOST, (node,), tuple(read), node.outputs))
+        return self._host_seconds(subgraph(
+            self.graph, Segment(HOST, (node,), tuple(read), node.outputs)))
 
     def _call_seconds(self) -> float:
         """Of a segment of the host that computes nothing."""
@@ -245,29 +258,38 @@ class Pricing:
         given = _samples({"x": kind})
         return self._measured(f"call {inspect.getsource(type(native))}", lambda: native(given))
 
-    def _host_seconds(self, segment: Segment) -> float:
-        native = self._native(segment)
-        types = {value: self.graph.values[value] for value in segment.inputs}
+    def _host_seconds(self, part: Graph) -> float:
+        native = self._native(part)
+        types = {value: part.values[value] for value in part.inputs}
         what = [step.kernel.text if step.kernel else "view" for step in native.steps]
         given = _samples(types)
         key = digest([*what, *map(str, types.values())])
-        return self._measured(f"segment of {len(segment.nodes)} nodes {key}", lambda: native(given))
+        return self._measured(f"segment of {len(part.nodes)} nodes {key}", lambda: native(given))
 
-    def _copied(self, copy: Copy) -> CopyPrice:
-        """To the accelerator go plain tensors; from it come its blocks, padding included."""
-        kind = self.graph.values[copy.value]
+    def _copied(self, copy: Copy, kind: TensorType, last: bool = False) -> CopyPrice:
+        """To the accelerator go plain tensors; from it come its blocks, padding included. `last`:
+        the host has the image with its channels last.
+        """
         image = len(kind.shape) == 4
         if copy.target == ACCEL:
             given = _samples({copy.value: kind})[copy.value]
-            layout = PLAIN if image else PLAIN_ROWS
+            layout = PLAIN if image and not last else PLAIN_ROWS
             size, change = given.nbytes, lambda: to_memory(given, layout)
         else:
             blocks = blocks_of(self.accel.machine.config)
-            stored = np.zeros(images(kind.shape).stored_shape(blocks), np.int8)
+            logical = tuple(kind.shape[axis] for axis in FROM_LAST) if last else kind.shape
+            stored = np.zeros(images(logical).stored_shape(blocks), np.int8)
             layout = BLOCKED if image else BLOCKED_ROWS
+            layout = LAST[layout] if last else layout
             size, change = stored.nbytes, lambda: from_memory(stored, layout, kind.shape)
-        seconds = self._measured(f"layout for {copy.target} of {kind} in {size} bytes", change)
+        what = f"layout for {copy.target} of {kind}{', NHWC' if last else ''} in {size} bytes"
+        seconds = self._measured(what, change)
         return CopyPrice(copy, size, self.link.copy_seconds(size) + seconds, seconds)
+
+
+def segment_borders(graph: Graph, accel: AccelTarget) -> Borders:
+    """What the layout pass asks about segments of the graph."""
+    return lambda segment: accel.borders(subgraph(graph, segment))
 
 
 def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:

@@ -96,13 +96,15 @@ class Module:
     of the accelerator in order. Segments of host and accelerator run at the same time where the
     data allow. Values are those of the network: logical shapes, the types of its own inputs and
     outputs. `auto` has the figures that the target of that name decided by, as plain data
-    (`runtime.auto.Choice.figures`); other targets have none.
+    (`runtime.auto.Choice.figures`); other targets have none. `layout` has those of the layout pass
+    (`compiler.graph.layout.Layout.figures`), whose graph and partition these are.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
-                 settings: Settings | None = None, auto: Mapping[str, Any] | None = None):
+                 settings: Settings | None = None, auto: Mapping[str, Any] | None = None,
+                 layout: Mapping[str, Any] | None = None):
         self.graph, self.partition, self.steps = graph, partition, steps
-        self.settings, self.auto = dict(settings or {}), auto
+        self.settings, self.auto, self.layout = dict(settings or {}), auto, layout
         self._inputs: Values = {}
         self._outputs: Values = {}
 

@@ -1,12 +1,15 @@
 """Where the time of one inference goes, operator by operator."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from accel.borders import is_converted
+from accel.layout import from_memory, to_memory
 from accel.machine import Machine
+from accel.program import TensorSlot
 from accel.status import Run
 from compiler.cpu_gpu_backends.cpu import HostSegment
 from runtime.module import AccelSegment, Module, Step
@@ -23,7 +26,8 @@ def profile(module: Module, inputs: Mapping[str, np.ndarray]) -> Rows:
 
     On the host seconds were measured, in this call: what is run for the first time may take longer
     than later. On the accelerator they are its cycles at the machine's clock, both 0 where the
-    device counts none; there is a row more for each segment, what follows its last layer.
+    device counts none; there is a row more for each segment, what follows its last layer. A value
+    whose layout changes while it is copied has a row of the host, `op` relayout.
     """
     rows: Rows = []
 
@@ -32,7 +36,13 @@ def profile(module: Module, inputs: Mapping[str, np.ndarray]) -> Rows:
             return _host(step.execute, given, rows)
         assert isinstance(step.execute, AccelSegment)
         made, run = step.execute(given)
+        program = step.execute.program
+        rows.extend(_converted(slot, lambda slot=slot: to_memory(given[slot.name], slot.layout))
+                    for slot in program.inputs if is_converted(slot))
         rows.extend(_accelerated(step.execute, step.execute.device.machine, run))
+        rows.extend(_converted(slot, lambda slot=slot: from_memory(
+            np.zeros(slot.shape, np.int8), slot.layout, slot.logical))
+            for slot in program.outputs if is_converted(slot))
         return made
 
     module.perform(inputs, perform)
@@ -48,6 +58,14 @@ def _host(segment: HostSegment, given: Mapping[str, np.ndarray],
                      "op": step.group.name.replace("+", " + "), "device": "host",
                      "seconds": end - begin, "cycles": 0})
     return made
+
+
+def _converted(slot: TensorSlot, convert: Callable[[], object]) -> dict[str, Any]:
+    """Done once more, to be measured."""
+    begin = time.perf_counter()
+    convert()
+    return {"name": slot.name, "op": "relayout", "device": "host",
+            "seconds": time.perf_counter() - begin, "cycles": 0}
 
 
 def _accelerated(segment: AccelSegment, machine: Machine, run: Run) -> Rows:

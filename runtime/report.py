@@ -27,8 +27,10 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
 
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
     `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `segments` and
-    `copies` in order of execution, `auto` (what that target decided by), `notes` (what could
-    not become integers, and why; what costs more products than it has), `counters`, `outputs`.
+    `copies` in order of execution, `layout` (what is converted between NCHW and NHWC, and what
+    would be with all of the host in NCHW: counts and bytes), `auto` (what that target decided by),
+    `notes` (what could not become integers, and why; what costs more products than it has),
+    `counters`, `outputs`.
     Without cycles (functional simulation, host alone) the figures in cycles are 0; without a
     timeline, `busy` and `stalls` of the layers are empty. Else for each unit they add up to the
     layer's cycles.
@@ -50,6 +52,7 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
         "segments": _segments(module, runs),
         "copies": [{"value": copy.value, "source": copy.source, "target": copy.target}
                    for copy in module.partition.copies],
+        "layout": module.layout,
         "auto": module.auto,
         "notes": [*module.graph.notes, *_layer_notes(module)],
         "counters": [{"activity": run.counters.activity, "bytes": run.counters.bytes}

@@ -4,15 +4,15 @@ A partition is a sequence of steps: segments, each for one target, and copies of
 target to the other. Inputs start on the host and outputs end there; constants are known to both.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from compiler.graph.graph import Graph, Node
 
-__all__ = ["ACCEL", "HOST", "Copy", "Partition", "Segment", "Target", "divide", "partition", "runs",
-           "subgraph"]
+__all__ = ["ACCEL", "HOST", "Copy", "Partition", "Segment", "Target", "assembled", "divide",
+           "partition", "runs", "subgraph"]
 
 Target = Literal["accel", "host"]
 ACCEL: Target = "accel"
@@ -86,8 +86,14 @@ def partition(graph: Graph, takes: Takes) -> Partition:
 def divide(graph: Graph, targets: Mapping[str, Target], reasons: Mapping[str, str],
            start: Start = lambda target: 1) -> Partition:
     """Divides by the targets of the nodes, into the segments that `runs` gives."""
-    segments = [_segment(graph, targets[run[0].name], run)
-                for run in runs(graph, targets, start)]
+    return assembled(graph, [(targets[run[0].name], run) for run in runs(graph, targets, start)],
+                     reasons)
+
+
+def assembled(graph: Graph, parts: Sequence[tuple[Target, Sequence[Node]]],
+              reasons: Mapping[str, str]) -> Partition:
+    """A partition into segments of these targets and nodes."""
+    segments = [_segment(graph, target, nodes) for target, nodes in parts]
     return Partition(graph, tuple(_with_copies(graph, segments)), MappingProxyType(dict(reasons)))
 
 
@@ -130,7 +136,7 @@ def _runs(graph: Graph, targets: Mapping[str, Target], target: Target) -> list[l
     return runs
 
 
-def _segment(graph: Graph, target: Target, nodes: list[Node]) -> Segment:
+def _segment(graph: Graph, target: Target, nodes: Sequence[Node]) -> Segment:
     made = {value: None for node in nodes for value in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in node.inputs)
     inside = {node.name for node in nodes}

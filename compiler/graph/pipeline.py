@@ -3,6 +3,8 @@
 What follows on the passes makes no graph any more, but has a text too, which hooks see alike:
 
 - ``partition`` (`compiler.graph.partition`): segments for accelerator and host, and copies;
+- ``layout`` (`compiler.graph.layout`): which images the host has as NCHW, which as NHWC, and where
+  that changes: with the fewest bytes, over the whole network;
 - ``fuse`` (`compiler.graph.fusion`), for each segment of the host: groups, each of one kernel;
 - ``plan-memory`` (`compiler.graph.memory`), the same: where each value lies.
 """
@@ -14,6 +16,7 @@ from typing import ClassVar, Protocol
 
 from compiler.graph.fusion import Groups
 from compiler.graph.graph import Graph
+from compiler.graph.layout import Layout
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.partition import Partition
 from compiler.graph.passes.dead_code import EliminateDeadCode
@@ -28,7 +31,7 @@ from compiler.graph.verify import verify
 __all__ = ["AfterPass", "Pass", "Result", "Show", "dump_into", "numbered", "optimize",
            "standard_passes"]
 
-Result = Graph | Partition | Groups | MemoryPlan
+Result = Graph | Partition | Layout | Groups | MemoryPlan
 AfterPass = Callable[[int, str, Result], None]
 Show = Callable[[str, Result], None]
 

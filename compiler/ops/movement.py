@@ -2,7 +2,7 @@
 
 | operator | inputs | attributes |
 |---|---|---|
-| transpose | x | perm |
+| transpose, relayout | x | perm |
 | expand | x | shape, to which x broadcasts |
 | reverse | x | axes |
 | pad | x, value [] where mode is constant | before, after (below zero they crop), between, mode |
@@ -11,6 +11,7 @@
 | gather_nd | x, indices | batch_dims |
 | resample | x, places [n,k], weights [n,k] | axis |
 
+`relayout` is a transpose that the compiler made: a change of layout (`compiler.graph.layout`).
 `pad` puts `between` elements between neighbours; its mode is constant, edge, reflect or wrap.
 Indices below zero count from the end; what still lies outside stands for the nearest element.
 `resample` makes n elements of those along an axis, each a weighted sum of k of them.
@@ -215,6 +216,7 @@ def _resample_meaning(attrs: Attrs, x: np.ndarray, places: np.ndarray,
 
 MOVEMENT: dict[str, Operator] = {
     "transpose": Operator(_transpose, lambda attrs, x: x.transpose(attrs["perm"])),
+    "relayout": Operator(_transpose, lambda attrs, x: x.transpose(attrs["perm"])),
     "expand": Operator(_expand, lambda attrs, x: np.broadcast_to(x, attrs["shape"])),
     "reverse": Operator(_reverse, lambda attrs, x: np.flip(x, tuple(attrs["axes"]))),
     "pad": Operator(_pad, _pad_meaning),

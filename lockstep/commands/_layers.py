@@ -17,7 +17,7 @@ def show(figures: Mapping[str, Any]) -> None:
     if timed:
         console.print(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
                       f"machine's clock, array busy {figures['utilization']:.1%}")
-    for line in _division(figures):
+    for line in (*_division(figures), *_layout(figures)):
         console.print(line, highlight=False)
     for name, reason in figures["host"].items():
         console.print(f"on the host: {name} ({reason})", highlight=False)
@@ -50,6 +50,15 @@ def _division(figures: Mapping[str, Any]) -> Iterator[str]:
     yield "assumed: " + ", ".join(f"{name} {one['value']:g} {one['unit']}"
                                   for name, one in auto["assumed"].items())
     yield from auto["notes"]
+
+
+def _layout(figures: Mapping[str, Any]) -> Iterator[str]:
+    """What is converted between NCHW and NHWC, where anything might be."""
+    layout = figures["layout"]
+    if layout and layout["at_every_border"]["count"]:
+        made, all_ = (f"{one['count']} ({one['bytes']:,} bytes)"
+                      for one in (layout, layout["at_every_border"]))
+        yield f"changes of layout: {made}; one at every border would be {all_}"
 
 
 def _names(nodes: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ class Saved:
     settings: Settings
     machine: Machine | None
     auto: Mapping[str, Any] | None = None
+    layout: Mapping[str, Any] | None = None
 
     def on(self, device: Device | None) -> Module:
         """The module. Raises ProgramError for a device with another machine."""
@@ -49,7 +50,8 @@ class Saved:
                 assert device is not None
                 part[0].require(device.machine)
                 steps.append(Step(segment, AccelSegment(*part, device)))
-        return Module(self.graph, self.partition, tuple(steps), self.settings, self.auto)
+        return Module(self.graph, self.partition, tuple(steps), self.settings, self.auto,
+                      self.layout)
 
 
 def load(path: str | PathLike[str], *, sim: str = "functional", machine: Machine | None = None,
@@ -94,6 +96,7 @@ def write(module: Module, file: IO[bytes]) -> None:
                       "python": platform.python_version()},
         "settings": module.settings,
         "auto": module.auto,
+        "layout": module.layout,
         "machine": machine and {"hash": machine.hash, "config": asdict(machine.config)},
         "processor": processor_json(host()),
         "graph": graph_json(module.graph, members),
@@ -135,7 +138,7 @@ def read(path: str | PathLike[str], machine: Machine | None = None) -> Saved:
             else:
                 parts.append(host_of(made, subgraph(graph, segment), kernels))
         return Saved(graph, partition, tuple(parts), dict(manifest["settings"]), machine,
-                     _auto(manifest.get("auto"), partition))
+                     _auto(manifest.get("auto"), partition), _layout(manifest.get("layout")))
 
 
 FIGURES = ("chosen", "seconds", "candidates", "exact", "assumed", "copies", "segments", "nodes",
@@ -147,6 +150,16 @@ def _auto(made: Mapping[str, Any] | None, partition: Partition) -> Mapping[str, 
     if made is not None and (not made.keys() >= set(FIGURES)
                              or len(made["segments"]) != len(partition.segments)):
         raise ValueError("figures of auto must be those of its segments")
+    return made
+
+
+def _layout(made: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What the layout pass found."""
+    if made is not None:
+        sums = (made, made["at_every_border"])
+        if not all(type(one[name]) is int for one in sums for name in ("count", "bytes")) or (
+                len(made["conversions"]) != made["count"]):
+            raise ValueError("figures of the layout must be counts, bytes and the conversions")
     return made
 
 

@@ -244,6 +244,7 @@ MOVEMENTS = [
     OperatorCase("upsample", {"factors": (1, 4)}, (_normal(1, 2, 3, 1),)),
     OperatorCase("transpose", {"perm": (2, 0, 3, 1)}, (_int8(2, 3, 4, 5),)),
     OperatorCase("transpose", {"perm": (1, 0)}, (_normal(3, 4),)),
+    OperatorCase("relayout", {"perm": (0, 2, 3, 1)}, (_int8(2, 3, 4, 5),)),
     OperatorCase("slice", {"begin": (0, 3, 1, 0), "end": (2, 7, 6, 5), "step": (1, 2, 1, 3)},
                  (_int8(2, 8, 6, 5),)),
     OperatorCase("slice", {"begin": (2,), "end": (3,), "step": (4,)}, (_of("int64", [1, 2, 3]),)),

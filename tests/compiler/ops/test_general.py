@@ -49,6 +49,7 @@ CASES = [
     *(Case(op, (X,), {"axis": 1, "exclusive": exclusive, "reverse": reverse}, ("float32", "int32"))
       for op in ("cumsum", "cumprod") for exclusive in (0, 1) for reverse in (0, 1)),
     Case("transpose", (X,), {"perm": (2, 0, 1)}, ("float32", "bool")),
+    Case("relayout", (X,), {"perm": (1, 2, 0)}, ("float32", "int8")),
     Case("expand", ((4, 1),), {"shape": (3, 4, 5)}),
     Case("reverse", (X,), {"axes": (0, 2)}),
     Case("pad", (X, ()), {"mode": "constant", "before": (1, 0, -2), "after": (0, 2, 1)}),

@@ -1,0 +1,375 @@
+"""The layout of images that the host has: NCHW or NHWC, with the fewest bytes to convert.
+
+The accelerator takes images as NHWC and gives them as such; padding lanes of its blocks are left
+out when they are copied, so no operator of the host ever sees them. Some operators of the host
+demand NCHW; many compute alike on both (`compiler.graph.channels_last`), so that what lies between
+two segments of the accelerator need not be converted at all::
+
+    conv -> dequantize -> sigmoid, mul -> quantize -> conv          all in NHWC
+
+Which tensor has which order is decided for the whole network at once
+(`compiler.graph.cheapest_orders`).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from compiler.graph.channels_last import (FROM_LAST, TO_LAST, images, is_indifferent, last_array,
+                                          last_node, last_type, moves)
+from compiler.graph.cheapest_orders import NCHW, NHWC, Order, Tensor, cheapest_orders
+from compiler.graph.graph import Graph, Node
+from compiler.graph.partition import ACCEL, HOST, Partition, Segment, Target, assembled
+from compiler.graph.rewrite import Builder
+from compiler.graph.room import bytes_of
+from compiler.graph.verify import verify
+
+__all__ = ["RELAYOUT", "Borders", "Conversion", "Layout", "as_it_is", "lay_out"]
+
+RELAYOUT = "relayout"
+"""The operator of a change of layout: a transposition on the host; at the border of a segment of
+the accelerator it moves nothing and says that the value crosses in the other order.
+"""
+
+Borders = Callable[[Segment], Mapping[str, Order | None]]
+"""The order in which each input and output of a segment of the accelerator lies in its memory; None
+where it is neither, so that copying it is a conversion to whichever the host wants. Of tensors that
+are no images the order is NCHW, or None where copying them is a conversion.
+"""
+
+
+Choose = Callable[[Collection[Tensor]], Mapping[str, Order]]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A value that changes its order in memory: by a node of the host, or while it is copied at the
+    border of a segment of the accelerator.
+    """
+
+    value: str
+    size_bytes: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"convert {self.value}: {self.size_bytes} bytes, {self.where}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A partition whose graph has the types that lie in memory, and what is converted.
+
+    `last` are the values that are NHWC; `everywhere` is what would be converted if all that the
+    host has were NCHW.
+    """
+
+    partition: Partition
+    conversions: tuple[Conversion, ...] = ()
+    everywhere: tuple[Conversion, ...] = ()
+    last: frozenset[str] = frozenset()
+
+    def figures(self) -> dict[str, Any]:
+        """As plain data for reports."""
+        def sums(made: tuple[Conversion, ...]) -> dict[str, int]:
+            return {"count": len(made), "bytes": sum(one.size_bytes for one in made)}
+
+        return {**sums(self.conversions), "at_every_border": sums(self.everywhere),
+                "conversions": [{"value": one.value, "bytes": one.size_bytes, "where": one.where}
+                                for one in self.conversions]}
+
+    def __str__(self) -> str:
+        made, before = (f"{len(some)} conversions, {sum(one.size_bytes for one in some)} bytes"
+                        for some in (self.conversions, self.everywhere))
+        lines = [f"{made}; with one at every border {before}", *map(str, self.conversions)]
+        return "\n".join(lines) + f"\n{self.partition}{self.partition.graph}"
+
+
+def as_it_is(parts: Partition) -> Layout:
+    """All that the host has is NCHW."""
+    return Layout(parts)
+
+
+def lay_out(parts: Partition, borders: Borders, choose: Choose = cheapest_orders) -> Layout:
+    """The layout pass.
+
+    Before: a partition of a verified graph, all of whose tensors are NCHW. After: the same segments
+    in the same order, of a verified graph that computes the same to the bit, its inputs and outputs
+    as they were. Every host operator reads and makes tensors of one order; operators that are not
+    indifferent have NCHW. Changes of order are nodes `relayout` of the host, or happen while a
+    value is copied where no more than one segment of the accelerator wants the other order; no sum
+    of their bytes is smaller. A transpose of the network between NCHW and NHWC counts as one of
+    them, and costs nothing where its input is NHWC. What segments of the accelerator compute stays.
+    A segment of the host is added only before the first, where several segments of the accelerator
+    read an input. With another `choose` all this holds but that no sum is smaller.
+    """
+    if all(segment.target == HOST for segment in parts.segments):
+        return as_it_is(parts)
+    points = _Points(parts, borders)
+    return _Writer(points, choose(points.tensors())).layout()
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Where a value is read: in the segment `at`, one past the last for outputs of the graph."""
+
+    at: int
+    point: str
+
+
+class _Points:
+    """Who makes and reads the values that are images, in which order.
+
+    home : the segment that makes each value, -1 for inputs of the graph.
+    makers : the point of each.
+    uses : by value.
+    """
+
+    def __init__(self, parts: Partition, borders: Borders):
+        self.parts, self.graph = parts, parts.graph
+        self.borders = [borders(one) if one.target == ACCEL else {} for one in parts.segments]
+        self.home = dict.fromkeys(self.graph.inputs, -1)
+        self.makers: dict[str, str] = dict.fromkeys(self.graph.inputs, NCHW)
+        self.uses: dict[str, list[_Use]] = {}
+        for at, segment in enumerate(parts.segments):
+            (self._add_accel if segment.target == ACCEL else self._add_host)(at, segment)
+        for value in self.graph.outputs:
+            self._use(value, len(parts.segments), NCHW)
+
+    def tensors(self) -> list[Tensor]:
+        return [Tensor(self.makers[value], frozenset(use.point for use in uses), self.size(value))
+                for value, uses in self.uses.items()]
+
+    def size(self, value: str) -> int:
+        """Bytes that a change of order moves."""
+        type_ = self.graph.values[value]
+        return bytes_of(type_) if moves(type_) else 0
+
+    def is_image(self, value: str) -> bool:
+        return value not in self.graph.constants and len(self.graph.values[value].shape) == 4
+
+    def turned(self, node: Node) -> Order | None:
+        """The order of the result of a transpose between NCHW and NHWC, as it has it in memory
+        where its input is in the other; None for other nodes.
+        """
+        if node.op != "transpose" or node.inputs[0] in self.graph.constants:
+            return None
+        source, made = (self.graph.values[value] for value in (*node.inputs, *node.outputs))
+        match tuple(node.attrs["perm"]):
+            case (0, 2, 3, 1) if moves(source): return NCHW
+            case (0, 3, 1, 2) if moves(made): return NHWC
+        return None
+
+    def wants(self, node: Node, value: str) -> bool:
+        """Whether an input of an indifferent node is in its order."""
+        return (value in images(node) and self.is_image(value)
+                and prod(self.graph.values[value].shape) > 1)
+
+    def is_free(self, node: Node) -> bool:
+        return is_indifferent(self.graph, node)
+
+    def _use(self, value: str, at: int, point: str) -> None:
+        if value not in self.graph.constants:
+            self.uses.setdefault(value, []).append(_Use(at, point))
+
+    def _add_accel(self, at: int, segment: Segment) -> None:
+        orders = self.borders[at]
+        for value in segment.inputs:
+            image = self.is_image(value)
+            self._use(value, at, (orders[value] or NHWC) if image else NCHW)
+        for value in segment.outputs:
+            self.home[value] = at
+            order = orders[value] if self.is_image(value) else NCHW
+            self.makers[value] = order or f"{value} in blocks"
+
+    def _add_host(self, at: int, segment: Segment) -> None:
+        for node in segment.nodes:
+            turned, free = self.turned(node), self.is_free(node)
+            for value in dict.fromkeys(node.inputs):
+                point = f"node {node.name}" if free and self.wants(node, value) else NCHW
+                self._use(value, at, NHWC if turned == NCHW else point)
+            for value in node.outputs:
+                self.home[value] = at
+                self.makers[value] = f"node {node.name}" if free else turned or NCHW
+
+
+@dataclass
+class _Writer:
+    """Writes the graph anew. `here` are the orders in which a value is there when it was made or
+    copied; `wanted` those that are made of it, by the segment that makes them.
+    """
+
+    points: _Points
+    orders: Mapping[str, Order]
+    conversions: list[Conversion] = field(default_factory=list)
+    here: dict[str, Order] = field(default_factory=dict)
+    wanted: dict[int, list[str]] = field(default_factory=dict)
+    as_they_come: set[tuple[int, str]] = field(default_factory=set)
+    last: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.parts, self.graph = self.points.parts, self.points.graph
+        self.segments = self.parts.segments
+        self.builder = Builder.like(self.graph)
+        self.reasons = dict(self.parts.reasons)
+
+    def layout(self) -> Layout:
+        for value in self.points.uses:
+            self._settle(value)
+        runs: list[tuple[Target, list[Node]]] = []
+        for at in range(-1, len(self.segments)):
+            target = HOST if at < 0 else self.segments[at].target
+            begin = len(self.builder.nodes)
+            (self._write_accel if target == ACCEL else self._write_host)(at)
+            if nodes := self.builder.nodes[begin:]:
+                runs.append((target, nodes))
+        graph = _without_idle_constants(self.builder.finish(self.graph.outputs))
+        last = frozenset(name for name in self.last.values() if name not in graph.constants)
+        return Layout(assembled(verify(graph), runs, self.reasons), tuple(self.conversions),
+                      tuple(self._everywhere()), last)
+
+    def _order(self, point: str) -> Order:
+        return point if point in (NCHW, NHWC) else self.orders[point]    # type: ignore[return-value]
+
+    def _settle(self, value: str) -> None:
+        """In which order a value comes, and who converts it where another one is wanted."""
+        points, size = self.points, self.points.size(value)
+        maker, home = points.makers[value], points.home[value]
+        users: dict[Order, list[int]] = {}
+        for use in points.uses[value]:
+            users.setdefault(self._order(use.point), []).append(use.at)
+        here = self._order(maker)
+        if home >= 0 and self.segments[home].target == ACCEL:
+            blocks = maker not in (NCHW, NHWC) or points.borders[home][value] is None
+            if list(users) == [NCHW]:       # what is copied is converted on the way
+                blocks, here = blocks or here == NHWC, NCHW
+            if blocks and (size or not points.is_image(value)):
+                self._at_border(value, home, "from")
+        self.here[value] = here
+        for order, at in users.items():
+            if order != here:
+                self._convert(value, order, sorted(set(at)))
+
+    def _convert(self, value: str, order: Order, users: list[int]) -> None:
+        """Of a value that is there in the other order, for these segments."""
+        accels = [at for at in users if at < len(self.segments)
+                  and self.segments[at].target == ACCEL]
+        moves_bytes = self.points.size(value) > 0
+        if order == NHWC and accels == users and (len(users) == 1 or not moves_bytes):
+            self.as_they_come.update((at, value) for at in users)
+            if moves_bytes:
+                self._at_border(value, users[0], "to")
+            return
+        home = self.points.home[value]
+        first = min(users)
+        before = [at for at in range(max(home, 0), min(first + 1, len(self.segments)))
+                  if self.segments[at].target == HOST]
+        self.wanted.setdefault(before[-1] if before and home not in before
+                               else home if before else -1, []).append(value)
+
+    def _at_border(self, value: str, at: int, way: str) -> None:
+        name = next(node.name for node in self.segments[at].nodes)
+        self.conversions.append(Conversion(
+            value, bytes_of(self.graph.values[value]), f"copied {way} the segment of {name}"))
+
+    def _everywhere(self) -> Iterator[Conversion]:
+        """What all in NCHW would cost: each border of the accelerator, each transpose."""
+        for at, segment in enumerate(self.segments):
+            if segment.target == HOST:
+                yield from (Conversion(node.inputs[0], bytes_of(self.graph.values[node.inputs[0]]),
+                                       f"by {node.name}")
+                            for node in segment.nodes if self.points.turned(node))
+            orders = self.points.borders[at]
+            for value, order in orders.items():
+                if order != NCHW and (self.points.size(value) or not self.points.is_image(value)):
+                    yield Conversion(value, bytes_of(self.graph.values[value]),
+                                     f"copied at the segment of {segment.nodes[0].name}")
+
+    def _write_host(self, at: int) -> None:
+        """Conversions of what comes from elsewhere first; of what is made here, after it."""
+        wanted = self.wanted.get(at, [])
+        for value in wanted:
+            if self.points.home[value] != at or at < 0:
+                self._emit_conversion(value)
+        for node in self.segments[at].nodes if at >= 0 else ():
+            self.builder.add(self._host_node(node))
+            for value in node.outputs:
+                if value in wanted:
+                    self._emit_conversion(value)
+
+    def _emit_conversion(self, value: str) -> None:
+        """To the order in which it is not there yet."""
+        to_last = self.here[value] == NCHW
+        source, made = (value, self._named(value)) if to_last else (self._named(value), value)
+        name = self.builder.fresh_node(made)
+        self.reasons[name] = "it changes the layout"
+        type_ = self.graph.values[value]
+        if not moves(type_):
+            shape = (last_type(type_) if to_last else type_).shape
+            self.builder.emit("reshape", name, [source], made, shape=shape)
+            return
+        self.builder.emit(RELAYOUT, name, [source], made, perm=TO_LAST if to_last else FROM_LAST)
+        self.conversions.append(Conversion(value, bytes_of(type_), f"by {name}"))
+
+    def _named(self, value: str) -> str:
+        """The name that a value has as NHWC."""
+        if value not in self.last:
+            self.last[value] = self.builder.fresh(f"{value}.nhwc")
+        return self.last[value]
+
+    def _host_node(self, node: Node) -> Node:
+        turned = self.points.turned(node)
+        if turned is not None:              # the same bytes
+            source, = node.inputs
+            made, = node.outputs
+            names = (self._named(source), made) if turned == NCHW else (source, self._named(made))
+            logical = self.graph.values[made].shape
+            shape = logical if turned == NCHW else tuple(logical[axis] for axis in TO_LAST)
+            return Node("reshape", node.name, names[:1], names[1:], {"shape": shape})
+        if not self.points.is_free(node) or self.orders.get(f"node {node.name}") != NHWC:
+            return node
+        inputs = [self._last_input(node, value) for value in node.inputs]
+        return last_node(node, inputs, self._named(node.outputs[0]))
+
+    def _last_input(self, node: Node, value: str) -> str:
+        if self.points.wants(node, value):
+            return self._named(value)
+        constant = self.graph.constants.get(value)
+        if constant is None or constant.size == 1 or value not in images(node):
+            return value
+        if value not in self.last:
+            self.builder.add_constant(self._named(value), last_array(constant))
+        return self.last[value]
+
+    def _write_accel(self, at: int) -> None:
+        """With the order of what crosses as NHWC said at the border."""
+        segment, inside = self.segments[at], {}
+        for value in segment.inputs:
+            if self._is_read_last(at, value):
+                inside[value] = self.builder.fresh(f"{value}.inside")
+                self._say(self._named(value), inside[value], FROM_LAST)
+        made = [value for value in segment.outputs if self.here.get(value) == NHWC]
+        inside |= {value: self.builder.fresh(f"{value}.inside") for value in made}
+        for node in segment.nodes:
+            self.builder.add(Node(node.op, node.name,
+                                  tuple(inside.get(value, value) for value in node.inputs),
+                                  tuple(inside.get(value, value) for value in node.outputs),
+                                  node.attrs))
+        for value in made:
+            self._say(inside[value], self._named(value), TO_LAST)
+
+    def _is_read_last(self, at: int, value: str) -> bool:
+        return any(use.at == at and self._order(use.point) == NHWC
+                   for use in self.points.uses[value]) and (at, value) not in self.as_they_come
+
+    def _say(self, source: str, made: str, perm: tuple[int, ...]) -> None:
+        self.builder.emit(RELAYOUT, self.builder.fresh_node(made), [source], made, perm=perm)
+
+
+def _without_idle_constants(graph: Graph) -> Graph:
+    read = {value for node in graph.nodes for value in node.inputs}.union(graph.outputs)
+    idle = {value for value in graph.constants if value not in read}
+    return Graph(graph.name, graph.inputs, graph.outputs, graph.nodes,
+                 {value: one for value, one in graph.values.items() if value not in idle},
+                 {value: one for value, one in graph.constants.items() if value not in idle},
+                 graph.notes)
