@@ -27,7 +27,7 @@ TO_LAST, FROM_LAST = (0, 2, 3, 1), (0, 3, 1, 2)
 """Permutations of NCHW that give NHWC, and of NHWC that give NCHW."""
 
 _PARAMETERS = ("quantizelinear", "dequantizelinear", "pad")     # what follows x is no image
-_ONE_AXIS = ("concat", "quantizelinear", "dequantizelinear")
+_ONE_AXIS = ("concat", "qconcat", "quantizelinear", "dequantizelinear")
 _PER_AXIS: Mapping[str, tuple[str, ...]] = {
     "slice": ("begin", "end", "step"), "pad": ("before", "after", "between"), "expand": ("shape",)}
 _AXES = ("reverse", "reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
@@ -68,14 +68,14 @@ def is_indifferent(graph: Graph, node: Node) -> bool:
     if node.op in _AXES:        # in another order sums, and the least of 0 and -0, may differ
         axes = [TO_LAST.index(axis) for axis in node.attrs["axes"]]
         return axes == sorted(axes) and bool(node.attrs.get("keepdims", 1))
-    return node.op == "concat" or node.op in _PER_AXIS
+    return node.op in _ONE_AXIS or node.op in _PER_AXIS
 
 
 def last_node(node: Node, inputs: Sequence[str], output: str) -> Node:
     """An indifferent node with NHWC inputs and result."""
     attrs = dict(node.attrs)
-    if node.op in _ONE_AXIS and attrs["axis"] >= 0:
-        attrs["axis"] = TO_LAST.index(attrs["axis"])
+    if node.op in _ONE_AXIS and (axis := attrs.get("axis", 1)) >= 0:
+        attrs["axis"] = TO_LAST.index(axis)
     for name in _PER_AXIS.get(node.op, ()):
         if name in attrs:
             attrs[name] = _last(attrs[name])

@@ -27,7 +27,7 @@ there.
 | qconv2d | x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co] | as conv2d, pad_value, zp, lo, hi |
 | qconvtranspose2d | as qconv2d | as convtranspose2d, pad_value, zp, lo, hi |
 | qdense | x [...,K], w [N,K], bias, mult, shift [N] | zp, lo, hi |
-| qconcat | any number of tensors | bias, mult, shift: one for each input; zp, lo, hi |
+| qconcat | any number of tensors | bias, mult, shift: one for each input; zp, lo, hi; axis: 1 |
 | qmatmul | a, b [...,K,N] or [...,N,K] | trans_b: 1 when b is [...,N,K]; a_zp, b_zp; as qrescale |
 | qadd | a, b | ma, mb, c, shift, zp, lo, hi |
 | qmaxpool | x | kernel, strides, pads |
@@ -403,7 +403,7 @@ def _qconcat(node: Node, types: Types) -> TensorType:
     for bias, mult, shift in zip(*(node.attrs[k] for k in ("bias", "mult", "shift")), strict=True):
         _multiplier(node, bias, mult, shift)
     _clamp(node)
-    return _concat(replace(node, attrs={"axis": 1}), types)
+    return _concat(replace(node, attrs={"axis": node.attrs.get("axis", 1)}), types)
 
 
 def _reshape(node: Node, types: Types) -> TensorType:

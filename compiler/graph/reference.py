@@ -236,7 +236,7 @@ def _qconcat(attrs, *parts: Array) -> Array:
     scales = zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)
     made = [requantize(part.astype(np.float64) + bias, mult, shift, *_clamped(attrs))
             for part, (bias, mult, shift) in zip(parts, scales, strict=True)]
-    return np.concatenate(made, axis=1)
+    return np.concatenate(made, axis=attrs.get("axis", 1))
 
 
 def _qleakyrelu(attrs, x: Array) -> Array:

@@ -21,7 +21,8 @@ def qconcat(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
     """The inputs one after the other along the channels, each requantized by itself."""
     scales = [dict(zip(("bias", "mult", "shift"), row, strict=True))
               for row in zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)]
-    return _joined(1, inputs, lambda which, x: rescaled({**attrs, **scales[which]}, x), name)
+    axis = attrs.get("axis", 1)
+    return _joined(axis, inputs, lambda which, x: rescaled({**attrs, **scales[which]}, x), name)
 
 
 def upsample(attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:

@@ -38,7 +38,8 @@ class _Writer:
     def write(self, nodes: int) -> Graph:
         kinds = [self.layer, self.layer, self.layer, self.in_float, self.mapped, self.mapped,
                  self.summed, self.per_channel, self.gate, self.joined, self.cut, self.padded,
-                 self.turned, self.pooled, self.in_int8, self.in_int8, self.reduced]
+                 self.turned, self.pooled, self.in_int8, self.in_int8, self.reduced,
+                 self.joined_int8]
         while len(self.net.nodes) < nodes:
             kinds[int(self.rng.integers(len(kinds)))]()
         read = {value for node in self.net.nodes for value in node.inputs}
@@ -113,6 +114,12 @@ class _Writer:
     def joined(self) -> str:
         x = self._any_float()
         return self._add("concat", x, self._like(x), axis=int(self.rng.integers(1, 4)))
+
+    def joined_int8(self) -> str:
+        x = self._one(self.int8)
+        same = [one for one in self.int8 if self._shape(one)[2:] == self._shape(x)[2:]]
+        self.int8.append(self.net.concat(x, same[int(self.rng.integers(len(same)))]))
+        return self.int8[-1]
 
     def cut(self) -> str:
         x = self._any_float()

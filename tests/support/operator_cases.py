@@ -254,6 +254,8 @@ MOVEMENTS = [
     OperatorCase("qconcat", {"bias": (3, -5, 128), "mult": (40000, 33000, 0),
                              "shift": (15, 16, 46), **CLAMP},
                  (_int8(2, 3, 4, 5), _int8(2, 8, 4, 5), _int8(2, 1, 4, 5))),
+    OperatorCase("qconcat", {"bias": (3, -5), "mult": (40000, 33000), "shift": (16, 15), "axis": 3,
+                             **CLAMP}, (_int8(2, 3, 4, 5), _int8(2, 3, 4, 2))),
     OperatorCase("qconcat", {"bias": (-9, 0), "mult": (65535, 32768), "shift": (17, 15), **CLAMP},
                  (_int8(3, 8), _int8(3, 5))),
 ]
