@@ -30,7 +30,7 @@ from accel.views import images
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
 from compiler.graph.channels_last import FROM_LAST
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.layout import Borders, lay_out
+from compiler.graph.layout import Borders, Layout, lay_out
 from compiler.graph.partition import (ACCEL, HOST, Copy, Partition, Segment, Target, divide,
                                       subgraph)
 from compiler.native import cache_folder, digest, processor, replace_text
@@ -174,11 +174,15 @@ class Pricing:
         a segment after all.
         """
         layout = lay_out(parts, segment_borders(self.graph, self.accel))
+        return Price(layout.partition, tuple(self.price(layout, step)
+                                             for step in layout.partition.steps))
+
+    def price(self, layout: Layout, step: Segment | Copy) -> SegmentPrice | CopyPrice:
+        """Of a step of the partition that has this layout."""
         graph = layout.partition.graph
-        return Price(layout.partition, tuple(
-            self._copied(step, graph.values[step.value], step.value in layout.last)
-            if isinstance(step, Copy) else self._segment(graph, step)
-            for step in layout.partition.steps))
+        if isinstance(step, Copy):
+            return self._copied(step, graph.values[step.value], step.value in layout.last)
+        return self._segment(graph, step)
 
     def least(self, step: Segment | Copy) -> float:
         """A bound on the price of a step, with any layout, for which nothing is compiled."""

@@ -1,6 +1,8 @@
 """The schedule of host kernels: tiles where there are, else an order that LLVM can make vectors of.
 """
 
+from collections.abc import Sequence
+
 from compiler.cpu_gpu_backends.cpu_tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
 from compiler.schedule import reorder, split, vectorize
@@ -9,6 +11,7 @@ from compiler.te import Expr, Var, is_integer, walk
 __all__ = ["schedule", "walk_rows"]
 
 LONGEST_PIECE = 16
+SQUARE = 32             # rows and columns of what is transposed at a time
 # LLVM unrolls loops of these lengths and then finds no vectors in sums of products of bytes:
 # measured on AVX-512, such rows are ten times slower whole than in pieces.
 CUT = range(20, 56)
@@ -22,13 +25,54 @@ def schedule(program: Program, vectors: Vectors) -> Program:
 
 
 def map_by_vectors(program: Program, vectors: Vectors) -> Program:
-    """What is computed element by element, a vector at a time, where rows are as long as that."""
+    """What is computed element by element, a vector at a time, where rows are as long as that; a
+    transposition by squares.
+    """
     for store in [s for s in walk_stmts(program.body) if isinstance(s, Store)]:
         nest = _loops_around(program, store)
-        if nest and nest[-1].extent >= vectors.lanes and nest[-1].var in store.indices:
+        if row := _row_across(store, nest):
+            program = _by_squares(program, nest, row)
+        elif nest and nest[-1].extent >= vectors.lanes and nest[-1].var in store.indices:
             name = nest[-1].var.name
             program = vectorize(split(program, name, vectors.lanes), f"{name}_i")
     return program
+
+
+def _row_across(store: Store, nest: Sequence[For]) -> For | None:
+    """The loop along whose rows lies what the last loop reads across them; None where there is no
+    such loop, or several.
+    """
+    if not nest or not all(isinstance(loop.extent, int) for loop in nest):
+        return None
+    last = nest[-1].var
+    across = [read for read in reads(store) if any(_names(one, last) for one in read.indices[:-1])
+              and not _names(read.indices[-1], last)]
+    found = {loop for read in across for loop in nest[:-1] if read.indices[-1] == loop.var}
+    return found.pop() if len(found) == 1 else None
+
+
+def _by_squares(program: Program, nest: Sequence[For], row: For) -> Program:
+    """Lines of what is read stay in the cache until all of them is used.
+
+    ::
+
+        for x in 0..64:               for x_o in 0..2:
+          for c in 0..64:      ->       for c_o in 0..2:
+            y[x, c] = p[c, x]             for x_i in 0..32:
+                                            for c_i in 0..32:
+                                              y[x, c] = p[c, x]
+    """
+    names = [loop.var.name for loop in nest]
+    between = names[names.index(row.var.name) + 1:-1]
+    outer, inner = [], []
+    for loop in (row, nest[-1]):
+        name = loop.var.name
+        if loop.extent > SQUARE:
+            program = split(program, name, SQUARE)
+            outer.append(f"{name}_o")
+            name = f"{name}_i"
+        inner.append(name)
+    return reorder(program, *outer[:1], *between, *outer[1:], *inner)
 
 
 def walk_rows(program: Program) -> Program:
