@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from compiler.graph.channels_last import (FROM_LAST, TO_LAST, images, is_indifferent, last_array,
-                                          last_node, last_type, moves)
+                                          last_nodes, last_type, moves)
 from compiler.graph.cheapest_orders import NCHW, NHWC, Order, Tensor, cheapest_orders
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, HOST, Partition, Segment, Target, assembled
@@ -292,7 +292,9 @@ class _Writer:
             if self.points.home[value] != at or at < 0:
                 self._emit_conversion(value)
         for node in self.segments[at].nodes if at >= 0 else ():
-            self.builder.add(self._host_node(node))
+            for one in self._host_nodes(node):
+                self.builder.add(one)
+                self.reasons.setdefault(one.name, "it changes the layout")
             for value in node.outputs:
                 if value in wanted:
                     self._emit_conversion(value)
@@ -317,7 +319,7 @@ class _Writer:
             self.last[value] = self.builder.fresh(f"{value}.nhwc")
         return self.last[value]
 
-    def _host_node(self, node: Node) -> Node:
+    def _host_nodes(self, node: Node) -> tuple[Node, ...]:
         turned = self.points.turned(node)
         if turned is not None:              # the same bytes
             source, = node.inputs
@@ -325,11 +327,12 @@ class _Writer:
             names = (self._named(source), made) if turned == NCHW else (source, self._named(made))
             logical = self.graph.values[made].shape
             shape = logical if turned == NCHW else tuple(logical[axis] for axis in TO_LAST)
-            return Node("reshape", node.name, names[:1], names[1:], {"shape": shape})
+            return (Node("reshape", node.name, names[:1], names[1:], {"shape": shape}),)
         if not self.points.is_free(node) or self.orders.get(f"node {node.name}") != NHWC:
-            return node
+            return (node,)
         inputs = [self._last_input(node, value) for value in node.inputs]
-        return last_node(node, inputs, self._named(node.outputs[0]))
+        return last_nodes(self.graph, node, inputs, self._named(node.outputs[0]),
+                          self.builder.fresh)
 
     def _last_input(self, node: Node, value: str) -> str:
         if self.points.wants(node, value):

@@ -50,6 +50,7 @@ def assert_right(module: Module, graph: Graph, seed: int = 0) -> None:
     made = module(given)
     for name, array in CpuTarget().compile(graph)(given).items():
         np.testing.assert_array_equal(made[name], array)
+        assert made[name].tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize("name", ["tiny-1x4x4", "2x8x8", "1x32x16", "short-batch"])
@@ -61,14 +62,14 @@ def test_values_are_those_of_the_network(name: str, images: int) -> None:
     assert_right(module, graph)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_random_networks(seed: int) -> None:
     graph = random_images(100 + seed, 12)
     assert_right(module_of(graph, (TINY, PAIRS)[seed % 2]), graph, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8, 100))
+@pytest.mark.parametrize("seed", range(5, 100))
 def test_many_random_networks(seed: int) -> None:
     test_random_networks(seed)
 

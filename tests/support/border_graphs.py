@@ -39,7 +39,7 @@ class _Writer:
         kinds = [self.layer, self.layer, self.layer, self.in_float, self.mapped, self.mapped,
                  self.summed, self.per_channel, self.gate, self.joined, self.cut, self.padded,
                  self.turned, self.pooled, self.in_int8, self.in_int8, self.reduced,
-                 self.joined_int8]
+                 self.joined_int8, self.max_pool]
         while len(self.net.nodes) < nodes:
             kinds[int(self.rng.integers(len(kinds)))]()
         read = {value for node in self.net.nodes for value in node.inputs}
@@ -120,6 +120,20 @@ class _Writer:
         same = [one for one in self.int8 if self._shape(one)[2:] == self._shape(x)[2:]]
         self.int8.append(self.net.concat(x, same[int(self.rng.integers(len(same)))]))
         return self.int8[-1]
+
+    def max_pool(self) -> str:
+        if self.rng.random() < 0.5:
+            x = self._one(self.int8)
+            self.int8.append(self.net.max_pool(x, **self._window(x)))
+            return self.int8[-1]
+        x = self._any_float()
+        return self._add("maxpool", x, **self._window(x))
+
+    def _window(self, x: str) -> dict[str, tuple[int, ...]]:
+        """Of two rows and a column; padded above and below, or not."""
+        above = 1 if self._shape(x)[2] == 1 else int(self.rng.integers(2))
+        return {"kernel": (2, 1), "strides": tuple(self.rng.integers(1, 3, 2).tolist()),
+                "pads": (above, 0, int(self.rng.integers(2)), 0)}
 
     def cut(self) -> str:
         x = self._any_float()
