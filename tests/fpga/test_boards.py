@@ -3,6 +3,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,13 @@ def test_margins_shrink_with_the_period():
                                          r"125 MHz: data before the core's edge there are "
                                          r"-0.9 ns left$"):
         margins.require(ULX3S, 125e6)
+
+
+def test_the_page_tells_the_margins():
+    rows = [f"| {name} | " + " | ".join(
+        f"{margins.margins(ULX3S, mhz * 1e6)[name]:.1f}" for mhz in (50, 80, 100)) + " |"
+        for name in margins.margins(ULX3S, 50e6)]
+    assert "\n".join(rows) in (Path(__file__).parents[2] / "docs" / "fpga.md").read_text()
 
 
 def test_an_inverted_clock_would_leave_less(monkeypatch):
