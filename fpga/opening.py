@@ -19,6 +19,9 @@ PROBES = 3
 
 EMULATED = "tiny-1x4x4"
 
+EMULATED_ATTEMPTS = 100
+"""An emulated board is there, however slow a busy machine makes it."""
+
 
 @contextmanager
 def opened(port: str | None, machine: Machine | None = None,
@@ -34,9 +37,13 @@ def opened(port: str | None, machine: Machine | None = None,
     Raises `LinkError` if nothing answers, `BoardRefused` if it is another board.
     """
     if port is None:
-        with EmulatedBoard(machine or Machine(preset(EMULATED))) as board:
-            with opened(board.port, machine, [board.baud]) as device:
-                yield device
+        machine = machine or Machine(preset(EMULATED))
+        with EmulatedBoard(machine) as board:
+            line = SerialLine(board.port, board.baud)
+            try:
+                yield BoardDevice(machine, Link(line, EMULATED_ATTEMPTS))
+            finally:
+                line.close()
         return
     link = _found(port, rates)
     try:
