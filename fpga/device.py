@@ -10,11 +10,12 @@ from accel.isa import BASES
 from accel.machine import Machine
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
+from fpga.identity import difference
 from fpga.link.frames import GRAIN
 from fpga.link.host import Link, LinkError
 from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION
 
-__all__ = ["BoardDevice", "BoardRefused"]
+__all__ = ["BoardDevice", "BoardRefused", "machine_hash", "read_registers"]
 
 POLL = 0.002
 """Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
@@ -36,20 +37,12 @@ class BoardDevice:
     def __init__(self, machine: Machine, link: Link, run_seconds: float = RUN_SECONDS):
         self._machine, self.link, self._run_seconds = machine, link, run_seconds
         self._exclusive, self._top, self._run_number = Lock(), 0, 0
-        known = self._read(["magic", "version", "machine", "memory_bytes", "clock_hz"])
+        known = read_registers(link, ["memory_bytes", "clock_hz"])
         self.memory_bytes, self.clock_hz = known["memory_bytes"], known["clock_hz"]
-        name = link.line.name
-        if known["magic"] != MAGIC:
-            raise BoardRefused(f"Board at {name} is no accelerator: magic number "
-                               f"{known['magic']:#010x}, not {MAGIC:#010x}; program it first")
-        if known["version"] != VERSION:
-            raise BoardRefused(f"Board at {name} has registers of version {known['version']}, not "
-                               f"{VERSION}; build its bitstream again")
-        found = f"{known['machine']:064x}"
+        found = machine_hash(link)
         if found != machine.hash:
-            raise BoardRefused(f"Board at {name} holds machine {found[:12]}, not "
-                               f"{machine.hash[:12]} ({machine.config.name}); program it with the "
-                               f"bitstream of that configuration")
+            raise BoardRefused(f"Board at {link.line.name} holds {difference(found, machine)}; "
+                               f"program it with the bitstream of that configuration")
 
     @property
     def machine(self) -> Machine:
@@ -87,13 +80,13 @@ class BoardDevice:
         self.link.set_register(ADDRESSES["count"], program.count)
         for name in BASES:
             self.link.set_register(ADDRESSES[f"base_{name}"], address + program.bases[name])
-        self._run_number = self._read(["run"])["run"] % 0xFFFFFFFF + 1
+        self._run_number = read_registers(self.link, ["run"])["run"] % 0xFFFFFFFF + 1
         self.link.set_register(ADDRESSES["run"], self._run_number)
 
     def wait(self) -> Run:
         begin, pause = time.monotonic(), POLL
         while True:
-            found = self._read(["run", "count", "done"])
+            found = read_registers(self.link, ["run", "count", "done"])
             if found["run"] != self._run_number:
                 raise LinkError(f"Board at {self.link.line.name} was reset in the middle of a run; "
                                 f"load the network again")
@@ -106,17 +99,8 @@ class BoardDevice:
             time.sleep(min(pause, 0.5))
             pause = max(POLL, taken / 4)
 
-    def _read(self, names: list[str]) -> dict[str, int]:
-        """Registers, with all that lie between the first and the last of them."""
-        words = {one.name: one.words for one in REGISTERS}
-        first = min(ADDRESSES[name] for name in names)
-        last = max(ADDRESSES[name] + words[name] for name in names)
-        raw = self.link.registers(first, last - first)
-        return {name: sum(word << 32 * at for at, word in enumerate(
-            raw[ADDRESSES[name] - first:ADDRESSES[name] - first + words[name]])) for name in names}
-
     def _result(self) -> Run:
-        found = self._read([one.name for one in REGISTERS])
+        found = read_registers(self.link, [one.name for one in REGISTERS])
         status = Status(found["status"] & 0xFF)
         activity = {unit: {one: found[f"count_{unit}_{one}"] for one in ACTIVITIES}
                     for unit in UNITS}
@@ -127,3 +111,25 @@ class BoardDevice:
                    counters=Counters(activity, {client: found[f"bytes_{client}"] for client in
                                                 ("fetch", "load", "store")}),
                    waiting=waiting if status is Status.DEADLOCK else {})
+
+
+def machine_hash(link: Link) -> str:
+    """Of the machine that a board holds. Raises BoardRefused where no accelerator answers."""
+    known, name = read_registers(link, ["magic", "version", "machine"]), link.line.name
+    if known["magic"] != MAGIC:
+        raise BoardRefused(f"Board at {name} is no accelerator: magic number "
+                           f"{known['magic']:#010x}, not {MAGIC:#010x}; program it first")
+    if known["version"] != VERSION:
+        raise BoardRefused(f"Board at {name} has registers of version {known['version']}, not "
+                           f"{VERSION}; build its bitstream again")
+    return f"{known['machine']:064x}"
+
+
+def read_registers(link: Link, names: list[str]) -> dict[str, int]:
+    """Registers by name; all that lie between the first and the last of them are read."""
+    words = {one.name: one.words for one in REGISTERS}
+    first = min(ADDRESSES[name] for name in names)
+    last = max(ADDRESSES[name] + words[name] for name in names)
+    raw = link.registers(first, last - first)
+    return {name: sum(word << 32 * at for at, word in enumerate(
+        raw[ADDRESSES[name] - first:ADDRESSES[name] - first + words[name]])) for name in names}

@@ -31,7 +31,9 @@ class Sdram:
         written data to PRECHARGE; MODE to anything.
     refresh : mean time between two REFRESH.
     init : NOP before the first command.
-    cas : pairs (fastest clock in MHz, CAS latency), slowest first.
+    cas : triples (fastest clock in MHz, CAS latency, clock to data), slowest first.
+    setup, hold : of its inputs before and after the clock's edge.
+    data_hold : that data stay after the edge that ends them.
     """
 
     name: str
@@ -47,18 +49,26 @@ class Sdram:
     mrd: float
     refresh: float
     init: float
-    cas: tuple[tuple[float, int], ...]
+    cas: tuple[tuple[float, int, float], ...]
+    setup: float
+    hold: float
+    data_hold: float
 
     @property
     def size_bytes(self) -> int:
         return 2 * 4 << (self.row_bits + self.column_bits)
 
+    def read(self, clock_hz: float) -> tuple[int, float]:
+        """CAS latency, and nanoseconds from the clock to data. Refuses a clock that is too fast."""
+        for mhz, latency, access in self.cas:
+            if clock_hz <= mhz * 1e6:
+                return latency, access
+        raise ValueError(f"Clock of {self.name} must be at most {self.cas[-1][0]:g} MHz, "
+                         f"not {clock_hz / 1e6:g}")
+
     def at(self, clock_hz: float) -> "Timing":
         """The rules in cycles of a clock. Refuses a clock that is too fast for the chip."""
-        latency = next((latency for mhz, latency in self.cas if clock_hz <= mhz * 1e6), None)
-        if latency is None:
-            raise ValueError(f"Clock of {self.name} must be at most {self.cas[-1][0]:g} MHz, "
-                             f"not {clock_hz / 1e6:g}")
+        latency, _ = self.read(clock_hz)
 
         def cycles(name: str) -> int:
             return ceil(getattr(self, name) * clock_hz / 1e9 - 1e-6)
@@ -89,7 +99,8 @@ class Timing:
 
 ULX3S = Sdram(
     "SDRAM of the ULX3S", row_bits=13, column_bits=9, rcd=21, rp=21, ras=45, rc=68, rrd=15, rfc=68,
-    wr=15, mrd=15, refresh=64e6 / 8192, init=200_000, cas=((100, 2), (133, 3)))
+    wr=15, mrd=15, refresh=64e6 / 8192, init=200_000, cas=((100, 2, 6.0), (133, 3, 5.4)),
+    setup=1.5, hold=0.8, data_hold=2.5)
 """32 MiB. Boards carry chips of several makers. The times are those of Alliance's AS4C16M16SA-7
 (data sheet, table 16) and, where they are longer, of PC133 modules' grade −75.
 """

@@ -25,6 +25,8 @@ USER_ERRORS: tuple[str, ...] = (
     "compiler.graph.room.RoomRefused",
     "compiler.native.BuildError",
     "compiler.quantize.refusal.QuantizeRefused",
+    "fpga.boards.board.BoardError",
+    "fpga.build.BitstreamError",
     "fpga.device.BoardRefused",
     "fpga.link.host.LinkError",
     "runtime.artifact.container.ArtifactError",

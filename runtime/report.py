@@ -31,9 +31,9 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     would be with all of the host in NCHW: counts and bytes), `auto` (what that target decided by),
     `notes` (what could not become integers, and why; what costs more products than it has),
     `counters`, `outputs`.
-    Without cycles (functional simulation, host alone) the figures in cycles are 0; without a
-    timeline, `busy` and `stalls` of the layers are empty. Else for each unit they add up to the
-    layer's cycles.
+    Without cycles (functional simulation, host alone) the figures in cycles are 0, without events
+    (boards) those of layers; without a timeline, `busy` and `stalls` of the layers are empty. Else
+    for each unit they add up to the layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for compiled, run in zip(module.accelerated, runs, strict=True):
@@ -108,14 +108,14 @@ def layer_rows(machine: Machine, program: Program, work: Sequence[Sequence[Work]
                          dram_bytes=int(moved[begin:end].sum()),
                          carrier=_carrier(machine, program.words[begin:end])))
         begin = end
-    if run.cycles:
+    if run.retire.size:
         rows.append(_row(machine, "finish", "fetch", *rest, dram_bytes=program.words.size))
     return rows
 
 
 def _intervals(program: Program, run: Run) -> list[tuple[int, Activities]]:
     """Length of each layer's interval and of what follows, and what the units did there."""
-    if not run.cycles:
+    if not run.retire.size:             # of values alone, or on a board, which counts cycles only
         return [(0, {})] * (len(program.layers) + 1)
     ends = [*layer_ends(program, run), run.cycles]
     did = activities(run.timeline, ends) if run.timeline else [{}] * len(ends)

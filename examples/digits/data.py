@@ -4,10 +4,14 @@ The last 360 images in dataset order are held out: nothing is trained or calibra
 Images are float32 [N, 1, 8, 8] with pixels 0..16 divided by 16, so 0..1; labels are int64 [N],
 0..9.
 
+``python -m examples.digits.data FILE.npz`` writes the held-out part as a network's input: arrays
+``image`` and ``labels``.
+
 `held_out` needs NumPy alone: it reads held_out.npz (uint8 pixels 0..16 and uint8 labels), which
 train.py writes. `training` and `write_held_out` need scikit-learn.
 """
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,3 +55,10 @@ def sklearn_digits() -> tuple[np.ndarray, np.ndarray]:
         ) from error
     pixels, labels = load_digits(return_X_y=True)
     return np.reshape(pixels, (-1, 8, 8)).astype(np.uint8), np.asarray(labels, np.uint8)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m examples.digits.data FILE.npz")
+    images, classes = held_out()
+    np.savez(sys.argv[1], image=images, labels=classes)

@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.machine import Machine
 from fpga.emulation.sdram_chip import RULES, SdramChip, cells_port
+from fpga.gateware.pads import simulated_pads
 from fpga.gateware.sdram import SdramController
 from fpga.gateware.top import Accelerator
 from fpga.sdram import Sdram
@@ -42,9 +43,11 @@ class SdramBoard(wiring.Component):
         m.submodules.chip = self._chip
         wiring.connect(m, accelerator.mem, controller.mem)
         wiring.connect(m, self._chip.cells, wiring.flipped(self.cells))
-        pins, there = controller.pins, self._chip.pins
+        there = self._chip.pins
+        pins = there.signature.flip().create()
         m.d.comb += [getattr(there, name).eq(getattr(pins, name)) for name in
                      ("command", "bank", "address", "dq_o", "dq_oe", "mask")]
+        simulated_pads(m, self._chip.chip, controller.pins, pins)
         m.d.comb += [
             pins.dq_i.eq(Mux(self.stuck, 0xFFFF, there.dq_i)), accelerator.rx.eq(self.rx),
             self.tx.eq(accelerator.tx), self.busy.eq(accelerator.busy),

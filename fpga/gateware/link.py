@@ -13,6 +13,7 @@ from amaranth.utils import exact_log2
 
 from accel.config import AccelConfig
 from accel.hw.interface import memory_port
+from accel.hw.queue import Relay
 from fpga.gateware.registers import READ_CYCLES
 from fpga.link import frames
 from fpga.registers import WORDS
@@ -152,10 +153,12 @@ class Link(wiring.Component):
         m = Module()
         m.submodules.waiting = waiting = SyncFIFOBuffered(width=8, depth=WAITING)
         m.submodules.unframer = self._unframer = Unframer()
-        m.submodules.framer = self._framer = Framer()
+        m.submodules.framer = framer = Framer()
+        m.submodules.leaving = self._leaving = Relay(frame_byte)   # a block RAM's output is late
+        wiring.connect(m, self._leaving.o, framer.i)
         m.submodules.kept = kept = memory.Memory(shape=8, depth=frames.LARGEST, init=[])
         self._write, self._read = kept.write_port(), kept.read_port()
-        wiring.connect(m, self._framer.o, wiring.flipped(self.sent))
+        wiring.connect(m, framer.o, wiring.flipped(self.sent))
         self._sequence, self._kind = Signal(8), Signal(8)
         self._address, self._value, self._size = Signal(32), Signal(32), Signal(_SIZES)
         self._place, self._count = Signal(range(frames.LARGEST + 1)), Signal(
@@ -173,15 +176,18 @@ class Link(wiring.Component):
             self.addr.eq(self._address + self._place[2:]), self.w_data.eq(self._value),
             self.mem.ack.ready.eq(1),
         ]
+        requests = self._weigh(m)
         with m.FSM():
             with m.State("LISTEN"):
                 m.d.comb += [self._unframer.i.valid.eq(waiting.r_rdy), waiting.r_en.eq(1)]
                 self._listen(m)
                 with m.If(self._unframer.good):
                     m.d.sync += self._size.eq(self._unframer.size)
-                    m.next = "JUDGE"
+                    m.next = "WEIGH"
+            with m.State("WEIGH"):              # what is allowed is in registers a cycle later
+                m.next = "JUDGE"
             with m.State("JUDGE"):
-                self._judge(m)
+                self._judge(m, requests)
             self._perform_reads(m)
             self._perform_writes(m)
             self._answer(m)
@@ -208,36 +214,40 @@ class Link(wiring.Component):
                 with m.If(frame.number == HEAD + at):
                     m.d.sync += self._value.word_select(at, 8).eq(frame.byte)
 
-    def _judge(self, m: Module) -> None:
-        """Whether a frame is a request that can be performed."""
+    def _weigh(self, m: Module) -> dict[str, tuple[int, Value, Value]]:
+        """For each state that performs a request: its kind, the memory's or registers' bytes that
+        it is about, and, a cycle after the frame is there, whether it may be performed.
+        """
         size, last = Signal(_SIZES), self._value[:8]
         grain = exact_log2(frames.GRAIN)
         aligned = (self._address[:grain] == 0) & ~self.busy
+        whole = (size != 0) & (size[:grain] == 0) & (self._size > HEAD)
+        some = (size == 1) & (last < frames.LARGEST // 4)
         m.d.comb += size.eq(self._size - HEAD)
-        m.d.sync += [self._place.eq(0), self._count.eq(0), self._refused.eq(0)]
+        requests = {
+            "READ": (frames.READ, last + 1, aligned & (size == 1) & last[:grain].all()),
+            "GATHER": (frames.WRITE, size, aligned & whole),
+            "READ REGISTER": (frames.READ_REGISTERS, (last + 1) << 2,
+                              some & (self._address + last < WORDS)),
+            "WRITE REGISTER": (frames.WRITE_REGISTER, Const(0),
+                               (size == 4) & (self._address < WORDS)),
+        }
+        known = {}
+        for number, (state, (kind, count, allowed)) in enumerate(requests.items()):
+            known[state] = kind, count, Signal(name=f"allowed{number}")
+            m.d.sync += known[state][-1].eq(allowed)
+        return known
 
-        def perform(state: str, allowed: Value, count: Value) -> None:
-            with m.If(allowed):
-                m.d.sync += self._count.eq(count)
-                m.next = state
-            with m.Else():
-                m.d.sync += self._refused.eq(1)
-                m.next = "ANSWER"
-
+    def _judge(self, m: Module, requests: dict[str, tuple[int, Value, Value]]) -> None:
+        """Whether a frame is a request that can be performed."""
+        m.d.sync += [self._place.eq(0), self._count.eq(0), self._refused.eq(1)]
+        m.next = "ANSWER"
         with m.Switch(self._kind):
-            with m.Case(frames.READ):
-                perform("READ", aligned & (size == 1) & last[:grain].all(), last + 1)
-            with m.Case(frames.WRITE):
-                whole = (size != 0) & (size[:grain] == 0) & (self._size > HEAD)
-                perform("GATHER", aligned & whole, size)
-            with m.Case(frames.READ_REGISTERS):
-                some = (size == 1) & (last < frames.LARGEST // 4)
-                perform("READ REGISTER", some & (self._address + last < WORDS), (last + 1) << 2)
-            with m.Case(frames.WRITE_REGISTER):
-                perform("WRITE REGISTER", (size == 4) & (self._address < WORDS), Const(0))
-            with m.Default():
-                m.d.sync += self._refused.eq(1)
-                m.next = "ANSWER"
+            for state, (kind, count, allowed) in requests.items():
+                with m.Case(kind):
+                    with m.If(allowed):
+                        m.d.sync += [self._count.eq(count), self._refused.eq(0)]
+                        m.next = state
 
     def _ask(self, m: Module, write: bool) -> Value:
         """A request for the beat at hand; whether it is taken."""
@@ -311,7 +321,7 @@ class Link(wiring.Component):
 
     def _answer(self, m: Module) -> None:
         """Sequence, kind, and what is in the buffer."""
-        out = self._framer.i
+        out = self._leaving.i
         body = Mux(self._refused | (self._kind == frames.WRITE), 0, self._count)
         with m.State("ANSWER"):
             m.d.comb += [out.valid.eq(1), out.p.byte.eq(self._sequence)]

@@ -5,9 +5,9 @@ a row stays open; each bank keeps its row open until another is wanted or a refr
 of the chip are as long as a beat of the port. A byte address is, from the highest bit, row, bank,
 column, byte: neighbouring rows of 1 KiB lie in different banks.
 
-Pins change with the clock, from registers; the chip's clock is the inverse, so that they are stable
-half a cycle before and after its edges (fpga/boards). READ data are taken from registers at the
-pins, `READ_DELAY` cycles after the chip's own latency.
+Pins have registers of their own in both directions, and the chip's clock is that of the controller
+but for a lead (`fpga.gateware.pads`). READ data are taken from those registers, `READ_DELAY` cycles
+after the chip's own latency.
 """
 
 from amaranth.hdl import *
@@ -22,8 +22,9 @@ from fpga.sdram import Command, Sdram
 
 __all__ = ["READ_DELAY", "SdramController", "sdram_pins"]
 
-READ_DELAY = 2
-"""Registers of the command on its way out and of the data on their way in."""
+READ_DELAY = 3
+"""Registers of the command on its way out, here and at the pins, and of the data on their way in,
+at the pins."""
 
 PRECHARGE_ALL = 1 << 10         # address bit 10
 REFRESHES_AT_FIRST = 8
@@ -31,7 +32,7 @@ KEPT_BEATS = 64                 # of reads that the port does not take at once
 
 
 def sdram_pins(chip: Sdram) -> Signature:
-    """The chip's pins but for its clock, as the controller sees them."""
+    """The chip's pins but for its clock, before the registers that they have."""
     return Signature({
         "command": Out(3, init=Command.NOP), "bank": Out(2), "address": Out(max(chip.row_bits, 11)),
         "dq_o": Out(16), "dq_oe": Out(1), "dq_i": In(16), "mask": Out(2),
@@ -221,11 +222,11 @@ class SdramController(wiring.Component):
         """Columns as they come, and beats for the port, for which there is room."""
         m.submodules.kept = kept = SyncFIFOBuffered(width=8 * self._bus_bytes + 1,
                                                     depth=KEPT_BEATS)
-        rdata, dq = self.mem.rdata, Signal(16)
+        rdata = self.mem.rdata
         coming = Signal(self.timing.cas + READ_DELAY + self._burst - 1)     # beats, by their age
         beat, arrived = Signal(8 * self._bus_bytes), Signal()
-        m.d.sync += [dq.eq(self.pins.dq_i), coming.eq(Cat(self._read, coming)),
-                     beat.eq(Cat(beat, dq)[16:]), arrived.eq(coming[-1])]
+        m.d.sync += [coming.eq(Cat(self._read, coming)),
+                     beat.eq(Cat(beat, self.pins.dq_i)[16:]), arrived.eq(coming[-1])]
         m.d.comb += [
             Cat(rdata.p.data, rdata.p.error).eq(kept.r_data), rdata.valid.eq(kept.r_rdy),
             kept.r_en.eq(rdata.ready), kept.w_en.eq(arrived | self._error),

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.hw.core import Core
 from accel.hw.interface import memory_port
+from accel.hw.queue import Relay
 from accel.machine import Machine
 from fpga.gateware.link import Link
 from fpga.gateware.registers import Registers
@@ -17,7 +18,8 @@ __all__ = ["Accelerator"]
 class Accelerator(wiring.Component):
     """Everything but the memory.
 
-    While a run is on, the memory port is the core's; the link has it otherwise.
+    While a run is on, the memory port is the core's; the link has it otherwise. All that passes
+    through it stops in registers, so that no path of the core goes on in the memory.
 
     Members
     -------
@@ -64,13 +66,24 @@ class Accelerator(wiring.Component):
         """The port's streams to whoever has it; nobody is in the middle of anything when it
         changes hands.
         """
-        mem, busy = self.mem, self._registers.busy
-        for one, has in ((core, busy), (link, ~busy)):
-            for theirs, ours in ((one.request, mem.request), (one.wdata, mem.wdata)):
+        busy = self._registers.busy
+        for name in ("request", "wdata"):
+            theirs = getattr(self.mem, name)
+            m.submodules[name] = relay = Relay(theirs.payload.shape())
+            wiring.connect(m, relay.o, wiring.flipped(theirs))
+            for client, has in ((core, busy), (link, ~busy)):
+                ours = getattr(client, name)
                 with m.If(has):
-                    m.d.comb += [ours.payload.eq(theirs.payload), ours.valid.eq(theirs.valid),
-                                 theirs.ready.eq(ours.ready)]
-            for theirs, ours in ((one.rdata, mem.rdata), (one.ack, mem.ack)):
-                m.d.comb += theirs.payload.eq(ours.payload)
-                with m.If(has):
-                    m.d.comb += [theirs.valid.eq(ours.valid), ours.ready.eq(theirs.ready)]
+                    m.d.comb += [relay.i.payload.eq(ours.payload), relay.i.valid.eq(ours.valid),
+                                 ours.ready.eq(relay.i.ready)]
+        m.submodules.rdata = rdata = Relay(self.mem.rdata.payload.shape())
+        wiring.connect(m, wiring.flipped(self.mem.rdata), rdata.i)
+        ack = Signal.like(self.mem.ack.payload, reset_less=True)
+        acked = Signal()
+        m.d.sync += [ack.eq(self.mem.ack.payload), acked.eq(self.mem.ack.valid)]
+        m.d.comb += self.mem.ack.ready.eq(1)            # so are core and link
+        for client, has in ((core, busy), (link, ~busy)):
+            m.d.comb += [client.rdata.payload.eq(rdata.o.payload), client.ack.payload.eq(ack)]
+            with m.If(has):
+                m.d.comb += [client.rdata.valid.eq(rdata.o.valid), client.ack.valid.eq(acked),
+                             rdata.o.ready.eq(client.rdata.ready)]

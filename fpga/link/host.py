@@ -40,6 +40,8 @@ class Line(Protocol):
         """What has come, at least a byte unless none comes in so many seconds."""
         ...
 
+    def close(self) -> None: ...
+
 
 @dataclass(slots=True)
 class _Request:
@@ -58,15 +60,24 @@ class Link:
     Every request is repeated until it is answered. Those of one call may overtake each other, so
     none of them meets another in memory; a call returns when all its requests are answered.
 
+    Parameters
+    ----------
+    attempts : how often a request is made until the board is given up.
+
     Attributes
     ----------
     repeated : requests that were made again; 0 on a line without faults.
     """
 
-    def __init__(self, line: Line):
-        self.line, self.repeated = line, 0
+    def __init__(self, line: Line, attempts: int = ATTEMPTS):
+        self.line, self.repeated, self.attempts = line, 0, attempts
         self._unframe = Unframe()
         self._sequence = count()
+
+    @property
+    def dropped(self) -> int:
+        """Frames of the board that arrived spoiled."""
+        return self._unframe.dropped
 
     def read(self, address: int, size_bytes: int) -> bytes:
         """Memory; address and size are multiples of `GRAIN`."""
@@ -122,7 +133,7 @@ class Link:
         return answers
 
     def _make(self, request: _Request, open_: dict[int, _Request]) -> None:
-        if request.made == ATTEMPTS:
+        if request.made >= self.attempts:
             raise LinkError(f"Board at {self.line.name} does not answer: look whether it has power "
                             f"and the bitstream, and whether its baud rate is {self.line.baud}")
         raw = framed(request.frame)

@@ -11,10 +11,10 @@ def show(figures: Mapping[str, Any]) -> None:
     from rich.console import Console
 
     console = Console(markup=False, emoji=False)        # names are printed as they are
-    timed = figures["cycles"] > 0
+    timed = any(layer["cycles"] for layer in figures["layers"])
     if figures["layers"]:
         console.print(_table(figures, timed))
-    if timed:
+    if figures["cycles"]:
         console.print(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
                       f"machine's clock, array busy {figures['utilization']:.1%}")
     for line in (*_division(figures), *_layout(figures)):

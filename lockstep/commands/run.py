@@ -8,8 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from lockstep.commands._arguments import (DEFAULT_TARGET, DEFAULT_THREADS, QUANTIZER,
-                                          add_compilation, at_least, rate, row_buffer)
+from lockstep.commands._arguments import (DEFAULT_TARGET, add_compilation, at_least, rate,
+                                          row_buffer)
+from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
+from lockstep.commands._saved import saved_module
 from lockstep.errors import RequestError, input_file, output_file
 from lockstep.files import require_writable, whole_file
 
@@ -55,30 +57,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    saved = _saved(args)
+    saved = saved_module(args)
+    args.target = args.target or DEFAULT_TARGET
     _require_sense(args)
     with _opened(args.trace) as trace:
         return _run(args, saved, trace)
-
-
-def _saved(args: argparse.Namespace):
-    """The compiled module, if the file is one; `args` then says what it was compiled for."""
-    from runtime.artifact import is_archive, read
-
-    of_torch = args.model.suffix == ".pt2"          # an archive too
-    if of_torch or not (args.model.is_file() and is_archive(args.model)):
-        args.target = args.target or DEFAULT_TARGET
-        args.threads = args.threads or DEFAULT_THREADS
-        return None
-    for option in ("target", "bus_bytes", "threads", "shape", "no_integerize", "no_cache", "pin",
-                   "link", "calibration", *QUANTIZER):
-        if getattr(args, option):
-            raise RequestError(f"--{option.replace('_', '-')} must be left out for "
-                               f"{str(args.model)!r}: it is compiled")
-    saved = read(args.model)
-    args.target = f"accel:{saved.machine.config.name}" if saved.machine else "cpu"
-    args.threads = saved.settings.get("threads", DEFAULT_THREADS)
-    return saved
 
 
 def _require_sense(args: argparse.Namespace) -> None:
@@ -122,7 +105,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     from lockstep.commands._progress import progress_bar
     from runtime import DeviceError, report
 
-    given = _arrays(args.input) if args.input else None
+    given = arrays(args.input) if args.input else None
     module, machine, watched = _compiled(args, saved)
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
@@ -130,7 +113,8 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     if args.report and not programs:
         raise RequestError(f"--report must be left out for {str(args.model)!r}: all of it runs on "
                            f"the host, which has no cycles")
-    seed = _set_inputs(module, given, args.seed)
+    set_inputs(module, random_inputs(module, args.seed) if given is None else given)
+    seed = args.seed if given is None else None
     begin = time.perf_counter()
     try:
         with progress_bar(f"{args.model.name} on {args.target} ({args.sim})",
@@ -163,7 +147,7 @@ def _write_trace(args: argparse.Namespace, trace, machine, watched) -> None:
 
 def _write(args: argparse.Namespace, module, figures: dict[str, Any]) -> None:
     if args.output:
-        _write_outputs(module, args.output)
+        write_outputs({name: module.get_output(name) for name in module.graph.outputs}, args.output)
     if args.json:
         with whole_file(args.json) as file:
             file.write(f"{json.dumps(figures, indent=1)}\n".encode())
@@ -206,57 +190,3 @@ def _simulator_options(args: argparse.Namespace, config) -> dict[str, Any]:
         case "cycle": return {"dram": dram, "values": not args.no_values, "timeline": True}
         case "verilator": return {"dram": dram}
     return {}
-
-
-def _set_inputs(module, given: dict | None, seed: int) -> int | None:
-    """The seed when the inputs are random, else None."""
-    import numpy as np
-
-    from compiler.te import numpy_dtype
-
-    if given is not None:
-        for name, array in given.items():
-            module.set_input(name, array)
-        return None
-    rng = np.random.default_rng(seed)
-    for name in module.graph.inputs:
-        kind = module.graph.values[name]
-        if kind.dtype == "float32":
-            array = rng.random(kind.shape, np.float32)
-        elif kind.dtype == "bool":
-            array = rng.random(kind.shape) < 0.5
-        elif "float" in kind.dtype:
-            array = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
-        else:
-            bounds = np.iinfo(kind.dtype)
-            array = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype, endpoint=True)
-        module.set_input(name, array)
-    return seed
-
-
-def _arrays(path: Path) -> dict:
-    import zipfile
-    import zlib
-
-    import numpy as np
-
-    try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.lib.npyio.NpzFile):
-                return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        pass
-    raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
-
-
-def _write_outputs(module, path: Path) -> None:
-    """As np.savez does, which cannot take every name."""
-    import zipfile
-
-    import numpy as np
-
-    with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for name in module.graph.outputs:
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, module.get_output(name), allow_pickle=False)

@@ -76,7 +76,7 @@ def test_bytes_beside_others_are_left_alone():
 @pytest.mark.parametrize("register, value, text", [
     ("magic", 5, "is no accelerator: magic number 0x00000005"),
     ("version", 9, "registers of version 9, not 1"),
-    ("machine", 1 << 255, "holds machine 800000000000, not"),
+    ("machine", 1 << 255, "holds machine 800000000000, which is neither a preset nor was built "),
 ])
 def test_a_board_that_is_something_else(register, value, text):
     board = BoardModel(TINY, 4096)

@@ -70,6 +70,9 @@ class BoardModel:
         out, self._out = self._out, b""
         return out
 
+    def close(self) -> None:
+        pass
+
     def _answer(self, frame: Frame) -> Frame:
         body, kind = frame.body, frame.kind
         if kind == READ and len(body) == 5:

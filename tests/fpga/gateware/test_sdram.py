@@ -1,7 +1,5 @@
 """The SDRAM controller against a model of the chip that knows the rules."""
 
-import random
-from collections import deque
 from dataclasses import replace
 
 import pytest
@@ -10,10 +8,12 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 
 from fpga.emulation.sdram_chip import RULES, SdramChip
+from fpga.gateware.pads import simulated_pads
 from fpga.gateware.sdram import SdramController
 from fpga.sdram import ULX3S, Timing
-from tests.support.amaranth_sim import simulate
+from tests.support import memory_port
 from tests.support.machines import TINY, machine
+from tests.support.memory_port import agree, requests_of
 
 SMALL = replace(ULX3S, init=500, refresh=1500)
 CLOCK = 80e6
@@ -28,7 +28,7 @@ class Board(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.controller, m.submodules.chip = self.controller, self.chip
-        wiring.connect(m, self.controller.pins, self.chip.pins)
+        simulated_pads(m, self.chip.chip, self.controller.pins, self.chip.pins)
         m.submodules.array = array = Memory(shape=16, depth=1 << 15, init=[])   # of few rows
         w_port, r_port, cells = array.write_port(granularity=8), array.read_port(), self.chip.cells
         m.d.comb += [w_port.addr.eq(cells.addr), w_port.data.eq(cells.w_data),
@@ -37,75 +37,9 @@ class Board(wiring.Component):
         return m
 
 
-def transfer(board, requests, seed=0, eager=1.0, cycles=60_000):
-    """Performs requests (write, address, beats, data of each beat, mask of each beat); the beats
-    read, the errors of the acknowledgements, and the cycles taken.
-    """
-    port, rng = board.controller.mem, random.Random(seed)
-    read, acks, left = [], [], deque(requests)
-    data = deque(beat for one in requests if one[0] for beat in zip(one[3], one[4]))
-    wanted_reads = sum(one[2] for one in requests if not one[0])
-    wanted_acks = sum(one[0] for one in requests)
-    taken = 0
-
-    async def testbench(ctx):
-        nonlocal taken
-        asking = giving = False
-        while len(read) < wanted_reads or len(acks) < wanted_acks:
-            asking = asking or (bool(left) and rng.random() < eager)
-            giving = giving or (bool(data) and rng.random() < eager)
-            ctx.set(port.request.valid, asking)
-            ctx.set(port.wdata.valid, giving)
-            ctx.set(port.rdata.ready, rng.random() < eager)
-            if left:
-                write, addr, beats, *_ = left[0]
-                ctx.set(port.request.payload, {"addr": addr, "last": beats - 1, "write": write})
-            if data:
-                ctx.set(port.wdata.payload, {"data": data[0][0], "mask": data[0][1]})
-            *_, asked, given, beat, comes, ack, acked, broken = await ctx.tick().sample(
-                port.request.valid & port.request.ready, port.wdata.valid & port.wdata.ready,
-                port.rdata.payload, port.rdata.valid & port.rdata.ready, port.ack.payload,
-                port.ack.valid, board.chip.broken)
-            taken += 1
-            assert not broken, [rule for bit, rule in enumerate(RULES) if broken >> bit & 1]
-            if asked:
-                left.popleft()
-                asking = False
-            if given:
-                data.popleft()
-                giving = False
-            if comes:
-                read.append((beat.data, beat.error))
-            if acked:
-                acks.append(ack.error)
-
-    simulate(board, testbench, max_cycles=cycles)
-    return read, acks, taken
-
-
-def requests_of(config, count: int, seed: int, space: int = 4 << 12):
-    """Random requests, and the beats that reads must give: later ones see earlier ones."""
-    rng, memory, expected, requests = random.Random(seed), {}, [], []
-    width = config.bus_bytes
-    for _ in range(count):
-        beats = rng.randint(1, 64 // width)
-        addr = 64 * rng.randrange(space // 64) + width * rng.randint(0, 64 // width - beats)
-        write = rng.random() < 0.5 or not memory
-        if not write and rng.random() < 0.7:                    # something that was written
-            addr = rng.choice([*memory]) // 64 * 64
-        data = [rng.getrandbits(8 * width) for _ in range(beats)]
-        masks = [rng.choice((-1, rng.getrandbits(width))) & (1 << width) - 1 for _ in range(beats)]
-        requests.append((write, addr, beats, data, masks))
-        for at in range(beats):
-            place = addr + at * width
-            if not write:
-                expected.append((place, dict(memory.get(place, {}))))
-                continue
-            cell = memory.setdefault(place, {})
-            for lane in range(width):
-                if masks[at] >> lane & 1:
-                    cell[lane] = data[at] >> 8 * lane & 0xFF
-    return requests, expected
+def transfer(board, requests, **options):
+    return memory_port.transfer(board, board.controller.mem, requests,
+                                broken=board.chip.broken, rules=RULES, **options)
 
 
 @pytest.mark.parametrize("config", [TINY.config, machine("2x8x8").config], ids=lambda c: c.name)
@@ -113,10 +47,8 @@ def requests_of(config, count: int, seed: int, space: int = 4 << 12):
 def test_random_requests(config, eager):
     requests, expected = requests_of(config, 150, seed=1)
     read, acks, _ = transfer(Board(config), requests, eager=eager)
-    assert not any(acks) and len(read) == len(expected)
-    for (beat, error), (place, cell) in zip(read, expected, strict=True):
-        assert not error
-        assert {lane: beat >> 8 * lane & 0xFF for lane in cell} == cell, hex(place)
+    assert not any(acks)
+    agree(read, expected)
 
 
 def test_a_stream_of_reads_fills_the_chips_bus():

@@ -1,0 +1,15 @@
+"""All boards by name. A new one is a file like its neighbours here, and its place in `BOARDS`."""
+
+from fpga.boards import ecpix5, ulx3s
+from fpga.boards.board import Board, BoardError
+
+__all__ = ["BOARDS", "board"]
+
+BOARDS: dict[str, Board] = {one.name: one for one in (*ulx3s.BOARDS, *ecpix5.BOARDS)}
+
+
+def board(name: str) -> Board:
+    """A board by its name."""
+    if name not in BOARDS:
+        raise BoardError(f"Board must be one of {', '.join(BOARDS)}, not {name!r}")
+    return BOARDS[name]

@@ -1,0 +1,188 @@
+"""Bitstreams: from a board and a machine to a file, and a record of what it is.
+
+>>> from fpga.build import build                                        # doctest: +SKIP
+>>> build(board("ulx3s-85f"), Machine(preset("ecp5-1x8x8")), seeds=3).write(Path("."))
+"""
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accel.machine import Machine
+from compiler.native import BuildError, build_once, digest
+from fpga import flow
+from fpga.boards import BlockRam, Board
+from fpga.flow import Routed, Tools
+from fpga.gateware.board import BoardTop
+from fpga.identity import RECORDS, difference
+from fpga.pll import Pll, search
+
+__all__ = ["NAMES", "Bitstream", "BitstreamError", "build"]
+
+SIZES = {
+    "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}, "registers": {"TRELLIS_FF": 1},
+    "multipliers": {"MULT18X18D": 1}, "block_rams": {"DP16KD": 1}}
+"""What cells of a netlist take, by the names of `fpga.flow.CELLS`."""
+
+NAMES = {"luts": "LUTs", "registers": "registers", "multipliers": "multipliers",
+         "block_rams": "block RAMs"}
+
+CAPACITY = {
+    "12k": {"luts": 24_288, "registers": 24_288, "multipliers": 28, "block_rams": 56},
+    "25k": {"luts": 24_288, "registers": 24_288, "multipliers": 28, "block_rams": 56},
+    "45k": {"luts": 43_848, "registers": 43_848, "multipliers": 72, "block_rams": 108},
+    "85k": {"luts": 83_640, "registers": 83_640, "multipliers": 156, "block_rams": 208}}
+"""Of each die, as nextpnr has it: the smallest two are one."""
+
+
+class BitstreamError(ValueError):
+    """A bitstream that is damaged, or not that of the board or machine at hand. One line."""
+
+
+@dataclass(frozen=True)
+class Bitstream:
+    """Bits, and a record of what they are: board, config, geometry, machine (its hash), clock_hz,
+    baud, seed, seeds (clock of each), used and available cells, critical path, and the hash of the
+    bits.
+    """
+
+    bits: bytes
+    record: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.record['board']}-{self.record['config']}"
+
+    def require(self, machine: Machine) -> None:
+        """Raises BitstreamError if it holds another machine."""
+        if self.record["machine"] != machine.hash:
+            raise BitstreamError(f"Bitstream {self.name} holds "
+                                 f"{difference(self.record['machine'], machine)}; build it again, "
+                                 f"or compile for its configuration")
+
+    def write(self, folder: Path) -> tuple[Path, Path]:
+        """Bits and record as files beside each other; their paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        bits, record = folder / f"{self.name}.bit", folder / f"{self.name}.json"
+        bits.write_bytes(self.bits)
+        record.write_text(json.dumps(self.record, indent=1) + "\n")
+        return bits, record
+
+    @classmethod
+    def read(cls, path: Path) -> "Bitstream":
+        """The bitstream of a ``.bit`` file whose record lies beside it."""
+        record, bits = None, b""
+        try:
+            bits = path.read_bytes()
+            record = json.loads(path.with_suffix(".json").read_text())
+        except OSError as error:
+            raise BitstreamError(f"Bitstream {path} must have its record beside it: "
+                                 f"{error.filename}: {error.strerror}") from None
+        except ValueError:
+            pass
+        if not isinstance(record, dict) or "sha256" not in record:
+            raise BitstreamError(f"Record {path.with_suffix('.json')} must be one that `lockstep "
+                                 f"fpga build` wrote; build it again")
+        if hashlib.sha256(bits).hexdigest() != record["sha256"]:
+            raise BitstreamError(f"Bitstream {path} is not the one of its record; build it again")
+        return cls(bits, record)
+
+
+def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int = 1,
+          native: bool = False, say: Callable[[str], None] = lambda text: None) -> Bitstream:
+    """Build a bitstream, or take it from the cache.
+
+    Parameters
+    ----------
+    mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
+    seeds : placements, of which the fastest counts.
+    native : place with the system's nextpnr-ecp5.
+    say : hears of what is done.
+
+    Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
+    """
+    begin, tools = time.monotonic(), Tools(native)
+    platform, what = board.make_platform(), f"{machine.config.name} on {board.name}"
+    try:
+        pll = search(round(platform.default_clk_frequency), (mhz or board.mhz) * 1e6)
+        top = BoardTop(board, machine, pll)
+    except ValueError as error:         # a clock or a bus that the board's parts do not have
+        raise BuildError(f"Build of {what} is not possible: {error}") from None
+    plan = platform.prepare(top, "top")
+    text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
+    device = _device(plan.files["build_top.sh"])
+    say(f"{what} at {pll.clock_hz / 1e6:g} MHz")
+    netlist = flow.synthesize(text, tools, what)
+    _require_room(flow.cells(netlist), device, what)
+    say("synthesized")
+    placements = []
+    for seed in range(1, seeds + 1):
+        placements.append(_placed(netlist, device, seed, tools, constraints, what))
+        say(f"seed {seed}: {placements[-1].mhz:g} MHz")
+    best = max(placements, key=lambda one: one.mhz)
+    if best.mhz * 1e6 < pll.clock_hz:
+        raise BuildError(f"Build of {what} reaches {best.mhz:g} MHz, not {pll.clock_hz / 1e6:g}; "
+                         f"ask for less (--mhz {int(best.mhz)}), or try more seeds (--seeds)")
+    record = _record(board, machine, pll, placements, best, tools)
+    return _packed(best, record, tools, time.monotonic() - begin)
+
+
+def _device(script: str) -> tuple[str, ...]:
+    """nextpnr's options for the FPGA, as Amaranth's own script has them."""
+    found = re.search(r"(--\S*\d+k) --package (\S+) --speed (\S+)", script)
+    assert found
+    return found[1], "--package", found[2], "--speed", found[3]
+
+
+def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) -> None:
+    """What nextpnr would say after minutes, and not as clearly."""
+    capacity = CAPACITY[device[0].rpartition("-")[2]]
+    for name, sizes in SIZES.items():
+        taken = sum(cells[cell] * size for cell, size in sizes.items())
+        if taken > capacity[name]:
+            raise BuildError(f"Build of {what} does not fit: it takes {taken:,} {NAMES[name]}, and "
+                             f"the FPGA has {capacity[name]:,}; take "
+                             f"a larger FPGA or a smaller machine")
+
+
+def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, constraints: str,
+            what: str) -> Routed:
+    try:
+        return flow.place(netlist, device, seed, tools, constraints)
+    except BuildError as error:
+        if "no BELs remaining" in str(error) or "Unable to find legal placement" in str(error):
+            raise BuildError(f"Build of {what} does not fit: {error}") from None
+        raise
+
+
+def _record(board: Board, machine: Machine, pll: Pll, placements: list[Routed], best: Routed,
+            tools: Tools) -> dict[str, Any]:
+    config, clock_hz = machine.config, round(pll.clock_hz)
+    return {
+        "board": board.name, "config": config.name, "geometry": config.geometry(),
+        "machine": machine.hash, "clock_hz": clock_hz, "baud": board.baud_rate(clock_hz),
+        "memory": "block RAM" if isinstance(board.memory, BlockRam) else board.memory.name,
+        "memory_bytes": board.memory.size_bytes,
+        "peak_gops": round(2 * config.macs_per_cycle * clock_hz / 1e9, 2),
+        "seed": best.seed, "seeds": {str(one.seed): one.mhz for one in placements},
+        "mhz": best.mhz, "used": best.used, "available": best.available,
+        "critical_path": [list(one) for one in best.path], "tools": list(tools.versions),
+    }
+
+
+def _packed(best: Routed, record: dict[str, Any], tools: Tools, seconds: float) -> Bitstream:
+    def make(folder: Path) -> None:
+        bits = flow.pack(best, tools)
+        whole = {**record, "seconds": round(seconds, 1), "sha256": hashlib.sha256(bits).hexdigest()}
+        (folder / "bits").write_bytes(bits)
+        (folder / "record.json").write_text(json.dumps(whole))
+
+    key = digest([best.folder.name, json.dumps(record)])
+    folder = build_once(RECORDS, key, "the bitstream", make, "seconds")
+    return Bitstream((folder / "bits").read_bytes(),
+                     json.loads((folder / "record.json").read_text()))

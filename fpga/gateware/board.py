@@ -1,0 +1,49 @@
+"""A whole board: clocks, accelerator, memory, and the pins of all three."""
+
+from amaranth.hdl import *
+from amaranth.lib import io, wiring
+
+from accel.machine import Machine
+from fpga import margins
+from fpga.boards import BlockRam, Board
+from fpga.gateware.block_memory import BlockMemory
+from fpga.gateware.clocks import CHIP, Clocks
+from fpga.gateware.pads import SdramPads
+from fpga.gateware.sdram import SdramController
+from fpga.gateware.top import Accelerator
+from fpga.pll import Pll
+
+__all__ = ["BoardTop"]
+
+
+class BoardTop(Elaboratable):
+    """For a platform of `Board.make_platform`. Refuses a clock that the memory chip cannot keep."""
+
+    def __init__(self, board: Board, machine: Machine, pll: Pll):
+        self._board, self._pll = board, pll
+        clock_hz, memory = round(pll.clock_hz), board.memory
+        if isinstance(memory, BlockRam):
+            self._memory = BlockMemory(machine.config, memory.size_bytes)
+        else:
+            margins.require(memory, clock_hz)
+            self._memory = SdramController(machine.config, memory, clock_hz)
+        self._accelerator = Accelerator(machine, memory.size_bytes, clock_hz,
+                                        board.baud_rate(clock_hz))
+
+    def elaborate(self, platform):
+        m = Module()
+        board = self._board
+        m.domains += ClockDomain("sync"), ClockDomain(CHIP, reset_less=True)
+        m.submodules.clocks = Clocks(
+            self._pll, margins.LEAD * 1e-9, platform.request(platform.default_clk, dir="-"),
+            platform.request(board.button, dir="-") if board.button else None)
+        m.submodules.accelerator = accelerator = self._accelerator
+        m.submodules.memory = memory = self._memory
+        wiring.connect(m, accelerator.mem, memory.mem)
+        if not isinstance(board.memory, BlockRam):
+            m.submodules.pads = pads = SdramPads(board.memory, platform.request("sdram", dir="-"))
+            wiring.connect(m, memory.pins, pads.pins)
+        uart = platform.request("uart", dir="-")
+        m.submodules.rx, m.submodules.tx = rx, tx = io.Buffer("i", uart.rx), io.Buffer("o", uart.tx)
+        m.d.comb += [accelerator.rx.eq(rx.i), tx.o.eq(accelerator.tx)]
+        return m

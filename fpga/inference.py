@@ -1,0 +1,77 @@
+"""Many inferences on a board, and what they took."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fpga.device import BoardDevice
+from runtime import InputError, Module, report
+
+__all__ = ["classes", "infer", "inferences"]
+
+LABELS = "labels"
+
+Arrays = dict[str, np.ndarray]
+
+
+def inferences(module: Module, given: Mapping[str, np.ndarray]
+               ) -> tuple[list[Arrays], np.ndarray | None]:
+    """Inputs of single inferences, and their classes if there is an array of that name.
+
+    The first axis of each input may be a multiple of the network's. Raises InputError for arrays
+    of other shapes.
+    """
+    inputs = {name: array for name, array in given.items()
+              if name in module.graph.inputs or name != LABELS}
+    counts: dict[str, int] = {}
+    wanted: dict[str, tuple[int, ...]] = {name: module.graph.values[name].shape
+                                          for name in module.graph.inputs}
+    for name, array in inputs.items():
+        if name not in wanted:
+            raise InputError(f"Input must be one of {', '.join(wanted)}, not {name!r}")
+        shape = wanted[name]
+        axes = len(shape)
+        whole = axes > 0 and array.ndim == axes and array.shape[0] % shape[0] == 0
+        if array.shape != shape and not (whole and array.shape[1:] == shape[1:]):
+            raise InputError(f"Input {name!r} must be of shape {shape}, or so many times longer, "
+                             f"not {array.shape}")
+        counts[name] = array.shape[0] // shape[0] if axes else 1
+    count = max(counts.values(), default=1)
+    if odd := [name for name, found in counts.items() if found not in (1, count)]:
+        raise InputError(f"Input {odd[0]!r} must be there for {count} inferences, "
+                         f"not {counts[odd[0]]}")
+    samples = [{name: array if counts[name] == 1 else
+                array[number * wanted[name][0]:(number + 1) * wanted[name][0]]
+                for name, array in inputs.items()} for number in range(count)]
+    labels = given[LABELS] if LABELS in given and LABELS not in wanted else None
+    if labels is not None and labels.size != count:
+        raise InputError(f"Array {LABELS!r} must hold {count} classes, not {labels.size}")
+    return samples, None if labels is None else labels.reshape(-1)
+
+
+def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
+          heard: Callable[[int], None] = lambda done: None) -> tuple[list[Arrays], dict[str, Any]]:
+    """Outputs of each inference, and figures as `runtime.report` has them: those of the last one,
+    seconds at the board's clock, `wall_seconds` of all.
+
+    `heard` is told how many are done.
+    """
+    outputs, begin, runs = [], time.perf_counter(), ()
+    for number, sample in enumerate(samples):
+        for name, array in sample.items():
+            module.set_input(name, array)
+        runs = module.run()
+        outputs.append({name: module.get_output(name) for name in module.graph.outputs})
+        heard(number + 1)
+    figures = report(module, runs, device.machine, time.perf_counter() - begin)
+    link = device.link
+    return outputs, figures | {
+        "seconds": figures["cycles"] / device.clock_hz, "clock_hz": device.clock_hz,
+        "inferences": len(samples), "link": {"repeated": link.repeated, "dropped": link.dropped}}
+
+
+def classes(outputs: Sequence[Arrays]) -> np.ndarray:
+    """The largest value of the first output of each inference."""
+    return np.array([next(iter(one.values())).argmax() for one in outputs])

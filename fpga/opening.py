@@ -1,0 +1,74 @@
+"""Boards at serial ports, and emulated ones, as devices."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from accel.config import preset
+from accel.machine import Machine
+from fpga.boards.board import BAUD_RATES
+from fpga.device import BoardDevice, BoardRefused, machine_hash
+from fpga.emulation.emulated import EmulatedBoard
+from fpga.identity import named
+from fpga.link.host import Link, LinkError
+from fpga.link.serial_port import SerialLine
+
+__all__ = ["opened"]
+
+PROBES = 3
+"""Requests at each baud rate until the next one is tried."""
+
+EMULATED = "tiny-1x4x4"
+
+EMULATED_ATTEMPTS = 100
+"""An emulated board is there, however slow a busy machine makes it."""
+
+
+@contextmanager
+def opened(port: str | None, machine: Machine | None = None,
+           rates: Sequence[int] = BAUD_RATES) -> Iterator[BoardDevice]:
+    """A board as a device.
+
+    Parameters
+    ----------
+    port : a serial port; None for an emulated board.
+    machine : that it must hold; None for what it does hold, which must be known here.
+    rates : baud rates at which it may answer.
+
+    Raises `LinkError` if nothing answers, `BoardRefused` if it is another board.
+    """
+    if port is None:
+        machine = machine or Machine(preset(EMULATED))
+        with EmulatedBoard(machine) as board:
+            line = SerialLine(board.port, board.baud)
+            try:
+                yield BoardDevice(machine, Link(line, EMULATED_ATTEMPTS))
+            finally:
+                line.close()
+        return
+    link = _found(port, rates)
+    try:
+        yield BoardDevice(machine or _held(link), link)
+    finally:
+        link.line.close()
+
+
+def _found(port: str, rates: Sequence[int]) -> Link:
+    """A link at the first rate at which a board answers."""
+    for rate in rates:
+        line = SerialLine(port, rate)
+        try:
+            Link(line, PROBES).registers(0, 1)
+            return Link(line)
+        except LinkError:
+            line.close()
+    raise LinkError(f"Board at {port} answers at none of {', '.join(map(str, rates))} baud: look "
+                    f"whether it has power and a bitstream of `lockstep fpga build`")
+
+
+def _held(link: Link) -> Machine:
+    found = machine_hash(link)
+    config = named(found)
+    if config is None:
+        raise BoardRefused(f"Board at {link.line.name} holds machine {found[:12]}, which is "
+                           f"neither a preset nor was built here; say which it is")
+    return Machine(config)

@@ -1,0 +1,91 @@
+"""The settings of an ECP5's PLL (EHXPLLL): a search within the limits of its data sheet.
+
+::
+
+    input -> / reference -> phase detector -> VCO -> / output -> clock
+                              ^                |
+                              +- / feedback <--+
+
+Limits are those of FPGA-DS-02012 (ECP5 and ECP5-5G family data sheet), "sysCLOCK PLL Timing".
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+__all__ = ["Pll", "search"]
+
+INPUT_MHZ, DETECTOR_MHZ, VCO_MHZ, OUTPUT_MHZ = (8, 400), (10, 400), (400, 800), (3.125, 400)
+DIVIDERS = range(1, 129)
+FINE = 8
+"""Phases within a period of the VCO."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pll:
+    """Dividers, and the input that they are for."""
+
+    input_hz: int
+    reference: int
+    feedback: int
+    output: int
+
+    @property
+    def detector_hz(self) -> Fraction:
+        return Fraction(self.input_hz, self.reference)
+
+    @property
+    def vco_hz(self) -> Fraction:
+        return self.detector_hz * self.feedback
+
+    @property
+    def clock_hz(self) -> float:
+        return float(self.vco_hz / self.output)
+
+    def lead(self, seconds: float) -> tuple[int, int]:
+        """Whole periods of the VCO, and eighths, by which a second output must come *later* than
+        the clock so that its next edge comes so many seconds earlier than the clock's.
+        """
+        steps = FINE * self.output
+        return divmod(-round(seconds * self.vco_hz * FINE) % steps, FINE)
+
+    @property
+    def lead_step(self) -> float:
+        """Seconds; a lead is right to half of them."""
+        return float(1 / (self.vco_hz * FINE))
+
+
+def search(input_hz: int, wanted_hz: float) -> Pll:
+    """The fastest clock that is not above the wanted one; of several settings the one with the
+    fastest phase detector, then the slowest VCO. Refuses clocks that a PLL does not make.
+    """
+    _require("Input of a PLL", input_hz, INPUT_MHZ)
+    _require("Clock", wanted_hz, OUTPUT_MHZ)
+    best = max((one for one in _all(input_hz, wanted_hz)), default=None, key=lambda one: (
+        one.vco_hz / one.output, one.detector_hz, -one.vco_hz))
+    if best is None:
+        raise ValueError(f"Clock must be one that a PLL makes of {input_hz / 1e6:g} MHz, "
+                         f"not {wanted_hz / 1e6:g} MHz")
+    return best
+
+
+def _all(input_hz: int, wanted_hz: float):
+    """For every VCO the smallest divider of the output that keeps it from being above."""
+    for reference in DIVIDERS:
+        detector = Fraction(input_hz, reference)
+        if not _within(detector, DETECTOR_MHZ):
+            continue
+        for feedback in DIVIDERS:
+            vco = detector * feedback
+            output = -(-vco // Fraction(wanted_hz))
+            if _within(vco, VCO_MHZ) and output in DIVIDERS:
+                yield Pll(input_hz, reference, feedback, output)
+
+
+def _within(hz: Fraction, limits: tuple[float, float]) -> bool:
+    return limits[0] * 10**6 <= hz <= limits[1] * 10**6
+
+
+def _require(what: str, hz: float, limits: tuple[float, float]) -> None:
+    if not limits[0] * 1e6 <= hz <= limits[1] * 1e6:
+        raise ValueError(f"{what} must be from {limits[0]:g} to {limits[1]:g} MHz, "
+                         f"not {hz / 1e6:g} MHz")

@@ -1,0 +1,168 @@
+"""Does a board work? Its link, its memory, and random programs against the functional simulator.
+
+The link is tested by reading what is known, the memory by what differs for every address, for
+every data line, and at random. Programs are those of `accel.sim.check`, at places all over the
+memory; those that leave their memory are left out, since a board's goes on there.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from accel.machine import Machine
+from accel.sim import functional
+from accel.sim.check import cases
+from accel.sim.generate import Case
+from accel.sim.locate import differ
+from accel.status import Run, Status
+from fpga.device import BoardDevice, BoardRefused, read_registers
+from fpga.link.frames import GRAIN, LARGEST
+from fpga.registers import REGISTERS, WORDS
+
+__all__ = ["Selftest", "selftest"]
+
+LINK_ROUNDS = 50
+BLOCKS = 32
+"""Of memory, `LARGEST` bytes each, at random places."""
+
+Progress = Callable[[str, int, int], None]
+"""Hears which test runs, and how much of it is done."""
+
+
+@dataclass
+class Selftest:
+    """What was found. `failures` is empty on a board that works.
+
+    repeated, dropped : requests made again; frames of the board that arrived spoiled. A line with
+        faults costs time and fails nothing.
+    memory_bytes : read and compared.
+    skipped : programs that leave their memory.
+    """
+
+    machine: str
+    clock_hz: int
+    repeated: int = 0
+    dropped: int = 0
+    frames: int = 0
+    memory_bytes: int = 0
+    programs: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, **asdict(self)}
+
+
+def selftest(device: BoardDevice, count: int = 50, seed: int = 0,
+             progress: Progress = lambda what, done, total: None) -> Selftest:
+    """Test a board; stop at the first test that fails.
+
+    Parameters
+    ----------
+    count : random programs.
+    seed : of all that is random.
+
+    Raises `LinkError` where the board stops answering.
+    """
+    report = Selftest(device.machine.hash, device.clock_hz)
+    rng = np.random.default_rng(seed)
+    link = device.link
+    before = link.repeated, link.dropped
+    for test in (_test_link, _test_memory):
+        test(device, report, rng, progress)
+        if not report.ok:
+            break
+    else:
+        _test_programs(device, report, rng, count, seed, progress)
+    report.repeated, report.dropped = link.repeated - before[0], link.dropped - before[1]
+    return report
+
+
+def _test_link(device: BoardDevice, report: Selftest, rng: np.random.Generator,
+               progress: Progress) -> None:
+    """All registers, of which those that are constant are known."""
+    for number in range(LINK_ROUNDS):
+        progress("link", number, LINK_ROUNDS)
+        found = read_registers(device.link, [one.name for one in REGISTERS])
+        report.frames += -(-WORDS * 4 // LARGEST)
+        if (found["machine"], found["memory_bytes"], found["clock_hz"]) != (
+                int(device.machine.hash, 16), device.memory_bytes, device.clock_hz):
+            report.failures.append(f"link: register values change, in round {number}")
+            return
+
+
+def _test_memory(device: BoardDevice, report: Selftest, rng: np.random.Generator,
+                 progress: Progress) -> None:
+    size, link = device.memory_bytes, device.link
+    lines = [0, *(1 << bit for bit in range(GRAIN.bit_length() - 1, size.bit_length() - 1))]
+    walking = np.concatenate([1 << np.arange(16), ~(1 << np.arange(16))]).astype("<u2")
+    blocks = {address: rng.integers(0, 256, GRAIN, np.uint8) for address in lines}
+    blocks[size - GRAIN] = walking.view(np.uint8)           # every data line, alone
+    for place in rng.choice(size // LARGEST, min(BLOCKS, size // LARGEST), replace=False):
+        near = range(int(place) * LARGEST, (int(place) + 1) * LARGEST, GRAIN)
+        if not any(address in blocks for address in near):
+            blocks[int(place) * LARGEST] = rng.integers(0, 256, LARGEST, np.uint8)
+    done, total = 0, 2 * len(blocks)
+    for address, data in blocks.items():
+        progress("memory", done := done + 1, total)
+        link.write(address, data.tobytes())
+    for address, data in blocks.items():
+        progress("memory", done := done + 1, total)
+        found = np.frombuffer(link.read(address, data.size), np.uint8)
+        report.memory_bytes += data.size
+        if wrong := np.flatnonzero(found != data).tolist():
+            bits = np.bitwise_or.reduce((found ^ data).view("<u2"))
+            report.failures.append(
+                f"memory: {len(wrong)} of {data.size} bytes at {address:#x} differ, from "
+                f"{address + wrong[0]:#x}; data lines {_lines(int(bits))}")
+            return
+
+
+def _lines(bits: int) -> str:
+    return ", ".join(str(bit) for bit in range(16) if bits >> bit & 1)
+
+
+def _test_programs(device: BoardDevice, report: Selftest, rng: np.random.Generator, count: int,
+                   seed: int, progress: Progress) -> None:
+    machine = device.machine
+    chosen = list(cases(machine, count, seed))
+    for number, case in enumerate(chosen):
+        progress("programs", number, len(chosen))
+        wanted = functional.simulate(machine, case.program, case.memory)
+        if wanted.status is Status.BUS:
+            report.skipped += 1
+            continue
+        report.programs += 1
+        found = _run(device, machine, case, rng)
+        if detail := differ(wanted, found) or _miscounted(case, found):
+            report.failures.append(f"programs: {case.name}: simulator and board differ: {detail}")
+            return
+
+
+def _run(device: BoardDevice, machine: Machine, case: Case, rng: np.random.Generator) -> Run:
+    """A program somewhere in the memory."""
+    room = (device.memory_bytes - case.memory.size) // GRAIN
+    if room < 0:
+        raise BoardRefused(f"Board at {device.link.line.name} has {device.memory_bytes} bytes of "
+                           f"memory, not the {case.memory.size} that random programs need")
+    address = int(rng.integers(room + 1)) * GRAIN
+    device.copy_in(address, case.memory)
+    device.launch(case.program, address)
+    return replace(device.wait(), memory=device.copy_out(address, case.memory.size))
+
+
+def _miscounted(case: Case, run: Run) -> str:
+    """What the counters of a run that is done say of themselves; empty if they add up."""
+    if not run.ok:
+        return ""
+    for unit, activity in run.counters.activity.items():
+        if sum(activity.values()) != run.cycles:
+            return f"{unit} counts {sum(activity.values())} cycles of {run.cycles}"
+    fetched, size = run.counters.bytes["fetch"], case.program.words.size
+    return "" if fetched == size else f"fetch counts {fetched} bytes of {size}"

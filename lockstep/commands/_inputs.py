@@ -1,0 +1,66 @@
+"""Inputs of networks, and their outputs, in files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lockstep.errors import RequestError
+from lockstep.files import whole_file
+
+__all__ = ["arrays", "random_inputs", "set_inputs", "write_outputs"]
+
+
+def arrays(path: Path) -> dict[str, Any]:
+    """Those of an .npz file, by name."""
+    import zipfile
+    import zlib
+
+    import numpy as np
+
+    try:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.lib.npyio.NpzFile):
+                return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        pass
+    raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
+
+
+def random_inputs(module, seed: int) -> dict[str, Any]:
+    """Made-up inputs of a module's types."""
+    import numpy as np
+
+    from compiler.te import numpy_dtype
+
+    rng, made = np.random.default_rng(seed), {}
+    for name in module.graph.inputs:
+        kind = module.graph.values[name]
+        if kind.dtype == "float32":
+            made[name] = rng.random(kind.shape, np.float32)
+        elif kind.dtype == "bool":
+            made[name] = rng.random(kind.shape) < 0.5
+        elif "float" in kind.dtype:
+            made[name] = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
+        else:
+            bounds = np.iinfo(kind.dtype)
+            made[name] = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype,
+                                      endpoint=True)
+    return made
+
+
+def set_inputs(module, given: Mapping[str, Any]) -> None:
+    for name, array in given.items():
+        module.set_input(name, array)
+
+
+def write_outputs(outputs: Mapping[str, Any], path: Path) -> None:
+    """As np.savez does, which cannot take every name."""
+    import zipfile
+
+    import numpy as np
+
+    with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in outputs.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

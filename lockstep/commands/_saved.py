@@ -1,0 +1,29 @@
+"""Compiled modules in place of networks."""
+
+import argparse
+
+from lockstep.commands._arguments import DEFAULT_THREADS, QUANTIZER
+from lockstep.errors import RequestError
+
+__all__ = ["saved_module"]
+
+
+def saved_module(args: argparse.Namespace):
+    """The compiled module, if the file is one, else None. `args` then says what it was compiled
+    for; without one, `args.target` stays as it is.
+    """
+    from runtime.artifact import is_archive, read
+
+    of_torch = args.model.suffix == ".pt2"          # an archive too
+    if of_torch or not (args.model.is_file() and is_archive(args.model)):
+        args.threads = args.threads or DEFAULT_THREADS
+        return None
+    for option in ("target", "bus_bytes", "threads", "shape", "no_integerize", "no_cache", "pin",
+                   "link", "calibration", *QUANTIZER):
+        if getattr(args, option):
+            raise RequestError(f"--{option.replace('_', '-')} must be left out for "
+                               f"{str(args.model)!r}: it is compiled")
+    saved = read(args.model)
+    args.target = f"accel:{saved.machine.config.name}" if saved.machine else "cpu"
+    args.threads = saved.settings.get("threads", DEFAULT_THREADS)
+    return saved

