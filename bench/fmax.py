@@ -137,17 +137,21 @@ def _packaged(program: str) -> str:
 def synthesize(machine: Machine, tools: Tools) -> tuple[Path, int]:
     """The folder of the netlist ``top.json``, and the number of registers of the harness."""
     harness = Harness(machine)
-    text = rtlil.convert(harness, name="top", emit_src=False, platform=ECP5())
+    return netlist(harness, machine.config.name, tools), harness.registers
+
+
+def netlist(component: wiring.Component, name: str, tools: Tools) -> Path:
+    """The folder of the netlist ``top.json`` of a component."""
+    text = rtlil.convert(component, name="top", emit_src=False, platform=ECP5())
 
     def make(folder: Path) -> None:
         (folder / "top.il").write_text(text)
         call([tools.yosys, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
-        netlist = folder / "top.json"
-        netlist.write_text(json.dumps(carries.trim(json.loads(netlist.read_text()))))
+        found = folder / "top.json"
+        found.write_text(json.dumps(carries.trim(json.loads(found.read_text()))))
 
     key = digest([text, SYNTHESIS, tools.versions[0], Path(carries.__file__).read_text()])
-    return build_once("fmax", key, f"the netlist of {machine.config.name}", make,
-                      "a few minutes"), harness.registers
+    return build_once("fmax", key, f"the netlist of {name}", make, "a few minutes")
 
 
 def place(netlist: Path, seed: int, tools: Tools, harness_registers: int) -> Placement:
