@@ -91,20 +91,21 @@ def _yosys(folder: Path, script: str) -> None:
 
 
 @cache
-def _expected(machine: Machine, programs: int) -> list[tuple[Case, dict[str, Run]]]:
+def _expected(programs: int) -> list[tuple[Case, dict[str, Run]]]:
     """The programs of a check, and what every simulator but the RTL makes of them."""
+    machine = Machine(preset(CONFIG))
     others = {name: simulate for name, simulate in default_simulators().items()
               if name != "verilated"}
     return [(case, {name: simulate(machine, case) for name, simulate in others.items()})
             for case in cases(machine, programs)]
 
 
-def examine(machine: Machine, path: Path, number: int, change: str, programs: int) -> Mutant:
+def examine(path: Path, number: int, change: str, programs: int) -> Mutant:
     """Check one mutant, in a process of its own: Verilator aborts where logic does not settle."""
     context = get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(
-        target=lambda: theirs.send(_examine(machine, path, number, change, programs)))
+        target=lambda: theirs.send(_examine(path, number, change, programs)))
     process.start()
     theirs.close()
     try:
@@ -115,10 +116,11 @@ def examine(machine: Machine, path: Path, number: int, change: str, programs: in
         process.join()
 
 
-def _examine(machine: Machine, path: Path, number: int, change: str, programs: int) -> Mutant:
+def _examine(path: Path, number: int, change: str, programs: int) -> Mutant:
+    machine = Machine(preset(CONFIG))
     core = verilated.VerilatedCore(machine, path)
     ctypes.c_uint32.in_dll(core.library, f"lockstep_{SELECT}").value = number
-    for case, runs in _expected(machine, programs):
+    for case, runs in _expected(programs):
         try:
             run = core.run(case.program, case.memory.copy(), MAX_CYCLES, Dram(**case.timing))
         except SimulatorError as error:
@@ -140,15 +142,14 @@ def main() -> int:
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
     console = Console(stderr=True)
-    _expected(machine, args.programs)
+    _expected(args.programs)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(args.jobs) as pool:
         text, changes = netlist(text, args.mutants, args.seed, Path(name))
         path = verilated.build_object(
             machine, text, [*verilated.ports_of(core), Port(SELECT, BITS, "in")], BUILD)
         changes.insert(0, "unchanged")
-        found = pool.map(
-            lambda number: examine(machine, path, number, changes[number], args.programs),
-            range(len(changes)))
+        found = pool.map(lambda number: examine(path, number, changes[number], args.programs),
+                         range(len(changes)))
         whole, *mutants = track(found, "mutants", len(changes), console=console,
                                 disable=not console.is_terminal)
     return _judge(whole, mutants)

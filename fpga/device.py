@@ -2,6 +2,7 @@
 
 import time
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
@@ -11,10 +12,10 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
 from fpga.link.frames import GRAIN
-from fpga.link.host import Link, LinkError
+from fpga.link.host import LinkError
 from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION
 
-__all__ = ["BoardDevice", "BoardRefused"]
+__all__ = ["Access", "BoardDevice", "BoardRefused"]
 
 POLL = 0.002
 """Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
@@ -27,13 +28,42 @@ class BoardRefused(RuntimeError):
     """A board that is not what was asked for. One line: what differs, and what to do."""
 
 
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class Access(Protocol):
+    """A way to a board's memory and registers; that over a line is `fpga.link.host.Link`.
+
+    ``line`` has the name that messages call the board.
+    """
+
+    @property
+    def line(self) -> Named: ...
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        """Memory; address and size are multiples of `GRAIN`."""
+        ...
+
+    def write(self, address: int, data: bytes) -> None:
+        """Memory; address and size are multiples of `GRAIN`."""
+        ...
+
+    def registers(self, first: int, words: int) -> list[int]:
+        """Words from word address `first` on."""
+        ...
+
+    def set_register(self, address: int, value: int) -> None: ...
+
+
 class BoardDevice:
     """The accelerator behind a link; implements `runtime.device.Device`.
 
     Raises `BoardRefused` if what answers is no accelerator, or one of another machine.
     """
 
-    def __init__(self, machine: Machine, link: Link, run_seconds: float = RUN_SECONDS):
+    def __init__(self, machine: Machine, link: Access, run_seconds: float = RUN_SECONDS):
         self._machine, self.link, self._run_seconds = machine, link, run_seconds
         self._exclusive, self._top, self._run_number = Lock(), 0, 0
         known = self._read(["magic", "version", "machine", "memory_bytes", "clock_hz"])
