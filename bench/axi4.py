@@ -1,40 +1,107 @@
-"""Is the AXI4 master right? Random transfers against the memory of cocotbext-axi.
+"""Is the AXI4 master right? Transfers, or a network, against the memory of cocotbext-axi.
 
-Reads and writes of 1 to 32 beats with random masks, pauses on every channel, a third of them near
-a boundary of 4 KiB, in RTL (Verilator). The rules of the specification that a master can break are
-watched over, and every byte is compared. Prints ``axi4_transfers`` and ``axi4_failures``, the
-configurations that broke a rule or moved a wrong byte.
+Without ``--network``: reads and writes of 1 to 32 beats with random masks, a third of them near a
+boundary of 4 KiB. With it: the core for a Zynq, started over AXI4-Lite, computes the network for
+so many images; after each run all bytes of its memory must be those of the functional simulator.
+
+Both in RTL (Verilator), with random pauses on every channel. The rules of the specification that a
+master can break are watched over in every cycle. Prints ``name value`` lines or JSON; exit status
+1 if a rule was broken or a byte is wrong.
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from accel.config import load
+import numpy as np
+from rich.console import Console
+
+from accel.config import ConfigError, load
+from accel.isa import BASES
+from accel.machine import Machine
+from accel.program import Program
+from accel.sim import functional
+from accel.status import Run
+from examples.digits.data import held_out
 from fpga.gateware.axi4 import Axi4Master
+from fpga.gateware.zynq import ZynqAccelerator
+from runtime import SimulatedDevice, compile_for
 from tests.support.cocotb_verilator import run_bench
+
+NETWORKS = {"digits": Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"}
+
+
+def transfers(machine: Machine, count: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Random ones. Raises AssertionError."""
+    config = machine.config
+    run_bench(Axi4Master(config), "tests.fpga.gateware.axi4_transfers", folder, TRANSFERS=count,
+              BUS_BYTES=config.bus_bytes, SEED=seed)
+    return {"axi4_transfers": count}
+
+
+def network(machine: Machine, name: str, images: int, seed: int, folder: Path) -> dict[str, Any]:
+    """A network's programs. Raises AssertionError."""
+    stored: dict[str, np.ndarray] = {}
+
+    def simulate(machine: Machine, program: Program, memory: np.ndarray) -> Run:
+        run, number = functional.simulate(machine, program, memory), len(stored) // 4
+        assert run.ok, run.describe()
+        stored.update({f"count{number}": np.array(program.count), f"before{number}": memory.copy(),
+                       f"bases{number}": np.array([program.bases[base] for base in BASES]),
+                       f"after{number}": run.memory})
+        return run
+
+    module = compile_for(NETWORKS[name], SimulatedDevice(machine, simulate))
+    for image in held_out()[0][:images]:
+        module({"image": image[None]})
+    np.savez(folder / "programs.npz", **stored)     # pyright: ignore[reportArgumentType]
+    run_bench(ZynqAccelerator(machine, 1 << 26, machine.config.clock_mhz * 1_000_000),
+              "tests.fpga.gateware.zynq_programs", folder, PROGRAMS=folder / "programs.npz",
+              BUS_BYTES=machine.config.bus_bytes, SEED=seed, FIGURES=folder / "figures.json")
+    found = json.loads((folder / "figures.json").read_text())
+    return {f"axi4_{name}_runs": len(found["cycles"]), f"axi4_{name}_cycles": sum(found["cycles"]),
+            f"axi4_{name}_bursts": found["bursts"]}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
+    parser = argparse.ArgumentParser(prog="python -m bench.axi4", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="pynq-1x16x16")
-    parser.add_argument("--transfers", type=int, default=10_000)
+    parser.add_argument("--config", default="pynq-1x16x16", help="preset or TOML file")
+    parser.add_argument("--transfers", type=_positive, default=10_000)
+    parser.add_argument("--network", choices=list(NETWORKS))
+    parser.add_argument("--images", type=_positive, default=1, help="of the network (default 1)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
-    config, failures = load(args.config), 0
-    with TemporaryDirectory() as folder:
+    try:
+        machine = Machine(load(args.config))
+    except ConfigError as error:
+        print(f"bench.axi4: {error}", file=sys.stderr)
+        return 2
+    console, found = Console(stderr=True), {}
+    with TemporaryDirectory() as name, console.status("Building and running (a few minutes)"):
         try:
-            run_bench(Axi4Master(config), "tests.fpga.gateware.axi4_transfers", Path(folder),
-                      TRANSFERS=args.transfers, BUS_BYTES=config.bus_bytes, SEED=args.seed)
+            found = (network(machine, args.network, args.images, args.seed, Path(name))
+                     if args.network else transfers(machine, args.transfers, args.seed, Path(name)))
         except AssertionError as error:
-            failures = 1
-            print(error)
-    print("seed", args.seed)
-    print("axi4_transfers", args.transfers)
-    print("axi4_failures", failures)
-    return failures
+            print(error, file=sys.stderr)
+    figures = {"seed": args.seed, **found, "axi4_failures": int(not found)}
+    if args.json:
+        print(json.dumps({"config": machine.config.name, "machine": machine.hash, **figures},
+                         indent=2))
+    else:
+        for name, value in figures.items():
+            print(name, value)
+    return int(not found)
+
+
+def _positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {value}")
+    return value
 
 
 if __name__ == "__main__":

@@ -95,8 +95,13 @@ class Placement:
 def synthesize(machine: Machine, tools: Tools) -> tuple[Path, int]:
     """The folder of the netlist, and the number of registers of the harness."""
     harness = Harness(machine)
-    text = rtlil.convert(harness, name="top", emit_src=False, platform=ECP5())
-    return flow.synthesize(text, tools, machine.config.name), harness.registers
+    return netlist(harness, machine.config.name, tools), harness.registers
+
+
+def netlist(component: wiring.Component, name: str, tools: Tools) -> Path:
+    """The folder of the netlist ``top.json`` of a component, as an ECP5 has it."""
+    text = rtlil.convert(component, name="top", emit_src=False, platform=ECP5())
+    return flow.synthesize(text, tools, name)
 
 
 def place(netlist: Path, seed: int, tools: Tools, harness_registers: int) -> Placement:

@@ -2,6 +2,7 @@
 
 import time
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
 from fpga.identity import difference
 from fpga.link.frames import GRAIN
-from fpga.link.host import Link, LinkError
+from fpga.link.host import LinkError
 from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION
 
-__all__ = ["BoardDevice", "BoardRefused", "machine_hash", "read_registers"]
+__all__ = ["Access", "BoardDevice", "BoardRefused", "machine_hash", "read_registers"]
 
 POLL = 0.002
 """Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
@@ -28,13 +29,42 @@ class BoardRefused(RuntimeError):
     """A board that is not what was asked for. One line: what differs, and what to do."""
 
 
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class Access(Protocol):
+    """A way to a board's memory and registers; that over a line is `fpga.link.host.Link`.
+
+    ``line`` has the name that messages call the board.
+    """
+
+    @property
+    def line(self) -> Named: ...
+
+    def read(self, address: int, size_bytes: int) -> bytes:
+        """Memory; address and size are multiples of `GRAIN`."""
+        ...
+
+    def write(self, address: int, data: bytes) -> None:
+        """Memory; address and size are multiples of `GRAIN`."""
+        ...
+
+    def registers(self, first: int, words: int) -> list[int]:
+        """Words from word address `first` on."""
+        ...
+
+    def set_register(self, address: int, value: int) -> None: ...
+
+
 class BoardDevice:
     """The accelerator behind a link; implements `runtime.device.Device`.
 
     Raises `BoardRefused` if what answers is no accelerator, or one of another machine.
     """
 
-    def __init__(self, machine: Machine, link: Link, run_seconds: float = RUN_SECONDS):
+    def __init__(self, machine: Machine, link: Access, run_seconds: float = RUN_SECONDS):
         self._machine, self.link, self._run_seconds = machine, link, run_seconds
         self._exclusive, self._top, self._run_number = Lock(), 0, 0
         known = read_registers(link, ["memory_bytes", "clock_hz"])
@@ -113,7 +143,7 @@ class BoardDevice:
                    waiting=waiting if status is Status.DEADLOCK else {})
 
 
-def machine_hash(link: Link) -> str:
+def machine_hash(link: Access) -> str:
     """Of the machine that a board holds. Raises BoardRefused where no accelerator answers."""
     known, name = read_registers(link, ["magic", "version", "machine"]), link.line.name
     if known["magic"] != MAGIC:
@@ -125,7 +155,7 @@ def machine_hash(link: Link) -> str:
     return f"{known['machine']:064x}"
 
 
-def read_registers(link: Link, names: list[str]) -> dict[str, int]:
+def read_registers(link: Access, names: list[str]) -> dict[str, int]:
     """Registers by name; all that lie between the first and the last of them are read."""
     words = {one.name: one.words for one in REGISTERS}
     first = min(ADDRESSES[name] for name in names)

@@ -145,28 +145,32 @@ def _flatten(members: Mapping[str, Any]):
 
 
 def build_object(machine: Machine, text: str, ports: list[Port],
-                 optimization: tuple[str, ...] = OPTIMIZATION) -> Path:
-    """The shared object of emitted Verilog. The cache key covers all that goes in."""
+                 optimization: tuple[str, ...] = OPTIMIZATION,
+                 options: tuple[str, ...] = ()) -> Path:
+    """The shared object of emitted Verilog. The cache key covers all that goes in.
+
+    `options` are more flags of Verilator.
+    """
     sources = {name: (_HERE / name).read_text() for name in _SOURCES}
     sources |= {"core.v": text, "ports.h": _ports_header(machine, ports),
                 "view.cpp": _view_source(ports)}
     key = digest([*(f"{name}\n{body}" for name, body in sorted(sources.items())),
-                  *_environment(optimization)])
+                  *_environment(optimization), *options])
 
     def make(folder: Path) -> None:
         for name, body in sources.items():
             (folder / name).write_text(body)
-        _verilate(folder, optimization)
+        _verilate(folder, optimization, options)
 
     return build_once("verilated", key, f"the simulator of {machine.config.name}",
                       make) / "core.so"
 
 
-def _verilate(folder: Path, optimization: tuple[str, ...]) -> None:
+def _verilate(folder: Path, optimization: tuple[str, ...], options: tuple[str, ...]) -> None:
     root = verilator_root()
     generated = folder / "generated"
-    call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, "--Mdir", str(generated),
-          str(folder / "core.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
+    call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, *options, "--Mdir",
+          str(generated), str(folder / "core.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
     names = sorted(path.name for path in generated.glob("*.cpp"))
     slow = [name for name in names if name.endswith("__Slow.cpp")]
     parts = {"core": [*(name for name in names if name not in slow), "harness.cpp"],

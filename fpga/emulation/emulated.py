@@ -95,6 +95,11 @@ class EmulatedBoard:
         return self._control.cycles
 
     @property
+    def moved_bytes(self) -> int:
+        """On the line so far, both ways."""
+        return self._control.received + self._control.sent
+
+    @property
     def spoiled(self) -> int:
         """Bytes that were dropped or flipped so far."""
         return self._control.spoiled

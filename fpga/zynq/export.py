@@ -1,0 +1,46 @@
+"""A folder that Vivado makes a bitstream from: Verilog, and the script with what it has to know."""
+
+import shutil
+from pathlib import Path
+
+from amaranth.back import verilog
+
+from accel.machine import Machine
+from fpga.gateware.zynq import CONTROL, MEMORY, ZynqAccelerator
+
+__all__ = ["MEMORY_BYTES", "NAME", "PART", "export", "zynq_verilog"]
+
+NAME = "lockstep"
+PART = "xc7z020clg400-1"        # of PYNQ-Z1 and PYNQ-Z2
+
+MEMORY_BYTES = 64 << 20
+"""What the driver allocates; PYNQ's images keep 128 MiB for such buffers."""
+
+SCRIPT = Path(__file__).parent / "build.tcl"
+
+ATTRIBUTES = {
+    "ap_clk": f"ASSOCIATED_BUSIF {CONTROL}:{MEMORY}, ASSOCIATED_RESET ap_rst_n",
+    "ap_rst_n": "POLARITY ACTIVE_LOW"}
+"""X_INTERFACE_PARAMETER of ports: what names do not tell Vivado."""
+
+
+def zynq_verilog(machine: Machine, clock_mhz: int) -> str:
+    """The module `NAME`, with Vivado's attributes."""
+    text = verilog.convert(ZynqAccelerator(machine, MEMORY_BYTES, clock_mhz * 1_000_000), name=NAME,
+                           emit_src=False, strip_internal_attrs=True)
+    assert isinstance(text, str)
+    for port, parameter in ATTRIBUTES.items():
+        declared = f"  input {port};\n"
+        assert text.count(declared) == 1
+        text = text.replace(declared, f'  (* X_INTERFACE_PARAMETER = "{parameter}" *)\n{declared}')
+    return text
+
+
+def export(machine: Machine, clock_mhz: int, folder: Path) -> None:
+    """Fills a folder, which is made if it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{NAME}.v").write_text(zynq_verilog(machine, clock_mhz))
+    (folder / "settings.tcl").write_text(
+        f"set name {NAME}\nset part {PART}\nset clock_mhz {clock_mhz}\n"
+        f"set control {CONTROL}\nset memory {MEMORY}\n")
+    shutil.copyfile(SCRIPT, folder / "build.tcl")

@@ -1,0 +1,173 @@
+# amaranth: UnusedElaboratable=no
+"""The registers between a link and a core that is played here."""
+
+import random
+
+from accel.config import UNITS
+from accel.isa import BASES
+from accel.status import ACTIVITIES, Status
+from fpga.gateware.registers import READ_CYCLES, Registers
+from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION, WORDS
+from tests.support.amaranth_sim import simulate
+from tests.support.machines import TINY
+
+MEMORY, CLOCK = 1 << 20, 50_000_000
+
+
+def made() -> Registers:
+    return Registers(TINY, MEMORY, CLOCK)
+
+
+async def read(ctx, dut, address: int) -> int:
+    ctx.set(dut.addr, address)
+    for _ in range(READ_CYCLES):
+        await ctx.tick()
+    return ctx.get(dut.r_data)
+
+
+async def read_register(ctx, dut, name: str) -> int:
+    words = next(one.words for one in REGISTERS if one.name == name)
+    return sum([await read(ctx, dut, ADDRESSES[name] + at) << 32 * at for at in range(words)])
+
+
+async def write(ctx, dut, address: int, value: int) -> None:
+    ctx.set(dut.addr, address)
+    ctx.set(dut.w_data, value)
+    ctx.set(dut.w_en, 1)
+    await ctx.tick()
+    ctx.set(dut.w_en, 0)
+
+
+def test_addresses_do_not_overlap_and_leave_no_gap():
+    places = [at for one in REGISTERS for at in range(ADDRESSES[one.name],
+                                                      ADDRESSES[one.name] + one.words)]
+    assert places == list(range(WORDS))
+
+
+def test_constants_say_what_the_board_is():
+    dut, found = made(), {}
+
+    async def bench(ctx):
+        for name in ("magic", "version", "machine", "memory_bytes", "clock_hz"):
+            found[name] = await read_register(ctx, dut, name)
+
+    simulate(dut, bench)
+    assert found == {"magic": MAGIC, "version": VERSION, "machine": int(TINY.hash, 16),
+                     "memory_bytes": MEMORY, "clock_hz": CLOCK}
+
+
+def test_only_writable_registers_keep_what_is_written():
+    """Each word is written, then each is read, one a cycle."""
+    dut, rng = made(), random.Random(0)
+    values = [rng.getrandbits(32) for _ in range(WORDS)]
+    before, after = [], []
+
+    async def sweep(ctx, into):
+        for cycle in range(WORDS + READ_CYCLES):
+            ctx.set(dut.addr, min(cycle, WORDS - 1))
+            await ctx.tick()
+            if cycle >= READ_CYCLES - 1 and len(into) < WORDS:
+                into.append(ctx.get(dut.r_data))
+
+    async def bench(ctx):
+        await sweep(ctx, before)
+        for address, value in enumerate(values):
+            await write(ctx, dut, address, value)
+        await sweep(ctx, after)
+        assert ctx.get(dut.core.count) == values[ADDRESSES["count"]]
+        for name in BASES:
+            assert ctx.get(getattr(dut.core, f"base_{name}")) == values[ADDRESSES[f"base_{name}"]]
+
+    simulate(dut, bench)
+    writable = {ADDRESSES[one.name] for one in REGISTERS if one.writable}
+    assert after == [value if at in writable else old
+                     for at, (old, value) in enumerate(zip(before, values, strict=True))]
+
+
+def test_words_beyond_the_last_are_zero():
+    dut, found = made(), []
+
+    async def bench(ctx):
+        found.extend([await read(ctx, dut, address)
+                      for address in range(WORDS, 1 << (WORDS - 1).bit_length())])
+
+    simulate(dut, bench)
+    assert not any(found)
+
+
+def test_what_the_core_says():
+    """Each of its signals is in its own register, in its own bits."""
+    dut, rng = made(), random.Random(1)
+    core, wanted, found = dut.core, {}, {}
+
+    async def bench(ctx):
+        for unit in UNITS:
+            for activity in ACTIVITIES:
+                wanted[f"count_{unit}_{activity}"] = rng.getrandbits(40)
+            wanted[f"waiting_{unit}"] = rng.getrandbits(32)
+        for client in ("fetch", "load", "store"):
+            wanted[f"bytes_{client}"] = rng.getrandbits(40)
+        for name, value in wanted.items():
+            port = (f"{name.removeprefix('waiting_')}_waiting_index"
+                    if name.startswith("waiting_") else name)
+            wanted[name] = value & (1 << len(getattr(core, port))) - 1
+            ctx.set(getattr(core, port), wanted[name])
+        for bit, unit in enumerate(UNITS):
+            ctx.set(getattr(core, f"{unit}_waiting"), 0b0110 >> bit & 1)
+        ctx.set(core.status, Status.DEADLOCK)
+        ctx.set(core.status_unit, 3)
+        ctx.set(core.status_index, 77)
+        wanted.update(waiting=0b0110, status=int(Status.DEADLOCK) | 3 << 8, index=77)
+        for name in wanted:
+            found[name] = await read_register(ctx, dut, name)
+
+    simulate(dut, bench)
+    assert found == wanted
+
+
+def test_a_number_that_differs_starts_one_run():
+    """The same one again does nothing; one that comes while a run is on starts when it is over."""
+    dut, starts = made(), []
+    core, run = dut.core, ADDRESSES["run"]
+
+    async def watch(ctx):
+        cycle = 0
+        while True:
+            *_, start = await ctx.tick().sample(core.start)
+            starts.append(cycle) if start else None
+            cycle += 1
+
+    async def wait(ctx, cycles=5):
+        for _ in range(cycles):
+            await ctx.tick()
+
+    async def bench(ctx):
+        # As after a run of before: `done` of a core stays until its next start.
+        ctx.set(core.done, 1)
+        await wait(ctx)
+        assert not starts and not ctx.get(dut.busy)
+        await write(ctx, dut, run, 5)
+        ctx.set(core.done, 0)
+        await wait(ctx)
+        assert len(starts) == 1 and ctx.get(dut.busy)
+        await write(ctx, dut, run, 5)
+        await wait(ctx)
+        assert len(starts) == 1 and await read_register(ctx, dut, "done") == 0
+        await write(ctx, dut, run, 6)
+        await wait(ctx)
+        assert len(starts) == 1
+        ctx.set(core.done, 1)
+        await ctx.tick()
+        ctx.set(core.done, 0)
+        await wait(ctx)
+        assert len(starts) == 2 and ctx.get(dut.busy)
+        assert await read_register(ctx, dut, "done") == 5
+        ctx.set(core.done, 1)
+        await wait(ctx)
+        assert len(starts) == 2 and not ctx.get(dut.busy)
+        assert await read_register(ctx, dut, "done") == 6
+        await write(ctx, dut, run, 6)
+        await wait(ctx)
+        assert len(starts) == 2
+
+    simulate(dut, bench, processes=[watch])
