@@ -16,6 +16,7 @@ Kinds, with arguments [and attributes]::
     stick y n [low, bits]      one digit of rshift: by the bits low ... low + bits - 1 of n
     left x n [low, bits]       one digit of lshift, exact
     round y                    quotient, guard and sticky bit to the nearest, ties to even
+    clip y [bits]              y, or the signed number of `bits` bits that is nearest to it
     limit x lo hi under over crossed   hi if over or crossed, else lo if under, else x
     mux a b ... [cases]        the argument of the case that holds the opcode's body
     pick a b ... c d ... [n, rows]   the one of the first n arguments whose row holds a term
@@ -38,11 +39,14 @@ from compiler import te
 from compiler.te import Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["EXPENSIVE", "Graph", "Interval", "Node", "PlanError", "bus_of", "lower", "meaning",
-           "topological"]
+__all__ = ["EXPENSIVE", "WIDE", "Graph", "Interval", "Node", "PlanError", "bus_of", "lower",
+           "meaning", "topological"]
 
 EXPENSIVE = ("mul", "rshift", "lshift")
 """Kinds that bodies share, because they exclude each other."""
+
+WIDE = 36
+"""Bits beyond which an adder counts as two."""
 
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -151,11 +155,27 @@ class Graph:
 
     def _limited(self, x: Node, lo: Node, hi: Node) -> Node:
         """``min(max(x, lo), hi)`` by comparisons side by side: of x only the bits of the result are
-        handed on."""
+        handed on, and what is wider than `WIDE` is clipped before it is added to or compared."""
+        bounds = lo.interval | hi.interval
+        x = self._clipped(x, bounds.low, bounds.high)
         result = Interval(min(lo.interval.low, hi.interval.low), hi.interval.high)
         inside = self.make("wrap", (x,), (result.width, result.signed))
         tests = (self.make("lt", pair) for pair in ((x, lo), (hi, x), (hi, lo)))
         return self.make("limit", (inside, lo, hi, *tests))
+
+    def _clipped(self, x: Node, low: int, high: int) -> Node:
+        """Narrower than `x`: the same from `low` to `high`, elsewhere too low or too high as `x`
+        is. Rounding and adding keep the order, so they can follow."""
+        if x.interval.width <= WIDE:
+            return x
+        match x.kind, x.args:
+            case "round", (y,):
+                return self.make("round", (self._clipped(y, 4 * low - 4, 4 * high + 4),))
+            case "add", (y, z) if z.interval.width < y.interval.width:
+                within = low - z.interval.high, high - z.interval.low
+                return self.make("add", (self._clipped(y, *within), z))
+        bits = Interval(min(low, 0) - 1, high + 1).width
+        return self.make("clip", (x,), (bits,)) if bits < x.interval.width else x
 
     def choice(self, cases: Mapping[Node, tuple[int, ...]]) -> Node:
         """The value of the case that holds the opcode's body.
@@ -233,7 +253,7 @@ def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
             return Interval(min(i.low for i in values), max(i.high for i in values))
         case "wrap":
             return Interval.of(*attr)
-        case "lsl" | "asr" | "round":
+        case "lsl" | "asr" | "round" | "clip":
             return Interval(meaning(kind, attr, a.low), meaning(kind, attr, a.high))
         case "rshift":
             return _corners(lambda x, n: meaning(kind, attr, x, n), a, b)
@@ -295,6 +315,9 @@ def meaning(kind: str, attr: tuple, *args: Any) -> Any:
         case "lshift", (x, n): return _wrap(x << n, *attr)
         case "left", (x, n): return x << _digit(n, *attr)
         case "round", (y,): return (y >> 2) + (y >> 1 & (y | y >> 2) & 1)
+        case "clip", (y,):
+            most = (1 << attr[0] - 1) - 1
+            return meaning("min", (), meaning("max", (), y, -most - 1), most)
         case _, (a, b) if kind in COMPARISONS: return _compare(kind, a, b) * 1
         case _: raise AssertionError(kind)
 

@@ -9,7 +9,8 @@ All bodies of a unit (`Machine.of_unit`) become one pipeline::
 multipliers and shifters; here they are placed into stages and the bodies padded to one latency, so
 that results leave in order. An addition, comparison, multiplexer or digit of a shift is one level
 (two, beyond 36 bits); a multiplier has a stage of its own and thus a register on either side, and
-two stages where one multiplier block does not do, or where some multipliers are made of adders.
+two stages where one multiplier block does not do, or where some multipliers are made of adders: an
+FPGA is full then, and each level of gemm's sums has a stage of its own, too.
 
 An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
 cycle, whatever the order of destinations. The destination is read `UPDATE_CYCLES` before.
@@ -27,7 +28,7 @@ from math import prod
 
 import numpy as np
 
-from accel.dataflow import (Graph, Interval, Node, PlanError, bus_of, lower, meaning,
+from accel.dataflow import (WIDE, Graph, Interval, Node, PlanError, bus_of, lower, meaning,
                             topological)
 from accel.machine import Machine
 from accel.sharing import share
@@ -42,9 +43,6 @@ and in vector the register that sources are selected into."""
 
 UPDATE_CYCLES = 3
 """Cycles from an accumulating element's reading of its destination until its value meets it."""
-
-WIDE = 36
-"""Bits beyond which an adder counts as two levels."""
 
 FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
@@ -264,7 +262,8 @@ def plan(machine: Machine, unit: str) -> Plan:
     graph, values = share([lower(source, body) for body in bodies])
     config = machine.config
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
-    placement = _Placement(config.stage_depth, soft)
+    # Synthesis makes compressors of sums of sums within a stage, which take twice the area.
+    placement = _Placement(1 if soft else config.stage_depth, soft)
     value = _merge_results(graph, values, placement)
     operations = tuple(placement.place(node) for node in topological((value,)))
     last = operations[-1]

@@ -4,8 +4,8 @@ from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from accel.hw.interface import READ_LATENCY, acc_port
-from accel.hw.parts import Ram
+from accel.hw.interface import LANE_BITS, READ_LATENCY, acc_port
+from accel.hw.parts import Ram, spread
 from accel.machine import Machine
 
 __all__ = ["Acc"]
@@ -32,13 +32,16 @@ class Acc(wiring.Component):
             gemm.granted.eq(~(gemm.request & (vector.hold | vector.request)).any()),
         ]
         read = [self._bank(m, index) for index in range(2)]
-        for port in (gemm, vector):
+        for name, port in (("gemm", gemm), ("vector", vector)):
             bank = port.r_addr[-1]
-            for _ in range(READ_LATENCY):
+            for _ in range(READ_LATENCY - 1):
                 later = Signal(reset_less=True)
                 m.d.sync += later.eq(bank)
                 bank = later
-            m.d.comb += port.r_data.eq(Mux(bank, read[1], read[0]))
+            m.d.comb += [port.r_data.word_select(lane, LANE_BITS).eq(
+                Mux(chosen, *(data.word_select(lane, LANE_BITS) for data in reversed(read))))
+                for lane, chosen in enumerate(spread(m, platform, bank, f"{name}_bank",
+                                                     self.config.lanes))]
         return m
 
     def _bank(self, m: Module, index: int) -> Value:

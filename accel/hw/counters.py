@@ -53,24 +53,27 @@ class Counters(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._clear, self._count = Signal(), Signal(name="counting")
-        m.d.sync += [self._clear.eq(self.clear), self._count.eq(self.count)]
+        self._count = Signal(name="counting")
+        m.d.sync += self._count.eq(self.count)
         for unit in UNITS:
+            clear = registered(m, platform, self.clear, f"clear_{unit}")
             activity = getattr(self, f"activity_{unit}")
             for index, name in enumerate(ACTIVITIES):
                 self._counter(m, platform, getattr(self, f"count_{unit}_{name}"), activity[index],
-                              first=(BEGIN_CYCLES + COUNTER_CYCLES - 1) * (name == "command"))
+                              clear, first=(BEGIN_CYCLES + COUNTER_CYCLES - 1) * (name == "command"))
+        clear = registered(m, platform, self.clear, "clear_bytes")
         for client in CLIENTS:
             beats = Signal(COUNTER_BITS, name=f"beats_{client}")
-            self._counter(m, platform, beats, getattr(self, f"moved_{client}"))
+            self._counter(m, platform, beats, getattr(self, f"moved_{client}"), clear)
             m.d.comb += getattr(self, f"bytes_{client}").eq(beats * self._bus_bytes)
         return m
 
-    def _counter(self, m: Module, platform, counter: Signal, event: Value, first: int = 0):
+    def _counter(self, m: Module, platform, counter: Signal, event: Value, clear: Value,
+                 first: int = 0):
         there = registered(m, platform, event, f"{counter.name}_there")     # events come late
         counts = Signal(name=f"{counter.name}_counts")
         m.d.sync += counts.eq(self._count & there)
-        with m.If(self._clear):
+        with m.If(clear):
             m.d.sync += counter.eq(first)
         with m.Elif(counts):
             m.d.sync += counter.eq(counter + 1)

@@ -8,15 +8,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.dataflow import Interval, Node
-from accel.hw.parts import ECP5, Multiplier, registered
+from accel.hw.parts import ECP5, GROUP, Multiplier, follows, registered
 from accel.plan import FACTOR_BITS, Operation, Plan, factor_bits
 
-__all__ = ["GROUP", "Datapath", "below"]
+__all__ = ["Datapath", "below"]
 
 VALUE_BITS = 32
-
-GROUP = 4
-"""Lanes that share the registers which control them, on an FPGA: wires of many ends are slow."""
 
 
 def _shape(interval: Interval) -> Shape:
@@ -94,7 +91,7 @@ class _Emission:
     def register(self, value: Value, shape: Shape, name: str, stage: int) -> Signal:
         """A value of `stage`, one stage later."""
         register = Signal(shape, name=name, reset_less=True)
-        with self.m.If(Const(1) if self.blocks else self.there(stage)):
+        with self.m.If(follows(self.platform, self.there(stage))):
             self.m.d.sync += register.eq(_widened(value, shape))
         return register
 
@@ -265,6 +262,12 @@ def _logic(node: Node, *args: Value) -> Value:
         case "round", (y,):
             sticky, guard, odd = _low(y, max(len(y), 3), False)[:3]
             return (y >> 2) + (guard & (sticky | odd))
+        case "clip", (y,):
+            bits = node.attr[0]
+            y = _widened(y, signed(max(len(y), bits) + (not y.shape().signed)))
+            sign, above = y[-1], y[bits - 1:-1]
+            most = Cat((~sign).replicate(bits - 1), sign)
+            return Mux(Mux(sign, above.all(), ~above.any()), y[:bits], most).as_signed()
         case _: raise AssertionError(node.kind)
 
 

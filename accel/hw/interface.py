@@ -7,10 +7,13 @@ from accel.config import UNITS, AccelConfig
 from accel.isa import WORD_BITS
 from accel.status import ACTIVITIES, Status
 
-__all__ = ["COMMAND", "INDEX_BITS", "READ_LATENCY", "acc_port", "chunk_write", "entry_read",
-           "memory_port", "unit_signature"]
+__all__ = ["COMMAND", "INDEX_BITS", "LANE_BITS", "READ_LATENCY", "acc_port", "chunk_write",
+           "entry_read", "memory_port", "unit_signature"]
 
 INDEX_BITS = 32
+
+LANE_BITS = 32
+"""Bits of a lane of acc."""
 
 COMMAND = data.StructLayout({"index": INDEX_BITS, "word": WORD_BITS})
 

@@ -12,7 +12,11 @@ from amaranth.lib.wiring import In, Out
 
 from accel.plan import FACTOR_BITS
 
-__all__ = ["ECP5", "Multiplier", "Ram", "registered"]
+__all__ = ["GROUP", "ECP5", "Multiplier", "Ram", "follows", "registered", "spread"]
+
+GROUP = 4
+"""Lanes that share the registers which control them, on an FPGA: wires of many ends are slow, and
+hard to route."""
 
 _BLOCK_ROWS = {32: 512, 16: 1024, 8: 2048, 4: 4096, 2: 8192, 1: 16384}
 """Rows of an ECP5 block RAM by the bits of a row (of 9 bits for each byte, 8 are used)."""
@@ -35,6 +39,21 @@ def registered(m: Module, platform, value: Value, name: str) -> Signal:
             p_SRMODE="LSR_OVER_CE", p_REGSET="RESET", i_CLK=ClockSignal(), i_CE=Const(1),
             i_LSR=Const(0), i_DI=bit, o_Q=register[number])
     return register
+
+
+def spread(m: Module, platform, value: Value, name: str, lanes: int) -> list[Signal]:
+    """For each lane the value one cycle later; on an FPGA, each `GROUP` of lanes has registers of
+    its own for it."""
+    size = GROUP if isinstance(platform, ECP5) else lanes
+    copies = [registered(m, platform, value, f"{name}{group}")
+              for group in range(-(-lanes // size))]
+    return [copies[lane // size] for lane in range(lanes)]
+
+
+def follows(platform, needed: Value) -> Value:
+    """When a register of data follows that may hold anything while it is not `needed`: only then,
+    which simulates faster; on an FPGA always, which spares a wire to every bit."""
+    return Const(1) if isinstance(platform, ECP5) else needed
 
 
 class Ram(wiring.Component):

@@ -4,14 +4,12 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.hw.datapath import GROUP, below
-from accel.hw.interface import READ_LATENCY
-from accel.hw.parts import ECP5, registered
+from accel.hw.datapath import below
+from accel.hw.interface import LANE_BITS, READ_LATENCY
+from accel.hw.parts import follows, spread
 from accel.plan import UPDATE_CYCLES
 
 __all__ = ["Update"]
-
-LANE_BITS = 32
 
 assert UPDATE_CYCLES == READ_LATENCY + 1
 
@@ -73,42 +71,33 @@ class Update(wiring.Component):
             self.w_addr.eq(line[3].addr), self.w_en.eq(line[3].acc), self.tag.eq(line[3].tag),
         ]
 
-        same = [Signal(name=f"same{k}", reset_less=True) for k in range(1, 5)]
-        for flag, before in zip(same, line, strict=True):
-            m.d.sync += flag.eq(before.acc & (before.addr == self.element.addr))
-        same_last, same_second, same_earlier = (
-            Signal(name=name, reset_less=True)
-            for name in ("same_last", "same_second", "same_earlier"))
+        def control(value: Value, name: str) -> list[Signal]:
+            return spread(m, platform, value, name, self.lanes)
+
+        meets = [before.acc & (before.addr == self.element.addr) for before in line]
+        same, same_last = Signal(len(line), reset_less=True), Signal(reset_less=True)
+        m.d.sync += [same.eq(Cat(meets)), same_last.eq(same[0])]
+        third, last = control(meets[2], "third"), control(same_last, "last")
+        second, early = control(same[1], "second"), control(same[2:].any(), "early")
+        chosen = control(Mux(line[1].assign, 0, line[1].update), "chosen")
         previous, earlier, base, result = (
             Signal(width, name=name, reset_less=True)
             for name in ("previous", "earlier", "base", "result"))
-        m.d.sync += [same_last.eq(same[0]), same_second.eq(same[1]),
-                     same_earlier.eq(same[2] | same[3])]
-        with m.If(line[3].acc):
-            m.d.sync += previous.eq(self.w_data)
-        with m.If(same[2] | same[3]):
-            m.d.sync += earlier.eq(Mux(same[2], self.w_data, previous))
-        with m.If(line[1].valid):
-            m.d.sync += base.eq(Mux(same_second, self.w_data,
-                                    Mux(same_earlier, earlier, self.r_data)))
-        lanes = [slice(lane * LANE_BITS, (lane + 1) * LANE_BITS) for lane in range(self.lanes)]
-        control = self._control(m, line[1], same_last, platform)
-        for (last, chosen), bits in zip(control, lanes, strict=True):
-            with m.If(line[2].valid):
-                m.d.sync += result[bits].eq(self._combine(
-                    chosen, last, self.w_data[bits], base[bits], self.value[bits]))
         m.d.comb += self.w_data.eq(result)
+        with m.If(follows(platform, line[3].acc)):
+            m.d.sync += previous.eq(result)
+        for lane in range(self.lanes):
+            bits = slice(lane * LANE_BITS, (lane + 1) * LANE_BITS)
+            fresh = result[bits]
+            with m.If(follows(platform, same[2:].any())):
+                m.d.sync += earlier[bits].eq(Mux(third[lane], fresh, previous[bits]))
+            with m.If(follows(platform, line[1].valid)):
+                m.d.sync += base[bits].eq(Mux(second[lane], fresh, Mux(
+                    early[lane], earlier[bits], self.r_data[bits])))
+            with m.If(follows(platform, line[2].valid)):
+                m.d.sync += result[bits].eq(self._combine(
+                    chosen[lane], last[lane], fresh, base[bits], self.value[bits]))
         return m
-
-    def _control(self, m: Module, element, same_last: Signal, platform) -> list[tuple]:
-        """For each lane whether the last result counts, and one-hot which update it is, none for
-        an assignment; on an FPGA each `GROUP` of lanes has registers of its own."""
-        size = GROUP if isinstance(platform, ECP5) else self.lanes
-        chosen = Mux(element.assign, 0, element.update)
-        copies = [(registered(m, platform, same_last, f"last{group}"),
-                   registered(m, platform, chosen, f"chosen{group}"))
-                  for group in range(-(-self.lanes // size))]
-        return [copies[lane // size] for lane in range(self.lanes)]
 
     def _combine(self, chosen: Value, last: Value, fresh: Value, base: Value,
                  value: Value) -> Value:

@@ -10,7 +10,7 @@ from accel.hw.gemm import delayed, updates_of
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
 from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
-from accel.hw.parts import registered
+from accel.hw.parts import registered, spread
 from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update
 from accel.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
@@ -116,7 +116,7 @@ class Vector(wiring.Component):
         self._folding = Signal(name="folding")      # an update reads acc
         slot, final, go = self._slot(m, ahead, issue)
         m.d.comb += issue.working.eq(nest.busy | ahead.some | self._full)
-        self._operands(m, slot, go, final)
+        self._operands(m, slot, go, final, platform)
         self._update(m, slot, go & final, issue, platform)
         return m
 
@@ -240,15 +240,23 @@ class Vector(wiring.Component):
                          rest.eq(Cat(flags[:-1]).any())]
         return flags[0] | rest
 
-    def _operands(self, m: Module, slot, go: Value, final: Value):
+    def _operands(self, m: Module, slot, go: Value, final: Value, platform):
         """Data of acc, res and par into the operand registers and through the data path."""
         config = self.machine.config
         m.submodules.datapath = datapath = Datapath(self.plan)
         fetch = Signal(data.StructLayout({"a": 1, "b": 1, "operation": self.operation}))
         m.d.comb += [fetch.a.eq(go & ~(slot.operation.twice & final)), fetch.b.eq(go & final),
                      fetch.operation.eq(slot.operation)]
-        arrived = delayed(m, fetch, 2, "fetch")
+        coming = delayed(m, fetch, 1, "fetch")
+        arrived = delayed(m, coming, 1, "fetched")
         operation = arrived.operation
+
+        def control(value: Value, name: str) -> list[Signal]:
+            return spread(m, platform, value, f"takes_{name}", config.lanes)
+
+        take = {"a": control(coming.a, "a"), "b": control(coming.b, "b")}
+        from_a = control(coming.operation.a.acc, "a_acc")
+        from_b = {name: control(coming.operation.b[name], f"b_{name}") for name in SOURCES_B}
         record = data.ArrayLayout(_record(), config.block_out)
         par = data.View(record, self.par.data)
         res = data.View(data.ArrayLayout(signed(8), config.lanes), self.res.data)
@@ -257,13 +265,13 @@ class Vector(wiring.Component):
         a, b = (Signal(data.ArrayLayout(signed(32), config.lanes), name=f"operand_{name}",
                        reset_less=True) for name in "ab")
         for lane in range(config.lanes):
-            with m.If(arrived.a):
-                m.d.sync += a[lane].eq(Mux(operation.a.acc, acc[lane], res[lane]))
-            with m.If(arrived.b):
+            with m.If(take["a"][lane]):
+                m.d.sync += a[lane].eq(Mux(from_a[lane], acc[lane], res[lane]))
+            sources = {"acc": acc[lane], "res": res[lane], "imm": operation.imm,
+                       "par": par[lane % config.block_out].bias}
+            with m.If(take["b"][lane]):
                 m.d.sync += b[lane].eq(_choose(
-                    (operation.b.acc, acc[lane]), (operation.b.res, res[lane]),
-                    (operation.b.par, par[lane % config.block_out].bias),
-                    (operation.b.imm, operation.imm)))
+                    *((from_b[name][lane], value) for name, value in sources.items())))
         buses = {"a": a, "b": b, "bias": [b[channel] for channel in range(config.block_out)]}
         for name in PARAMETERS[1:]:
             buses[name] = [Signal.like(par[channel][name], name=f"{name}{channel}", reset_less=True)

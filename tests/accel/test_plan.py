@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accel.config import preset
-from accel.dataflow import Interval, bus_of
+from accel.dataflow import Interval, bus_of, meaning
 from accel.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine import Machine
 from accel.plan import PlanError, plan
@@ -154,7 +154,18 @@ def test_latency_of_shipped_machines():
     assert {name: [(made.latency, made.write_cycles, made.retire_depth) for made in
                    (plan(Machine(preset(name)), unit) for unit in ("gemm", "vector"))]
             for name in ("tiny-1x4x4", "pynq-1x16x16")} == {
-        "tiny-1x4x4": [(3, 6, 16), (11, 15, 32)], "pynq-1x16x16": [(4, 7, 16), (11, 15, 32)]}
+        "tiny-1x4x4": [(3, 6, 16), (10, 14, 32)], "pynq-1x16x16": [(4, 7, 16), (10, 14, 32)]}
+
+
+def test_what_is_limited_is_clipped_before_it_is_rounded_and_added():
+    """Bounds and zero point are int8: values beyond +-384 are as good as +-384."""
+    made = plan(Machine(preset("pynq-1x16x16")), "vector")
+    widths = {one.node.kind: one.node.interval.width for one in made.operations}
+    assert (widths["stick"], widths["clip"], widths["round"]) == (51, 12, 11)
+    clip, = (one.node for one in made.operations if one.node.kind == "clip")
+    values = np.array([0, 1, -1, 2047, 2048, 10**9, -2048, -2049, -10**9], dtype=object)
+    assert (meaning("clip", clip.attr, values).tolist()
+            == [0, 1, -1, 2047, 2047, 2047, -2048, -2048, -2048])
 
 
 def test_widths_follow_from_intervals():
