@@ -18,7 +18,7 @@ from compiler.native import BuildError, build_once, digest
 from fpga import flow
 from fpga.boards import BlockRam, Board
 from fpga.flow import Routed, Tools
-from fpga.gateware.board import BoardTop
+from fpga.gateware.board import BoardTop, require
 from fpga.identity import RECORDS, difference
 from fpga.pll import Pll, search
 
@@ -110,6 +110,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     platform, what = board.make_platform(), f"{machine.config.name} on {board.name}"
     try:
         pll = search(round(platform.default_clk_frequency), (mhz or board.mhz) * 1e6)
+        require(board, round(pll.clock_hz))
         top = BoardTop(board, machine, pll)
     except ValueError as error:         # a clock or a bus that the board's parts do not have
         raise BuildError(f"Build of {what} is not possible: {error}") from None

@@ -59,8 +59,9 @@ class Counters(wiring.Component):
             clear = registered(m, platform, self.clear, f"clear_{unit}")
             activity = getattr(self, f"activity_{unit}")
             for index, name in enumerate(ACTIVITIES):
+                first = (BEGIN_CYCLES + COUNTER_CYCLES - 1) * (name == "command")
                 self._counter(m, platform, getattr(self, f"count_{unit}_{name}"), activity[index],
-                              clear, first=(BEGIN_CYCLES + COUNTER_CYCLES - 1) * (name == "command"))
+                              clear, first)
         clear = registered(m, platform, self.clear, "clear_bytes")
         for client in CLIENTS:
             beats = Signal(COUNTER_BITS, name=f"beats_{client}")

@@ -26,7 +26,7 @@ __all__ = ["EmulatedBoard"]
 CLOCK_HZ, LINE = 80_000_000, 20_000_000
 """Of the gateware: four cycles a bit, since every one of them is emulated."""
 
-BAUD = 9_600
+BAUD = 19_200
 """Of the terminal: what the emulation keeps up with on a slow machine. The driver's patience is
 that of a line of this rate."""
 

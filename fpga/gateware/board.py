@@ -13,11 +13,18 @@ from fpga.gateware.sdram import SdramController
 from fpga.gateware.top import Accelerator
 from fpga.pll import Pll
 
-__all__ = ["BoardTop"]
+__all__ = ["BoardTop", "require"]
+
+
+def require(board: Board, clock_hz: int) -> None:
+    """Refuse a clock that the memory chip or the serial line cannot keep, by ValueError."""
+    if not isinstance(board.memory, BlockRam):
+        margins.require(board.memory, clock_hz)
+    board.baud_rate(clock_hz)
 
 
 class BoardTop(Elaboratable):
-    """For a platform of `Board.make_platform`. Refuses a clock that the memory chip cannot keep."""
+    """For a platform of `Board.make_platform`, with a clock that `require` lets pass."""
 
     def __init__(self, board: Board, machine: Machine, pll: Pll):
         self._board, self._pll = board, pll
@@ -25,7 +32,6 @@ class BoardTop(Elaboratable):
         if isinstance(memory, BlockRam):
             self._memory = BlockMemory(machine.config, memory.size_bytes)
         else:
-            margins.require(memory, clock_hz)
             self._memory = SdramController(machine.config, memory, clock_hz)
         self._accelerator = Accelerator(machine, memory.size_bytes, clock_hz,
                                         board.baud_rate(clock_hz))

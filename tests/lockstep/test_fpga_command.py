@@ -68,6 +68,7 @@ def test_a_compiled_module_and_a_random_input(capsys, tmp_path):
     assert hashes[0] == hashes[1] and "random input, seed 3" in on_board
 
 
+@pytest.mark.slow
 def test_selftest_of_the_emulated_board(capsys, tmp_path):
     report = tmp_path / "report.json"
     assert main(["fpga", "selftest", "--emulated", "--count", "2", "--json", str(report)]) == 0

@@ -132,7 +132,7 @@ def test_every_pass_is_shown_to_after() -> None:
     compile(DIGITS / "digits-int8.onnx", "accel:tiny-1x4x4",
             after=lambda index, name, graph: seen.append(name))
     assert seen[0] == "import" and "integerize" in seen
-    assert seen[seen.index("partition"):] == ["partition", *["fuse", "plan-memory"] * 2]
+    assert seen[seen.index("partition"):] == ["partition", "layout", *["fuse", "plan-memory"] * 2]
 
 
 def refused(act, error: type[Exception], message: str) -> None:
