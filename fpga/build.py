@@ -106,7 +106,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
     """
-    begin, tools = time.monotonic(), Tools(native)
+    begin = time.monotonic()
     platform, what = board.make_platform(), f"{machine.config.name} on {board.name}"
     try:
         pll = search(round(platform.default_clk_frequency), (mhz or board.mhz) * 1e6)
@@ -115,6 +115,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     except ValueError as error:         # a clock or a bus that the board's parts do not have
         raise BuildError(f"Build of {what} is not possible: {error}") from None
     plan = platform.prepare(top, "top")
+    tools = Tools(native)
     text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
     device = _device(plan.files["build_top.sh"])
     say(f"{what} at {pll.clock_hz / 1e6:g} MHz")
