@@ -54,6 +54,8 @@ class AccelConfig:
     inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes : sizes of the buffers.
     bus_bytes : width of the memory port.
     queue_depth : commands that wait for each unit.
+    vector_beats : cycles that vector takes for an entry; its datapath has so many times fewer
+        lanes. A power of two.
     stage_depth : adder levels (or the like) between two pipeline registers of a datapath.
     dsp_multipliers : how many of gemm's multipliers may be multiplier blocks of an FPGA; the rest
         are made of adders.
@@ -73,6 +75,7 @@ class AccelConfig:
     out_bytes: int
     bus_bytes: int = 8
     queue_depth: int = 8
+    vector_beats: int = 1
     stage_depth: int = 2
     dsp_multipliers: int = 1 << 16
     clock_mhz: int = 100
@@ -88,13 +91,15 @@ class AccelConfig:
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool)
                                       or value <= 0):
                 raise ConfigError(f"{field.name} must be a positive integer, not {value!r}")
-        for name in ("batch", "block_in", "block_out", "bus_bytes", "queue_depth",
+        for name in ("batch", "block_in", "block_out", "bus_bytes", "queue_depth", "vector_beats",
                      *(f"{b}_bytes" for b in BUFFERS)):
             self._require(name, _is_power_of_two(getattr(self, name)), "a power of two")
         self._require("batch", self.batch <= 16, "at most 16")
         self._require("block_in", 2 <= self.block_in <= 64, "from 2 to 64")
         self._require("block_out", 2 <= self.block_out <= 64, "from 2 to 64")
         self._require("bus_bytes", 4 <= self.bus_bytes <= 64, "from 4 to 64")
+        self._require("vector_beats", self.vector_beats <= self.lanes,
+                      f"at most the {self.lanes} lanes of an entry")
         self._require("stage_depth", self.stage_depth <= 8, "at most 8")
         self._require("queue_depth", self.queue_depth <= 64, "at most 64")
         self._require("operand", self.operand == "int8", "int8")
@@ -132,6 +137,22 @@ class AccelConfig:
     def lanes(self) -> int:
         """Accumulators in one entry."""
         return self.batch * self.block_out
+
+    @property
+    def vector_tile(self) -> tuple[int, int]:
+        """Rows and columns of an entry that vector takes in a cycle: lanes that lie together."""
+        rows = max(self.batch // self.vector_beats, 1)
+        return rows, self.lanes // self.vector_beats // rows
+
+    @cached_property
+    def parts(self) -> dict[str, BufferGeometry]:
+        """Buffers as vector sees them: an entry is what it takes in a cycle of one."""
+        columns = self.block_out // self.vector_tile[1]
+        beats = {"res": self.vector_beats, "par": columns, "acc": self.vector_beats,
+                 "out": self.vector_beats}
+        return {name: BufferGeometry(name, self.buffers[name].entry_bytes // count,
+                                     self.buffers[name].depth * count)
+                for name, count in beats.items()}
 
     @property
     def macs_per_cycle(self) -> int:

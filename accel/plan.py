@@ -13,7 +13,9 @@ two stages where one multiplier block does not do, or where some multipliers are
 FPGA is full then, and each level of gemm's sums has a stage of its own, too.
 
 An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
-cycle, whatever the order of destinations. The destination is read `UPDATE_CYCLES` before.
+cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an element of vector is a
+part of an entry, of which the parts follow each other. The destination is read `UPDATE_CYCLES`
+before.
 
 Timing, from the cycle in which an element is issued (its buffer addresses are presented)::
 
@@ -32,6 +34,7 @@ from accel.dataflow import (WIDE, Graph, Interval, Node, PlanError, bus_of, lowe
                             topological)
 from accel.machine import Machine
 from accel.sharing import share
+from compiler.te import Read, walk
 from compiler.tensorize import Intrinsic
 
 __all__ = ["FACTOR_BITS", "OPERAND_CYCLES", "Operation", "Plan", "PlanError", "UPDATE_CYCLES",
@@ -78,6 +81,9 @@ class Plan:
     ----------
     unit : ``gemm`` or ``vector``.
     bodies : the unit's intrinsics, in order of opcodes; `opcodes` are theirs.
+    shape : extents of the destination that it computes at once: a tile, or in vector the part of
+        one that it takes in a cycle.
+    interval : cycles between tiles.
     operations : in topological order. `value` is the last: int32, of every body.
     latency : cycles from operands to value; the number of stages.
     """
@@ -85,6 +91,8 @@ class Plan:
     unit: str
     bodies: tuple[Intrinsic, ...]
     opcodes: tuple[int, ...]
+    shape: tuple[int, ...]
+    interval: int
     stage_depth: int
     operations: tuple[Operation, ...]
     value: Operation
@@ -106,20 +114,10 @@ class Plan:
         return self.value_cycles + 1
 
     @property
-    def interval(self) -> int:
-        """Cycles between elements, whatever their destinations: the update fits one stage."""
-        return 1
-
-    @property
     def retire_depth(self) -> int:
         """Instructions that may be started and not retired: enough never to wait for room unless
         a signal waits. A power of two."""
         return 1 << (self.write_cycles + 3).bit_length()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the destination tile."""
-        return self.bodies[0].dst.shape
 
     @property
     def reduce_shape(self) -> tuple[int, ...]:
@@ -131,11 +129,12 @@ class Plan:
 
     @cached_property
     def buses(self) -> dict[str, tuple[int, ...]]:
-        """Operands that the datapath takes, with the shape of their tile."""
+        """Operands that the datapath takes, with the shape of what it takes at once."""
         found: dict[str, tuple[int, ...]] = {}
         for body in self.bodies:
             for operand in body.operands:
-                found[bus_of(operand)] = operand.shape
+                part = self.shape[len(self.shape) - len(operand.shape):]
+                found[bus_of(operand)] = part if self.interval > 1 else operand.shape
         read = {one.node.attr[0] for one in self.operations if one.node.kind == "read"}
         return {bus: shape for bus, shape in found.items() if bus in read}
 
@@ -167,7 +166,7 @@ class Plan:
     def evaluate(self, opcode: int, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """What the datapath computes: the value of every destination element, as int64.
 
-        `operands` maps buses to arrays of their tile's shape, and immediates to numbers. Every
+        `operands` maps buses to arrays of their shape in `buses`, and immediates to numbers. Every
         intermediate value is checked to lie in its interval.
         """
         return _Evaluation(self, self.opcodes.index(opcode), operands).result()
@@ -258,9 +257,12 @@ def plan(machine: Machine, unit: str) -> Plan:
                 first.dst.shape, [extent for _, extent in first.reduce_axes]):
             raise PlanError(f"Bodies of {unit} must have one tile and one lane reduction, but "
                             f"{body.name} differs from {first.name}")
+    config = machine.config
+    interval = config.vector_beats if unit == "vector" else 1
+    if interval > 1:
+        _check_elementwise(bodies, interval)
     source = Graph()
     graph, values = share([lower(source, body) for body in bodies])
-    config = machine.config
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
     # Synthesis makes compressors of sums of sums within a stage, which take twice the area.
     placement = _Placement(1 if soft else config.stage_depth, soft)
@@ -269,7 +271,19 @@ def plan(machine: Machine, unit: str) -> Plan:
     last = operations[-1]
     latency = last.available + (last.level > 0)
     opcodes = tuple(machine.opcodes[body.name] for body in bodies)
-    return Plan(unit, bodies, opcodes, machine.config.stage_depth, operations, last, latency)
+    shape = config.vector_tile if unit == "vector" else first.dst.shape
+    return Plan(unit, bodies, opcodes, shape, interval, config.stage_depth, operations, last,
+                latency)
+
+
+def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):
+    """Refuses bodies that cannot be computed part by part."""
+    for body in bodies:
+        axes = [axis.var for axis in body.axes]
+        if body.reduce_axes or any(list(read.indices) != axes[len(axes) - len(read.indices):]
+                                   for read in walk(body.value) if isinstance(read, Read)):
+            raise PlanError(f"Body of {body.name} must compute each element from its own operands, "
+                            f"as vector_beats is {beats}")
 
 
 class _Placement:

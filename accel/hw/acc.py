@@ -3,6 +3,7 @@
 from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+from amaranth.utils import exact_log2
 
 from accel.hw.interface import LANE_BITS, READ_LATENCY, acc_port
 from accel.hw.parts import Ram, spread
@@ -12,7 +13,8 @@ __all__ = ["Acc"]
 
 
 class Acc(wiring.Component):
-    """Two banks (top address bit), each with one read and one write port.
+    """Two banks (top address bit), each with one read and one write port. gemm addresses entries,
+    vector parts of them (`AccelConfig.parts`).
 
     A unit uses only banks that it holds. Data appear `READ_LATENCY` cycles after the address, every
     cycle a new one; a read sees the writes of the cycles before its address, not of its own.
@@ -22,7 +24,8 @@ class Acc(wiring.Component):
 
     def __init__(self, machine: Machine):
         self.config = machine.config
-        super().__init__({"gemm": In(acc_port(self.config)), "vector": In(acc_port(self.config))})
+        super().__init__({"gemm": In(acc_port(self.config.buffers["acc"])),
+                          "vector": In(acc_port(self.config.parts["acc"]))})
 
     def elaborate(self, platform):
         m = Module()
@@ -31,31 +34,52 @@ class Acc(wiring.Component):
             vector.granted.eq(~(vector.request & gemm.hold).any()),
             gemm.granted.eq(~(gemm.request & (vector.hold | vector.request)).any()),
         ]
-        read = [self._bank(m, index) for index in range(2)]
-        for name, port in (("gemm", gemm), ("vector", vector)):
-            bank = port.r_addr[-1]
-            for _ in range(READ_LATENCY - 1):
-                later = Signal(reset_less=True)
-                m.d.sync += later.eq(bank)
-                bank = later
-            m.d.comb += [port.r_data.word_select(lane, LANE_BITS).eq(
-                Mux(chosen, *(data.word_select(lane, LANE_BITS) for data in reversed(read))))
-                for lane, chosen in enumerate(spread(m, platform, bank, f"{name}_bank",
-                                                     self.config.lanes))]
+        banks = [self._bank(m, index) for index in range(2)]
+        self._read(m, platform, "gemm", [Cat(parts) for parts in banks])
+        self._read(m, platform, "vector", [part for parts in banks for part in parts])
         return m
 
-    def _bank(self, m: Module, index: int) -> Value:
-        """One bank, driven by the unit that holds it; its data."""
-        m.submodules[f"bank{index}"] = ram = Ram(self.config.buffers["acc"].entry_bytes * 8,
-                                                 self.config.bank_depth)
-        owner = self.vector.hold[index]
-        for port, owns in ((self.gemm, ~owner), (self.vector, owner)):
-            with m.If(owns):
-                m.d.comb += [
-                    ram.r_addr.eq(port.r_addr[:-1]),
-                    ram.r_en.eq(port.r_en & (port.r_addr[-1] == index)),
-                    ram.w_addr.eq(port.w_addr[:-1]),
-                    ram.w_en.eq(port.w_en & (port.w_addr[-1] == index)),
-                    ram.w_data.eq(port.w_data),
-                ]
-        return ram.r_data
+    def _read(self, m: Module, platform, name: str, rows: list[Value]):
+        """Of `rows`, those of the second bank last, the one that the address selected."""
+        port, below = getattr(self, name), exact_log2(len(rows)) - 1
+        select = Cat(port.r_addr[:below], port.r_addr[-1])
+        for _ in range(READ_LATENCY - 1):
+            later = Signal(len(select), reset_less=True)
+            m.d.sync += later.eq(select)
+            select = later
+        lanes = len(port.r_data) // LANE_BITS
+        for lane, chosen in enumerate(spread(m, platform, select, f"{name}_bank", lanes)):
+            m.d.comb += port.r_data.word_select(lane, LANE_BITS).eq(
+                _selected([row.word_select(lane, LANE_BITS) for row in rows], chosen))
+
+    def _bank(self, m: Module, index: int) -> list[Value]:
+        """One bank, driven by the unit that holds it: data of its parts, each a memory."""
+        owner, whole, geometry = (self.vector.hold[index], self.config.buffers["acc"],
+                                  self.config.parts["acc"])
+        count, width = geometry.depth // whole.depth, geometry.entry_bytes * 8
+        rams = [Ram(width, self.config.bank_depth) for _ in range(count)]
+        for part, ram in enumerate(rams):
+            m.submodules[f"bank{index}_{part}"] = ram
+            for port, owns, parts in ((self.gemm, ~owner, 1), (self.vector, owner, count)):
+                below = exact_log2(parts)
+
+                def here(address: Value, part=part, below=below) -> Value:
+                    inside = address[-1] == index
+                    return inside & (address[:below] == part) if below else inside
+
+                with m.If(owns):
+                    m.d.comb += [
+                        ram.r_addr.eq(port.r_addr[below:-1]),
+                        ram.r_en.eq(port.r_en & here(port.r_addr)),
+                        ram.w_addr.eq(port.w_addr[below:-1]),
+                        ram.w_en.eq(port.w_en & here(port.w_addr)),
+                        ram.w_data.eq(port.w_data.word_select(part % (count // parts), width)),
+                    ]
+        return [ram.r_data for ram in rams]
+
+
+def _selected(values: list[Value], number: Value) -> Value:
+    """One of a power of two of values."""
+    for bit in number:
+        values = [Mux(bit, b, a) for a, b in zip(values[::2], values[1::2], strict=True)]
+    return values[0]

@@ -114,11 +114,13 @@ class Core(wiring.Component):
 
     def _buffers(self, m: Module, units):
         readers = {"inp": "gemm", "wgt": "gemm", "res": "vector", "par": "vector"}
+        config = self.machine.config
+        seen = config.buffers | config.parts            # by who reads or writes entries
         for name in LOADED:
-            m.submodules[name] = buffer = InputScratchpad(self.machine.config, name)
+            m.submodules[name] = buffer = InputScratchpad(config, seen[name])
             wiring.connect(m, getattr(units["load"], name), buffer.write)
             wiring.connect(m, getattr(units[readers[name]], name), buffer.read)
-        m.submodules.out = out = OutputScratchpad(self.machine.config, "out")
+        m.submodules.out = out = OutputScratchpad(config, seen["out"])
         wiring.connect(m, units["vector"].out, out.write)
         wiring.connect(m, units["store"].out, out.read)
         m.submodules.acc = acc = Acc(self.machine)

@@ -43,8 +43,9 @@ class Gemm(wiring.Component):
         self.machine = machine
         self.plan = plan(machine, "gemm")
         config = machine.config
-        super().__init__({**unit_signature(), "inp": Out(entry_read(config, "inp")),
-                          "wgt": Out(entry_read(config, "wgt")), "acc": Out(acc_port(config))})
+        entries = {name: Out(entry_read(config.buffers[name])) for name in ("inp", "wgt")}
+        super().__init__({**unit_signature(), **entries,
+                          "acc": Out(acc_port(config.buffers["acc"]))})
 
     def elaborate(self, platform):
         m = Module()

@@ -3,7 +3,7 @@
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
 
-from accel.config import UNITS, AccelConfig
+from accel.config import UNITS, AccelConfig, BufferGeometry
 from accel.isa import WORD_BITS
 from accel.status import ACTIVITIES, Status
 
@@ -54,9 +54,8 @@ def unit_signature() -> dict:
     }
 
 
-def entry_read(config: AccelConfig, buffer: str) -> Signature:
+def entry_read(geometry: BufferGeometry) -> Signature:
     """Read port of a buffer as its reader sees it: one entry per cycle, `READ_LATENCY` later."""
-    geometry = config.buffers[buffer]
     return Signature({"addr": Out(range(geometry.depth)), "en": Out(1),
                       "data": In(geometry.entry_bytes * 8)})
 
@@ -68,14 +67,14 @@ def chunk_write(config: AccelConfig, buffer: str) -> Signature:
                       "data": Out(config.bus_bytes * 8), "mask": Out(config.bus_bytes)})
 
 
-def acc_port(config: AccelConfig) -> Signature:
-    """acc as gemm or vector sees it: a read and a write port over both banks.
+def acc_port(geometry: BufferGeometry) -> Signature:
+    """acc as gemm or vector sees it (`AccelConfig.buffers`, `AccelConfig.parts`): a read and a
+    write port over both banks.
 
     A unit may use only banks that it holds: it asks with `request` (the head of the queue's banks),
     sees in `granted` that they can all be had, and keeps each bank as long as its bit in `hold` is
     set.
     """
-    geometry = config.buffers["acc"]
     address, width = range(geometry.depth), geometry.entry_bytes * 8
     return Signature({
         "r_addr": Out(address), "r_en": Out(1), "r_data": In(width),

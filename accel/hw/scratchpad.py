@@ -10,7 +10,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
-from accel.config import AccelConfig
+from accel.config import AccelConfig, BufferGeometry
 from accel.hw.interface import READ_LATENCY, chunk_write, entry_read
 from accel.hw.parts import Ram
 
@@ -26,9 +26,8 @@ def chunk_read(config: AccelConfig, buffer: str) -> Signature:
                       "data": In(config.bus_bytes * 8)})
 
 
-def entry_write(config: AccelConfig, buffer: str) -> Signature:
-    """Write port of a buffer as vector sees it: a whole entry."""
-    geometry = config.buffers[buffer]
+def entry_write(geometry: BufferGeometry) -> Signature:
+    """Write port of a buffer as vector sees it: one entry a cycle."""
     return Signature({"w_addr": Out(range(geometry.depth)), "w_en": Out(1),
                       "w_data": Out(geometry.entry_bytes * 8)})
 
@@ -57,19 +56,22 @@ class InputScratchpad(wiring.Component):
     A chunk that is written in cycle t is seen by a read whose address comes in t + 1 or later; an
     address in cycle t gives its entry in t + `READ_LATENCY`. One chunk and one entry a cycle.
 
+    Parameters
+    ----------
+    geometry : the buffer as its reader sees it (`AccelConfig.buffers`, `AccelConfig.parts`).
+
     Members
     -------
     write : chunks with a byte mask.
     read : entries.
     """
 
-    def __init__(self, config: AccelConfig, buffer: str):
-        geometry = config.buffers[buffer]
+    def __init__(self, config: AccelConfig, geometry: BufferGeometry):
         self._bus_bytes, self._entry_bytes = config.bus_bytes, geometry.entry_bytes
         self._row_bytes = max(config.bus_bytes, geometry.entry_bytes)
         self._rows = geometry.size_bytes // self._row_bytes
-        super().__init__({"write": In(chunk_write(config, buffer)),
-                          "read": In(entry_read(config, buffer))})
+        super().__init__({"write": In(chunk_write(config, geometry.name)),
+                          "read": In(entry_read(geometry))})
 
     def elaborate(self, platform):
         m = Module()
@@ -97,19 +99,22 @@ class OutputScratchpad(wiring.Component):
     An entry that is written in cycle t is seen by a read whose address comes in t + 1 or later; an
     address in cycle t gives its chunk in t + `READ_LATENCY`. One entry and one chunk a cycle.
 
+    Parameters
+    ----------
+    geometry : the buffer as its writer sees it (`AccelConfig.parts`).
+
     Members
     -------
     write : entries.
     read : chunks.
     """
 
-    def __init__(self, config: AccelConfig, buffer: str):
-        geometry = config.buffers[buffer]
+    def __init__(self, config: AccelConfig, geometry: BufferGeometry):
         self._bus_bytes, self._entry_bytes = config.bus_bytes, geometry.entry_bytes
         self._row_bytes = max(config.bus_bytes, geometry.entry_bytes)
         self._rows = geometry.size_bytes // self._row_bytes
-        super().__init__({"write": In(entry_write(config, buffer)),
-                          "read": In(chunk_read(config, buffer))})
+        super().__init__({"write": In(entry_write(geometry)),
+                          "read": In(chunk_read(config, geometry.name))})
 
     def elaborate(self, platform):
         m = Module()

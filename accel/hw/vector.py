@@ -3,6 +3,7 @@
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, Signature
+from amaranth.utils import exact_log2
 
 from accel.config import PARAM_BYTES, AccelConfig
 from accel.hw.datapath import Datapath
@@ -30,8 +31,8 @@ ISSUE_CYCLES = 1 + NEST_CYCLES + QUEUE_CYCLES + 1
 
 
 def out_port(config: AccelConfig) -> Signature:
-    """Write port of out as vector sees it: one entry a cycle."""
-    geometry = config.buffers["out"]
+    """Write port of out as vector sees it: one part of an entry a cycle."""
+    geometry = config.parts["out"]
     return Signature({"w_addr": Out(range(geometry.depth)), "w_en": Out(1),
                       "w_data": Out(geometry.entry_bytes * 8)})
 
@@ -39,7 +40,9 @@ def out_port(config: AccelConfig) -> Signature:
 class Vector(wiring.Component):
     """Element-wise work on acc, res and par, from the plan of the unit's bodies.
 
-    Throughput: one iteration a cycle, two cycles if its two sources are in the same buffer.
+    Throughput: one iteration a cycle, two cycles if its two sources are in the same buffer; with
+    `AccelConfig.vector_beats` so many times that, as the parts of an entry are then taken one after
+    the other, each as an iteration of its own.
     Latency: the first iteration of an instruction is issued, that is, presents its addresses,
     `ISSUE_CYCLES` after the instruction is taken, at the earliest, and is written
     ``plan.write_cycles`` later. The loops run up to `accel.hw.loops.AHEAD` iterations ahead of the
@@ -49,8 +52,8 @@ class Vector(wiring.Component):
     Issue waits while
 
     - a source in acc is the destination of an iteration that is not yet written: the earliest read
-      is in the cycle after the write; an iteration with two such sources waits for both before it
-      reads either;
+      is in the cycle after the write of all parts; an iteration with two such sources waits for
+      both before it reads either;
     - a source in acc needs the read port in a cycle in which an accumulating iteration reads its
       destination (``latency`` cycles after its own issue).
 
@@ -70,9 +73,10 @@ class Vector(wiring.Component):
         config = machine.config
         self.slot = data.StructLayout({
             **COMPUTE_OPERANDS, "assign": 1, "last": 1, "operation": self.operation})
-        super().__init__({**unit_signature(), "res": Out(entry_read(config, "res")),
-                          "par": Out(entry_read(config, "par")), "acc": Out(acc_port(config)),
-                          "out": Out(out_port(config))})
+        self.lanes = config.lanes // config.vector_beats        # of a part
+        super().__init__({**unit_signature(), "res": Out(entry_read(config.parts["res"])),
+                          "par": Out(entry_read(config.parts["par"])),
+                          "acc": Out(acc_port(config.parts["acc"])), "out": Out(out_port(config))})
 
     @property
     def operation(self) -> data.StructLayout:
@@ -114,6 +118,7 @@ class Vector(wiring.Component):
                illegal=operation.illegal, address=self._outside(nest, operation))
 
         self._folding = Signal(name="folding")      # an update reads acc
+        self._beat = Signal(range(self.machine.config.vector_beats), name="beat", reset_less=True)
         slot, final, go = self._slot(m, ahead, issue)
         m.d.comb += issue.working.eq(nest.busy | ahead.some | self._full)
         self._operands(m, slot, go, final, platform)
@@ -170,28 +175,33 @@ class Vector(wiring.Component):
         return Cat(tests).any()
 
     def _slot(self, m: Module, ahead: Ahead, issue: Issue):
-        """The iteration that is being issued; it waits here. Returns it and whether it moves."""
+        """The iteration that is being issued; it waits here. Returns it, whether its part reads the
+        last of its sources, and whether it moves."""
         slot, self._full, second = Signal(self.slot, reset_less=True), Signal(name="full"), Signal()
         final, reads_acc = Signal(reset_less=True), Signal(reset_less=True)
         go, free = Signal(), Signal()
         updates, _ = updates_of(self.plan, slot.operation.select)
         m.submodules.update = self._updater = Update(
-            updates, self.machine.config.lanes, self._depth, TAG.size)
+            updates, self.lanes, self._depth, TAG.size)
+        complete = final & self._last_beat
         pending = self._pending(m, ahead.o.p, slot, go & final, free)
         m.d.comb += [
             go.eq(self._full & ~pending & ~(reads_acc & self._folding)),
-            free.eq(~self._full | (go & final)), ahead.o.ready.eq(free),
+            free.eq(~self._full | (go & complete)), ahead.o.ready.eq(free),
             issue.standing.eq(self._full & ~(go & final)),
         ]
         with m.If(free):
             coming = ahead.o.p.operation
             m.d.sync += [self._full.eq(ahead.o.valid), second.eq(0), slot.eq(ahead.o.p),
-                         final.eq(~coming.twice), reads_acc.eq(coming.a.acc | coming.b.acc)]
-        with m.Elif(go):
-            m.d.sync += [second.eq(1), final.eq(1)]
+                         final.eq(~coming.twice), reads_acc.eq(coming.a.acc | coming.b.acc),
+                         self._beat.eq(0)]
+        with m.Elif(go):                # its second source, or its next part
+            m.d.sync += [second.eq(~final), final.eq(~final | ~slot.operation.twice),
+                         self._beat.eq(self._beat + final)]
 
         def address(buffer):            # a, unless only b is to be read, or it is b's turn
-            return Mux(second | ~slot.operation.a[buffer], slot.b, slot.a)
+            entry = Mux(second | ~slot.operation.a[buffer], slot.b, slot.a)
+            return self._part(buffer, entry)
 
         update = self._updater
         # An iteration that waits reads as well, so that `go`, which comes late, is not in the way.
@@ -200,13 +210,24 @@ class Vector(wiring.Component):
             self.acc.r_en.eq(update.r_en | (self._full & reads_acc)),
             self.res.addr.eq(address("res")),
             self.res.en.eq(self._full & (slot.operation.a.res | slot.operation.b.res)),
-            self.par.addr.eq(slot.b), self.par.en.eq(self._full & slot.operation.b.par),
+            self.par.addr.eq(self._part("par", slot.b)),
+            self.par.en.eq(self._full & slot.operation.b.par),
         ]
         return slot, final, go
 
     @property
     def _depth(self) -> int:
-        return max(self.machine.config.buffers[scope].depth for scope in DESTINATIONS)
+        return max(self.machine.config.parts[scope].depth for scope in DESTINATIONS)
+
+    @property
+    def _last_beat(self) -> Value:
+        return self._beat.all() if len(self._beat) else Const(1)
+
+    def _part(self, buffer: str, entry: Value) -> Value:
+        """Address of the part of an entry whose turn it is."""
+        config = self.machine.config
+        count = config.parts[buffer].depth // config.buffers[buffer].depth
+        return Cat(self._beat[:exact_log2(count)], entry)
 
     def _pending(self, m: Module, incoming, slot, issued: Value, free: Value):
         """Whether a source of the slot is a destination that is not yet written.
@@ -242,7 +263,7 @@ class Vector(wiring.Component):
 
     def _operands(self, m: Module, slot, go: Value, final: Value, platform):
         """Data of acc, res and par into the operand registers and through the data path."""
-        config = self.machine.config
+        lanes, (_, columns) = self.lanes, self.machine.config.vector_tile
         m.submodules.datapath = datapath = Datapath(self.plan)
         fetch = Signal(data.StructLayout({"a": 1, "b": 1, "operation": self.operation}))
         m.d.comb += [fetch.a.eq(go & ~(slot.operation.twice & final)), fetch.b.eq(go & final),
@@ -252,30 +273,30 @@ class Vector(wiring.Component):
         operation = arrived.operation
 
         def control(value: Value, name: str) -> list[Signal]:
-            return spread(m, platform, value, f"takes_{name}", config.lanes)
+            return spread(m, platform, value, f"takes_{name}", lanes)
 
         take = {"a": control(coming.a, "a"), "b": control(coming.b, "b")}
         from_a = control(coming.operation.a.acc, "a_acc")
         from_b = {name: control(coming.operation.b[name], f"b_{name}") for name in SOURCES_B}
-        record = data.ArrayLayout(_record(), config.block_out)
+        record = data.ArrayLayout(_record(), columns)
         par = data.View(record, self.par.data)
-        res = data.View(data.ArrayLayout(signed(8), config.lanes), self.res.data)
-        acc = data.View(data.ArrayLayout(signed(32), config.lanes), self.acc.r_data)
+        res = data.View(data.ArrayLayout(signed(8), lanes), self.res.data)
+        acc = data.View(data.ArrayLayout(signed(32), lanes), self.acc.r_data)
 
-        a, b = (Signal(data.ArrayLayout(signed(32), config.lanes), name=f"operand_{name}",
+        a, b = (Signal(data.ArrayLayout(signed(32), lanes), name=f"operand_{name}",
                        reset_less=True) for name in "ab")
-        for lane in range(config.lanes):
+        for lane in range(lanes):
             with m.If(take["a"][lane]):
                 m.d.sync += a[lane].eq(Mux(from_a[lane], acc[lane], res[lane]))
             sources = {"acc": acc[lane], "res": res[lane], "imm": operation.imm,
-                       "par": par[lane % config.block_out].bias}
+                       "par": par[lane % columns].bias}
             with m.If(take["b"][lane]):
                 m.d.sync += b[lane].eq(_choose(
                     *((from_b[name][lane], value) for name, value in sources.items())))
-        buses = {"a": a, "b": b, "bias": [b[channel] for channel in range(config.block_out)]}
+        buses = {"a": a, "b": b, "bias": [b[channel] for channel in range(columns)]}
         for name in PARAMETERS[1:]:
             buses[name] = [Signal.like(par[channel][name], name=f"{name}{channel}", reset_less=True)
-                           for channel in range(config.block_out)]
+                           for channel in range(columns)]
             m.d.sync += [register.eq(par[channel][name])
                          for channel, register in enumerate(buses[name])]
         for bus in self.plan.buses:
@@ -294,10 +315,12 @@ class Vector(wiring.Component):
         soon = delayed(m, element, self.plan.fold_cycles - 1, "element")
         m.d.comb += [
             element.valid.eq(issued & ~slot.operation.illegal),
-            element.acc.eq(issued & slot.operation.to.acc), element.addr.eq(slot.dst),
+            element.acc.eq(issued & slot.operation.to.acc),
+            element.addr.eq(Cat(self._beat, slot.dst)),
             element.assign.eq(slot.assign),
             element.update.eq(updates_of(self.plan, slot.operation.select)[1]),
-            tag.out.eq(issued & slot.operation.to.out), tag.last.eq(issued & slot.last),
+            tag.out.eq(issued & slot.operation.to.out),
+            tag.last.eq(issued & slot.last & self._last_beat),
             tag.banks.eq(slot.operation.banks),
             update.element.eq(delayed(m, soon, 1, "element_soon")),
             self._folding.eq(registered(m, platform, soon.acc & ~soon.assign, "folds")),
@@ -306,7 +329,7 @@ class Vector(wiring.Component):
             self.acc.w_data.eq(update.w_data),
             self.out.w_addr.eq(update.w_addr), self.out.w_en.eq(written.out),
             self.out.w_data.eq(Cat(update.w_data.word_select(lane, 32)[:8]
-                                   for lane in range(self.machine.config.lanes))),
+                                   for lane in range(self.lanes))),
             issue.done.eq(written.last), issue.done_banks.eq(written.banks),
         ]
 

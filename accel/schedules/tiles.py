@@ -249,6 +249,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
         kernel = shape.depth * channels * taps * entry["wgt"]
     else:
         lanes += outputs * taps * shape.accumulators
+    lanes *= config.vector_beats
     if shape.parameters:
         kernel += _records(shape, tiles) * entry["par"]
     stored = outputs * entry["out"]

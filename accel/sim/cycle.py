@@ -59,8 +59,8 @@ _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wext
 _SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bursts",
             "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
             "store_stages", "gemm_depth", "gemm_write", "vector_depth", "vector_write",
-            "vector_fold", "bank_depth", "nest", "ahead", "begin", "status", "settling",
-            "over", "counting")
+            "vector_fold", "vector_beats", "bank_depth", "nest", "ahead", "begin", "status",
+            "settling", "over", "counting")
 """Parameters of a machine that are one number."""
 
 
@@ -175,8 +175,9 @@ def _parameters(machine: Machine) -> _Parameters:
         store_stages=READ_LATENCY + 1, gemm_depth=gemm.retire_depth,
         gemm_write=gemm.write_cycles, vector_depth=vector.retire_depth,
         vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
-        bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD, begin=BEGIN_CYCLES,
-        status=STATUS_CYCLES, settling=SETTLING, over=OVER_CYCLES, counting=COUNTER_CYCLES)
+        vector_beats=vector.interval, bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD,
+        begin=BEGIN_CYCLES, status=STATUS_CYCLES, settling=SETTLING, over=OVER_CYCLES,
+        counting=COUNTER_CYCLES)
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     return result

@@ -229,16 +229,21 @@ public:
         bool full = slot_.full, final = full && (slot_.second || !slot_.instruction->twice);
         bool go = full && now >= slot_.clear
                   && !(slot_.instruction->reads_acc && folding(now));
-        bool free = !full || (go && final), working = left_ || !made_.empty() || full;
+        bool complete = final && slot_.beat + 1 == board_.p.vector_beats;
+        bool free = !full || (go && complete), working = left_ || !made_.empty() || full;
         bool makes = left_ && made_.level(now) != board_.p.ahead;
         issue.look();
         board_.wake_now(unit::gemm);            // it looks at what is asked for
         const Instruction *taken = issue.grant(held, !left_ || (makes && left_ == 1));
         bool changed = issue.conclude(working, full && !(go && final)) || working;
 
-        if (go && final) issued(now);
-        if (free) fill(now);
-        else if (go) slot_.second = true;
+        if (go && final) issued(now, complete);
+        if (free) {
+            fill(now);
+        } else if (go) {
+            slot_.second = !final;
+            slot_.beat += final;
+        }
         if (makes) make(now);
         if (taken) load(*taken);
         if (changed) board_.go_on(unit::vector);
@@ -250,7 +255,7 @@ private:
     struct Slot {
         bool full = false, second = false, last = false, folds = false;
         const Instruction *instruction = nullptr;
-        uint32_t dst = 0;
+        uint32_t dst = 0, beat = 0;     // and which of its parts
         uint64_t clear = 0;             // first cycle in which its sources are written
     };
     // What was issued in a cycle.
@@ -292,6 +297,7 @@ private:
         const Instruction &one = nest_.instruction();
         stands_ = !nest_.last();
         slot_.second = false;
+        slot_.beat = 0;
         slot_.last = nest_.last();
         slot_.instruction = &one;
         slot_.dst = nest_.address(DST);
@@ -321,10 +327,10 @@ private:
         return before.cycle == now - board_.p.vector_fold && before.folds;
     }
 
-    void issued(uint64_t now) {
+    void issued(uint64_t now, bool complete) {
         const Instruction &one = *slot_.instruction;
         at(now) = {now, slot_.dst, one.to_acc, slot_.folds};
-        if (slot_.last) issue.done_at(now + board_.p.vector_write, one.banks);
+        if (slot_.last && complete) issue.done_at(now + board_.p.vector_write, one.banks);
     }
 
     Issued &at(uint64_t cycle) { return history_[cycle & (history_.size() - 1)]; }

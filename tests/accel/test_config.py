@@ -38,6 +38,7 @@ def test_a_type_is_a_string() -> None:
     ("batch", 32, "at most 16"), ("block_in", 1, "from 2 to 64"), ("block_in", 128, "from 2 to 64"),
     ("block_out", 1, "from 2 to 64"), ("block_out", 128, "from 2 to 64"),
     ("bus_bytes", 2, "from 4 to 64"), ("bus_bytes", 128, "from 4 to 64"),
+    ("vector_beats", 3, "a power of two"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
     ("stage_depth", 9, "at most 8"), ("queue_depth", 128, "at most 64"),
     ("operand", "int4", "int8"), ("accumulator", "int16", "int32"), ("output", "int16", "int8"),
     ("wgt_bytes", 32, "at least 4 entries of 16 bytes"),
@@ -72,6 +73,21 @@ def test_entries() -> None:
                for b in config.buffers.values())
     assert (config.lanes, config.macs_per_cycle, config.bank_depth, config.channel_block) == (
         8, 64, 64, 8)
+
+
+@pytest.mark.parametrize(("batch", "beats", "tile", "par"), [
+    (1, 1, (1, 4), (32, 32)), (1, 2, (1, 2), (16, 64)), (1, 4, (1, 1), (8, 128)),
+    (4, 2, (2, 4), (32, 32)), (4, 4, (1, 4), (32, 32)), (4, 8, (1, 2), (16, 64)),
+    (4, 16, (1, 1), (8, 128)),
+])
+def test_parts_of_entries(batch: int, beats: int, tile, par) -> None:
+    """Parameters are read for the columns of a part only, and once for all of its rows."""
+    config = replace(TINY, batch=batch, vector_beats=beats)
+    assert config.vector_tile == tile
+    parts = {name: (part.entry_bytes, part.depth) for name, part in config.parts.items()}
+    assert parts.pop("par") == par
+    assert parts == {name: (whole.entry_bytes // beats, whole.depth * beats)
+                     for name, whole in config.buffers.items() if name in ("res", "acc", "out")}
 
 
 def test_the_names_are_in_the_order_of_their_codes() -> None:
@@ -173,7 +189,7 @@ def test_geometry_is_all_but_the_name_and_the_clock() -> None:
 
 
 CHANGES = {"batch": 2, "block_in": 8, "block_out": 8, "bus_bytes": 8, "queue_depth": 4,
-           "stage_depth": 3, "dsp_multipliers": 8,
+           "vector_beats": 2, "stage_depth": 3, "dsp_multipliers": 8,
            **{f"{b}_bytes": 2 * TINY.buffers[b].size_bytes for b in BUFFERS}}
 
 

@@ -221,6 +221,39 @@ def test_operands_exchanged_wrong():
         plan(Machine(TINY, (*SHIPPED, Declaration("turned", "gemm", build))), "gemm")
 
 
+def rolled(name, index):
+    """A vector body that reads an element of another place."""
+    tile = (TINY.batch, TINY.block_out)
+    axes = te.Axis(Var("x"), tile[0]), te.Axis(Var("y"), tile[1])
+    value = te.placeholder(tile, "int32", "a")[index(axes[0].var, axes[1].var)]
+    operand, dst = (Operand(one, tile, "int32", (("acc", "int32"),)) for one in ("a", "dst"))
+    return Declaration(name, "vector", lambda config: (
+        Intrinsic(name, "vector", dst, (operand,), axes, value, loops=5),))
+
+
+def test_body_that_cannot_be_computed_by_parts_wrong():
+    """An entry in several beats has the elements of each at hand, no others."""
+    parts = replace(TINY, vector_beats=2)
+    for index in (lambda x, y: (x, 0), lambda x, y: (0, y)):
+        other = rolled("other", index)
+        assert plan(Machine(TINY, (*SHIPPED, other)), "vector").latency
+        with pytest.raises(PlanError) as refused:
+            plan(Machine(parts, (*SHIPPED, other)), "vector")
+        assert str(refused.value) == ("Body of other must compute each element from its own "
+                                      "operands, as vector_beats is 2")
+
+
+@pytest.mark.parametrize("batch, beats", [(1, 2), (1, 4), (4, 2), (4, 8)])
+def test_vector_by_parts(batch, beats):
+    """As many times fewer operators, as many cycles between tiles; nothing else changes."""
+    whole, parts = (plan(Machine(replace(TINY, batch=batch, vector_beats=count)), "vector")
+                    for count in (1, beats))
+    assert (parts.interval, parts.latency) == (beats, whole.latency)
+    assert parts.count("mul") * beats == whole.count("mul")
+    assert parts.buses["mult"] == parts.shape[1:]
+    assert plan(Machine(replace(TINY, batch=batch, vector_beats=beats)), "gemm").interval == 1
+
+
 def test_body_of_several_values_wrong():
     first = te.reducer("first", lambda x, y: x, (te.const(0, "int32"),))
     wrong = reducing("wrong", lambda x, w, i: first((x,), i))

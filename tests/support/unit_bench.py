@@ -27,8 +27,10 @@ TINY = replace(preset("tiny-1x4x4"), acc_bytes=1024, inp_bytes=64, wgt_bytes=256
 BATCHED = replace(TINY, name="batched-2x8x8", batch=2, block_in=8, block_out=8, stage_depth=1,
                   acc_bytes=1024, inp_bytes=128, wgt_bytes=512, res_bytes=128, par_bytes=256,
                   out_bytes=256)
+SPLIT = replace(BATCHED, name="split-2x8x8", vector_beats=4)        # half a row of an entry
+ROWS = replace(BATCHED, name="rows-2x8x8", vector_beats=2)          # a row of an entry
 MACHINES = tuple(Machine(config, (*SHIPPED, vector_op("absdiff", lambda a, b: te.abs(a - b))))
-                 for config in (TINY, BATCHED))
+                 for config in (TINY, BATCHED, SPLIT, ROWS))
 
 READ_LATENCY = 2
 
@@ -190,6 +192,8 @@ class Bench:
         self.queue = deque((7 * number, one.encode(machine))
                            for number, one in enumerate(instructions))
         self.count = len(self.queue)
+        self.seen = self.config.buffers | (self.config.parts if "res" in dut.signature.members
+                                           else {})
         self.refuse, self.random = refuse, random.Random(seed)
         self.tokens, self.signalled, self.granted, self.halt = tokens, signalled, granted, halt
         self.cycles = cycles
@@ -268,13 +272,14 @@ class Bench:
         for name, port in self.ports.items():
             self._fetch(name, ctx.get(port.addr) if ctx.get(port.en) else None)
         acc, held = self.dut.acc, ctx.get(self.dut.acc.hold)
+        bank_depth = self.seen["acc"].depth // 2
         r_addr = ctx.get(acc.r_addr) if ctx.get(acc.r_en) else None
         self._fetch("acc", r_addr)                  # before the write: a read sees earlier ones
         if r_addr is not None:
-            assert self.out.errors or held >> r_addr // self.config.bank_depth & 1
+            assert self.out.errors or held >> r_addr // bank_depth & 1
         if ctx.get(acc.w_en):
             w_addr = ctx.get(acc.w_addr)
-            assert self.out.errors or held >> w_addr // self.config.bank_depth & 1
+            assert self.out.errors or held >> w_addr // bank_depth & 1
             self._store(cycle, "acc", w_addr, ctx.get(acc.w_data))
         if "out" in self.dut.signature.members and ctx.get(self.dut.out.w_en):
             out = self.dut.out
@@ -282,15 +287,15 @@ class Bench:
 
     def _fetch(self, name, address):
         self.read[name].popleft()
-        size = self.config.buffers[name].entry_bytes
-        data = (self.random.randbytes(size) if address is None
-                else self.buffers[name][address].tobytes())
+        size = self.seen[name].entry_bytes
+        data = (self.random.randbytes(size) if address is None else
+                self.buffers[name].view(np.uint8).reshape(-1, size)[address].tobytes())
         self.read[name].append(int.from_bytes(data, "little"))
 
     def _store(self, cycle, name, address, data):
-        buffer = self.buffers[name]
-        raw = data.to_bytes(self.config.buffers[name].entry_bytes, "little")
-        buffer[address] = np.frombuffer(raw, buffer.dtype).reshape(buffer.shape[1:])
+        size = self.seen[name].entry_bytes
+        raw = data.to_bytes(size, "little")
+        self.buffers[name].view(np.uint8).reshape(-1, size)[address] = np.frombuffer(raw, np.uint8)
         self.out.writes.append((cycle, name, address))
 
 

@@ -18,9 +18,12 @@ def granted(ctx, dut):
 def test_each_unit_in_its_bank(machine):
     """Random reads and writes of both units at once, one of each a cycle, banks exchanged."""
     dut, rng = Acc(machine), random.Random(0)
-    depth, bank = machine.config.buffers["acc"].depth, machine.config.bank_depth
-    memory = [0] * depth
-    width = machine.config.buffers["acc"].entry_bytes * 8
+    seen = {"gemm": machine.config.buffers["acc"], "vector": machine.config.parts["acc"]}
+    memory = bytearray(seen["gemm"].size_bytes)
+
+    def at(name, address):
+        size = seen[name].entry_bytes
+        return slice(address * size, (address + 1) * size)
 
     async def bench(ctx):
         awaited = {"gemm": [None, None], "vector": [None, None]}
@@ -28,21 +31,23 @@ def test_each_unit_in_its_bank(machine):
             own = {"gemm": cycle // 50 % 2, "vector": 1 - cycle // 50 % 2}
             writes = []
             for name in awaited:
-                port, base = getattr(dut, name), own[name] * bank
+                port, bank = getattr(dut, name), seen[name].depth // 2
+                base = own[name] * bank
                 expected = awaited[name].pop(0)
                 assert expected is None or ctx.get(port.r_data) == expected, cycle
                 r_addr, w_addr = (base + rng.randrange(bank) for _ in range(2))
-                reads, data = rng.random() < 0.8, rng.getrandbits(width)
-                awaited[name].append(memory[r_addr] if reads and r_addr != w_addr else None)
+                reads, data = rng.random() < 0.8, rng.randbytes(seen[name].entry_bytes)
+                awaited[name].append(int.from_bytes(memory[at(name, r_addr)], "little")
+                                     if reads and r_addr != w_addr else None)
                 ctx.set(port.hold, 1 << own[name])
                 ctx.set(port.r_addr, r_addr)
                 ctx.set(port.r_en, reads)
                 ctx.set(port.w_addr, w_addr)
-                ctx.set(port.w_data, data)
+                ctx.set(port.w_data, int.from_bytes(data, "little"))
                 ctx.set(port.w_en, w_en := rng.random() < 0.7)
-                writes += [(w_addr, data)] if w_en else []
-            for w_addr, data in writes:
-                memory[w_addr] = data
+                writes += [(at(name, w_addr), data)] if w_en else []
+            for place, data in writes:
+                memory[place] = data
             await ctx.tick()
 
     simulate(dut, bench)

@@ -12,8 +12,8 @@ from tests.support.amaranth_sim import simulate
 TINY = preset("tiny-1x4x4")
 
 
-def with_bus(bus_bytes: int) -> AccelConfig:
-    return replace(TINY, bus_bytes=bus_bytes)
+def with_bus(bus_bytes: int, beats: int) -> AccelConfig:
+    return replace(TINY, bus_bytes=bus_bytes, vector_beats=beats)
 
 
 def words(memory: bytearray, index: int, size: int) -> int:
@@ -49,11 +49,12 @@ def run(dut, write, read, w_size: int, r_size: int, size: int, drive, steps: int
 
 
 @pytest.mark.parametrize("bus_bytes", [4, 8, 32])
-@pytest.mark.parametrize("buffer", ["inp", "wgt", "par"])
-def test_input_matches_an_array_of_bytes(buffer, bus_bytes):
-    config = with_bus(bus_bytes)
-    dut = InputScratchpad(config, buffer)
-    geometry = config.buffers[buffer]
+@pytest.mark.parametrize("buffer, beats", [("inp", 1), ("wgt", 1), ("par", 1), ("par", 2),
+                                           ("res", 4)])
+def test_input_matches_an_array_of_bytes(buffer, beats, bus_bytes):
+    config = with_bus(bus_bytes, beats)
+    geometry = (config.buffers | config.parts)[buffer]
+    dut = InputScratchpad(config, geometry)
 
     def drive(ctx, rng, address, everything, old=b""):
         data = rng.randbytes(bus_bytes)
@@ -67,11 +68,11 @@ def test_input_matches_an_array_of_bytes(buffer, bus_bytes):
 
 
 @pytest.mark.parametrize("bus_bytes", [4, 16])
-@pytest.mark.parametrize("batch", [1, 4])
-def test_output_matches_an_array_of_bytes(batch, bus_bytes):
-    config = replace(TINY, bus_bytes=bus_bytes, batch=batch)
-    dut = OutputScratchpad(config, "out")
-    geometry = config.buffers["out"]
+@pytest.mark.parametrize("batch, beats", [(1, 1), (4, 1), (4, 2), (1, 4)])
+def test_output_matches_an_array_of_bytes(batch, beats, bus_bytes):
+    config = replace(TINY, bus_bytes=bus_bytes, batch=batch, vector_beats=beats)
+    geometry = config.parts["out"]
+    dut = OutputScratchpad(config, geometry)
 
     def drive(ctx, rng, address, everything, old=b""):
         data = rng.randbytes(geometry.entry_bytes)

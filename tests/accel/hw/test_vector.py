@@ -11,7 +11,8 @@ from accel.program import Instruction
 from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
                                       random_vector)
 
-TINY = MACHINES[0]
+TINY, _, SPLIT, _ = MACHINES
+BEATS = SPLIT.config.vector_beats
 WRITE = plan(TINY, "vector").write_cycles
 WAY = ISSUE_CYCLES - 2
 """From the start of an instruction to the cycle before its first issue."""
@@ -35,9 +36,10 @@ def run(instructions, machine=TINY, **stage):
                  **stage).run()
 
 
-def issued(out):
+def issued(out, machine=TINY):
     """Cycles of issue; the first instruction's, at the earliest, is 1."""
-    return [cycle - WRITE - out.started[0] - WAY for cycle, *_ in out.writes]
+    write = plan(machine, "vector").write_cycles
+    return [cycle - write - out.started[0] - WAY for cycle, *_ in out.writes]
 
 
 @pytest.mark.parametrize("refuse", [0.0, 0.5])
@@ -70,6 +72,30 @@ def test_throughput():
     assert issued(out) == [*range(1, 6), *range(8, 18)]
     end = 2 + WAY + 17 + 1
     assert out.activity[:end] == ["busy"] * end and set(out.activity[end:]) == {"command"}
+
+
+def test_parts_follow_each_other():
+    """Iterations of several beats, busy in each; of two sources in one buffer each part reads
+    both. The write tells how late a machine of other latency is."""
+    out = run([operation("add", 2, strides=(1, 1, 0)), operation("copy", 1, to="out")], SPLIT)
+    assert issued(out, SPLIT) == [*range(1, 3 * BEATS + 1)]
+    assert [address for *_, address in out.writes] == [*range(2 * BEATS), *range(BEATS)]
+    assert out.activity.count("hazard") == 0
+    assert out.retired[1] - out.retired[0] == BEATS
+    out = run([operation("add", 2, a="acc", b="acc", to="out", strides=(1, 1, 2))], SPLIT)
+    assert issued(out, SPLIT) == [*range(2, 4 * BEATS + 1, 2)]
+    assert out.activity.count("hazard") == 2 * BEATS
+
+
+def test_pending_source_waits_for_all_its_parts():
+    write = plan(SPLIT, "vector").write_cycles
+    out = run([operation("add", 2, a="acc", b="imm", base=(1, 0, 0), strides=(1, 1, 0))], SPLIT)
+    assert issued(out, SPLIT) == [*range(1, BEATS + 1),
+                                  *range(BEATS + write + 1, 2 * BEATS + write + 1)]
+    assert out.activity.count("hazard") == write
+    # in its place: a part is not in the way of the others
+    out = run([operation("clamp", 1, a="acc", base=(5, 5, 0))], SPLIT)
+    assert issued(out, SPLIT) == [*range(1, BEATS + 1)]
 
 
 @pytest.mark.parametrize("buffer", ["acc", "res"])
