@@ -140,6 +140,8 @@ def _nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     """An instruction of about so many cycles that needs nothing but itself."""
     if unit == "load":
         cycles = max(1, cycles // _load_cycles(machine))
+    if unit == "vector":
+        cycles = max(1, cycles // machine.config.vector_beats)
     loops = [{"extent": min(cycles, LONG)}]
     if unit == "load":          # nothing but padding, of a whole entry
         loops.append({"extent": 1, "before": 1})
