@@ -15,9 +15,9 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.hw.parts import Multiplier, Ram
-from accel.sim.verilated import build_library
 from compiler.native import call
 from fpga.emulation.ecp5 import cells, simulated
+from fpga.emulation.library import build_library
 from tests.support.amaranth_sim import simulate
 
 fmax = pytest.importorskip("bench.fmax")
