@@ -7,18 +7,79 @@ compared wherever two of them meet.
 
 import hashlib
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from accel import isa
 from accel.config import AccelConfig
 from accel.intrinsics import SHIPPED, Declaration
 from compiler.tensorize import Intrinsic
 
-__all__ = ["FINISH", "Machine"]
+__all__ = ["FINISH", "Machine", "MachineRecord"]
 
 FINISH = 1
 """Opcode of FINISH, which fetch performs. Opcode 0 is illegal, so that blank memory is."""
+
+NAMED = 6
+"""So many differences of two machines are named; others are counted."""
+
+
+@dataclass(frozen=True)
+class MachineRecord:
+    """What a machine is, in plain data: programs and files carry it beside the hash, so that two
+    machines can be told apart field by field. Its parts are those of `Machine.text`.
+
+    instructions : opcode and hash of the forms of each instruction, by name.
+    layouts : hash of each word layout, by unit.
+
+    What comes from an older file has neither.
+    """
+
+    hash: str
+    name: str
+    geometry: Mapping[str, int | str]
+    instructions: Mapping[str, tuple[int, str]]
+    layouts: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, made: Mapping[str, Any]) -> "MachineRecord":
+        """From what `dataclasses.asdict` makes, through JSON or not."""
+        return cls(made["hash"], made["name"], dict(made["geometry"]),
+                   {name: (opcode, text)
+                    for name, (opcode, text) in made.get("instructions", {}).items()},
+                   dict(made.get("layouts", {})))
+
+    def __str__(self) -> str:
+        return f"{self.hash[:12]} ({self.name})"
+
+    def difference(self, other: "MachineRecord") -> str:
+        """What this machine has that `other` has not, in words: ``block_out is 16, not 8``."""
+        found = [*self._differences(other)]
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        return ", ".join(found[:NAMED]) + more or "the instructions differ"
+
+    def _differences(self, other: "MachineRecord") -> Iterator[str]:
+        for name in dict.fromkeys([*other.geometry, *self.geometry]):
+            here, there = self.geometry.get(name, "unknown"), other.geometry.get(name, "unknown")
+            if here != there:
+                yield f"{name} is {here}, not {there}"
+        if not (self.instructions and other.instructions):
+            return
+        for name in dict.fromkeys([*other.instructions, *self.instructions]):
+            here, there = self.instructions.get(name), other.instructions.get(name)
+            if here is None:
+                yield f"instruction {name} is missing"
+            elif there is None:
+                yield f"instruction {name} is one more"
+            elif here[1] != there[1] and self.geometry == other.geometry:   # it follows from it
+                yield f"instruction {name} is declared in another way"
+            elif here[0] != there[0]:
+                yield f"opcode of {name} is {here[0]}, not {there[0]}"
+        for unit in dict.fromkeys([*other.layouts, *self.layouts]):
+            if self.layouts.get(unit) != other.layouts.get(unit):
+                yield f"words of {unit} have another layout"
 
 
 @dataclass(frozen=True)
@@ -71,7 +132,7 @@ class Machine:
     def text(self) -> str:
         """The canonical text that `hash` covers."""
         lines = [json.dumps(self.config.geometry(), sort_keys=True)]
-        lines += [f"{self.opcodes[name]} {form!r}" for name, forms in self.forms.items()
+        lines += [f"{self.opcodes[name]} {form}" for name, forms in self._texts.items()
                   for form in forms]
         lines += [f"{unit} {layout!r}" for unit, layout in sorted(isa.FORMATS.items())]
         return "\n".join(lines) + "\n"
@@ -79,4 +140,22 @@ class Machine:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of `text`, in hexadecimal."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return _hash(self.text)
+
+    @cached_property
+    def record(self) -> MachineRecord:
+        """What is told of it to those that do not have it."""
+        return MachineRecord(
+            self.hash, self.config.name, self.config.geometry(),
+            {name: (self.opcodes[name], _hash("\n".join(forms)))
+             for name, forms in self._texts.items()},
+            {unit: _hash(repr(layout)) for unit, layout in sorted(isa.FORMATS.items())})
+
+    @cached_property
+    def _texts(self) -> dict[str, list[str]]:
+        """The canonical texts of every instruction's forms, by name."""
+        return {name: [repr(form) for form in forms] for name, forms in self.forms.items()}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

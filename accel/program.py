@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accel import isa
-from accel.machine import Machine
+from accel.machine import Machine, MachineRecord
 from accel.provenance import UNKNOWN, Origin, Provenance
 from compiler.te import numpy_dtype
 
@@ -111,6 +111,7 @@ class Program:
     inputs, outputs : tensors of the io segment.
     provenance : where each instruction comes from; empty where nobody knows.
     layers : pairs (name, index one past its last instruction).
+    machine : what its hash stands for, where that is known: another machine is refused by it.
     """
 
     machine_hash: str
@@ -122,6 +123,7 @@ class Program:
     outputs: tuple[TensorSlot, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
     layers: tuple[tuple[str, int], ...] = ()
+    machine: MachineRecord | None = None
 
     @classmethod
     def assemble(cls, machine: Machine, instructions: Iterable[Instruction], **parts) -> "Program":
@@ -130,7 +132,7 @@ class Program:
         raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in stream)
         words = np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES)
         parts.setdefault("provenance", Provenance.of(i.origin for i in stream))
-        return cls(machine.hash, words, **parts)
+        return cls(machine.hash, words, **parts, machine=machine.record)
 
     @property
     def count(self) -> int:
@@ -199,10 +201,15 @@ class Program:
                            f"not {name!r}")
 
     def require(self, machine: Machine) -> None:
-        """Refuse a machine other than the one this program was compiled for."""
+        """Refuse a machine other than the one this program was compiled for; where what that was
+        is known, with the fields that differ.
+        """
         if self.machine_hash != machine.hash:
-            raise ProgramError(f"Program was compiled for machine {self.machine_hash[:12]}, not "
-                               f"{machine.hash[:12]} ({machine.config.name}); compile it again")
+            known = self.machine
+            raise ProgramError(f"Program was compiled for machine "
+                               f"{known or self.machine_hash[:12]}, not {machine.record}"
+                               + (f": {known.difference(machine.record)}" if known else "")
+                               + "; compile it again")
 
     def instructions(self, machine: Machine) -> list[Instruction]:
         """The decoded stream."""

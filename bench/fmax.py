@@ -6,8 +6,8 @@ that every path counts that is inside the core or at its ports, and no path to a
 registers of this harness are not counted in the figures. The clock is the best of ``--seeds``
 placements; nothing but the seed differs between them, and all are printed.
 
-The flow is that of bitstreams (`fpga.flow`); with ``--native`` the program `nextpnr-ecp5` of the
-system places and routes. Prints ``name value`` lines (or JSON), and the critical path by unit.
+Flow and tools are those of bitstreams (`fpga.flow`, `fpga.tools`). Prints ``name value`` lines (or
+JSON), and the critical path by unit.
 """
 
 import argparse
@@ -30,7 +30,8 @@ from accel.hw.parts import ECP5
 from accel.machine import Machine
 from compiler.native import BuildError
 from fpga import flow
-from fpga.flow import CELLS, Tools
+from fpga.flow import CELLS
+from fpga.tools import Tools
 
 MOST_SEEDS = 5
 TARGET_MHZ = 125        # what place and route try to reach; it may fall short of it or exceed it
@@ -111,9 +112,9 @@ def place(netlist: Path, seed: int, tools: Tools, harness_registers: int) -> Pla
     return Placement(seed, routed.mhz, routed.path, **used)
 
 
-def measure(machine: Machine, seeds: int, jobs: int, native: bool) -> list[Placement]:
+def measure(machine: Machine, seeds: int, jobs: int) -> list[Placement]:
     """All placements, the fastest first; progress goes to stderr."""
-    tools, console = Tools(native), Console(stderr=True)
+    tools, console = Tools(), Console(stderr=True)
     begin = time.monotonic()
 
     def say(what: str) -> None:
@@ -141,12 +142,10 @@ def main() -> int:
                         help="placements, of which the best counts")
     parser.add_argument("--jobs", type=int, default=1, help="placements at a time")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--native", action="store_true",
-                        help="nextpnr-ecp5 of the system")
     args = parser.parse_args()
     try:
         machine = Machine(load(args.config))
-        placements = measure(machine, args.seeds, max(args.jobs, 1), args.native)
+        placements = measure(machine, args.seeds, max(args.jobs, 1))
     except (BuildError, ConfigError) as error:
         print(f"bench.fmax: {error}", file=sys.stderr)
         return 2

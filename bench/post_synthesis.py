@@ -42,7 +42,7 @@ PROGRAMS = 10           # that are to notice a mutant
 
 def build(machine: Machine, mutants: int = 0) -> Path:
     """The netlist of a machine's core as an object for `VerilatedCore`."""
-    tools, console, begin = fmax.Tools(native=False), Console(stderr=True), time.monotonic()
+    tools, console, begin = fmax.Tools(), Console(stderr=True), time.monotonic()
 
     def say(what: str) -> None:
         console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False)
@@ -51,7 +51,7 @@ def build(machine: Machine, mutants: int = 0) -> Path:
     folder = fmax.netlist(core, machine.config.name, tools)
     say("synthesized")
     module = json.loads((folder / "top.json").read_text())["modules"]["top"]
-    text = simulated(module, "core", tools.yosys, mutants=mutants)
+    text = simulated(module, "core", tools.yosys.path, mutants=mutants)
     say(f"{len(module['cells'])} cells")
     ports = verilated.ports_of(core) + [Port(SELECT, SELECT_BITS, "in")] * bool(mutants)
     # One function of all cells would take the compiler hours.

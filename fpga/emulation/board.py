@@ -1,12 +1,15 @@
 """The gateware of a board with SDRAM and its chip, as one design for Verilator.
 
 A reset is one of everything, as when the board is switched on; what is in the chip's cells stays.
+The core is most of what there is to simulate. It has a clock of its own, the same one, which may
+rest while no run is on: nothing in the core changes then.
 """
 
 from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from accel.hw.core import Core
 from accel.machine import Machine
 from fpga.emulation.sdram_chip import RULES, SdramChip, cells_port
 from fpga.gateware.pads import simulated_pads
@@ -17,6 +20,25 @@ from fpga.sdram import Sdram
 __all__ = ["SdramBoard"]
 
 
+class OwnClock(Elaboratable):
+    """An elaboratable whose clock and reset are signals, `clk` and `rst`; for the rest itself."""
+
+    def __init__(self, inner):
+        self._inner, self._domain = inner, ClockDomain("own", local=True)
+        # Within modules of the core they are called as ever.
+        self._domain.clk = self.clk = Signal(name="clk")
+        self._domain.rst = self.rst = Signal(name="rst")
+
+    def __getattr__(self, name: str):
+        return getattr(self._inner, name)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.domains.own = self._domain
+        m.submodules.inner = DomainRenamer("own")(self._inner)
+        return m
+
+
 class SdramBoard(wiring.Component):
     """See the module's text.
 
@@ -24,17 +46,19 @@ class SdramBoard(wiring.Component):
     -------
     rx, tx : the serial line.
     stuck : the chip's data pins are stuck at 1.
-    busy : a run is on.
+    core_clk : the core's clock. It rises with that of everything else, or not at all.
+    busy, starts : a run is on; it is from the next cycle on.
     broken : a bit for each of `fpga.emulation.sdram_chip.RULES`.
     cells : the chip's memory array, which lies outside.
     """
 
     def __init__(self, machine: Machine, chip: Sdram, clock_hz: int, baud: int):
-        self._accelerator = Accelerator(machine, chip.size_bytes, clock_hz, baud)
+        self._core = OwnClock(Core(machine))
+        self._accelerator = Accelerator(machine, chip.size_bytes, clock_hz, baud, self._core)
         self._controller = SdramController(machine.config, chip, clock_hz)
         self._chip = SdramChip(chip, clock_hz)
-        super().__init__({"rx": In(1, init=1), "tx": Out(1), "stuck": In(1), "busy": Out(1),
-                          "broken": Out(len(RULES)), "cells": Out(cells_port(chip))})
+        super().__init__({"rx": In(1, init=1), "tx": Out(1), "stuck": In(1), "core_clk": In(1),
+                          "busy": Out(1), "starts": Out(1), "broken": Out(len(RULES)), "cells": Out(cells_port(chip))})
 
     def elaborate(self, platform):
         m = Module()
@@ -51,6 +75,7 @@ class SdramBoard(wiring.Component):
         m.d.comb += [
             pins.dq_i.eq(Mux(self.stuck, 0xFFFF, there.dq_i)), accelerator.rx.eq(self.rx),
             self.tx.eq(accelerator.tx), self.busy.eq(accelerator.busy),
-            self.broken.eq(self._chip.broken),
+            self.starts.eq(accelerator.starts), self.broken.eq(self._chip.broken),
+            self._core.clk.eq(self.core_clk), self._core.rst.eq(ResetSignal()),
         ]
         return m

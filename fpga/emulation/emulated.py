@@ -15,8 +15,9 @@ from types import TracebackType
 from amaranth.back import verilog
 
 from accel.machine import Machine
-from accel.sim.verilated import build_library
+from accel.sim.netlist import clocked, whole_words
 from fpga.emulation.board import SdramBoard
+from fpga.emulation.library import build_library
 from fpga.emulation.sdram_chip import RULES
 from fpga.gateware.uart import divisor
 from fpga.sdram import ULX3S, Sdram
@@ -26,7 +27,7 @@ __all__ = ["EmulatedBoard"]
 CLOCK_HZ, LINE = 80_000_000, 20_000_000
 """Of the gateware: four cycles a bit, since every one of them is emulated."""
 
-BAUD = 19_200
+BAUD = 57_600
 """Of the terminal: what the emulation keeps up with on a slow machine. The driver's patience is
 that of a line of this rate."""
 
@@ -37,7 +38,7 @@ class _Control(ctypes.Structure):
     """That of board.cpp."""
 
     _fields_ = [*((name, ctypes.c_uint32) for name in (
-        "stop", "reset", "stuck", "bit_cycles", "spoil", "reset_within")), *(
+        "stop", "reset", "stuck", "bit_cycles", "spoil", "reset_within", "tireless")), *(
         (name, ctypes.c_uint64) for name in (
         "seed", "cells", "cycles", "received", "sent", "spoiled")), ("broken", ctypes.c_uint32)]
 
@@ -52,6 +53,8 @@ class EmulatedBoard:
     spoil : this share of the bytes on the line, both ways, is dropped or has a bit flipped.
     reset_within : cycles after the beginning of the next run in which the board is reset once.
     seed : of the faults.
+    tireless : the core is simulated while it has nothing to do, too, which takes time and changes
+        nothing.
 
     Attributes
     ----------
@@ -59,10 +62,10 @@ class EmulatedBoard:
     """
 
     def __init__(self, machine: Machine, chip: Sdram = ULX3S, *, spoil: float = 0.0,
-                 reset_within: int = 0, seed: int = 0):
+                 reset_within: int = 0, seed: int = 0, tireless: bool = False):
         self._library = _library(machine, chip)
         self._control = _Control(bit_cycles=divisor(CLOCK_HZ, LINE), spoil=int(spoil * 2**32),
-                                 reset_within=reset_within, seed=seed,
+                                 reset_within=reset_within, seed=seed, tireless=tireless,
                                  cells=chip.size_bytes // 2)
         self.baud, self.port = BAUD, ""
 
@@ -116,7 +119,7 @@ def _library(machine: Machine, chip: Sdram) -> ctypes.CDLL:
                            strip_internal_attrs=True)
     assert isinstance(text, str)
     library = ctypes.CDLL(str(build_library(
-        "board", text, (_HERE / "board.cpp").read_text(),
+        "board", clocked(whole_words(text)), (_HERE / "board.cpp").read_text(),
         f"the emulated board with {machine.config.name}")))
     library.board_run.restype = None
     return library

@@ -25,22 +25,24 @@ class Accelerator(wiring.Component):
     -------
     rx, tx : the serial line.
     mem : the memory.
-    busy : a run is on.
+    busy, starts : a run is on; it is from the next cycle on.
 
     Parameters
     ----------
     machine : of the core.
     memory_bytes : of the memory behind `mem`.
     clock_hz, baud : of the core, which is that of everything, and of the line.
+    core : another elaboratable with the signals of `accel.hw.core.Core`.
     """
 
-    def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int, baud: int):
+    def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int, baud: int, core=None):
         self.machine = machine
-        self._core = Core(machine)
+        self._core = core or Core(machine)
         self._registers = Registers(machine, memory_bytes, clock_hz)
         self._uart = Uart(divisor(clock_hz, baud))
         super().__init__({"rx": In(1, init=1), "tx": Out(1, init=1),
-                          "mem": Out(memory_port(machine.config)), "busy": Out(1)})
+                          "mem": Out(memory_port(machine.config)), "busy": Out(1),
+                          "starts": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -55,6 +57,7 @@ class Accelerator(wiring.Component):
             registers.addr.eq(link.addr), link.r_data.eq(registers.r_data),
             registers.w_en.eq(link.w_en), registers.w_data.eq(link.w_data),
             link.busy.eq(registers.busy), self.busy.eq(registers.busy),
+            self.starts.eq(registers.core.start),
         ]
         registers.attach(m, core)
         self._share(m, core.mem, link.mem)

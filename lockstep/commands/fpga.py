@@ -36,8 +36,9 @@ def _add_build(kinds) -> argparse.ArgumentParser:
     parser = kinds.add_parser(
         "build", help="make a bitstream",
         description="Synthesize, place and route, and pack. BOARD-CONFIG.bit and a record of what "
-                    "it is, BOARD-CONFIG.json, are written. Netlists and placements are kept in "
-                    "the cache.")
+                    "it is, BOARD-CONFIG.json, are written. yosys, nextpnr-ecp5 and ecppack are "
+                    "the system's where they are new enough, else those of their wheels. Netlists "
+                    "and placements are kept in the cache.")
     add = parser.add_argument
     add("--board", required=True, metavar="B", help="ulx3s-12f, -25f, -45f, -85f or ecpix5-85f")
     add("--config", default=DEFAULT, metavar="PRESET|FILE.toml",
@@ -45,8 +46,6 @@ def _add_build(kinds) -> argparse.ArgumentParser:
     add("--mhz", type=_mhz, metavar="X", help="clock (default: the board's)")
     add("--seeds", type=at_least(1), default=1, metavar="N",
         help="placements, of which the fastest is taken (default 1)")
-    add("--native", action="store_true",
-        help="place and route with the system's nextpnr-ecp5, which is faster than the wheel's")
     add("--out", type=Path, default=Path("."), metavar="DIR", help="default: the current folder")
     add("--json", action="store_true", help="print the record")
     return parser
@@ -139,7 +138,7 @@ def _build(args: argparse.Namespace) -> int:
     def say(what: str) -> None:
         console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False, markup=False)
 
-    bitstream = build(chosen, machine, args.mhz, args.seeds, args.native, say)
+    bitstream = build(chosen, machine, args.mhz, args.seeds, say)
     bits, record = bitstream.write(args.out)
     if args.json:
         print(json.dumps({**bitstream.record, "bitstream": str(bits)}, indent=1))
@@ -167,7 +166,8 @@ def _show_build(record: Mapping[str, Any]) -> None:
     for line in (f"critical path: {path}",
                  f"clock {record['clock_hz'] / 1e6:g} MHz of the {record['mhz']:g} that seed "
                  f"{record['seed']} reaches, {record['peak_gops']:g} GOP/s at most, "
-                 f"{record['baud']:,} baud"):
+                 f"{record['baud']:,} baud",
+                 f"made by {', '.join(record['tools'])}"):
         console.print(line, highlight=False, soft_wrap=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from accel.config import AccelConfig
-from accel.machine import Machine
+from accel.machine import Machine, MachineRecord
 from accel.program import Program
 from accel.work import Work
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
@@ -97,7 +97,7 @@ def write(module: Module, file: IO[bytes]) -> None:
         "settings": module.settings,
         "auto": module.auto,
         "layout": module.layout,
-        "machine": machine and {"hash": machine.hash, "config": asdict(machine.config)},
+        "machine": machine and {"config": asdict(machine.config), **asdict(machine.record)},
         "processor": processor_json(host()),
         "graph": graph_json(module.graph, members),
         "partition": partition_json(module.partition),
@@ -178,6 +178,7 @@ def _machine(made: Mapping[str, Any] | None, given: Machine | None) -> Machine |
     if machine.hash != made["hash"]:
         hint = ("compile the network again" if given else
                 "compile the network again, or give the machine if its instructions are your own")
-        raise ArtifactError(f"was compiled for machine {made['hash'][:12]}, not for "
-                            f"{machine.hash[:12]} ({machine.config.name}); {hint}")
+        known = MachineRecord.parse(made)
+        raise ArtifactError(f"was compiled for machine {known}, not for {machine.record}: "
+                            f"{known.difference(machine.record)}; {hint}")
     return machine

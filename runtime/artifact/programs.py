@@ -41,7 +41,7 @@ def program_of(made: Mapping[str, Any], machine: Machine, graph: Graph, segment:
         machine.hash, container.array(made["words"]), container.array(made["weights"]),
         made["activations_bytes"], made["io_bytes"],
         tuple(map(_slot_of, made["inputs"])), tuple(map(_slot_of, made["outputs"])), provenance,
-        tuple((str(name), int(end)) for name, end in made["layers"]))
+        tuple((str(name), int(end)) for name, end in made["layers"]), machine.record)
     _check_stream(program)
     _check_memory(program, machine, graph, segment)
     return program

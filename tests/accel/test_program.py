@@ -88,6 +88,12 @@ def test_another_machine_is_refused() -> None:
     with pytest.raises(ProgramError) as refusal:
         program().require(other)
     assert str(refusal.value) == (
+        f"Program was compiled for machine {MACHINE.hash[:12]} (tiny-1x4x4), not "
+        f"{other.hash[:12]} (tiny-1x4x4): queue_depth is 8, not 4; compile it again")
+    unknown = replace(program(), machine=None)
+    with pytest.raises(ProgramError) as refusal:
+        unknown.require(other)
+    assert str(refusal.value) == (
         f"Program was compiled for machine {MACHINE.hash[:12]}, not {other.hash[:12]} "
         f"(tiny-1x4x4); compile it again")
 

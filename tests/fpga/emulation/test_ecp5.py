@@ -15,9 +15,9 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.hw.parts import Multiplier, Ram
-from accel.sim.verilated import build_library
 from compiler.native import call
 from fpga.emulation.ecp5 import cells, simulated
+from fpga.emulation.library import build_library
 from tests.support.amaranth_sim import simulate
 
 fmax = pytest.importorskip("bench.fmax")
@@ -91,12 +91,12 @@ def stimuli(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def play(tmp_path_factory):
     """What the netlist shows after each cycle, with one of its mutants or none."""
-    tools = fmax.Tools(native=False)
+    tools = fmax.Tools()
     netlist = fmax.netlist(Parts(), "parts", tools)
     module = json.loads((netlist / "top.json").read_text())["modules"]["top"]
     kinds = {cell["type"] for cell in module["cells"].values()}
     assert kinds > {"DP16KD", "MULT18X18D", "CCU2C", "TRELLIS_FF", "LUT4", "TRELLIS_DPR16X4"}
-    text = simulated(module, "parts", tools.yosys, mutants=MUTANTS)
+    text = simulated(module, "parts", tools.yosys.path, mutants=MUTANTS)
     library = ctypes.CDLL(str(build_library("parts", text, SOURCE, "parts of an ECP5")))
     library.parts_new.restype = ctypes.c_void_p
 
@@ -161,5 +161,5 @@ module top(input [3:0] i, output wrong);
     assign wrong = ours4 != theirs4 || ours2 != theirs2;
 endmodule
 """)
-    call([fmax.Tools(native=False).yosys, "-q", "-p", "read_verilog both.v; hierarchy -top top; "
+    call([fmax.Tools().yosys.path, "-q", "-p", "read_verilog both.v; hierarchy -top top; "
           "proc; flatten; sat -verify -prove wrong 0"], cwd=tmp_path)

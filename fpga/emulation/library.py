@@ -1,0 +1,47 @@
+"""Emitted Verilog and C++ that drives it, as a shared object."""
+
+import importlib.metadata
+import os
+import shutil
+from pathlib import Path
+
+from accel.sim.verilated import verilator_root
+from compiler.native import build_once, call, compile_shared, compiler, digest, processor
+
+__all__ = ["build_library"]
+
+OPTIMIZATION = ("-O1", "-march=native")
+"""Most models run for seconds, and more would take longer to compile than it saves."""
+
+
+def build_library(top: str, text: str, source: str, what: str,
+                  optimization: tuple[str, ...] = OPTIMIZATION) -> Path:
+    """A shared object of the Verilog module `top` and of C++ that includes ``V{top}.h``.
+
+    `what` tells people; `optimization` are flags of the C++ compiler for what runs in every cycle.
+    """
+    flags = ("--cc", "--prefix", f"V{top}", "--top-module", top, "-O3", "--x-assign", "fast",
+             "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
+    key = digest([text, source, *flags, *optimization, compiler()[1], processor(),
+                  importlib.metadata.version("verilator")])
+
+    def make(folder: Path) -> None:
+        root, generated = verilator_root(), folder / "generated"
+        (folder / f"{top}.v").write_text(text)
+        call([str(root / "bin" / "verilator_bin"), *flags, "--Mdir", str(generated),
+              str(folder / f"{top}.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
+        names = sorted(path.name for path in generated.glob("*.cpp"))
+        slow = [name for name in names if name.endswith("__Slow.cpp")]
+        parts = {"often": [name for name in names if name not in slow], "once": slow}
+        for part, included in parts.items():
+            (folder / f"{part}.cpp").write_text("".join(
+                f'#include "{name}"\n' for name in included) + (source if part == "often" else ""))
+        include = root / "include"
+        compile_shared({folder / "often.cpp": optimization, folder / "once.cpp": ("-O0",),
+                        include / "verilated.cpp": ("-O1",),
+                        include / "verilated_threads.cpp": ("-O1",)}, folder / f"{top}.so",
+                       ["-w", "-DVL_TIME_CONTEXT",
+                        *(f"-I{path}" for path in (generated, include, include / "vltstd"))])
+        shutil.rmtree(generated)
+
+    return build_once(top, key, what, make) / f"{top}.so"

