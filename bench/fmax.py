@@ -34,7 +34,7 @@ from fpga.flow import CELLS
 from fpga.tools import Tools
 
 MOST_SEEDS = 5
-TARGET_MHZ = 125        # what place and route try to reach; it may fall short of it or exceed it
+TARGET_MHZ = 100        # what place and route try to reach; it may fall short of it or exceed it
 
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6", "--freq", str(TARGET_MHZ))
 
