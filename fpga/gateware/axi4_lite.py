@@ -59,7 +59,7 @@ class Axi4LiteSlave(wiring.Component):
         waits = Signal(range(READ_CYCLES + 1))
         with m.FSM():
             with m.State("IDLE"):
-                # A read waits for one write at most: in the cycle after it the next is not there yet.
+                # A read waits for one write at most: the next one is not there a cycle later.
                 with m.If(addressed & given & ~axi.bvalid):
                     known = (write_addr < WORDS) & data[32:].all()
                     m.d.comb += [self.addr.eq(write_addr), self.w_en.eq(known)]
