@@ -37,8 +37,8 @@ NETWORKS = {"digits": Path(__file__).parents[1] / "examples" / "digits" / "digit
 def transfers(machine: Machine, count: int, seed: int, folder: Path) -> dict[str, Any]:
     """Random ones. Raises AssertionError."""
     config = machine.config
-    run_bench(Axi4Master(config), "tests.fpga.gateware.axi4_transfers", folder, TRANSFERS=count,
-              BUS_BYTES=config.bus_bytes, SEED=seed)
+    run_bench(Axi4Master(config), "tests.fpga.gateware.axi4_transfers", folder, "-Os",
+              TRANSFERS=count, BUS_BYTES=config.bus_bytes, SEED=seed)
     return {"axi4_transfers": count}
 
 
@@ -59,7 +59,7 @@ def network(machine: Machine, name: str, images: int, seed: int, folder: Path) -
         module({"image": image[None]})
     np.savez(folder / "programs.npz", **stored)     # pyright: ignore[reportArgumentType]
     run_bench(ZynqAccelerator(machine, 1 << 26, machine.config.clock_mhz * 1_000_000),
-              "tests.fpga.gateware.zynq_programs", folder, PROGRAMS=folder / "programs.npz",
+              "tests.fpga.gateware.zynq_programs", folder, "-Os", PROGRAMS=folder / "programs.npz",
               BUS_BYTES=machine.config.bus_bytes, SEED=seed, FIGURES=folder / "figures.json")
     found = json.loads((folder / "figures.json").read_text())
     return {f"axi4_{name}_runs": len(found["cycles"]), f"axi4_{name}_cycles": sum(found["cycles"]),

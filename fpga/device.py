@@ -43,6 +43,16 @@ class Access(Protocol):
     @property
     def line(self) -> Named: ...
 
+    @property
+    def repeated(self) -> int:
+        """Requests that were made again."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """Answers that arrived spoiled."""
+        ...
+
     def read(self, address: int, size_bytes: int) -> bytes:
         """Memory; address and size are multiples of `GRAIN`."""
         ...

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fpga.device import BoardDevice
-from runtime import InputError, Module, report
+from runtime import Graph, InputError, Module, report
 
 __all__ = ["classes", "infer", "inferences"]
 
@@ -16,18 +16,18 @@ LABELS = "labels"
 Arrays = dict[str, np.ndarray]
 
 
-def inferences(module: Module, given: Mapping[str, np.ndarray]
+def inferences(graph: Graph, given: Mapping[str, np.ndarray]
                ) -> tuple[list[Arrays], np.ndarray | None]:
-    """Inputs of single inferences, and their classes if there is an array of that name.
+    """Inputs of single inferences of a network, and their classes if there is an array of that
+    name.
 
     The first axis of each input may be a multiple of the network's. Raises InputError for arrays
     of other shapes.
     """
     inputs = {name: array for name, array in given.items()
-              if name in module.graph.inputs or name != LABELS}
+              if name in graph.inputs or name != LABELS}
     counts: dict[str, int] = {}
-    wanted: dict[str, tuple[int, ...]] = {name: module.graph.values[name].shape
-                                          for name in module.graph.inputs}
+    wanted: dict[str, tuple[int, ...]] = {name: graph.values[name].shape for name in graph.inputs}
     for name, array in inputs.items():
         if name not in wanted:
             raise InputError(f"Input must be one of {', '.join(wanted)}, not {name!r}")

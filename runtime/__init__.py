@@ -1,5 +1,7 @@
 """Devices, compiled networks and the executor."""
 
+from compiler.graph.graph import Graph
+
 from .artifact import ArtifactError, load
 from .compilation import TargetError, compile, compile_for, compile_graph, quantized, target_config
 from .costs import Link

@@ -58,7 +58,8 @@ class SdramBoard(wiring.Component):
         self._controller = SdramController(machine.config, chip, clock_hz)
         self._chip = SdramChip(chip, clock_hz)
         super().__init__({"rx": In(1, init=1), "tx": Out(1), "stuck": In(1), "core_clk": In(1),
-                          "busy": Out(1), "starts": Out(1), "broken": Out(len(RULES)), "cells": Out(cells_port(chip))})
+                          "busy": Out(1), "starts": Out(1), "broken": Out(len(RULES)),
+                          "cells": Out(cells_port(chip))})
 
     def elaborate(self, platform):
         m = Module()

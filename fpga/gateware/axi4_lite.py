@@ -51,7 +51,6 @@ class Axi4LiteSlave(wiring.Component):
         reads, read_addr = self._kept(m, axi.arvalid, axi.arready, axi.araddr[2:])
         addressed, write_addr = self._kept(m, axi.awvalid, axi.awready, axi.awaddr[2:])
         given, data = self._kept(m, axi.wvalid, axi.wready, Cat(axi.wdata, axi.wstrb))
-        write, read, wrote = Signal(), Signal(), Signal()
         with m.If(axi.bready):
             m.d.sync += axi.bvalid.eq(0)
         with m.If(axi.rready):
@@ -60,17 +59,15 @@ class Axi4LiteSlave(wiring.Component):
         waits = Signal(range(READ_CYCLES + 1))
         with m.FSM():
             with m.State("IDLE"):
-                writes = addressed & given & ~axi.bvalid
-                can_read = reads & ~axi.rvalid
-                m.d.comb += [write.eq(writes & ~(can_read & wrote)), read.eq(can_read & ~write)]
-                with m.If(write):
+                # A read waits for one write at most: the next one is not there a cycle later.
+                with m.If(addressed & given & ~axi.bvalid):
                     known = (write_addr < WORDS) & data[32:].all()
                     m.d.comb += [self.addr.eq(write_addr), self.w_en.eq(known)]
-                    m.d.sync += [addressed.eq(0), given.eq(0), wrote.eq(1), axi.bvalid.eq(1),
+                    m.d.sync += [addressed.eq(0), given.eq(0), axi.bvalid.eq(1),
                                  axi.bresp.eq(Mux(known, 0, SLVERR))]
-                with m.Elif(read):
+                with m.Elif(reads & ~axi.rvalid):
                     m.d.comb += self.addr.eq(read_addr)
-                    m.d.sync += [wrote.eq(0), waits.eq(READ_CYCLES - 1)]
+                    m.d.sync += waits.eq(READ_CYCLES - 1)
                     m.next = "READ"
             with m.State("READ"):
                 m.d.sync += waits.eq(waits - 1)

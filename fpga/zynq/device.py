@@ -39,6 +39,8 @@ class PynqLink:
     the registers that hold addresses get where it lies added.
     """
 
+    repeated = dropped = 0          # nothing is lost on the way
+
     def __init__(self, bitstream: Path):
         try:
             self._pynq: Any = import_module("pynq")

@@ -5,12 +5,14 @@ from dataclasses import replace
 
 from accel.machine import Machine
 from accel.sim.dram import DRAM, Dram
+from compiler.frontend.models import graph_of
+from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterPass
 from lockstep.commands._arguments import quantizer_options
 from lockstep.errors import RequestError
 from runtime import Device, Link, Module, compile_for, quantized, target_config
 
-__all__ = ["compiled", "machine_of"]
+__all__ = ["compiled", "imported", "machine_of"]
 
 
 def machine_of(args: argparse.Namespace) -> Machine | None:
@@ -21,13 +23,20 @@ def machine_of(args: argparse.Namespace) -> Machine | None:
     return Machine(config) if config else None
 
 
+def imported(args: argparse.Namespace) -> Graph:
+    """The network before it is compiled for anything."""
+    return graph_of(_model(args), dict(args.shape) or None)
+
+
 def compiled(args: argparse.Namespace, device: Device | None, after: AfterPass | None = None,
-             dram: Dram = DRAM) -> Module:
-    """`dram` is the memory that the target `auto` simulates cycles with."""
+             dram: Dram = DRAM, graph: Graph | None = None) -> Module:
+    """`dram` is the memory that the target `auto` simulates cycles with; `graph` is the network, if
+    it is imported.
+    """
     auto = args.target.startswith("auto:")
     if args.link and not auto:
         raise RequestError("--link must come with --target auto:PRESET: nothing else weighs copies")
-    return compile_for(_model(args), device, integerize=not args.no_integerize,
+    return compile_for(graph or _model(args), device, integerize=not args.no_integerize,
                        threads=args.threads, shapes=dict(args.shape), after=after,
                        cache=not args.no_cache, pins=dict(args.pin),
                        link=Link(**args.link) if auto else None, dram=dram)

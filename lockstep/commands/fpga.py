@@ -202,6 +202,7 @@ def _run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from fpga.inference import classes, infer, inferences
+    from lockstep.commands._compilation import imported
     from lockstep.commands._layers import show
     from lockstep.commands._progress import progress_bar
     from lockstep.commands._inputs import arrays, random_inputs, write_outputs
@@ -211,13 +212,14 @@ def _run(args: argparse.Namespace) -> int:
 
     saved = saved_module(args)
     given = arrays(args.input) if args.input else None
-    with _opened(args, _machine(args, saved)) as device:
+    machine = _machine(args, saved)
+    graph = saved.graph if saved else imported(args)
+    samples, labels = inferences(graph, given) if given is not None else ([], None)
+    with _opened(args, machine) as device:
         args.target = args.target or f"accel:{device.machine.config.name}"
-        module = _on(args, saved, device)
+        module = _on(args, saved, device, graph)
         if given is None:
-            samples, labels = [random_inputs(module, args.seed)], None
-        else:
-            samples, labels = inferences(module, given)
+            samples = [random_inputs(module, args.seed)]
         done = 0
 
         def heard(number: int) -> None:
@@ -269,13 +271,13 @@ def _machine(args: argparse.Namespace, saved):
     return machine
 
 
-def _on(args: argparse.Namespace, saved, device):
+def _on(args: argparse.Namespace, saved, device, graph):
     """The module on the board: its programs and weights are loaded."""
     from lockstep.commands._compilation import compiled
     from lockstep.commands._progress import progress_bar
 
     with progress_bar(f"loading {args.model.name}", 0, lambda: 0):
-        return saved.on(device) if saved else compiled(args, device)
+        return saved.on(device) if saved else compiled(args, device, graph=graph)
 
 
 def _selftest(args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ def made():
 def test_accuracy_on_the_accelerator(made) -> None:
     """All layers run there; the aim is 0.5 points."""
     graph = optimize(convert(made.model, "digits"))
-    module = compile_graph(graph, AccelTarget(TINY), SimulatedDevice(TINY, simulator("functional")))
+    module = compile_graph(graph, AccelTarget(TINY), SimulatedDevice(TINY, simulator("cycle")))
     host = {node.op for step in module.steps for node in step.segment.nodes
             if step.segment.target == "host"}
     assert graph.notes == () and host <= {"quantize", "dequantize"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amaranth.hdl import Elaboratable, Module
 from serial import Serial
 
 import lockstep
@@ -130,7 +131,9 @@ def test_wrong_requests(capsys, arguments, message):
     ({"picture": np.zeros((1, 1, 8, 8), np.float32)}, "Input must be one of image, not 'picture'"),
     ({"image": np.zeros((3, 1, 8, 8), np.float32), "labels": np.zeros(2, np.int64)},
      "Array 'labels' must hold 3 classes, not 2")])
-def test_inputs_that_do_not_fit(capsys, tmp_path, given, message):
+def test_inputs_that_do_not_fit(monkeypatch, capsys, tmp_path, given, message):
+    """They are refused before any board is asked."""
+    monkeypatch.setattr("fpga.opening.opened", None)
     np.savez(tmp_path / "x.npz", **given)
     said = refused(capsys, "run", DIGITS, "--emulated", "--input", str(tmp_path / "x.npz"))
     assert said.startswith(message)
@@ -192,6 +195,15 @@ def test_without_a_loader(monkeypatch, capsys, bitstream):
 
 
 def test_without_the_tools(monkeypatch, capsys, tmp_path):
+    class Nothing(Elaboratable):        # elaborating the machine takes seconds
+        def __init__(self, *args):
+            pass
+
+        def elaborate(self, platform):
+            platform.request(platform.default_clk, dir="-")
+            return Module()
+
+    monkeypatch.setattr("fpga.build.BoardTop", Nothing)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert refused(capsys, "build", "--board", "ulx3s-85f").startswith(

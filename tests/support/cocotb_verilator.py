@@ -9,9 +9,11 @@ from amaranth.lib import wiring
 from accel.sim.verilated import verilator_root
 
 
-def run_bench(component: wiring.Component, bench: str, folder: Path, **environment: object) -> None:
+def run_bench(component: wiring.Component, bench: str, folder: Path, optimization: str = "-O0",
+              **environment: object) -> None:
     """Compile the component and run the tests of the module `bench` on it; each must pass.
-    `environment` is what the module finds in ``os.environ``.
+    `environment` is what the module finds in ``os.environ``; `optimization` is for what runs long:
+    most of the time goes into compiling otherwise.
     """
     from cocotb_tools.check_results import get_results
     from cocotb_tools.runner import Verilator
@@ -22,9 +24,11 @@ def run_bench(component: wiring.Component, bench: str, folder: Path, **environme
 
         def _build_command(self):
             # The bench sees the component's ports: what is inside may be optimized.
-            return [[one for word in command for one in (
-                ("--public-depth", "1") if word == "--public-flat-rw" else (word,))]
-                for command in super()._build_command()]
+            verilate, *make = super()._build_command()
+            return [[one for word in verilate for one in (
+                ("--public-depth", "1") if word == "--public-flat-rw" else (word,))],
+                *([*command, f"OPT_FAST={optimization}", f"OPT_GLOBAL={optimization}"]
+                  for command in make)]
 
     source, log = folder / "dut.v", folder / "bench.log"
     source.write_text(verilog.convert(component, name="dut", emit_src=False))

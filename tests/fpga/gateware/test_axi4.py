@@ -7,8 +7,9 @@ from tests.support.amaranth_sim import put, simulate
 from tests.support.machines import MACHINES
 
 
-@pytest.mark.parametrize("name", ["2x8x8"])
-def test_random_transfers(name, tmp_path):
+@pytest.mark.parametrize("name, transfers", [
+    ("2x8x8", 100), pytest.param("2x8x8", 300, marks=pytest.mark.slow)])
+def test_random_transfers(name, transfers, tmp_path):
     """With pauses on every channel and bursts over boundaries of 4 KiB."""
     find_libpython = pytest.importorskip("find_libpython")
     if find_libpython.find_libpython() is None:
@@ -17,7 +18,7 @@ def test_random_transfers(name, tmp_path):
 
     config = MACHINES[name].config
     run_bench(Axi4Master(config), "tests.fpga.gateware.axi4_transfers", tmp_path,
-              TRANSFERS=300, BUS_BYTES=config.bus_bytes, SEED=1)
+              TRANSFERS=transfers, BUS_BYTES=config.bus_bytes, SEED=1)
 
 
 def test_errors_reach_the_core():

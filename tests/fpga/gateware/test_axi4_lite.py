@@ -27,7 +27,8 @@ class Behind(wiring.Component):
         return m
 
 
-def test_random_accesses(tmp_path):
+@pytest.mark.parametrize("accesses", [150, pytest.param(300, marks=pytest.mark.slow)])
+def test_random_accesses(accesses, tmp_path):
     """Reads and writes at the same time; what does not exist, and parts of words, are refused."""
     find_libpython = pytest.importorskip("find_libpython")
     if find_libpython.find_libpython() is None:
@@ -35,6 +36,6 @@ def test_random_accesses(tmp_path):
     from tests.support.cocotb_verilator import run_bench
 
     writable = [ADDRESSES[one.name] for one in REGISTERS if one.writable]
-    run_bench(Behind(), "tests.fpga.gateware.axi4_lite_accesses", tmp_path, ACCESSES=300, SEED=1,
-              WORDS=WORDS, WRITABLE=" ".join(map(str, writable)),
+    run_bench(Behind(), "tests.fpga.gateware.axi4_lite_accesses", tmp_path, ACCESSES=accesses,
+              SEED=1, WORDS=WORDS, WRITABLE=" ".join(map(str, writable)),
               CONSTANT=f"{ADDRESSES['magic']} {MAGIC}")

@@ -4,6 +4,7 @@
 import random
 
 import pytest
+from amaranth.hdl import Fragment, Module
 
 from fpga.gateware.uart import Uart, divisor
 from tests.support.amaranth_sim import simulate
@@ -140,6 +141,20 @@ def test_what_is_sent_is_received():
 
     simulate(dut, feed, processes=[wire])
     assert bytes(found) == data
+
+
+def test_the_line_is_synchronized():
+    """It changes at any time; simulations do not see what becomes of that."""
+    found = []
+
+    class Platform:
+        def get_ff_sync(self, one):
+            found.append((one.i, one._stages))
+            return Module()
+
+    dut = Uart(8)
+    Fragment.get(dut, Platform()).prepare()
+    assert len(found) == 1 and found[0][0] is dut.rx and found[0][1] >= 2
 
 
 def test_divisors():

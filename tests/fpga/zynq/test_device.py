@@ -12,8 +12,10 @@ import pytest
 
 from accel.sim import cycle
 from fpga.device import BoardRefused
+from fpga.inference import infer
 from fpga.link.frames import WRITE_REGISTER, Frame
 from fpga.link.host import LinkError
+from fpga.selftest import selftest
 from fpga.zynq.device import open_board
 from runtime import SimulatedDevice, compile_for
 from tests.support.board_model import BoardModel
@@ -77,6 +79,17 @@ def test_digits(board, bitstream):
     for image in images:
         assert np.array_equal(there({"image": image})["logits"], here({"image": image})["logits"])
     assert np.all(board.memory[:PLACE] == 0xC3)
+
+
+def test_figures_and_selftest_as_behind_a_line(board, bitstream, monkeypatch):
+    """Nothing is repeated or dropped here, and that is said."""
+    monkeypatch.setattr("fpga.selftest.LINK_ROUNDS", 2)
+    device = open_board(TINY, bitstream)
+    module = compile_for(DIGITS, device)
+    _, figures = infer(module, device, [{"image": np.zeros((1, 1, 8, 8), np.float32)}])
+    assert figures["link"] == {"repeated": 0, "dropped": 0} and figures["cycles"] > 1000
+    report = selftest(device, 1)
+    assert report.ok and report.programs and (report.repeated, report.dropped) == (0, 0)
 
 
 def test_a_board_of_another_machine(board, bitstream):

@@ -85,6 +85,25 @@ def test_script_leaves_bitstream_and_description(folder, tmp_path):
              "validate_bd_design", "make_wrapper", "launch_runs impl_1 -to_step write_bitstream"]
     places = [calls.index(one) for one in order]
     assert places == sorted(places)
+    assert "CONFIG.PCW_S_AXI_HP0_DATA_WIDTH 64" in calls
+    assert calls.count("update_compile_order -fileset sources_1") == 2
+
+
+@needs_tcl
+@pytest.mark.parametrize("left_out, text", [
+    ("assign_bd_address\n", "/ps/M_AXI_GP0 has no address segment"),
+    ("    CONFIG.PCW_USE_S_AXI_HP0 1 \\\n", "there is no pin /ps/S_AXI_HP0"),
+    ("    CONFIG.PCW_EN_RST0_PORT 1 \\\n", "there is no clock or reset for Auto: PCW_EN_RST0_PORT"),
+    ("set_property top system_wrapper [current_fileset]\n", "the top must be the design's wrapper"),
+    ("wait_on_run impl_1\n", "build.tcl: running; look into project/lockstep.runs")])
+def test_a_script_that_lacks_a_step_fails(folder, tmp_path, left_out, text):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    script = (copy / "build.tcl").read_text()
+    assert script.count(left_out) == 1
+    (copy / "build.tcl").write_text(script.replace(left_out, ""))
+    done = run_script(copy, tmp_path, "100%", "0.25")
+    assert done.returncode == 1 and text in done.stderr
+    assert not (tmp_path / "lockstep.bit").exists()
 
 
 @needs_tcl
