@@ -199,9 +199,13 @@ class Forms:
         return seen.reshaped(self._shape(node.inputs[0]))
 
     def _copy(self, node: Node, seen: Stored | None) -> None:
-        """Of what the view shows, in the order of its result; or of its source, in that order."""
+        """Of what the view shows, in the order of its result; or of its source, in that order. What
+        only leaves the segment is rows: bytes are copied along the last dimension, and the host has
+        its elements in the order of rows.
+        """
         value = node.outputs[0]
-        made = self._form(value)(self._shape(value), True)
+        form = self._form(value) if self.readers[value] else rows
+        made = form(self._shape(value), True)
         target = view_of(made, self._shape(value), self.blocks)
         source = seen if isinstance(seen, View) else self.view(node.inputs[0])
         if target is not None and not isinstance(seen, View):

@@ -99,6 +99,27 @@ def test_a_view_that_operators_cannot_read_is_a_copy() -> None:
     assert forms.owner["transpose_0.out"] == "transpose_0.out"
 
 
+def test_a_copy_that_only_leaves_is_rows() -> None:
+    """Heads as the host reads them: an image of the same elements would be one byte a run."""
+    graph, forms = graph_of(lambda net: heads(net, net.rescale(net.input(1, 6, 8)), 2))
+    assert forms[graph.outputs[0]] == Activation(1 * 2 * 6, 4, 1, 1, True)
+    assert AccelTarget(TINY).borders(graph)[graph.outputs[0]] == "NCHW"
+
+    def pooled(net: Net) -> str:
+        return net.max_pool(heads(net, net.rescale(net.input(1, 6, 8)), 2))
+    _, forms = graph_of(pooled)
+    assert forms["transpose_2.out"] == Activation(1, 2, 6, 4, True)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4, 10), (1, 12, 5, 2), (1, 5, 4, 6)])
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "2x8x8"])
+def test_an_image_that_leaves_with_other_extents(machine: str, shape: tuple[int, ...]) -> None:
+    """No strides show it as an image, so it leaves as rows."""
+    net = Net(5)
+    y = net.reshape(net.conv(net.input(1, 6, 4, 5), 6, (1, 1)), *shape)
+    assert_right(MACHINES[machine], net.graph(y), net.samples())
+
+
 def test_vectors_are_refused() -> None:
     net = Net(3)
     graph = net.graph(net.reshape(net.input(2, 3), 6))

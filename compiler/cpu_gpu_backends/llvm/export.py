@@ -6,7 +6,8 @@
 
 Arrays are dense, in row-major order, aligned to their elements, and no output overlaps another
 array. Objects need nothing but the C library (its mathematical part
-for float64) and, for parallel loops, libgomp (``-fopenmp``).
+for float64), for parallel loops libgomp (``-fopenmp``), and for conversions of float16 that the
+processor lacks the run-time library that compilers link with (libgcc from GCC 12 on).
 """
 
 import re

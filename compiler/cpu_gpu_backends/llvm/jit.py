@@ -11,6 +11,7 @@ import llvmlite.binding as llvm
 from compiler.native import build_once, digest
 
 from .functions import FUNCTIONS
+from .halves import HALVES, halves
 from .machine import Machine, host, target_machine
 from .pool import address_of, pool
 
@@ -89,7 +90,12 @@ class Library:
         self._jit = llvm.create_lljit_compiler(target_machine(machine))
         link = llvm.JITLibraryBuilder().add_object_img(code)
         link.add_current_process()
-        symbols = _math() | (pool().symbols if b"GOMP_parallel" in code else {}) | FOREIGN
+        symbols = _math()
+        if b"GOMP_parallel" in code:
+            symbols |= pool().symbols
+        if any(name.encode() in code for name in HALVES):
+            symbols |= halves()
+        symbols |= FOREIGN
         for name, address in symbols.items():
             link.import_symbol(name, address)
         for name in names:
