@@ -8,6 +8,7 @@ bytes from its start, in acc entries.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 from functools import cached_property
 from math import prod
 
@@ -400,7 +401,14 @@ class _Events(Sequence[Event]):
     def __len__(self) -> int:
         return len(self._stream) - 1
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
         return _event(self._machine, index, self._stream[index], self._segments)

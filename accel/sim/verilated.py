@@ -35,7 +35,7 @@ from compiler.native import (BuildError, build_once, cache_folder, call, compile
 from .dram import DRAM, Dram, DramTiming
 from .netlist import clocked, whole_words
 
-__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_library", "build_object",
+__all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object",
            "ports_of", "simulate", "verilator_root", "view"]
 
 MAX_CYCLES = 1 << 40
@@ -214,29 +214,6 @@ def _has_one_edge(generated: Path) -> bool:
             and "__VicoTriggered[0U]" in text and "__VicoTriggered[1U]" not in text
             and all(f"void Vcore___024root___eval_{phase}(Vcore___024root* vlSelf)" in text
                     for phase in ("ico", "nba")))
-
-
-def build_library(top: str, text: str, source: str, what: str) -> Path:
-    """A shared object of emitted Verilog and C++ that drives it, which includes ``V{top}.h``."""
-    flags = ("--cc", "--prefix", f"V{top}", "--top-module", top, "-O3", "--x-assign", "fast",
-             "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
-    key = digest([text, source, *flags, *_environment(OPTIMIZATION)])
-
-    def make(folder: Path) -> None:
-        root, generated = verilator_root(), folder / "generated"
-        (folder / f"{top}.v").write_text(text)
-        call([str(root / "bin" / "verilator_bin"), *flags, "--Mdir", str(generated),
-              str(folder / f"{top}.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
-        names = sorted(path.name for path in generated.glob("*.cpp"))
-        (folder / "all.cpp").write_text("".join(f'#include "{name}"\n' for name in names) + source)
-        include = root / "include"
-        compile_shared({folder / "all.cpp": OPTIMIZATION, include / "verilated.cpp": ("-O1",),
-                        include / "verilated_threads.cpp": ("-O1",)}, folder / f"{top}.so",
-                       ["-w", "-DVL_TIME_CONTEXT",
-                        *(f"-I{path}" for path in (generated, include, include / "vltstd"))])
-        shutil.rmtree(generated)
-
-    return build_once(top, key, what, make) / f"{top}.so"
 
 
 def verilator_root() -> Path:

@@ -90,7 +90,8 @@ def test_last_carry_is_left_open_unless_it_is_read(rng):
     last = netlist["modules"]["top"]["cells"]["c2"]["connections"]
     read = copy.deepcopy(netlist)
     read["modules"]["top"]["ports"]["carry"] = {"bits": [last["COUT"][0]]}
-    trim(netlist), trim(read)
+    trim(netlist)
+    trim(read)
     assert last["COUT"] == ["x"]
     assert read["modules"]["top"]["cells"]["c2"]["connections"]["COUT"] != ["x"]
     first = netlist["modules"]["top"]["cells"]["c0"]["connections"]
