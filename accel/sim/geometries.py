@@ -38,7 +38,7 @@ def random_config(seed: int) -> AccelConfig:
         for name in BUFFERS}
     return AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes, bus_bytes=bus_bytes,
                        queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
-                       vector_beats=random.choice([1, 1, 2, 4, batch * block_out]),
+                       vector_beats=min(random.choice([1, 1, 2, 4, 64]), batch * block_out),
                        stage_depth=random.randrange(1, 9),
                        dsp_multipliers=random.choice([1, 8, 1 << 16]))
 
