@@ -100,11 +100,19 @@ def verdict(machine: Machine, path: Path, count: int, mutant: int) -> str:
     """What differs with a mutant, empty if nothing does. In a process of its own: Verilator aborts
     where logic does not settle.
     """
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+    # A machine has functions, which only a fork hands on.
+    with ProcessPoolExecutor(1, get_context("fork"), _played.append, (machine,)) as pool:
         try:
-            return pool.submit(compare, machine, path, count, 0, mutant).result().difference
+            return pool.submit(_difference, path, count, mutant).result()
         except BrokenProcessPool:
             return "the simulator aborts: logic does not settle"
+
+
+_played: list[Machine] = []         # in the process of a verdict
+
+
+def _difference(path: Path, count: int, mutant: int) -> str:
+    return compare(_played[-1], path, count, 0, mutant).difference
 
 
 def main() -> int:
