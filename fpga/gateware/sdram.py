@@ -8,7 +8,13 @@ column, byte: neighbouring rows of 1 KiB lie in different banks.
 Pins have registers of their own in both directions, and the chip's clock is that of the controller
 but for a lead (`fpga.gateware.pads`). READ data are taken from those registers, `READ_DELAY` cycles
 after the chip's own latency.
+
+Core and pins pull the controller's cells apart, so a cycle has time for little but the way: what is
+offered and what is taken ends in registers, and so does what is known of a beat (whether its row is
+open, in the cycle after its address) and of the time that has passed.
 """
+
+from dataclasses import dataclass
 
 from amaranth.hdl import *
 from amaranth.lib import wiring
@@ -22,9 +28,9 @@ from fpga.sdram import Command, Sdram
 
 __all__ = ["READ_DELAY", "SdramController", "sdram_pins"]
 
-READ_DELAY = 3
-"""Registers of the command on its way out, here and at the pins, and of the data on their way in,
-at the pins."""
+READ_DELAY = 4
+"""Registers of the command on its way out, two here and one at the pins, and of the data on their
+way in, at the pins."""
 
 PRECHARGE_ALL = 1 << 10         # address bit 10
 REFRESHES_AT_FIRST = 8
@@ -37,6 +43,14 @@ def sdram_pins(chip: Sdram) -> Signature:
         "command": Out(3, init=Command.NOP), "bank": Out(2), "address": Out(max(chip.row_bits, 11)),
         "dq_o": Out(16), "dq_oe": Out(1), "dq_i": In(16), "mask": Out(2),
     })
+
+
+@dataclass(frozen=True)
+class _Timer:
+    """Counts down to zero; `over` is a register that says that it is there."""
+
+    left: Signal
+    over: Signal
 
 
 class SdramController(wiring.Component):
@@ -63,27 +77,29 @@ class SdramController(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._room, self._error = Signal(range(KEPT_BEATS + 1), init=KEPT_BEATS), Signal()
-        self._request(m)
         timing, pins = self.timing, self.pins
+        self._order, self._where = Signal(Command, init=Command.NOP), Signal.like(pins.address)
+        self._at = Signal(2)                            # command, address and bank for the pins
+        m.d.sync += [pins.command.eq(self._order), pins.address.eq(self._where),
+                     pins.bank.eq(self._at), self._order.eq(Command.NOP)]
+        self._request(m)
+        self._look(m)
         reads = timing.cas + self._burst + 1            # READ to WRITE: the bus turns around
         self._any = self._timer(m, "any", max(timing.init, timing.rfc, timing.rp, timing.mrd))
         self._ras, self._rc = self._timer(m, "ras", timing.ras), self._timer(m, "rc", timing.rc)
         self._column = self._timer(m, "column", self._burst)
         self._precharge = self._timer(m, "precharge", self._burst + timing.wr)
         self._turn = self._timer(m, "turn", reads)
-        self._open = Signal(4)
-        self._rows = Array(Signal(self.chip.row_bits, name=f"row{bank}") for bank in range(4))
-        m.d.sync += [pins.command.eq(Command.NOP), pins.bank.eq(self._bank)]
         step = Signal(range(REFRESHES_AT_FIRST + 3))
-        self._refresh_due = Signal()
-        self._read, self._write = Signal(), Signal()    # a column is asked for in this cycle
+        self._refresh_due, self._room = Signal(), Signal()
+        self._write_data(m)
+        self._read_data(m)
         with m.FSM():
             with m.State("POWER"):
                 self._wait(m, self._any, timing.init)
                 m.next = "SETUP"
             with m.State("SETUP"):
-                with m.If(self._any == 0):
+                with m.If(self._any.over):
                     m.d.sync += step.eq(step + 1)
                     with m.If(step == 0):
                         self._all_closed(m)
@@ -92,86 +108,104 @@ class SdramController(wiring.Component):
                     with m.Else():
                         mode = exact_log2(self._burst) | timing.cas << 4
                         self._command(m, Command.MODE, mode)
-                        m.d.sync += pins.bank.eq(0)
+                        m.d.sync += self._at.eq(0)
                         self._wait(m, self._any, timing.mrd)
                         m.next = "RUN"
             with m.State("RUN"):
                 self._run(m)
         self._count_refreshes(m)
-        self._write_data(m)
-        self._read_data(m)
         return m
 
-    def _timer(self, m: Module, name: str, most: int) -> Signal:
-        """Counts down to zero; `_wait` sets it."""
-        timer = Signal(range(most + 1), name=f"wait_{name}")
-        with m.If(timer != 0):
-            m.d.sync += timer.eq(timer - 1)
+    def _timer(self, m: Module, name: str, most: int) -> _Timer:
+        timer = _Timer(Signal(range(most + 1), name=f"wait_{name}"),
+                       Signal(init=1, name=f"over_{name}"))
+        m.d.sync += timer.over.eq(timer.left <= 1)
+        with m.If(timer.left != 0):
+            m.d.sync += timer.left.eq(timer.left - 1)
         return timer
 
-    def _wait(self, m: Module, timer: Signal, cycles: int) -> None:
-        """The timer is zero again so many cycles later, or later."""
-        with m.If(timer < max(cycles - 1, 0)):
-            m.d.sync += timer.eq(max(cycles - 1, 0))
+    def _wait(self, m: Module, timer: _Timer, cycles: int) -> None:
+        """The timer is over again so many cycles later, or later."""
+        with m.If(timer.left < max(cycles - 1, 0)):
+            m.d.sync += [timer.left.eq(max(cycles - 1, 0)), timer.over.eq(0)]
 
     def _command(self, m: Module, command: Command, address=0) -> None:
-        m.d.sync += [self.pins.command.eq(command), self.pins.address.eq(address)]
+        m.d.sync += [self._order.eq(command), self._where.eq(address)]
 
     def _request(self, m: Module) -> None:
         """The request at hand, and where its next beat lies."""
         request = self.mem.request
-        self._busy, self._left, self._writes = Signal(), Signal(5), Signal()
+        self._busy, self._writes = Signal(), Signal()
         self._address, self._wrong = Signal(32), Signal()
-        self._ends = Signal()                           # its last beat is dealt with
+        self._read, self._write = Signal(), Signal()    # a beat is asked for, or taken, in a cycle
+        self._ends = Signal()                           # the request's last one
+        left, last = Signal(5), Signal()
         beat = exact_log2(self._bus_bytes)
         size = exact_log2(self.chip.size_bytes)
         column = self.chip.column_bits + 1
         self._bank = self._address[column:column + 2]
         self._row = self._address[column + 2:size]
         self._col = self._address[1:column]
-        m.d.comb += request.ready.eq(~self._busy | self._ends)
-        self._next = Signal()                           # a beat is dealt with
-        m.d.comb += self._ends.eq(self._next & (self._left == 0))
+        self._next = self._read | self._write
+        m.d.comb += [request.ready.eq(~self._busy), self._ends.eq(self._next & last)]
+        m.d.sync += self._at.eq(self._bank)
         with m.If(self._next):
-            m.d.sync += [self._left.eq(self._left - 1),
+            m.d.sync += [left.eq(left - 1), last.eq(left == 1), self._busy.eq(~last),
                          self._address[beat:].eq(self._address[beat:] + 1)]
-        with m.If(request.ready):
-            m.d.sync += [self._busy.eq(request.valid), self._left.eq(request.p.last),
-                         self._writes.eq(request.p.write), self._address.eq(request.p.addr),
+        with m.If(~self._busy):
+            m.d.sync += [self._busy.eq(request.valid), left.eq(request.p.last),
+                         last.eq(request.p.last == 0), self._writes.eq(request.p.write),
+                         self._address.eq(request.p.addr),
                          self._wrong.eq(request.p.addr[size:] != 0)]
+
+    def _look(self, m: Module) -> None:
+        """Is a row open in the bank of the beat, and its own one? Known while `_seen` is set."""
+        self._open = Signal(4)
+        self._rows = Array(Signal(self.chip.row_bits, name=f"row{bank}") for bank in range(4))
+        self._seen, self._is_open, self._hit = Signal(), Signal(), Signal()
+        self._changes = Signal()                        # a row is opened or closed in this cycle
+        is_open = self._open.bit_select(self._bank, 1)
+        m.d.sync += [
+            self._seen.eq(self._busy & ~self._next & ~self._changes), self._is_open.eq(is_open),
+            self._hit.eq(is_open & (self._rows[self._bank] == self._row)),
+        ]
 
     def _run(self, m: Module) -> None:
         """What to do with the request, or a refresh."""
-        timing, hit = self.timing, Signal()
-        is_open = self._open.bit_select(self._bank, 1)
-        m.d.comb += hit.eq(is_open & (self._rows[self._bank] == self._row))
-        closes = (self._precharge == 0) & (self._ras == 0) & (self._any == 0)
+        timing, any_over = self.timing, self._any.over
+        closes = self._precharge.over & self._ras.over & any_over
         with m.If(self._refresh_due):
             with m.If((self._open != 0) & closes):
                 self._all_closed(m)
-            with m.Elif((self._open == 0) & (self._any == 0)):
+            with m.Elif((self._open == 0) & any_over):
                 self._refresh(m)
-        with m.Elif(self._busy & self._wrong):
-            self._refuse(m)
-        with m.Elif(self._busy & hit):
-            with m.If((self._any == 0) & (self._column == 0)):
-                with m.If(self._writes & self.mem.wdata.valid & (self._turn == 0)):
-                    m.d.comb += [self._write.eq(1), self._next.eq(1)]
+        with m.Elif(~self._seen):
+            pass
+        with m.Elif(self._wrong):                       # lies nowhere: passes without a command
+            m.d.comb += [self._write.eq(self._writes & self.mem.wdata.valid),
+                         self._read.eq(~self._writes & self._room)]
+        with m.Elif(self._hit):
+            with m.If(any_over & self._column.over):
+                with m.If(self._writes & self.mem.wdata.valid & self._turn.over):
+                    m.d.comb += self._write.eq(1)
                     self._command(m, Command.WRITE, self._col)
                     self._wait(m, self._precharge, self._burst - 1 + timing.wr)
-                with m.Elif(~self._writes & (self._room != 0)):
-                    m.d.comb += [self._read.eq(1), self._next.eq(1)]
+                    self._wait(m, self._column, self._burst)
+                with m.Elif(~self._writes & self._room):
+                    m.d.comb += self._read.eq(1)
                     self._command(m, Command.READ, self._col)
                     self._wait(m, self._precharge, self._burst)
                     self._wait(m, self._turn, timing.cas + self._burst + 1)
-            with m.If(self._next):
-                self._wait(m, self._column, self._burst)
-        with m.Elif(self._busy & is_open & closes):
-            self._command(m, Command.PRECHARGE)
-            m.d.sync += self._open.bit_select(self._bank, 1).eq(0)
-            self._wait(m, self._any, timing.rp)
-        with m.Elif(self._busy & ~is_open & (self._any == 0) & (self._rc == 0)):
+                    self._wait(m, self._column, self._burst)
+        with m.Elif(self._is_open):
+            with m.If(closes):
+                self._command(m, Command.PRECHARGE)
+                m.d.comb += self._changes.eq(1)
+                m.d.sync += self._open.bit_select(self._bank, 1).eq(0)
+                self._wait(m, self._any, timing.rp)
+        with m.Elif(any_over & self._rc.over):
             self._command(m, Command.ACTIVE, self._row)
+            m.d.comb += self._changes.eq(1)
             m.d.sync += [self._open.bit_select(self._bank, 1).eq(1),
                          self._rows[self._bank].eq(self._row)]
             self._wait(m, self._any, timing.rcd)
@@ -180,6 +214,7 @@ class SdramController(wiring.Component):
 
     def _all_closed(self, m: Module) -> None:
         self._command(m, Command.PRECHARGE, PRECHARGE_ALL)
+        m.d.comb += self._changes.eq(1)
         m.d.sync += self._open.eq(0)
         self._wait(m, self._any, self.timing.rp)
 
@@ -195,22 +230,18 @@ class SdramController(wiring.Component):
         with m.If(left == 0):
             m.d.sync += [left.eq(self.timing.refresh - 1), self._refresh_due.eq(1)]
 
-    def _refuse(self, m: Module) -> None:
-        """A beat that lies nowhere: what was read before it goes first."""
-        with m.If(self._writes):
-            m.d.comb += [self.mem.wdata.ready.eq(1), self._next.eq(self.mem.wdata.valid)]
-        with m.Elif(self._room == KEPT_BEATS):
-            m.d.comb += [self._error.eq(1), self._next.eq(1)]
-
     def _write_data(self, m: Module) -> None:
-        """The columns of a beat one after another; an acknowledgement after the last beat."""
+        """The columns of a beat one after another; an acknowledgement after the last beat.
+
+        A beat is taken in the cycle after its command: no other one is asked for in that.
+        """
         wdata, pins, ack = self.mem.wdata, self.pins, self.mem.ack
         words, masks = Signal(8 * self._bus_bytes), Signal(self._bus_bytes)
         left = Signal(range(self._burst + 1))
-        with m.If(self._write):
-            m.d.comb += wdata.ready.eq(1)
+        m.d.sync += wdata.ready.eq(self._write)
+        with m.If(wdata.ready):
             m.d.sync += [Cat(pins.dq_o, words).eq(wdata.p.data), left.eq(self._burst - 1),
-                         Cat(pins.mask, masks).eq(~wdata.p.mask), pins.dq_oe.eq(1)]
+                         Cat(pins.mask, masks).eq(~wdata.p.mask), pins.dq_oe.eq(~self._wrong)]
         with m.Elif(left != 0):
             m.d.sync += [Cat(pins.dq_o, words).eq(words), left.eq(left - 1),
                          Cat(pins.mask, masks).eq(masks)]
@@ -223,14 +254,16 @@ class SdramController(wiring.Component):
         m.submodules.kept = kept = SyncFIFOBuffered(width=8 * self._bus_bytes + 1,
                                                     depth=KEPT_BEATS)
         rdata = self.mem.rdata
-        coming = Signal(self.timing.cas + READ_DELAY + self._burst - 1)     # beats, by their age
-        beat, arrived = Signal(8 * self._bus_bytes), Signal()
-        m.d.sync += [coming.eq(Cat(self._read, coming)),
-                     beat.eq(Cat(beat, self.pins.dq_i)[16:]), arrived.eq(coming[-1])]
+        age = self.timing.cas + READ_DELAY + self._burst - 1
+        coming, wrong = Signal(age), Signal(age)        # beats, by their age
+        beat, error, arrived = Signal(8 * self._bus_bytes), Signal(), Signal()
+        m.d.sync += [coming.eq(Cat(self._read, coming)), wrong.eq(Cat(self._wrong, wrong)),
+                     beat.eq(Cat(beat, self.pins.dq_i)[16:]), error.eq(wrong[-1]),
+                     arrived.eq(coming[-1])]
         m.d.comb += [
             Cat(rdata.p.data, rdata.p.error).eq(kept.r_data), rdata.valid.eq(kept.r_rdy),
-            kept.r_en.eq(rdata.ready), kept.w_en.eq(arrived | self._error),
-            kept.w_data.eq(Mux(self._error, 1 << 8 * self._bus_bytes, beat)),
+            kept.r_en.eq(rdata.ready), kept.w_en.eq(arrived), kept.w_data.eq(Cat(beat, error)),
         ]
-        taken = rdata.valid & rdata.ready
-        m.d.sync += self._room.eq(self._room + taken - (self._read | self._error))
+        free, taken = Signal(range(KEPT_BEATS + 1), init=KEPT_BEATS), Signal()
+        m.d.sync += [taken.eq(rdata.valid & rdata.ready), free.eq(free + taken - coming[0]),
+                     self._room.eq(free > 2)]           # two more may be asked for by now

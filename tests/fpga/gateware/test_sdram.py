@@ -75,10 +75,10 @@ def test_beyond_the_chip_there_are_errors():
 @pytest.mark.parametrize("rule", ["rcd", "rp", "ras", "rc", "rfc", "wr", "mrd", "refresh", "init"])
 def test_the_model_notices_a_controller_that_breaks_a_rule(rule):
     # So fast, and so slow a chip, that each rule is what holds a command back.
-    slow = {"rc": {"rc": 100}, "wr": {"wr": 60}}.get(rule, {})
+    slow = {"rc": {"rc": 100}, "wr": {"wr": 60}, "ras": {"ras": 90, "rc": 120}}.get(rule, {})
     board = Board(TINY.config, 133e6, replace(SMALL, **slow))
     was = getattr(board.controller.timing, rule)
-    faulty = {"refresh": 40 * was, "init": was // 2}.get(rule, was - 1 if rule != "ras" else 1)
+    faulty = {"refresh": 40 * was, "init": was // 2}.get(rule, was - 1)
     board.controller.timing = replace(board.controller.timing, **{rule: faulty})
     write = rule == "wr"
     requests = [(write, 4096 * row, 1, [row], [15]) for row in range(6)] * 40
