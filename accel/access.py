@@ -8,9 +8,9 @@ bytes from its start, in acc entries.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import overload
 from functools import cached_property
 from math import prod
+from typing import overload
 
 import numpy as np
 
