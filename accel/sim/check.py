@@ -4,7 +4,8 @@ The first simulator is the reference. Compared are status, unit and instruction,
 memory image; between those that have time, also cycles, counters, and the start and the retirement
 of every instruction. Each legal program is proved first: the proof must accept what the generator
 made by other means. What the programs covered is counted; a bin that stays empty is a failure.
-Then come programs with one planted fault each: of these the memory is not defined.
+Then come programs with one planted fault each, and some that fail late: of these the memory is not
+defined.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from .coverage import Coverage
 from .directed import directed
 from .faults import plant
 from .generate import Case, generate
+from .late import late
 from .locate import Simulator, differ, first_difference
 from .timing import differ_in_time
 
@@ -106,7 +108,7 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
     """
     chosen = dict(simulators or default_simulators())
     coverage, cycles, instructions = Coverage(machine), 0, 0
-    total = len(directed(machine)) + count + faults_of(count)
+    total = len(directed(machine)) + count + faults_of(count) + len(late(machine))
     for number, case in enumerate(cases(machine, count, seed)):
         progress(number, total)
         instructions += case.program.count
@@ -124,11 +126,13 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
 
 
 def cases(machine: Machine, count: int = COUNT, seed: int = 0) -> Iterator[Case]:
-    """The programs of a check, in order: directed ones, random ones, those with a fault."""
+    """The programs of a check, in order: directed ones, random ones, those with a fault, and
+    those that fail late."""
     first = seed * 1_000_000
     yield from directed(machine)
     yield from (generate(machine, first + number) for number in range(count))
     yield from (plant(machine, first + number) for number in range(faults_of(count)))
+    yield from late(machine)
 
 
 def faults_of(count: int) -> int:

@@ -1,5 +1,6 @@
-"""Programs for what random ones do not reach: a token counter that is full, and long waits for
-every cause, so that the counters of cycles are tried beyond a few thousand."""
+"""Programs for what random ones do not reach: a token counter that is full, long waits for every
+cause, so that the counters of cycles are tried beyond a few thousand, extents, padding and strides
+of many bits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from accel import isa
+from accel.access import with_tokens
 from accel.config import UNITS
+from accel.hw.dma import IN_FLIGHT
 from accel.machine import Machine
-from accel.program import Instruction, Program, finish
+from accel.plan import plan
+from accel.program import Instruction, Program, TensorSlot, finish
 
 from .generate import Case
 
-__all__ = ["directed"]
+__all__ = ["changed", "directed", "nothing"]
 
 
 LATENCY = 40            # cycles from one short instruction to the next, at most
@@ -27,39 +31,64 @@ LONG = 1 << 16
 ODD = LONG - 1500
 """The same, but most bits of the sum of both are set."""
 
+SHORT = LONG >> 3
+
+EXTENTS = (1 + 0x2AAA, 1 + 0x1555)
+"""Extents that a loop runs through twice; they are stored minus one."""
+
+PADS = 0xAAA, 0x555
+"""Padding before and after."""
+
+FAR = 1 << 20
+"""Bytes of memory over which strides reach, of what is loaded and of what is stored."""
+
+STRIDES = (0x55555, -0x33333, 0x1E1E1, -0x38E38)
+"""In memory: of so many bytes; together they reach less than `FAR`."""
+
+ORIGIN = 0x55 << 24
+"""Address of the first byte there."""
+
 
 def directed(machine: Machine) -> list[Case]:
     """Programs in which a token counter is full, for each unit as the one that signals; in which
-    all others wait for a unit; in which units wait for a bank, a hazard or memory."""
+    all others wait for a unit; in which units wait for a bank, a hazard or memory; in which every
+    loop is long; in which every loop has long strides."""
     return [*(_full_counter(machine, source, target)
               for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))),
             *(_long_wait(machine, unit) for unit in UNITS),
             _bank(machine, "gemm", "vector"), _bank(machine, "vector", "gemm"),
-            _hazard(machine), _slow_memory(machine)]
+            _hazard(machine), _slow_memory(machine), _extents(machine), _strides(machine)]
 
 
 def _full_counter(machine: Machine, source: str, target: str) -> Case:
-    """The target is busy for long while the source gives it 256 tokens: the last has to wait."""
+    """The target is busy for long while the source gives it 256 tokens: the last has to wait, and
+    instructions gather behind it until there is no room."""
     give = {"signals": isa.unit_mask([target])}
     take = {"waits": isa.unit_mask([source])}
-    short, taking = _nothing(machine, source, 1), _with(_nothing(machine, target, 1), take)
+    short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
     busy = 256 * (LATENCY + _load_cycles(machine))
-    body = [_nothing(machine, target, busy), *[_with(short, give)] * 255, taking,
-            _with(short, give), *[taking] * 255]
+    body = [nothing(machine, target, busy), *[changed(short, give)] * 255, taking,
+            changed(short, give), *[short] * (_room(machine, source) + 2), *[taking] * 255]
     return _case(machine, f"full counter, {source} to {target}", body)
 
 
+def _room(machine: Machine, unit: str) -> int:
+    """Instructions of a unit that have started and not retired, at most."""
+    return plan(machine, unit).retire_depth if unit in ("gemm", "vector") else IN_FLIGHT
+
+
 def _long_wait(machine: Machine, source: str) -> Case:
-    """One unit is busy for long, twice in its first loop and once in its last; the others wait for
-    its tokens, and then for commands."""
+    """One unit is busy for long, twice in its first loop and once, shorter, in its last; the others
+    wait for its tokens, and then for commands."""
     others = [unit for unit in UNITS if unit != source]
     give, take = ({name: isa.unit_mask(units)}
                   for name, units in (("signals", others), ("waits", [source])))
-    long, odd = (_nothing(machine, source, cycles) for cycles in (LONG, ODD))
-    taking = [_with(_nothing(machine, unit, 1), take) for unit in others]
-    body = [_nothing(machine, "gemm", 1), _nothing(machine, "store", 1), _with(long, give),
-            *taking, _with(odd, give), *taking,
-            _with(long, {"loops": _last(long.fields["loops"], LOOPS[source])})]
+    long, odd = (nothing(machine, source, cycles) for cycles in (LONG, ODD))
+    taking = [changed(nothing(machine, unit, 1), take) for unit in others]
+    short = nothing(machine, source, SHORT)
+    body = [nothing(machine, "gemm", 1), nothing(machine, "store", 1), changed(long, give),
+            *taking, changed(odd, give), *taking,
+            changed(short, {"loops": _last(short.fields["loops"], LOOPS[source])})]
     return _case(machine, f"long wait for {source}", body)
 
 
@@ -71,12 +100,12 @@ def _last(loops: list[dict[str, int]], count: int) -> list[dict[str, int]]:
 
 def _bank(machine: Machine, holder: str, other: str) -> Case:
     """A unit holds a bank of acc for long in which the other one writes another entry."""
-    short = _nothing(machine, other, 1)
+    short = nothing(machine, other, 1)
     acc = {"banks": 1, "destination": 0} if other == "vector" else {"banks": 1}
     held = {"banks": 1, "base": {"dst": 3}} | ({"destination": 0} if holder == "vector" else {})
     return _case(machine, f"{other} waits for a bank", [
-        _nothing(machine, "gemm", 1), _with(_nothing(machine, holder, LONG), held),
-        _with(short, {**acc, "base": {"dst": 5}})])
+        nothing(machine, "gemm", 1), changed(nothing(machine, holder, LONG), held),
+        changed(short, {**acc, "base": {"dst": 5}})])
 
 
 def _hazard(machine: Machine) -> Case:
@@ -92,12 +121,99 @@ def _slow_memory(machine: Machine) -> Case:
     """Beats are rare: load and store wait for them."""
     run, times = 16, 256
     loops = [{"extent": times}]
-    body = [_with(_nothing(machine, "load", 1), {
+    body = [changed(nothing(machine, "load", 1), {
         "base": isa.BASES.index("weights"), "run": run, "loops": loops}),
-            _with(_nothing(machine, "store", 1), {"run": 1, "loops": loops, "dram": 32})]
+            changed(nothing(machine, "store", 1), {"run": 1, "loops": loops, "dram": 32})]
     case = _case(machine, "slow memory", body)
     rate = run * times / LONG
     return Case(case.name, case.program, case.memory, {"latency": 2, "bytes_per_cycle": rate})
+
+
+def _extents(machine: Machine) -> Case:
+    """Every loop of every unit but the first runs through long extents, twice; of those of load
+    some iterations are padding. The units do so at the same time."""
+    body = []
+    for level in range(max(LOOPS.values())):
+        for unit, count in LOOPS.items():
+            if 0 < level < count:
+                body += [_twice(machine, unit, level, extent) for extent in EXTENTS]
+    body += [_padded(machine, level, *pads)
+             for level in range(LOOPS["load"]) for pads in (PADS, PADS[::-1])]
+    return _case(machine, "long extents", body)
+
+
+def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
+    beats = machine.config.vector_beats if unit == "vector" else 1
+    loops = [{"extent": 1} for _ in range(LOOPS[unit])]
+    loops[level - 1], loops[level] = {"extent": 2}, {"extent": 1 + (extent - 1) // beats}
+    if unit == "load":                  # nothing but padding
+        loops[level - 1] |= {"before": 2}
+    return changed(nothing(machine, unit, 1), {"loops": loops, "run": 1} if unit == "load"
+                   else {"loops": loops})
+
+
+def _padded(machine: Machine, level: int, before: int, after: int) -> Instruction:
+    loops = [{"extent": 1} for _ in range(LOOPS["load"])]
+    loops[level] = {"extent": before + after + 2, "before": before, "after": after}
+    return changed(nothing(machine, "load", 1), {
+        "base": isa.BASES.index("weights"), "run": 1, "loops": loops})
+
+
+def _strides(machine: Machine) -> Case:
+    """Sixteen entries far from each other in memory go to places far from each other in a buffer,
+    by load, gemm or vector, and store, and to others in memory. In turn every four loops of a unit
+    that follow each other walk them, up and down."""
+    body = [one for turn in range(2 * max(LOOPS.values())) for one in _scattered(machine, turn)]
+    slot = TensorSlot("data", "io", 0, (FAR,), "uint8")
+    program = Program.assemble(machine, [*with_tokens(machine, body), finish()], io_bytes=2 * FAR,
+                               inputs=(slot,))
+    data = np.random.default_rng(0).integers(256, size=FAR, dtype=np.uint8)
+    return Case("long strides", program, program.image({"data": data}),
+                {"latency": 2, "origin": ORIGIN})
+
+
+def _scattered(machine: Machine, turn: int) -> list[Instruction]:
+    """The way of sixteen entries: in turn through res and, as products, through acc."""
+    def dma(unit: str, buffer: str, first: int) -> Instruction:
+        entry = machine.config.buffers[buffer].entry_bytes
+        loops, base = _walk(unit, turn, {"buffer": entry * _apart(machine, buffer), "dram": 0})
+        return Instruction(unit, unit, {
+            "buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("io"), "run": entry,
+            "dram": first + base["dram"], "address": base["buffer"], "loops": loops})
+
+    apart = {buffer: _apart(machine, buffer) for buffer in isa.BUFFERS}
+    source = ("res", "acc")[turn % 2]
+    loops, base = _walk("vector", turn, {"b": apart[source], "dst": apart["out"]})
+    copy = Instruction("copy", "vector", {
+        "banks": 3, "b_source": isa.SOURCES_B.index(source), "base": base, "loops": loops,
+        "destination": isa.DESTINATIONS.index("out")})
+    after = [copy, dma("store", "out", FAR)]
+    if source == "res":
+        return [dma("load", "res", 0), *after]
+    loops, base = _walk("gemm", turn, {"a": apart["inp"], "b": apart["wgt"], "dst": apart["acc"]})
+    product = Instruction("gemm", "gemm", {"banks": 3, "reset": 1, "base": base, "loops": loops})
+    return [dma("load", "inp", 0), dma("load", "wgt", 0), product, *after]
+
+
+def _apart(machine: Machine, buffer: str) -> int:
+    """Entries from one of sixteen places of a buffer to the next."""
+    return machine.config.buffers[buffer].depth // 16
+
+
+def _walk(unit: str, turn: int,
+          apart: Mapping[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
+    """Four loops of two iterations, from level `turn` on, through sixteen places that are so much
+    apart (in memory: by `STRIDES`), and the first address for each operand."""
+    loops, base = [{"extent": 1} for _ in range(LOOPS[unit])], {}
+    for number, (key, step) in enumerate(apart.items()):
+        strides = [step * times for times in (1, -2, 4, -8)] if key != "dram" else STRIDES
+        sign = -1 if (turn >> 1) + number & 1 else 1
+        signed = [sign * strides[(turn + number + k) % 4] for k in range(4)]
+        base[key] = -sum(min(0, stride) for stride in signed)
+        for k, stride in enumerate(signed):
+            stored = stride if key == "dram" else stride % (1 << (24 if key == "buffer" else 16))
+            loops[(turn + k) % len(loops)] |= {"extent": 2, key: stored}
+    return loops, base
 
 
 def _case(machine: Machine, name: str, body: Sequence[Instruction]) -> Case:
@@ -113,16 +229,16 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
         first = next((k for k, one in enumerate(body) if one.unit == unit), None)
         if first is None:
             continue
-        made = ([_with(_nothing(machine, maker, 1), {"buffer": k}) for k in range(2)]
-                if maker == "load" else [_with(_nothing(machine, maker, 1), {"base": {}})])
-        made[-1] = _with(made[-1], {"signals": isa.unit_mask([unit])})
+        made = ([changed(nothing(machine, maker, 1), {"buffer": k}) for k in range(2)]
+                if maker == "load" else [changed(nothing(machine, maker, 1), {"base": {}})])
+        made[-1] = changed(made[-1], {"signals": isa.unit_mask([unit])})
         waits = body[first].fields.get("waits", 0) | isa.unit_mask([maker])
-        body[first] = _with(body[first], {"waits": waits})
+        body[first] = changed(body[first], {"waits": waits})
         before += made
     return before + body
 
 
-def _with(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
+def changed(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
     return Instruction(instruction.name, instruction.unit, {**instruction.fields, **fields})
 
 
@@ -136,7 +252,7 @@ def _load_cycles(machine: Machine) -> int:
     return max(1, _entry_bytes(machine) // machine.config.bus_bytes)
 
 
-def _nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
+def nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     """An instruction of about so many cycles that needs nothing but itself."""
     if unit == "load":
         cycles = max(1, cycles // _load_cycles(machine))

@@ -16,6 +16,7 @@ from accel.sim.check import COUNT, cases, check, default_simulators
 from accel.sim.coverage import Coverage
 from accel.sim.directed import directed
 from accel.sim.generate import Case, generate
+from accel.sim.late import late
 from accel.sim.locate import cut, differ
 from accel.status import Counters, Run, Status
 
@@ -44,7 +45,7 @@ def test_the_rtl_agrees_and_every_bin_is_filled():
     report = check(MACHINE, COUNT, 0, progress=lambda done, total: seen.append((done, total)))
     assert report.difference is None, report.difference.describe()
     assert report.empty == [] and report.ok
-    total = len(directed(MACHINE)) + COUNT + COUNT // 2
+    total = len(directed(MACHINE)) + COUNT + COUNT // 2 + len(late(MACHINE))
     assert report.programs == total and seen[0] == (0, total) and seen[-1] == (total, total)
     assert all(filled == total for filled, total in report.coverage.totals().values())
     assert report.cycles > 100_000

@@ -18,6 +18,7 @@ from accel.sim import cycle, functional, verilated
 from accel.sim.directed import directed
 from accel.sim.dram import Dram, DramError
 from accel.sim.generate import generate
+from accel.sim.geometries import OPTIMIZATION
 from accel.sim.timing import TimingDifference, differ_in_time
 from accel.status import ACTIVITIES, Run, Status
 from accel.target import AccelTarget
@@ -95,6 +96,18 @@ def test_directed_programs_take_the_cycles_of_the_rtl():
         require_equal(run, rtl)
         waited |= {unit for unit, causes in run.counters.activity.items() if causes["signal"]}
     assert waited == set(UNITS)
+
+
+def test_entries_in_parts_take_the_cycles_of_the_rtl():
+    machine = Machine(replace(MACHINE.config, name="parts", vector_beats=2))
+    core = verilated.build(machine, OPTIMIZATION)
+    for seed in range(12):
+        case = generate(machine, seed)
+        run = cycle.simulate(machine, case.program, case.memory, values=False, timeline=True,
+                             **case.timing)
+        rtl = core.run(case.program, case.memory.copy(), dram=Dram(**case.timing))
+        assert run.ok, case.name
+        require_equal(run, rtl)
 
 
 @pytest.mark.parametrize("unit", ["gemm", "vector"])

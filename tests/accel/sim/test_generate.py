@@ -1,4 +1,5 @@
-"""The generator of random programs: it repeats itself, is legal, and places only needed tokens."""
+"""The generator of random programs: it repeats itself, is legal, and places only needed tokens.
+Programs that are made by hand are what they say."""
 
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from accel.config import UNITS, preset
 from accel.machine import Machine
 from accel.program import Program
 from accel.sim import cycle, functional
-from accel.sim.directed import directed
+from accel.sim.directed import EXTENTS, LOOPS, directed
 from accel.sim.generate import generate
+from accel.sim.late import LATE, late
 from accel.status import Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -67,10 +69,51 @@ def test_the_proof_refuses_programs_that_lack_a_token():
     assert refused > 40 and kept > 10
 
 
-def test_directed_programs_are_legal():
-    for case in directed(MACHINE):
-        prove(MACHINE, case.program)
-        assert functional.simulate(MACHINE, case.program, case.memory).status is Status.DONE
+@pytest.mark.parametrize("machine", [MACHINE, WIDE], ids=["tiny", "wide"])
+def test_directed_programs_are_legal(machine):
+    for case in directed(machine):
+        prove(machine, case.program)
+        assert functional.simulate(machine, case.program, case.memory).status is Status.DONE
+
+
+def loops_of(name):
+    """Unit, level and loop of all instructions of a directed program."""
+    case, = (case for case in directed(MACHINE) if case.name == name)
+    return [(one.unit, level, loop) for one in case.program.instructions(MACHINE)[:-1]
+            for level, loop in enumerate(one.fields["loops"])]
+
+
+def test_every_loop_but_the_first_is_long():
+    long = {(unit, level, loop["extent"]) for unit, level, loop in loops_of("long extents")}
+    assert long >= {(unit, level, extent) for unit, count in LOOPS.items()
+                    for level in range(1, count) for extent in EXTENTS}
+
+
+def test_every_loop_strides_up_and_down():
+    strides = {(unit, level, key, value < (1 << 23 if key == "buffer" else 1 << 15) if key != "dram"
+                else value > 0)
+               for unit, level, loop in loops_of("long strides")
+               for key, value in loop.items() if key in KEYS[unit] and value}
+    assert strides == {(unit, level, key, up) for unit, count in LOOPS.items()
+                       for level in range(count) for key in KEYS[unit] for up in (False, True)}
+
+
+KEYS = {"load": ("dram", "buffer"), "gemm": ("dst", "a", "b"), "vector": ("dst", "b"),
+        "store": ("dram", "buffer")}
+
+
+@pytest.mark.parametrize("machine", [MACHINE, WIDE], ids=["tiny", "wide"])
+def test_late_programs_end_as_they_say(machine):
+    ends = set()
+    for case in late(machine):
+        run = functional.simulate(machine, case.program, case.memory)
+        assert run.describe().partition(" (waiting")[0] == case.fault
+        assert run.index >= LATE
+        if run.status is Status.DEADLOCK:
+            assert set(run.waiting) == set(UNITS) and min(run.waiting.values()) == run.index
+        ends.add((run.status, run.unit))
+    assert ends == {(status, unit) for status in (Status.DEADLOCK, Status.ADDRESS)
+                    for unit in UNITS} | {(Status.ILLEGAL, "fetch")}
 
 
 def test_directed_programs_make_every_unit_wait_long():

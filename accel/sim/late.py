@@ -1,0 +1,86 @@
+"""Programs that fail late, so that positions of instructions are tried beyond a few hundred."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from accel import isa
+from accel.config import UNITS
+from accel.machine import Machine
+from accel.program import Instruction, Program, finish
+from accel.status import Run, Status
+
+from .directed import changed, nothing
+from .generate import Case
+
+__all__ = ["LATE", "late"]
+
+LATE = 0x1FE
+"""Instructions before those that matter, whose positions are on either side of a carry."""
+
+FULL = 255              # tokens that a counter holds
+
+
+def late(machine: Machine) -> list[Case]:
+    """Programs that deadlock with every unit waiting, each in turn with the lowest instruction, and
+    with every unit refused; in which a unit leaves its buffer; with an illegal word."""
+    return [*(_waiting(machine, turn) for turn in range(len(UNITS))), _refused(machine),
+            *(_outside(machine, unit) for unit in UNITS),
+            _illegal(machine)]
+
+
+def _waiting(machine: Machine, turn: int) -> Case:
+    """Each unit waits for a token of the next one."""
+    order = UNITS[turn:] + UNITS[:turn]
+    waiting = [changed(nothing(machine, unit, 1), {"waits": isa.unit_mask([_next(unit)])})
+               for unit in order]
+    return _case(machine, Run(Status.DEADLOCK, order[0], LATE), LATE, waiting)
+
+
+def _refused(machine: Machine) -> Case:
+    """Each unit gives the next one a token more than there can be."""
+    giving = [changed(nothing(machine, unit, 1), {"signals": isa.unit_mask([_next(unit)])})
+              for unit in UNITS]
+    given = FULL * len(UNITS)
+    return _case(machine, Run(Status.DEADLOCK, UNITS[0], given), given, giving, giving,
+                 "signal")
+
+
+def _outside(machine: Machine, unit: str) -> Case:
+    """Its address is the first one after the buffer."""
+    buffers, one = machine.config.buffers, nothing(machine, unit, 1)
+    if unit in ("load", "store"):
+        wrong = {"address": buffers[isa.BUFFERS[one.fields["buffer"]]].size_bytes}
+    else:
+        wrong = {"base": {"a": buffers["inp"].depth} if unit == "gemm"
+                 else {"dst": buffers["out"].depth}}
+    return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1, [changed(one, wrong)])
+
+
+def _illegal(machine: Machine) -> Case:
+    return _case(machine, Run(Status.ILLEGAL, "fetch", LATE + 1), LATE + 1,
+                 [_Blank("illegal", "illegal", {})])
+
+
+class _Blank(Instruction):
+    """A word of zeros, which is no instruction."""
+
+    def encode(self, machine: Machine) -> int:
+        return 0
+
+
+def _next(unit: str) -> str:
+    return UNITS[(UNITS.index(unit) + 1) % len(UNITS)]
+
+
+def _case(machine: Machine, end: Run, start: int, last: Sequence[Instruction],
+          before: Sequence[Instruction] = (), name: str = "") -> Case:
+    """The instructions `last` at position `start`; before it, again and again, those of `before`,
+    or a short one of store."""
+    before = before or [nothing(machine, "store", 1)]
+    words = [Program.assemble(machine, some).words for some in (before, [*last, finish()])]
+    stream = np.concatenate([np.resize(words[0], (start, isa.WORD_BYTES)), words[1]])
+    program = Program(machine.hash, stream, np.zeros(64, np.uint8), io_bytes=64,
+                      machine=machine.record)
+    return Case(f"late {name or end.status.text} of {end.unit}", program, program.image(),
+                {"latency": 2}, fault=end.describe())
