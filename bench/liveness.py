@@ -13,6 +13,8 @@ __all__ = ["Liveness"]
 _BITWISE = {"$not", "$pos", "$and", "$or", "$xor", "$xnor"}
 _CARRIES = {"$add", "$sub", "$neg"}
 _CHOICES = {"$mux", "$pmux"}
+_ANY = {"$reduce_or", "$reduce_bool", "$logic_not", "$logic_and", "$logic_or"}
+_EQUAL = {"$eq", "$ne", "$eqx", "$nex"}
 _REGISTERS = {"$dff", "$dffe", "$sdff", "$sdffe", "$sdffce", "$adff", "$adffe"}
 
 Pin = tuple[str, str, int]
@@ -91,3 +93,18 @@ class Liveness:
                    for out, bits in cell["connections"].items()
                    if cell["port_directions"][out] == "output"
                    for k, bit in enumerate(bits) if bit in self._live)
+
+    def settled(self, pin: Pin, by: int, value: int) -> bool:
+        """Whether the cell's output is the same with the pin inverted, wherever bit `by` of the
+        same port has the value: a 1 settles whether any bit is set, and a bit that is not the
+        constant's settles a comparison with it.
+        """
+        name, port, index = pin
+        cell = self._cells[name]
+        kind, bits = cell["type"], cell["connections"]
+        if by == index or cell["port_directions"][port] == "output":
+            return False
+        if kind in _ANY or kind == "$reduce_and":
+            return value == (kind in _ANY)
+        other = bits["B" if port == "A" else "A"] if kind in _EQUAL else []
+        return by < len(other) and other[by] == str(1 - value)

@@ -2,10 +2,10 @@
 
 Yosys changes one cell of the emitted core at a time (a pin inverted, tied, or inverted where
 another one is set). The netlist is flattened and optimized first, and a change of what no output
-depends on (`bench.liveness`) is none. All mutants are built into one simulator, in which a number
-selects the one that is on; each runs the programs of ``lockstep check``, and is killed when the
-simulators differ. With none on, they must not. Prints all mutants and the lines ``mutants``,
-``mutants_killed_percent``.
+depends on, or of what another bit of the cell settles (`bench.liveness`), is none. All mutants are
+built into one simulator, in which a number selects the one that is on; each runs the programs of
+``lockstep check``, and is killed when the simulators differ. With none on, they must not. Prints
+all mutants and the lines ``mutants``, ``mutants_killed_percent``.
 
 Needs the extra ``bench`` (Yosys with `mutate`): ``pip install -e '.[bench]' -c constraints.txt``.
 """
@@ -58,9 +58,9 @@ def netlist(text: str, count: int, seed: int, folder: Path) -> tuple[str, list[s
     _yosys(folder, "read_verilog core.v; hierarchy -top core; proc; flatten; opt -full; wreduce; "
                    "opt -full; memory -nordff -nomap; opt -full; write_rtlil core.il; "
                    f"write_json core.json; mutate -list {2 * count} -seed {seed} -o list.ys")
-    alive = Liveness(json.loads((folder / "core.json").read_text()), "core").live
+    seen = Liveness(json.loads((folder / "core.json").read_text()), "core")
     changes = [line for line in (folder / "list.ys").read_text().splitlines()
-               if line and alive(_pin(line.split()))][:count]
+               if line and _matters(seen, line.split())][:count]
     on = [f"{change} -ctrl {SELECT} {BITS} {number}" for number, change in enumerate(changes, 1)]
     steps = ["read_rtlil core.il", *on, "write_verilog -noattr -noparallelcase mutants.v"]
     (folder / "mutate.ys").write_text("\n".join(steps) + "\n")
@@ -68,11 +68,13 @@ def netlist(text: str, count: int, seed: int, folder: Path) -> tuple[str, list[s
     return (folder / "mutants.v").read_text(), changes
 
 
-def _pin(change: list[str]) -> tuple[str, str, int]:
-    """Cell, port and bit of a change."""
-    name, port, bit = (change[change.index(option) + 1]
-                       for option in ("-cell", "-port", "-portbit"))
-    return name, port, int(bit)
+def _matters(seen: Liveness, change: list[str]) -> bool:
+    """Whether anything outside could differ."""
+    options = dict(zip(change[1::2], change[2::2]))
+    pin = options["-cell"], options["-port"], int(options["-portbit"])
+    mode = options["-mode"]
+    return seen.live(pin) and not (mode in ("cnot0", "cnot1")
+                                   and seen.settled(pin, int(options["-ctrlbit"]), int(mode[-1])))
 
 
 def _yosys(folder: Path, script: str) -> None:

@@ -46,3 +46,21 @@ def test_what_goes_nowhere_is_dead():
     live = Liveness(NETLIST, "top").live
     assert not live(("chosen", "Y", 0)) and not live(("chosen", "A", 0))
     assert not live(("chosen", "S", 0))
+
+
+def test_what_another_bit_settles():
+    cells = {
+        "any": cell("$reduce_bool", {"A": [2, 3]}, ("Y", [10])),
+        "all": cell("$reduce_and", {"A": [2, 3]}, ("Y", [11])),
+        "two": cell("$eq", {"A": [2, 3, 4], "B": ["0", "1"]}, ("Y", [12])),
+        "sum": cell("$add", {"A": [2, 3], "B": ["0", "1"]}, ("Y", [13, 14])),
+    }
+    settled = Liveness({"modules": {"top": {"ports": {}, "cells": cells}}}, "top").settled
+    assert settled(("any", "A", 0), 1, 1) and not settled(("any", "A", 0), 1, 0)
+    assert settled(("all", "A", 0), 1, 0) and not settled(("all", "A", 0), 1, 1)
+    assert settled(("two", "A", 2), 0, 1) and not settled(("two", "A", 2), 0, 0)
+    assert settled(("two", "A", 2), 1, 0) and not settled(("two", "A", 2), 1, 1)
+    assert not settled(("two", "A", 0), 2, 1) and not settled(("two", "B", 0), 1, 0)
+    assert not settled(("any", "A", 1), 1, 1)           # the bit itself
+    assert not any(settled(("sum", port, 0), 1, value) for port in "AB" for value in (0, 1))
+    assert not settled(("any", "Y", 0), 0, 1)
