@@ -106,5 +106,9 @@ class Liveness:
             return False
         if kind in _ANY or kind == "$reduce_and":
             return value == (kind in _ANY)
-        other = bits["B" if port == "A" else "A"] if kind in _EQUAL else []
-        return by < len(other) and other[by] == str(1 - value)
+        if kind not in _EQUAL:
+            return False
+        other = bits["B" if port == "A" else "A"]
+        if by >= len(other):                            # a narrow one is extended
+            return value == 1 and not int(cell["parameters"].get("A_SIGNED", "0"), 2)
+        return other[by] == str(1 - value)

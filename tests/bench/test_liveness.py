@@ -54,13 +54,16 @@ def test_what_another_bit_settles():
         "all": cell("$reduce_and", {"A": [2, 3]}, ("Y", [11])),
         "two": cell("$eq", {"A": [2, 3, 4], "B": ["0", "1"]}, ("Y", [12])),
         "sum": cell("$add", {"A": [2, 3], "B": ["0", "1"]}, ("Y", [13, 14])),
+        "signs": cell("$eq", {"A": [2, 3, 4], "B": ["0", "1"]}, ("Y", [15]), {"A_SIGNED": "1"}),
     }
     settled = Liveness({"modules": {"top": {"ports": {}, "cells": cells}}}, "top").settled
     assert settled(("any", "A", 0), 1, 1) and not settled(("any", "A", 0), 1, 0)
     assert settled(("all", "A", 0), 1, 0) and not settled(("all", "A", 0), 1, 1)
     assert settled(("two", "A", 2), 0, 1) and not settled(("two", "A", 2), 0, 0)
     assert settled(("two", "A", 2), 1, 0) and not settled(("two", "A", 2), 1, 1)
-    assert not settled(("two", "A", 0), 2, 1) and not settled(("two", "B", 0), 1, 0)
+    assert not settled(("two", "B", 0), 1, 0)
+    assert settled(("two", "A", 0), 2, 1) and not settled(("two", "A", 0), 2, 0)    # 2 is 010
+    assert not settled(("signs", "A", 0), 2, 1)
     assert not settled(("any", "A", 1), 1, 1)           # the bit itself
     assert not any(settled(("sum", port, 0), 1, value) for port in "AB" for value in (0, 1))
     assert not settled(("any", "Y", 0), 0, 1)
