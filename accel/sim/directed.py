@@ -100,12 +100,10 @@ def _last(loops: list[dict[str, int]], count: int) -> list[dict[str, int]]:
 
 def _bank(machine: Machine, holder: str, other: str) -> Case:
     """A unit holds a bank of acc for long in which the other one writes another entry."""
-    short = nothing(machine, other, 1)
-    acc = {"banks": 1, "destination": 0} if other == "vector" else {"banks": 1}
-    held = {"banks": 1, "base": {"dst": 3}} | ({"destination": 0} if holder == "vector" else {})
+    acc = {"gemm": {}, "vector": {"banks": 1, "destination": 0}}
     return _case(machine, f"{other} waits for a bank", [
-        nothing(machine, "gemm", 1), changed(nothing(machine, holder, LONG), held),
-        changed(short, {**acc, "base": {"dst": 5}})])
+        nothing(machine, "gemm", 1), changed(nothing(machine, holder, LONG), acc[holder]),
+        changed(nothing(machine, other, 1), acc[other])])
 
 
 def _hazard(machine: Machine) -> Case:

@@ -20,6 +20,8 @@ from accel.status import Status
 MACHINE = Machine(preset("tiny-1x4x4"))
 WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, block_out=16,
                        wgt_bytes=8192, acc_bytes=8192, bus_bytes=16))
+SMALL = Machine(replace(preset("tiny-1x4x4"), name="small", inp_bytes=16, wgt_bytes=64,
+                        res_bytes=16, par_bytes=128, acc_bytes=64, out_bytes=16))
 
 
 def test_a_seed_gives_one_program():
@@ -69,7 +71,7 @@ def test_the_proof_refuses_programs_that_lack_a_token():
     assert refused > 40 and kept > 10
 
 
-@pytest.mark.parametrize("machine", [MACHINE, WIDE], ids=["tiny", "wide"])
+@pytest.mark.parametrize("machine", [MACHINE, WIDE, SMALL], ids=["tiny", "wide", "small"])
 def test_directed_programs_are_legal(machine):
     for case in directed(machine):
         prove(machine, case.program)
