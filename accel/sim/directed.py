@@ -10,7 +10,6 @@ import numpy as np
 from accel import isa
 from accel.access import with_tokens
 from accel.config import UNITS
-from accel.hw.dma import IN_FLIGHT
 from accel.machine import Machine
 from accel.plan import plan
 from accel.program import Instruction, Program, TensorSlot, finish
@@ -68,13 +67,13 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
     short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
     busy = 256 * (LATENCY + _load_cycles(machine))
     body = [nothing(machine, target, busy), *[changed(short, give)] * 255, taking,
-            changed(short, give), *[short] * (_room(machine, source) + 2), *[taking] * 255]
+            changed(short, give), *[short] * _crowd(machine), *[taking] * 255]
     return _case(machine, f"full counter, {source} to {target}", body)
 
 
-def _room(machine: Machine, unit: str) -> int:
-    """Instructions of a unit that have started and not retired, at most."""
-    return plan(machine, unit).retire_depth if unit in ("gemm", "vector") else IN_FLIGHT
+def _crowd(machine: Machine) -> int:
+    """More instructions than any unit has between start and retirement; load and store have few."""
+    return 2 + max(plan(machine, unit).retire_depth for unit in ("gemm", "vector"))
 
 
 def _long_wait(machine: Machine, source: str) -> Case:
