@@ -33,7 +33,7 @@ def test_a_board_that_works():
     report = checked(BoardModel(TINY, SIZE), progress=lambda *what: heard.append(what))
     assert report.ok and report.as_json()["ok"]
     assert (report.repeated, report.dropped) == (0, 0) and report.frames >= 5
-    assert report.memory_bytes > 8192 and report.programs > 10 and report.skipped >= 0
+    assert report.memory_bytes > 8192 and report.programs > 10 and report.skipped >= 1
     assert {what for what, _, _ in heard} == {"link", "memory", "programs"}
     assert all(done <= total for _, done, total in heard)
 

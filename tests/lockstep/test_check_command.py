@@ -31,7 +31,7 @@ def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
     assert lines[-1] == "the simulators agree"
     report = json.loads(path.read_text())
     assert report["ok"] and report["difference"] is None and report["seed"] == 7
-    assert report["machine_hash"] == MACHINE.hash and report["programs"] == 12 + 3 + 1
+    assert report["machine_hash"] == MACHINE.hash and report["programs"] == 14 + 3 + 1 + 10
     assert report["cycles"] > 10_000 and report["coverage"]["pad"].keys() >= {"before in loop 0"}
 
 
@@ -82,7 +82,7 @@ def test_random_geometries(capsys, tmp_path, monkeypatch):
     assert main(["check", "--geometries", "2", "--count", "5", "--json", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "the simulators agree"
     report = json.loads(path.read_text())
-    assert report["ok"] and [one["programs"] for one in report["geometries"]] == [16, 15]
+    assert report["ok"] and [one["programs"] for one in report["geometries"]] == [28, 27]
     assert report["geometries"][0]["geometry"] != report["geometries"][1]["geometry"]
 
 
