@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.native import cache_folder
-from fpga.build import NAMES
-from fpga.identity import RECORDS
+from fpga.build import NAMES, RECORDS
 
 PAGE = Path(__file__).parent.parent / "docs" / "fpga.md"
 BEGIN, END = "<!-- python -m bench.bitstreams --write -->\n", "<!-- end -->\n"

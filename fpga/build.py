@@ -19,11 +19,13 @@ from fpga import flow
 from fpga.boards import BlockRam, Board
 from fpga.flow import Routed
 from fpga.gateware.board import BoardTop, require
-from fpga.identity import RECORDS, machine_of
+from fpga.identity import machine_of
 from fpga.pll import Pll, search
 from fpga.tools import Tools
 
-__all__ = ["NAMES", "Bitstream", "BitstreamError", "build"]
+__all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build"]
+
+RECORDS = "bitstreams"     # kind of entries of the cache, of which ``record.json`` is one file
 
 SIZES = {
     "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}, "registers": {"TRELLIS_FF": 1},

@@ -8,15 +8,15 @@ import numpy as np
 
 from accel.config import UNITS
 from accel.isa import BASES
-from accel.machine import Machine
+from accel.machine import Machine, MachineRecord
 from accel.program import Program
 from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
-from fpga.identity import difference
+from fpga.identity import decoded
 from fpga.link.frames import GRAIN
 from fpga.link.host import LinkError
-from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION
+from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, REPORT, VERSION
 
-__all__ = ["Access", "BoardDevice", "BoardRefused", "machine_hash", "read_registers"]
+__all__ = ["Access", "BoardDevice", "BoardRefused", "held_machine", "read_registers"]
 
 POLL = 0.002
 """Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
@@ -79,10 +79,11 @@ class BoardDevice:
         self._exclusive, self._top, self._run_number = Lock(), 0, 0
         known = read_registers(link, ["memory_bytes", "clock_hz"])
         self.memory_bytes, self.clock_hz = known["memory_bytes"], known["clock_hz"]
-        found = machine_hash(link)
-        if found != machine.hash:
-            raise BoardRefused(f"Board at {link.line.name} holds {difference(found, machine)}; "
-                               f"program it with the bitstream of that configuration")
+        if _machine_hash(link) != machine.hash:
+            held = held_machine(link)
+            raise BoardRefused(f"Board at {link.line.name} holds machine {held}, not "
+                               f"{machine.record}: {held.difference(machine.record)}; program it "
+                               f"with the bitstream of that configuration")
 
     @property
     def machine(self) -> Machine:
@@ -140,7 +141,7 @@ class BoardDevice:
             pause = max(POLL, taken / 4)
 
     def _result(self) -> Run:
-        found = read_registers(self.link, [one.name for one in REGISTERS])
+        found = read_registers(self.link, REPORT)
         status = Status(found["status"] & 0xFF)
         activity = {unit: {one: found[f"count_{unit}_{one}"] for one in ACTIVITIES}
                     for unit in UNITS}
@@ -153,8 +154,21 @@ class BoardDevice:
                    waiting=waiting if status is Status.DEADLOCK else {})
 
 
-def machine_hash(link: Access) -> str:
-    """Of the machine that a board holds. Raises BoardRefused where no accelerator answers."""
+def held_machine(link: Access) -> MachineRecord:
+    """The machine that a board holds. Raises BoardRefused where no accelerator answers."""
+    wanted = _machine_hash(link)
+    packed = read_registers(link, [RECORD.name])[RECORD.name]
+    try:
+        held = decoded(packed.to_bytes(RECORD.bits // 8, "little"))
+    except ValueError:
+        held = None
+    if held is None or held.hash != wanted:
+        raise BoardRefused(f"Board at {link.line.name} holds machine {wanted[:12]} and no record "
+                           f"of it; build its bitstream again")
+    return held
+
+
+def _machine_hash(link: Access) -> str:
     known, name = read_registers(link, ["magic", "version", "machine"]), link.line.name
     if known["magic"] != MAGIC:
         raise BoardRefused(f"Board at {name} is no accelerator: magic number "

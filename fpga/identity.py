@@ -1,59 +1,48 @@
-"""Which machine is it? A board holds a hash only; here is what it stands for."""
+"""Which machine is it? A board holds the machine's record, packed into its register ``record``.
+
+It is JSON with the members of `accel.machine.MachineRecord`, deflated (zlib, RFC 1950), and zeros.
+"""
 
 import json
-from collections.abc import Iterator, Mapping
-from functools import cache
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
-from accel.config import AccelConfig, ConfigError, preset, preset_names
+from accel.config import AccelConfig, ConfigError
 from accel.machine import Machine, MachineRecord
-from compiler.native import cache_folder
+from fpga.registers import RECORD_BYTES
 
-__all__ = ["RECORDS", "difference", "known", "machine_of", "named"]
-
-RECORDS = "bitstreams"
-"""Entries of the cache whose ``record.json`` tells machines apart: built bitstreams."""
+__all__ = ["decoded", "encoded", "machine_of", "named"]
 
 
-def known(machine_hash: str) -> MachineRecord | None:
-    """The machine behind a hash, if it is one of the presets, or a bitstream was built for it
-    here.
+def encoded(record: MachineRecord) -> bytes:
+    """`RECORD_BYTES` bytes. A machine of so many instructions that they do not fit leaves them
+    out.
     """
-    return next((record for record in _known() if record.hash == machine_hash), None)
+    for told in (record, replace(record, instructions={}, layouts={})):
+        packed = zlib.compress(json.dumps(asdict(told)).encode(), 9)
+        if len(packed) <= RECORD_BYTES:
+            break
+    assert len(packed) <= RECORD_BYTES          # names of machines are short, geometries too
+    return packed.ljust(RECORD_BYTES, b"\0")
 
 
-def named(machine_hash: str) -> AccelConfig | None:
-    """The geometry behind a hash that is known, if it is of a machine with the instructions that
-    there are.
-    """
-    record = known(machine_hash)
-    if record is None:
-        return None
+def decoded(packed: bytes) -> MachineRecord:
+    """Raises ValueError for what `encoded` does not make."""
+    try:
+        return MachineRecord.parse(json.loads(zlib.decompressobj().decompress(packed, 1 << 20)))
+    except (zlib.error, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def named(record: MachineRecord) -> AccelConfig | None:
+    """The geometry of a record, if the machine has the instructions that there are."""
     try:
         config = AccelConfig(**{**record.geometry, "name": record.name})    # type: ignore[arg-type]
-        return config if _record(config).hash == machine_hash else None
+        return config if Machine(config).hash == record.hash else None
     except (TypeError, ConfigError):            # a geometry of another version
         return None
-
-
-def difference(found: str, machine: Machine) -> str:
-    """In words: the machine with hash `found`, and where `machine` differs from it."""
-    other = known(found)
-    if other is None:
-        return (f"machine {found[:12]}, which is neither a preset nor was built here, not "
-                f"{machine.record}")
-    return f"machine {other}, not {machine.record}: {other.difference(machine.record)}"
-
-
-@cache
-def _record(config: AccelConfig) -> MachineRecord:
-    return Machine(config).record
-
-
-def _known() -> Iterator[MachineRecord]:
-    yield from (_record(preset(name)) for name in preset_names())
-    for path in sorted((cache_folder() / RECORDS).glob("*/record.json")):
-        yield machine_of(json.loads(path.read_text()))
 
 
 def machine_of(record: Mapping[str, Any]) -> MachineRecord:

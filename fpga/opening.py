@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from accel.config import preset
 from accel.machine import Machine
 from fpga.boards.board import BAUD_RATES
-from fpga.device import BoardDevice, BoardRefused, machine_hash
+from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.emulation.emulated import EmulatedBoard
 from fpga.identity import named
 from fpga.link.host import Link, LinkError
@@ -31,7 +31,7 @@ def opened(port: str | None, machine: Machine | None = None,
     Parameters
     ----------
     port : a serial port; None for an emulated board.
-    machine : that it must hold; None for what it does hold, which must be known here.
+    machine : that it must hold; None for what it does hold.
     rates : baud rates at which it may answer.
 
     Raises `LinkError` if nothing answers, `BoardRefused` if it is another board.
@@ -66,9 +66,9 @@ def _found(port: str, rates: Sequence[int]) -> Link:
 
 
 def _held(link: Link) -> Machine:
-    found = machine_hash(link)
-    config = named(found)
+    held = held_machine(link)
+    config = named(held)
     if config is None:
-        raise BoardRefused(f"Board at {link.line.name} holds machine {found[:12]}, which is "
-                           f"neither a preset nor was built here; say which it is")
+        raise BoardRefused(f"Board at {link.line.name} holds machine {held}, whose instructions "
+                           f"are not those that are declared here; say which machine it is")
     return Machine(config)

@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from accel.config import UNITS
 from accel.status import ACTIVITIES
 
-__all__ = ["ADDRESSES", "MAGIC", "REGISTERS", "WORDS", "Register"]
+__all__ = ["ADDRESSES", "MAGIC", "RECORD", "RECORD_BYTES", "REGISTERS", "REPORT", "WORDS",
+           "Register"]
 
 MAGIC = int.from_bytes(b"LOCK", "little")
-VERSION = 1
+VERSION = 2
 
 WORD_BITS = 32
+
+RECORD_BYTES = 2048
+"""What one block RAM holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,16 @@ def _registers() -> tuple[Register, ...]:
           for unit in UNITS for activity in ACTIVITIES),
         *(Register(f"bytes_{client}", 64, f"moved by {client}")
           for client in ("fetch", "load", "store")),
+        Register("record", 8 * RECORD_BYTES, "what the machine is: see `fpga.identity`"),
     )
 
 
 REGISTERS = _registers()
+*_, RECORD = REGISTERS
+
+REPORT = [one.name for one in REGISTERS
+          if one.name.startswith(("status", "index", "waiting", "count_", "bytes_"))]
+"""How a run went."""
 
 ADDRESSES: dict[str, int] = {}
 """Word address of each register, by name."""

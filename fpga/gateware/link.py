@@ -174,7 +174,7 @@ class Link(wiring.Component):
             self._read.addr.eq(self._place), self._write.addr.eq(self._place),
             self._write.data.eq(self._word[:8]),
             self.addr.eq(self._address + self._place[2:]), self.w_data.eq(self._value),
-            self.mem.ack.ready.eq(1),
+            self.mem.rdata.ready.eq(1), self.mem.ack.ready.eq(1),     # one beat at a time
         ]
         requests = self._weigh(m)
         with m.FSM():
@@ -262,7 +262,6 @@ class Link(wiring.Component):
             with m.If(self._ask(m, False)):
                 m.next = "TAKE"
         with m.State("TAKE"):
-            m.d.comb += self.mem.rdata.ready.eq(1)
             with m.If(self.mem.rdata.valid):
                 m.d.sync += [self._word.eq(self.mem.rdata.p.data), self._left.eq(self._bus_bytes),
                              self._refused.eq(self._refused | self.mem.rdata.p.error)]

@@ -1,19 +1,23 @@
 """The registers of `fpga.registers`, between a link and the core."""
 
+from struct import iter_unpack
+
 from amaranth.hdl import *
-from amaranth.lib import wiring
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.config import UNITS
 from accel.hw.core import core_signature
 from accel.machine import Machine
-from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION, WORDS
+from fpga.identity import encoded
+from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 
 __all__ = ["READ_CYCLES", "Registers"]
 
 READ_CYCLES = 2
 """From an address to its word: one choice among words of neighbouring addresses, one among these
-groups, each with a register behind it, so that counters may be anywhere on the chip."""
+groups, each with a register behind it, so that counters may be anywhere on the chip. The machine's
+record is a group of its own, in a memory."""
 
 _GROUP = 16
 
@@ -23,7 +27,7 @@ class Registers(wiring.Component):
 
     Members
     -------
-    addr, r_data : a word address in cycle t, its word in t + `READ_CYCLES`; 0 beyond the last.
+    addr, r_data : a word address in cycle t, its word in t + `READ_CYCLES`; any beyond the last.
     w_en, w_data : write the word at `addr`; what cannot be written stays.
     core : the core's own signals but for its memory port.
     busy : a run is on.
@@ -34,6 +38,7 @@ class Registers(wiring.Component):
     """
 
     def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int):
+        self._machine = machine
         self._constants = {"magic": MAGIC, "version": VERSION, "machine": int(machine.hash, 16),
                            "memory_bytes": memory_bytes, "clock_hz": clock_hz}
         core = {name: member for name, member in core_signature(machine).items() if name != "mem"}
@@ -52,9 +57,10 @@ class Registers(wiring.Component):
         m = Module()
         values = self._values(m)
         words = [Cat(values[register.name], Const(0, 32 * register.words))[32 * i:32 * (i + 1)]
-                 for register in REGISTERS for i in range(register.words)]
+                 for register in REGISTERS if register is not RECORD
+                 for i in range(register.words)]
         low, high = self.addr[:4], self.addr[4:]
-        groups = [words[first:first + _GROUP] for first in range(0, WORDS, _GROUP)]
+        groups = [words[first:first + _GROUP] for first in range(0, len(words), _GROUP)]
         chosen = Array(Signal(32, name=f"group{number}", reset_less=True)
                        for number in range(len(groups)))
         later = Signal.like(high, name="high", reset_less=True)
@@ -62,8 +68,22 @@ class Registers(wiring.Component):
         for group, target in zip(groups, chosen, strict=True):
             padded = [*group, *[Const(0, 32)] * (_GROUP - len(group))]
             m.d.sync += target.eq(Array(padded)[low])
-        m.d.sync += self.r_data.eq(chosen[later])
+        recorded = Signal()
+        m.d.sync += [recorded.eq(self.addr >= len(words)),
+                     self.r_data.eq(Mux(recorded, self._record(m), chosen[later]))]
         return m
+
+    def _record(self, m: Module) -> Value:
+        """The word of the record at `addr`, a cycle later. It lies where the lower bits of its
+        address say, so that nothing is subtracted.
+        """
+        turn = ADDRESSES["record"] % RECORD.words
+        words = [word for word, in iter_unpack("<I", encoded(self._machine.record))]
+        m.submodules.record = kept = memory.Memory(shape=32, depth=RECORD.words,
+                                                   init=words[-turn:] + words[:-turn])
+        port = kept.read_port()
+        m.d.comb += port.addr.eq(self.addr)
+        return port.data
 
     def _values(self, m: Module) -> dict[str, Value]:
         """What each register holds."""

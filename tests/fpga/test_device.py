@@ -8,7 +8,7 @@ import pytest
 from accel.program import Instruction, Program, ProgramError, finish
 from accel.sim import cycle
 from accel.status import Status
-from fpga.device import BoardDevice, BoardRefused
+from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.link.host import Link, LinkError
 from fpga.registers import ADDRESSES
 from runtime import SimulatedDevice, compile_for
@@ -75,14 +75,22 @@ def test_bytes_beside_others_are_left_alone():
 
 @pytest.mark.parametrize("register, value, text", [
     ("magic", 5, "is no accelerator: magic number 0x00000005"),
-    ("version", 9, "registers of version 9, not 1"),
-    ("machine", 1 << 255, "holds machine 800000000000, which is neither a preset nor was built "),
+    ("version", 9, "registers of version 9, not 2"),
+    ("machine", 1 << 255, "holds machine 800000000000 and no record of it; build its bitstream"),
 ])
 def test_a_board_that_is_something_else(register, value, text):
     board = BoardModel(TINY, 4096)
     board.set(register, value)
     with pytest.raises(BoardRefused, match=text):
         opened(board)
+
+
+def test_a_board_without_a_record():
+    board = BoardModel(TINY, 4096)
+    assert held_machine(Link(board)) == TINY.record
+    board.set("record", 1 << 255)
+    with pytest.raises(BoardRefused, match=f"holds machine {TINY.hash[:12]} and no record of it"):
+        held_machine(Link(board))
 
 
 def test_a_program_of_another_machine():

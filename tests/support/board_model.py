@@ -12,6 +12,7 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.sim import cycle
 from accel.status import ACTIVITIES, REPORTERS
+from fpga.identity import encoded
 from fpga.link.frames import (ANSWER, GRAIN, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)
 from fpga.registers import ADDRESSES, MAGIC, REGISTERS, VERSION, WORDS
@@ -53,6 +54,7 @@ class BoardModel:
         self.words = [0] * WORDS
         for name, value in (("magic", MAGIC), ("version", VERSION),
                             ("machine", int(self.machine.hash, 16)),
+                            ("record", int.from_bytes(encoded(self.machine.record), "little")),
                             ("memory_bytes", self.memory.size), ("clock_hz", 50_000_000)):
             self.set(name, value)
 
