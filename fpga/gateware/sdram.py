@@ -91,7 +91,7 @@ class SdramController(wiring.Component):
         self._precharge = self._timer(m, "precharge", self._burst + timing.wr)
         self._turn = self._timer(m, "turn", reads)
         step = Signal(range(REFRESHES_AT_FIRST + 3))
-        self._refresh_due, self._room = Signal(), Signal()
+        self._refresh_due, self._room, self._given = Signal(), Signal(), Signal()
         self._write_data(m)
         self._read_data(m)
         with m.FSM():
@@ -182,11 +182,11 @@ class SdramController(wiring.Component):
         with m.Elif(~self._seen):
             pass
         with m.Elif(self._wrong):                       # lies nowhere: passes without a command
-            m.d.comb += [self._write.eq(self._writes & self.mem.wdata.valid),
+            m.d.comb += [self._write.eq(self._writes & self._given),
                          self._read.eq(~self._writes & self._room)]
         with m.Elif(self._hit):
             with m.If(any_over & self._column.over):
-                with m.If(self._writes & self.mem.wdata.valid & self._turn.over):
+                with m.If(self._writes & self._given & self._turn.over):
                     m.d.comb += self._write.eq(1)
                     self._command(m, Command.WRITE, self._col)
                     self._wait(m, self._precharge, self._burst - 1 + timing.wr)
@@ -233,12 +233,13 @@ class SdramController(wiring.Component):
     def _write_data(self, m: Module) -> None:
         """The columns of a beat one after another; an acknowledgement after the last beat.
 
-        A beat is taken in the cycle after its command: no other one is asked for in that.
+        A beat is taken in the cycle after its command: no other one is asked for in that. One that is
+        there and not being taken is `_given` a cycle later.
         """
         wdata, pins, ack = self.mem.wdata, self.pins, self.mem.ack
         words, masks = Signal(8 * self._bus_bytes), Signal(self._bus_bytes)
         left = Signal(range(self._burst + 1))
-        m.d.sync += wdata.ready.eq(self._write)
+        m.d.sync += [wdata.ready.eq(self._write), self._given.eq(wdata.valid & ~wdata.ready)]
         with m.If(wdata.ready):
             m.d.sync += [Cat(pins.dq_o, words).eq(wdata.p.data), left.eq(self._burst - 1),
                          Cat(pins.mask, masks).eq(~wdata.p.mask), pins.dq_oe.eq(~self._wrong)]
