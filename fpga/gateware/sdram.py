@@ -233,8 +233,8 @@ class SdramController(wiring.Component):
     def _write_data(self, m: Module) -> None:
         """The columns of a beat one after another; an acknowledgement after the last beat.
 
-        A beat is taken in the cycle after its command: no other one is asked for in that. One that is
-        there and not being taken is `_given` a cycle later.
+        A beat is taken in the cycle after its command: no other one is asked for in that. One that
+        is there and not being taken is `_given` a cycle later.
         """
         wdata, pins, ack = self.mem.wdata, self.pins, self.mem.ack
         words, masks = Signal(8 * self._bus_bytes), Signal(self._bus_bytes)
