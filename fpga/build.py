@@ -118,7 +118,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
         top = BoardTop(board, machine, pll)
     except ValueError as error:         # a clock or a bus that the board's parts do not have
         raise BuildError(f"Build of {what} is not possible: {error}") from None
-    plan = platform.prepare(top, "top")
+    plan = platform.prepare(top, "top", emit_src=False)         # the same bits from any folder
     tools = Tools()
     text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
     device = _device(plan.files["build_top.sh"])
