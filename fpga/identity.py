@@ -17,14 +17,12 @@ __all__ = ["decoded", "encoded", "machine_of", "named"]
 
 
 def encoded(record: MachineRecord) -> bytes:
-    """`RECORD_BYTES` bytes. A machine of so many instructions that they do not fit leaves them
-    out.
-    """
-    for told in (record, replace(record, instructions={}, layouts={})):
+    """`RECORD_BYTES` bytes. What does not fit leaves out instructions and the end of its name."""
+    for told in (record, replace(record, name=record.name[:64], instructions={}, layouts={})):
         packed = zlib.compress(json.dumps(asdict(told)).encode(), 9)
         if len(packed) <= RECORD_BYTES:
             break
-    assert len(packed) <= RECORD_BYTES          # names of machines are short, geometries too
+    assert len(packed) <= RECORD_BYTES
     return packed.ljust(RECORD_BYTES, b"\0")
 
 

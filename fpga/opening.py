@@ -69,6 +69,6 @@ def _held(link: Link) -> Machine:
     held = held_machine(link)
     config = named(held)
     if config is None:
-        raise BoardRefused(f"Board at {link.line.name} holds machine {held}, whose instructions "
-                           f"are not those that are declared here; say which machine it is")
+        raise BoardRefused(f"Board at {link.line.name} holds machine {held}, whose geometry "
+                           f"or instructions are unknown here; say which machine it is")
     return Machine(config)

@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import random
 import re
 from collections import Counter
 from dataclasses import replace
@@ -21,6 +22,7 @@ from fpga.build import Bitstream, BitstreamError, build
 from fpga.device import BoardDevice, BoardRefused
 from fpga.identity import decoded, encoded, named
 from fpga.link.host import Link
+from fpga.opening import _held
 from fpga.registers import RECORD_BYTES
 from tests.support.board_model import BoardModel
 from tests.support.machines import SHORT, TINY, machine
@@ -203,6 +205,15 @@ def test_a_record_that_is_too_long_leaves_instructions_out():
     assert len(packed) == len(encoded(TINY.record)) == RECORD_BYTES
     assert decoded(packed) == replace(many, instructions={}, layouts={})
     assert decoded(encoded(TINY.record)) == TINY.record
+    name = "".join(random.Random(0).choices("0123456789abcdef", k=8000))
+    assert decoded(encoded(replace(TINY.record, name=name))).name == name[:64]
+
+
+def test_what_a_board_holds_is_opened_or_named():
+    assert _held(model(TINY)) == TINY
+    fewer = Machine(TINY.config, TINY.declarations[:-1])
+    with pytest.raises(BoardRefused, match=f"holds machine {fewer.hash[:12]} .tiny-1x4x4., whose "):
+        _held(model(fewer))
 
 
 def test_many_differences_are_counted():
