@@ -16,7 +16,7 @@ from compiler.frontend import registry
 from compiler.frontend.functions import body_of, bound
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
 from compiler.graph.graph import DTYPES, Node, TensorType
-from compiler.graph.ops import TypeRefused
+from compiler.graph.rules import TypeRefused
 from compiler.graph.rewrite import Builder
 
 __all__ = ["CONTRADICTIONS", "Importer", "Item", "element_type"]

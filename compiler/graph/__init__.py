@@ -7,11 +7,12 @@ from compiler.graph.fixed_point import (
     requantize,
 )
 from compiler.graph.graph import Attrs, Graph, Node, TensorType
-from compiler.graph.ops import FLOAT_OPS, INTEGER_OPS, TypeRefused, infer
+from compiler.graph.ops import FLOAT_OPS, INTEGER_OPS, infer
 from compiler.graph.partition import Copy, Partition, Segment, divide, partition, subgraph
 from compiler.graph.pipeline import dump_into, optimize, standard_passes
 from compiler.graph.reference import evaluate, evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code, replace_nodes, with_nodes
+from compiler.graph.rules import TypeRefused
 from compiler.graph.verify import GraphRefused, verify
 
 __all__ = [

@@ -11,7 +11,7 @@ from accel.program import Program
 from accel.sim.functional import simulate
 from accel.target import AccelTarget
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
-from compiler.graph.ops import window_shape
+from compiler.graph.rules import window_shape
 
 Array = np.ndarray
 

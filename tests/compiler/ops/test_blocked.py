@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compiler import te
 from compiler.graph import Node, evaluate_node
-from compiler.graph.ops import window_shape
+from compiler.graph.rules import window_shape
 from compiler.ir import interpret, lower, verify
 from compiler.ops import blocked
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
