@@ -27,11 +27,6 @@ __all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build"]
 
 RECORDS = "bitstreams"     # kind of entries of the cache, of which ``record.json`` is one file
 
-SIZES = {
-    "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}, "registers": {"TRELLIS_FF": 1},
-    "multipliers": {"MULT18X18D": 1}, "block_rams": {"DP16KD": 1}}
-"""What cells of a netlist take, by the names of `fpga.flow.CELLS`."""
-
 NAMES = {"luts": "LUTs", "registers": "registers", "multipliers": "multipliers",
          "block_rams": "block RAMs"}
 
@@ -128,7 +123,8 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     say("synthesized")
     placements = []
     for seed in range(1, seeds + 1):
-        placements.append(_placed(netlist, device, seed, tools, constraints, what))
+        placements.append(_placed(netlist, device, seed, tools, constraints,
+                                  pll.clock_hz / 1e6, what))
         say(f"seed {seed}: {placements[-1].mhz:g} MHz")
     best = max(placements, key=lambda one: one.mhz)
     if best.mhz * 1e6 < pll.clock_hz:
@@ -148,18 +144,17 @@ def _device(script: str) -> tuple[str, ...]:
 def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) -> None:
     """What nextpnr would say after minutes, and not as clearly."""
     capacity = CAPACITY[device[0].rpartition("-")[2]]
-    for name, sizes in SIZES.items():
-        taken = sum(cells[cell] * size for cell, size in sizes.items())
-        if taken > capacity[name]:
-            raise BuildError(f"Build of {what} does not fit: it takes {taken:,} {NAMES[name]}, and "
+    for name, count in flow.taken(cells).items():
+        if count > capacity[name]:
+            raise BuildError(f"Build of {what} does not fit: it takes {count:,} {NAMES[name]}, and "
                              f"the FPGA has {capacity[name]:,}; take "
                              f"a larger FPGA or a smaller machine")
 
 
 def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, constraints: str,
-            what: str) -> Routed:
+            mhz: float, what: str) -> Routed:
     try:
-        return flow.place(netlist, device, seed, tools, constraints)
+        return flow.place(netlist, device, seed, tools, constraints, mhz)
     except BuildError as error:
         if "no BELs remaining" in str(error) or "Unable to find legal placement" in str(error):
             raise BuildError(f"Build of {what} does not fit: {error}") from None

@@ -7,7 +7,7 @@ made from, the programs (`fpga.tools`) and their versions among it.
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +16,7 @@ from compiler.native import build_once, call, digest
 from fpga import carries
 from fpga.tools import Tools
 
-__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "unit_of"]
+__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "unit_of"]
 
 KIND = "ecp5"               # of entries of the cache
 
@@ -26,9 +26,16 @@ PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2 does no
              "--placer-heap-cell-placement-timeout", "0",
              "--placer-heap-alpha", "0.06")         # large designs come out with shorter wires
 
+CROWDED = 40_000            # LUTs from which on routing by the clock takes longer than all the rest
+
 CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
          "block_rams": "DP16KD"}
 """Figures, and what nextpnr calls them; carries and distributed RAM count as LUTs."""
+
+
+SIZES = {
+    "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}, "registers": {"TRELLIS_FF": 1},
+    "multipliers": {"MULT18X18D": 1}, "block_rams": {"DP16KD": 1}}
 
 
 def synthesize(text: str, tools: Tools, what: str) -> Path:
@@ -49,6 +56,12 @@ def cells(netlist: Path) -> Counter[str]:
     return Counter(cell["type"] for cell in json.loads(text)["modules"]["top"]["cells"].values())
 
 
+def taken(cells: Mapping[str, int]) -> dict[str, int]:
+    """What cells of a netlist take, by the names of `CELLS`."""
+    return {name: sum(cells.get(cell, 0) * size for cell, size in sizes.items())
+            for name, sizes in SIZES.items()}
+
+
 @dataclass(frozen=True)
 class Routed:
     """A placed and routed design, of which `folder` has ``top.config`` and ``nextpnr.log``.
@@ -67,7 +80,7 @@ class Routed:
 
 
 def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
-          constraints: str = "") -> Routed:
+          constraints: str = "", mhz: float | None = None) -> Routed:
     """Place and route with one seed.
 
     Parameters
@@ -75,20 +88,48 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     netlist : folder that `synthesize` gave.
     device : nextpnr's options for the FPGA and its clock.
     constraints : pins and clocks, in Lattice's LPF.
+    mhz : the clock that they amount to, if `device` does not say it.
     """
     options = [*PLACEMENT, *device]
+    crowded = taken(cells(netlist))["luts"] >= CROWDED
+
+    def nextpnr(folder: Path, design: str, *more: str) -> None:
+        # The wheel's tools see relative paths only, wherever the cache is.
+        call([tools.nextpnr.path, *options, *(("--lpf", "top.lpf") if constraints else ()),
+              "--seed", str(seed), "--json", design, "--report", "report.json", "--quiet", *more],
+             cwd=folder)
 
     def make(folder: Path) -> None:
         (folder / "top.lpf").write_text(constraints)
-        # The wheel's tools see relative paths only, wherever the cache is.
-        call([tools.nextpnr.path, *options, *(("--lpf", "top.lpf") if constraints else ()),
-              "--seed", str(seed), "--json", f"../{netlist.name}/top.json", "--textcfg",
-              "top.config", "--report", "report.json", "--log", "nextpnr.log", "--quiet"],
-             cwd=folder)
+        design, routing = f"../{netlist.name}/top.json", ["--textcfg", "top.config"]
+        if crowded:
+            nextpnr(folder, design, "--no-route", "--write", "placed.json",
+                    "--log", "placement.log")
+            design = "placed.json"
+            _forget_options(folder / design)
+            routing += ["--no-pack", "--no-place", "--no-tmdriv",
+                        *(("--freq", str(mhz)) if mhz else ())]
+        nextpnr(folder, design, *routing, "--log", "nextpnr.log")
+        (folder / "placed.json").unlink(missing_ok=True)        # large
 
-    key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version])
+    key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
+                  *([str(mhz)] if crowded else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
     return _routed(folder, seed)
+
+
+def _forget_options(path: Path) -> None:
+    """Frees a placed design of options that the router shall have other ones for.
+
+    The clock places a crowded design, but does not route it: late arcs may take the wires of others
+    almost for nothing then, and thousands, late by nextpnr's estimate, would take them from each
+    other, over and over. Like this they come first, and that is all. What a design says of options
+    goes over the command line.
+    """
+    design = json.loads(path.read_text())
+    for name in ("timing_driven", "target_freq"):
+        design["modules"]["top"]["settings"].pop(name, None)
+    path.write_text(json.dumps(design))
 
 
 def _routed(folder: Path, seed: int) -> Routed:

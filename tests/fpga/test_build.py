@@ -50,7 +50,7 @@ def tools(monkeypatch, tmp_path):
         given["texts"].append(text)
         return tmp_path
 
-    def place(netlist, device, seed, tools, constraints):
+    def place(netlist, device, seed, tools, constraints, asked):
         given["placed"].append((seed, *device))
         mhz = {1: 81.5, 2: 84.25, 3: 79.0}[seed]
         return flow.Routed(tmp_path / f"p{seed}", seed, mhz, (("gemm.grid", 11.5),),

@@ -99,3 +99,30 @@ json.dump({report()!r}, open(given['--report'], 'w'))
     setattr(tools, which, Program(getattr(tools, which).path, f"{which} 2"))
     netlist, routed = placed()
     assert (netlist != before[0]) == (which == "yosys") and routed != before[1]
+
+
+def test_a_crowded_design_is_routed_without_the_clock(tools):
+    """Placed with it, in a run of its own, whose options do not go over those of the next one."""
+    script(tools.yosys, f"""
+cells = {{str(number): {{'type': 'CCU2C', 'connections': {{'CIN': ['x'], 'COUT': []}},
+                        'port_directions': {{'CIN': 'input', 'COUT': 'output'}}}}
+         for number in range({flow.CROWDED // 2})}}
+json.dump({{'modules': {{'top': {{'cells': cells, 'ports': {{}}}}}}}}, open('top.json', 'w'))
+""")
+    script(tools.nextpnr, f"""
+given = dict(zip(sys.argv, sys.argv[1:]))
+design = json.load(open(given['--json']))['modules']['top']
+if '--no-route' in given:
+    assert len(design['cells']) == {flow.CROWDED // 2} and '--no-tmdriv' not in given
+    settings = {{'timing_driven': '1', 'target_freq': '12000000.0', 'placer': 'heap'}}
+    json.dump({{'modules': {{'top': {{'settings': settings}}}}}}, open(given['--write'], 'w'))
+else:
+    assert design['settings'] == {{'placer': 'heap'}} and given['--freq'] == '65.0'
+    assert {{'--no-pack', '--no-place', '--no-tmdriv', '--lpf'}} <= set(sys.argv)
+    open(given['--textcfg'], 'w').write('routed')
+    json.dump({report()!r}, open(given['--report'], 'w'))
+""")
+    netlist = flow.synthesize("module", tools, "a test")
+    routed = flow.place(netlist, ["--85k"], 1, tools, "pins", 65.0)
+    assert (routed.folder / "top.config").read_text() == "routed"
+    assert not (routed.folder / "placed.json").exists()         # it is large
