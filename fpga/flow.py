@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from compiler.native import build_once, call, digest
-from fpga import carries
+from fpga import carries, floorplan
 from fpga.tools import Tools
 
 __all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "tied",
@@ -89,10 +89,10 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     netlist : folder that `synthesize` gave.
     device : nextpnr's options for the FPGA and its clock.
     constraints : pins and clocks, in Lattice's LPF.
-    mhz : the clock that they amount to, if `device` does not say it.
+    mhz : the clock that shall be reached; without it the highest one, however long that takes.
     """
     options = [*PLACEMENT, *device]
-    crowded = taken(cells(netlist))["luts"] >= CROWDED
+    crowded = mhz is not None and taken(cells(netlist))["luts"] >= CROWDED
 
     def nextpnr(folder: Path, design: str, *more: str) -> None:
         # The wheel's tools see relative paths only, wherever the cache is.
@@ -104,23 +104,33 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
         (folder / "top.lpf").write_text(constraints)
         design, routing = f"../{netlist.name}/top.json", ["--textcfg", "top.config"]
         if crowded:
-            nextpnr(folder, design, "--no-route", "--write", "placed.json",
+            _fix_places(netlist / "top.json", folder / "planned.json", device[0])
+            nextpnr(folder, "planned.json", "--no-route", "--write", "placed.json",
                     "--textcfg", "placed.config", "--log", "placement.log")
             design = "placed.json"
             _forget_options(folder / design)
-            routing += ["--no-pack", "--no-place", "--no-tmdriv",
-                        *(("--freq", str(mhz)) if mhz else ())]
+            routing += ["--no-pack", "--no-place", "--no-tmdriv", "--freq", str(mhz)]
         nextpnr(folder, design, *routing, "--log", "nextpnr.log")
         if crowded:
             config = folder / "top.config"
             config.write_text(tied(config.read_text(), (folder / "placed.config").read_text()))
-            for name in ("placed.json", "placed.config"):       # large
+            for name in ("planned.json", "placed.json", "placed.config"):       # large
                 (folder / name).unlink()
 
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
-                  *([str(mhz)] if crowded else [])])
+                  *([str(mhz), Path(floorplan.__file__).read_text()] if crowded else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
     return _routed(folder, seed)
+
+
+def _fix_places(netlist: Path, planned: Path, device: str) -> None:
+    """Writes the netlist with the places of its large cells."""
+    design = json.loads(netlist.read_text())
+    cells = design["modules"]["top"]["cells"]
+    kinds = {name: cell["type"] for name, cell in cells.items()}
+    for name, place in floorplan.places(kinds, device).items():
+        cells[name]["attributes"]["BEL"] = place
+    planned.write_text(json.dumps(design))
 
 
 def _forget_options(path: Path) -> None:

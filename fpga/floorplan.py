@@ -1,0 +1,90 @@
+"""Where the block RAMs and multiplier blocks of a large design stand.
+
+A placer of gates finds poor places for the few large cells: those of one lane of gemm end up all
+over the chip, and the wires between them take what the router needs (a quarter of all wires of
+ecp5-1x16x16). So what belongs to a lane is put side by side, lane after lane, there and back
+through the rows of such cells; the placer does the rest.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["places"]
+
+# Of a LFE5U-85F, as nextpnr names its cells: blocks of nine columns but for the clock's own.
+_COLUMNS = (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114)
+_ROWS = {"DP16KD": (22, 46, 70), "MULT18X18D": (10, 34, 58)}
+_IN_BLOCK = {"DP16KD": ((0, "EBR0"), (2, "EBR1"), (4, "EBR2"), (6, "EBR3")),
+             "MULT18X18D": ((0, "MULT18_0"), (1, "MULT18_1"), (4, "MULT18_4"), (5, "MULT18_5"))}
+
+_PRODUCT = re.compile(r"\b(gemm|vector)\.datapath\.s\d+_mul\d+_(?:\d+_)*?(\d+)_(\d+)\.")
+_MEMORY = re.compile(r"\b(wgt\.slice\d+|acc\.bank\d+_\d+)\.")
+
+
+def places(cells: Mapping[str, str], device: str) -> dict[str, str]:
+    """Where cells shall stand (nextpnr's attribute ``BEL``).
+
+    Parameters
+    ----------
+    cells : the type of each cell, by names as `accel.hw` gives them.
+    device : nextpnr's option for the FPGA.
+
+    Nothing for an FPGA whose rows are not known here, nor for a machine without lanes that
+    multiply; a kind of cells that does not fit the rows is left to the placer.
+    """
+    if not device.endswith("85k"):
+        return {}
+    places = _ordered(cells)
+    found = {}
+    for kind, sites in ((kind, list(_sites(kind))) for kind in _ROWS):
+        names = sorted((name for name in places if cells[name] == kind),
+                       key=lambda name: (places[name], name))
+        if len(names) <= len(sites):
+            found |= _spread(names, sites)
+    return found
+
+
+def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
+    """Places in a row of all lanes, of the cells that belong to one.
+
+    Lanes of gemm that take turns in the same lane of vector stand side by side.
+    """
+    products = {name: found for name, kind in cells.items()
+                if kind == "MULT18X18D" and (found := _PRODUCT.search(name))}
+    lanes = {unit: 1 + max((int(found[2]) for found in products.values() if found[1] == unit),
+                           default=-1) for unit in ("gemm", "vector")}
+    vector = lanes["vector"] or lanes["gemm"]
+    turns = -(-lanes["gemm"] // vector) if vector else 1
+
+    def place(lane: float) -> float:
+        whole = int(lane)
+        return whole % vector * turns + whole // vector + lane - whole
+
+    terms = 1 + max((int(found[3]) for found in products.values()), default=0)
+    result = {name: place(int(found[2]) + int(found[3]) / terms) if found[1] == "gemm"
+              else (int(found[2]) + 0.5) * turns for name, found in products.items()}
+    for names in _memories(cells) if vector else ():
+        result |= {name: place((number + 0.5) / len(names) * lanes["gemm"])
+                   for number, name in enumerate(names)}
+    return result
+
+
+def _memories(cells: Mapping[str, str]) -> Iterator[list[str]]:
+    """Block RAMs that make up rows of wgt, and of each bank of acc, from the first lane on."""
+    names = [name for name, kind in cells.items() if kind == "DP16KD" and _MEMORY.search(name)]
+    for row in (r"\bwgt\.", r"\bacc\.bank0_", r"\bacc\.bank1_"):
+        found = [name for name in names if re.search(row, name)]
+        yield sorted(found, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
+
+
+def _sites(kind: str) -> Iterator[str]:
+    """There and back through the rows."""
+    row = [(column + more, cell) for column in _COLUMNS for more, cell in _IN_BLOCK[kind]]
+    for number, y in enumerate(_ROWS[kind]):
+        for x, cell in reversed(row) if number % 2 else row:
+            yield f"X{x}/Y{y}/{cell}"
+
+
+def _spread(names: Sequence[str], sites: Sequence[str]) -> dict[str, str]:
+    return {name: sites[int((number + 0.5) / len(names) * len(sites))]
+            for number, name in enumerate(names)}
