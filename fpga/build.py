@@ -94,7 +94,7 @@ class Bitstream:
 
 
 def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int = 1,
-          say: Callable[[str], None] = lambda text: None) -> Bitstream:
+          say: Callable[[str], None] = lambda text: None, thorough: bool = False) -> Bitstream:
     """Build a bitstream, or take it from the cache.
 
     Parameters
@@ -102,6 +102,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
     seeds : placements, of which the fastest counts.
     say : hears of what is done.
+    thorough : route a large design by its clock too, which takes hours (`fpga.flow.place`).
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
     """
@@ -124,7 +125,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     placements = []
     for seed in range(1, seeds + 1):
         placements.append(_placed(netlist, device, seed, tools, constraints,
-                                  pll.clock_hz / 1e6, what))
+                                  None if thorough else pll.clock_hz / 1e6, what))
         say(f"seed {seed}: {placements[-1].mhz:g} MHz")
     best = max(placements, key=lambda one: one.mhz)
     if best.mhz * 1e6 < pll.clock_hz:
@@ -152,7 +153,7 @@ def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) 
 
 
 def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, constraints: str,
-            mhz: float, what: str) -> Routed:
+            mhz: float | None, what: str) -> Routed:
     try:
         return flow.place(netlist, device, seed, tools, constraints, mhz)
     except BuildError as error:

@@ -17,6 +17,7 @@ _COLUMNS = (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114)
 _ROWS = {"DP16KD": (22, 46, 70), "MULT18X18D": (10, 34, 58)}
 _IN_BLOCK = {"DP16KD": ((0, "EBR0"), (2, "EBR1"), (4, "EBR2"), (6, "EBR3")),
              "MULT18X18D": ((0, "MULT18_0"), (1, "MULT18_1"), (4, "MULT18_4"), (5, "MULT18_5"))}
+_LUTS = 83_640
 _EMPTY_ROWS = range(8, 88, 8)           # of gates alone; chains of carries run along rows
 _GATES = tuple(f"SLICE{part}.K{half}" for part in "ABCD" for half in range(2))
 
@@ -24,10 +25,11 @@ _PRODUCT = re.compile(r"\b(gemm|vector)\.datapath\.s\d+_mul\d+_(?:\d+_)*?(\d+)_(
 _MEMORY = re.compile(r"\b(wgt\.slice\d+|acc\.bank\d+_\d+)\.")
 
 
-def empty(device: str) -> list[str]:
-    """Places of gates that shall stay empty, on the same FPGA."""
-    return [f"X{x}/Y{y}/{gate}" for y in _EMPTY_ROWS for x in range(2, 124) for gate in _GATES
-            ] if device.endswith("85k") else []
+def empty(device: str, luts: int) -> list[str]:
+    """Places of gates that shall stay empty, on the same FPGA, if the rest of it has enough room
+    for a design of so many LUTs: a fifth more."""
+    places = [f"X{x}/Y{y}/{gate}" for y in _EMPTY_ROWS for x in range(2, 124) for gate in _GATES]
+    return places if device.endswith("85k") and 1.2 * luts <= _LUTS - len(places) else []
 
 
 def places(cells: Mapping[str, str], device: str) -> dict[str, str]:

@@ -132,7 +132,8 @@ def _plan(netlist: Path, planned: Path, device: str) -> None:
     kinds = {name: cell["type"] for name, cell in cells.items()}
     for name, place in floorplan.places(kinds, device).items():
         cells[name]["attributes"]["BEL"] = place
-    for place in floorplan.empty(device):
+    luts = taken(Counter(kinds.values()))["luts"]
+    for place in floorplan.empty(device, luts):
         cells[f"{KEEPER}{place}"] = {
             "type": "LUT4", "parameters": {"INIT": "0" * 16}, "attributes": {"BEL": place},
             "port_directions": {"A": "input"}, "connections": {"A": []}}

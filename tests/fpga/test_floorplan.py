@@ -61,6 +61,14 @@ def test_what_does_not_fit_is_left_to_the_placer():
     assert floorplan.places({"core.wgt.slice0.block0": "DP16KD"}, "--85k") == {}
 
 
+def test_rows_stay_empty_where_there_is_room():
+    assert len(floorplan.empty("--85k", 60_000)) == 9_760
+    assert floorplan.empty("--85k", 62_000) == floorplan.empty("--25k", 1_000) == []
+    large = {place.partition("/")[2].partition("/")[0] for place in
+             floorplan.places(machine(16, 8, 2), "--85k").values()}
+    assert not large & {place.split("/")[1] for place in floorplan.empty("--85k", 0)}
+
+
 @pytest.mark.parametrize("config", [
     preset("tiny-1x4x4"), load(Path(__file__).parents[2] / "examples/geometries/1x2x2.toml")],
     ids=str)
