@@ -102,7 +102,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
     seeds : placements, of which the fastest counts.
     say : hears of what is done.
-    thorough : route a large design by its clock too, which takes hours (`fpga.flow.place`).
+    thorough : route a large design by its clock too, which takes longer (`fpga.flow.place`).
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
     """
@@ -120,7 +120,8 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     device = _device(plan.files["build_top.sh"])
     say(f"{what} at {pll.clock_hz / 1e6:g} MHz, by {', '.join(tools.versions)}")
     netlist = flow.synthesize(text, tools, what)
-    _require_room(flow.cells(netlist), device, what)
+    cells = flow.cells(netlist)
+    _require_room(cells, device, what)
     say("synthesized")
     placements = []
     for seed in range(1, seeds + 1):
@@ -129,8 +130,9 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
         say(f"seed {seed}: {placements[-1].mhz:g} MHz")
     best = max(placements, key=lambda one: one.mhz)
     if best.mhz * 1e6 < pll.clock_hz:
+        more = " or --thorough" if flow.crowded(cells) and not thorough else ""
         raise BuildError(f"Build of {what} reaches {best.mhz:g} MHz, not {pll.clock_hz / 1e6:g}; "
-                         f"ask for less (--mhz {int(best.mhz)}), or try more seeds (--seeds)")
+                         f"ask for less (--mhz {int(best.mhz)}), or try more seeds (--seeds){more}")
     record = _record(board, machine, pll, placements, best, tools)
     return _packed(best, record, tools, time.monotonic() - begin)
 

@@ -22,7 +22,6 @@ _EMPTY_ROWS = range(8, 88, 8)           # of gates alone; chains of carries run 
 _GATES = tuple(f"SLICE{part}.K{half}" for part in "ABCD" for half in range(2))
 
 _PRODUCT = re.compile(r"\b(gemm|vector)\.datapath\.s\d+_mul\d+_(?:\d+_)*?(\d+)_(\d+)\.")
-_MEMORY = re.compile(r"\b(wgt\.slice\d+|acc\.bank\d+_\d+)\.")
 
 
 def empty(device: str, luts: int) -> list[str]:
@@ -82,9 +81,8 @@ def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
 
 def _memories(cells: Mapping[str, str]) -> Iterator[list[str]]:
     """Block RAMs that make up rows of wgt, and of each bank of acc, from the first lane on."""
-    names = [name for name, kind in cells.items() if kind == "DP16KD" and _MEMORY.search(name)]
-    for row in (r"\bwgt\.", r"\bacc\.bank0_", r"\bacc\.bank1_"):
-        found = [name for name in names if re.search(row, name)]
+    for row in (r"\bwgt\.slice", r"\bacc\.bank0_", r"\bacc\.bank1_"):
+        found = [name for name, kind in cells.items() if kind == "DP16KD" and re.search(row, name)]
         yield sorted(found, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
 
 

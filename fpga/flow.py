@@ -16,7 +16,7 @@ from compiler.native import build_once, call, digest
 from fpga import carries, floorplan
 from fpga.tools import Tools
 
-__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "tied",
+__all__ = ["CELLS", "Routed", "cells", "crowded", "pack", "place", "synthesize", "taken", "tied",
            "unit_of"]
 
 KIND = "ecp5"               # of entries of the cache
@@ -65,6 +65,11 @@ def taken(cells: Mapping[str, int]) -> dict[str, int]:
             for name, sizes in SIZES.items()}
 
 
+def crowded(cells: Mapping[str, int]) -> bool:
+    """Whether a netlist is placed by our plan, and routed without the clock."""
+    return taken(cells)["luts"] >= CROWDED
+
+
 @dataclass(frozen=True)
 class Routed:
     """A placed and routed design, of which `folder` has ``top.config`` and ``nextpnr.log``.
@@ -94,7 +99,7 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     mhz : the clock that shall be reached; without it the highest one, however long that takes.
     """
     options = [*PLACEMENT, *device]
-    crowded = mhz is not None and taken(cells(netlist))["luts"] >= CROWDED
+    planned = mhz is not None and crowded(cells(netlist))
 
     def nextpnr(folder: Path, design: str, *more: str) -> None:
         # The wheel's tools see relative paths only, wherever the cache is.
@@ -105,7 +110,7 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     def make(folder: Path) -> None:
         (folder / "top.lpf").write_text(constraints)
         design, routing = f"../{netlist.name}/top.json", ["--textcfg", "top.config"]
-        if crowded:
+        if planned:
             _plan(netlist / "top.json", folder / "planned.json", device[0])
             nextpnr(folder, "planned.json", "--no-route", "--write", "placed.json",
                     "--textcfg", "placed.config", "--log", "placement.log")
@@ -113,14 +118,14 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
             _forget(folder / design)
             routing += ["--no-pack", "--no-place", "--no-tmdriv", "--freq", str(mhz)]
         nextpnr(folder, design, *routing, "--log", "nextpnr.log")
-        if crowded:
+        if planned:
             config = folder / "top.config"
             config.write_text(tied(config.read_text(), (folder / "placed.config").read_text()))
             for name in ("planned.json", "placed.json", "placed.config"):       # large
                 (folder / name).unlink()
 
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
-                  *([str(mhz), Path(floorplan.__file__).read_text()] if crowded else [])])
+                  *([str(mhz), Path(floorplan.__file__).read_text()] if planned else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
     return _routed(folder, seed)
 

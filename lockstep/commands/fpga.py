@@ -47,7 +47,7 @@ def _add_build(kinds) -> argparse.ArgumentParser:
     add("--seeds", type=at_least(1), default=1, metavar="N",
         help="placements, of which the fastest is taken (default 1)")
     add("--thorough", action="store_true",
-        help="route designs of more than 40,000 LUTs by the clock too: faster ones, after hours")
+        help="route designs of more than 40,000 LUTs by the clock too: slower, for a higher one")
     add("--out", type=Path, default=Path("."), metavar="DIR", help="default: the current folder")
     add("--json", action="store_true", help="print the record")
     return parser

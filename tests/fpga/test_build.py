@@ -103,6 +103,14 @@ def test_the_clock_is_the_one_that_is_asked_for(tools):
         build(ULX3S, TINY, mhz=85, seeds=2)
 
 
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_large_design_that_is_too_slow_may_be_built_thoroughly(tools, monkeypatch, thorough):
+    monkeypatch.setattr(flow, "cells", lambda netlist: Counter({"LUT4": flow.CROWDED}))
+    with pytest.raises(BuildError, match=r"more seeds \(--seeds\)$" if thorough
+                       else r"more seeds \(--seeds\) or --thorough$"):
+        build(ULX3S, TINY, mhz=85, thorough=thorough)
+
+
 @pytest.mark.parametrize("cell, message", [
     ({"DP16KD": 57}, "it takes 57 block RAMs, and the FPGA has 56"),
     ({"MULT18X18D": 29}, "it takes 29 multipliers, and the FPGA has 28"),

@@ -71,7 +71,7 @@ def test_rows_stay_empty_where_there_is_room():
 
 @pytest.mark.parametrize("config", [
     preset("tiny-1x4x4"), load(Path(__file__).parents[2] / "examples/geometries/1x2x2.toml")],
-    ids=str)
+    ids=lambda config: config.name)
 def test_the_gateware_has_these_names(config):
     """All block RAMs of wgt and acc, and all multipliers: with vector_beats of 1 and of 2."""
     text = rtlil.convert(Core(Machine(config)), name="core", emit_src=False, platform=ECP5())
