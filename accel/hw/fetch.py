@@ -70,7 +70,11 @@ class Fetch(wiring.Component):
         handed = Signal()           # the word at hand leaves in this cycle
         last = self._assemble(m, buffer, word, full, bad, kind, handed)
         self._prefetch(m, beats, last)
-        wiring.connect(m, wiring.flipped(self.mem.rdata), buffer.i)
+        rdata = self.mem.rdata
+        m.d.comb += [
+            buffer.i.valid.eq(rdata.valid), buffer.i.payload.eq(rdata.payload),
+            rdata.ready.eq(1),          # there is room for all that has been requested
+        ]
         self._hand_on(m, word, full & self.run, bad, kind, handed)
         return m
 

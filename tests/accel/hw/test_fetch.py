@@ -42,8 +42,11 @@ def image(program: list[int]) -> bytearray:
     return bytearray(BASE) + b"".join(word.to_bytes(64, "little") for word in program)
 
 
-def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, data=None):
-    """Serve until FINISH retires or an error; what each unit got, with the cycles, and events."""
+def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, data=None,
+        full_until=0):
+    """Serve until FINISH retires or an error; what each unit got, with the cycles, and events.
+    Before `full_until` the queues take nothing.
+    """
     bench = Bench(machine)
     fetch = bench.fetch
     memory = Memory(data or image(program), machine.config.bus_bytes, latency, stalls(1, stall))
@@ -55,7 +58,7 @@ def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, d
         cycle, waited = 0, 0
         while "retired" not in events and "error" not in events:
             for unit in UNITS:
-                ctx.set(getattr(fetch, unit).ready, not hold())
+                ctx.set(getattr(fetch, unit).ready, not hold() and cycle >= full_until)
             waited += "started" in events
             ctx.set(fetch.quiet, waited >= quiet_after)
             for name in ("started", "retired", "error"):
@@ -102,6 +105,16 @@ def test_prefetches():
     _, _, memory = run(machine, words(machine, 20), latency=100)
     assert [cycle for cycle, *_ in memory.log[:PREFETCH]] == list(range(2, PREFETCH + 2))
     assert memory.log[PREFETCH][0] > memory.moved[0][0]
+
+
+@pytest.mark.parametrize("bus_bytes", MACHINES)
+def test_has_room_for_all_that_it_requests(bus_bytes):
+    machine = MACHINES[bus_bytes]
+    program = words(machine, 20)
+    got, _, memory = run(machine, program, full_until=300)
+    assert [word for *_, word in got] == program[:-1]
+    before = [cycle for cycle, *_ in memory.moved if cycle < 300]
+    assert len(before) == (PREFETCH + 1) * 64 // bus_bytes          # and the word at hand
 
 
 def test_finish_waits_until_all_is_quiet():
