@@ -25,7 +25,8 @@ SYNTHESIS = "synth_ecp5 -noabc9 -top top -json top.json"
 PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2 does not come to an end
              # The placer's own limit overflows for designs that fill the device.
              "--placer-heap-cell-placement-timeout", "0",
-             "--placer-heap-alpha", "0.06")         # large designs come out with shorter wires
+             # Large designs come out with shorter wires, and with a higher clock, too.
+             "--placer-heap-alpha", "0.06", "--placer-heap-timingweight", "40")
 
 KEEPER = "keeps empty "     # how the names of gates begin that are none of the design's
 
