@@ -150,10 +150,10 @@ def _forget(path: Path) -> None:
     """Frees a placed design of the gates that kept others off, and of options that the router shall
     have other ones for.
 
-    The clock places a crowded design, but does not route it: late arcs may take the wires of others
-    almost for nothing then, and thousands, late by nextpnr's estimate, would take them from each
-    other, over and over. Like this they come first, and that is all. What a design says of options
-    goes over the command line.
+    The clock places a crowded design, but does not route it: the longer an arc's path by nextpnr's
+    estimate, the less it would pay for the wires of others, so that thousands take them from each
+    other, over and over. Like this such arcs come first, and that is all. What a design says of
+    options goes over the command line.
     """
     design = json.loads(path.read_text())
     top = design["modules"]["top"]
