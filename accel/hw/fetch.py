@@ -26,9 +26,10 @@ class Fetch(wiring.Component):
     """The fetch unit. It works while `run` is set; a reset takes it back to the first instruction.
 
     The first request is offered in the second cycle of `run`; up to `PREFETCH` words are on the
-    way. A word is offered to its queue three cycles after its last beat came, at best one every
-    WORD_BYTES / bus_bytes + 1 cycles; its opcode is decoded while it is assembled. FINISH starts in
-    its first cycle here and retires in a later one, the first after `quiet` was set.
+    way, and there is always room for them. A word is offered to its queue three cycles after its
+    last beat came, at best one every WORD_BYTES / bus_bytes + 1 cycles; its opcode is decoded while
+    it is assembled. FINISH starts in its first cycle here and retires in a later one, the first
+    after `quiet` was set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
     FINISH with tokens left. The error is a pulse; nothing is handed on after it.
@@ -73,7 +74,7 @@ class Fetch(wiring.Component):
         rdata = self.mem.rdata
         m.d.comb += [
             buffer.i.valid.eq(rdata.valid), buffer.i.payload.eq(rdata.payload),
-            rdata.ready.eq(1),          # there is room for all that has been requested
+            rdata.ready.eq(1),          # no more is requested than there is room for
         ]
         self._hand_on(m, word, full & self.run, bad, kind, handed)
         return m
