@@ -154,10 +154,12 @@ class Link(wiring.Component):
         m.submodules.waiting = waiting = SyncFIFOBuffered(width=8, depth=WAITING)
         m.submodules.unframer = self._unframer = Unframer()
         m.submodules.framer = framer = Framer()
-        m.submodules.leaving = self._leaving = Relay(frame_byte)   # a block RAM's output is late
+        m.submodules.leaving = self._leaving = Relay(frame_byte)
         wiring.connect(m, self._leaving.o, framer.i)
         m.submodules.kept = kept = memory.Memory(shape=8, depth=frames.LARGEST, init=[])
-        self._write, self._read = kept.write_port(), kept.read_port()
+        self._write, read = kept.write_port(), kept.read_port()
+        self._held = Signal(8)                  # a block RAM's output is late
+        m.d.sync += self._held.eq(read.data)
         wiring.connect(m, framer.o, wiring.flipped(self.sent))
         self._sequence, self._kind = Signal(8), Signal(8)
         self._address, self._value, self._size = Signal(32), Signal(32), Signal(_SIZES)
@@ -171,18 +173,19 @@ class Link(wiring.Component):
         m.d.comb += [
             waiting.w_data.eq(self.received.payload), waiting.w_en.eq(self.received.valid),
             self._unframer.i.payload.eq(waiting.r_data), self.dropped.eq(self._unframer.bad),
-            self._read.addr.eq(self._place), self._write.addr.eq(self._place),
+            read.addr.eq(self._place), self._write.addr.eq(self._place),
             self._write.data.eq(self._word[:8]),
-            self.addr.eq(self._address + self._place[2:]), self.w_data.eq(self._value),
+            self.w_data.eq(self._value),
             self.mem.rdata.ready.eq(1), self.mem.ack.ready.eq(1),     # one beat at a time
         ]
+        m.d.sync += self.addr.eq(self._address + self._place[2:])
         requests = self._weigh(m)
         with m.FSM():
             with m.State("LISTEN"):
                 m.d.comb += [self._unframer.i.valid.eq(waiting.r_rdy), waiting.r_en.eq(1)]
                 self._listen(m)
                 with m.If(self._unframer.good):
-                    m.d.sync += self._size.eq(self._unframer.size)
+                    m.d.sync += [self._size.eq(self._unframer.size), self._place.eq(0)]
                     m.next = "WEIGH"
             with m.State("WEIGH"):              # what is allowed is in registers a cycle later
                 m.next = "JUDGE"
@@ -240,7 +243,7 @@ class Link(wiring.Component):
 
     def _judge(self, m: Module, requests: dict[str, tuple[int, Value, Value]]) -> None:
         """Whether a frame is a request that can be performed."""
-        m.d.sync += [self._place.eq(0), self._count.eq(0), self._refused.eq(1)]
+        m.d.sync += [self._count.eq(0), self._refused.eq(1)]
         m.next = "ANSWER"
         with m.Switch(self._kind):
             for state, (kind, count, allowed) in requests.items():
@@ -279,7 +282,7 @@ class Link(wiring.Component):
                 with m.Else():
                     m.next = "READ REGISTER"
         with m.State("READ REGISTER"):
-            m.d.sync += self._left.eq(READ_CYCLES)
+            m.d.sync += self._left.eq(1 + READ_CYCLES)          # the address is in a register
             m.next = "WAIT REGISTER"
         with m.State("WAIT REGISTER"):
             m.d.sync += self._left.eq(self._left - 1)
@@ -290,11 +293,13 @@ class Link(wiring.Component):
     def _perform_writes(self, m: Module) -> None:
         """Beats from the buffer, byte by byte, to memory; or a word to a register."""
         at = self._place[:exact_log2(self._bus_bytes)]
-        with m.State("GATHER"):                 # the buffer's byte comes a cycle after its address
+        with m.State("GATHER"):                 # the byte comes two cycles after its address
+            m.next = "HOLD"
+        with m.State("HOLD"):
             m.next = "SHIFT"
         with m.State("SHIFT"):
             beat = self._word[:8 * self._bus_bytes]
-            m.d.sync += [beat.eq(Cat(beat[8:], self._read.data)), self._place.eq(self._place + 1)]
+            m.d.sync += [beat.eq(Cat(beat[8:], self._held)), self._place.eq(self._place + 1)]
             m.next = "GATHER"
             with m.If(at.all()):
                 m.d.sync += self._place.eq(self._place)
@@ -334,10 +339,12 @@ class Link(wiring.Component):
                 m.next = "BYTE"
                 with m.If(body == 0):
                     m.next = "LISTEN"
-        with m.State("BYTE"):                   # comes a cycle after its address
+        with m.State("BYTE"):                   # comes two cycles after its address
+            m.next = "COMING"
+        with m.State("COMING"):
             m.next = "SEND"
         with m.State("SEND"):
-            m.d.comb += [out.valid.eq(1), out.p.byte.eq(self._read.data),
+            m.d.comb += [out.valid.eq(1), out.p.byte.eq(self._held),
                          out.p.last.eq(self._place + 1 == body)]
             with m.If(out.ready):
                 m.d.sync += self._place.eq(self._place + 1)
