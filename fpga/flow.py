@@ -1,4 +1,4 @@
-"""From RTLIL to a placed and routed design: yosys, our trimming of carries, nextpnr, ecppack.
+"""From RTLIL to a placed and routed design: yosys, our changes to netlists, nextpnr, ecppack.
 
 Netlists and placements are kept in the cache (`compiler.native`) by the hash of all that they are
 made from, the programs (`fpga.tools`) and their versions among it.
@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from compiler.native import build_once, call, digest
-from fpga import carries, floorplan
+from fpga import carries, floorplan, ties
 from fpga.tools import Tools
 
 __all__ = ["CELLS", "Routed", "cells", "crowded", "pack", "place", "synthesize", "taken", "tied",
@@ -48,9 +48,11 @@ def synthesize(text: str, tools: Tools, what: str) -> Path:
         (folder / "top.il").write_text(text)
         call([tools.yosys.path, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
         netlist = folder / "top.json"
-        netlist.write_text(json.dumps(carries.trim(json.loads(netlist.read_text()))))
+        design = carries.trim(json.loads(netlist.read_text()))
+        netlist.write_text(json.dumps(ties.localize(design)))
 
-    key = digest([text, SYNTHESIS, tools.yosys.version, Path(carries.__file__).read_text()])
+    key = digest([text, SYNTHESIS, tools.yosys.version,
+                  Path(carries.__file__).read_text(), Path(ties.__file__).read_text()])
     return build_once(KIND, key, f"the netlist of {what}", make, "a few minutes")
 
 
