@@ -94,7 +94,7 @@ class Bitstream:
 
 
 def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int = 1,
-          say: Callable[[str], None] = lambda text: None, thorough: bool = False) -> Bitstream:
+          say: Callable[[str], None] = lambda text: None) -> Bitstream:
     """Build a bitstream, or take it from the cache.
 
     Parameters
@@ -102,7 +102,6 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
     seeds : placements, of which the fastest counts.
     say : hears of what is done.
-    thorough : route a large design by its clock too, which takes longer (`fpga.flow.place`).
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
     """
@@ -120,19 +119,16 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     device = _device(plan.files["build_top.sh"])
     say(f"{what} at {pll.clock_hz / 1e6:g} MHz, by {', '.join(tools.versions)}")
     netlist = flow.synthesize(text, tools, what)
-    cells = flow.cells(netlist)
-    _require_room(cells, device, what)
+    _require_room(flow.cells(netlist), device, what)
     say("synthesized")
     placements = []
     for seed in range(1, seeds + 1):
-        placements.append(_placed(netlist, device, seed, tools, constraints,
-                                  None if thorough else pll.clock_hz / 1e6, what))
+        placements.append(_placed(netlist, device, seed, tools, constraints, what))
         say(f"seed {seed}: {placements[-1].mhz:g} MHz")
     best = max(placements, key=lambda one: one.mhz)
     if best.mhz * 1e6 < pll.clock_hz:
-        more = " or --thorough" if flow.crowded(cells) and not thorough else ""
         raise BuildError(f"Build of {what} reaches {best.mhz:g} MHz, not {pll.clock_hz / 1e6:g}; "
-                         f"ask for less (--mhz {int(best.mhz)}), or try more seeds (--seeds){more}")
+                         f"ask for less (--mhz {int(best.mhz)}), or try more seeds (--seeds)")
     record = _record(board, machine, pll, placements, best, tools)
     return _packed(best, record, tools, time.monotonic() - begin)
 
@@ -155,9 +151,9 @@ def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) 
 
 
 def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, constraints: str,
-            mhz: float | None, what: str) -> Routed:
+            what: str) -> Routed:
     try:
-        return flow.place(netlist, device, seed, tools, constraints, mhz)
+        return flow.place(netlist, device, seed, tools, constraints)
     except BuildError as error:
         if "no BELs remaining" in str(error) or "Unable to find legal placement" in str(error):
             raise BuildError(f"Build of {what} does not fit: {error}") from None

@@ -16,8 +16,7 @@ from compiler.native import build_once, call, digest
 from fpga import carries, floorplan, ties
 from fpga.tools import Tools
 
-__all__ = ["CELLS", "Routed", "cells", "crowded", "pack", "place", "synthesize", "taken", "tied",
-           "unit_of"]
+__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "unit_of"]
 
 KIND = "ecp5"               # of entries of the cache
 
@@ -28,9 +27,7 @@ PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2 does no
              # Large designs come out with shorter wires, and with a higher clock, too.
              "--placer-heap-alpha", "0.06", "--placer-heap-timingweight", "40")
 
-KEEPER = "keeps empty "     # how the names of gates begin that are none of the design's
-
-CROWDED = 40_000            # LUTs from which on routing by the clock takes longer than all the rest
+CROWDED = 40_000            # LUTs from which on a design is placed by `fpga.floorplan`'s plan
 
 CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
          "block_rams": "DP16KD"}
@@ -68,11 +65,6 @@ def taken(cells: Mapping[str, int]) -> dict[str, int]:
             for name, sizes in SIZES.items()}
 
 
-def crowded(cells: Mapping[str, int]) -> bool:
-    """Whether a netlist is placed by our plan, and routed without the clock."""
-    return taken(cells)["luts"] >= CROWDED
-
-
 @dataclass(frozen=True)
 class Routed:
     """A placed and routed design, of which `folder` has ``top.config`` and ``nextpnr.log``.
@@ -91,7 +83,7 @@ class Routed:
 
 
 def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
-          constraints: str = "", mhz: float | None = None) -> Routed:
+          constraints: str = "") -> Routed:
     """Place and route with one seed.
 
     Parameters
@@ -99,112 +91,53 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     netlist : folder that `synthesize` gave.
     device : nextpnr's options for the FPGA and its clock.
     constraints : pins and clocks, in Lattice's LPF.
-    mhz : the clock that shall be reached; without it the highest one, however long that takes.
     """
     options = [*PLACEMENT, *device]
-    planned = mhz is not None and crowded(cells(netlist))
-
-    def nextpnr(folder: Path, design: str, *more: str) -> None:
-        # The wheel's tools see relative paths only, wherever the cache is.
-        call([tools.nextpnr.path, *options, *(("--lpf", "top.lpf") if constraints else ()),
-              "--seed", str(seed), "--json", design, "--report", "report.json", "--quiet", *more],
-             cwd=folder)
+    luts = taken(cells(netlist))["luts"]
+    planned, empty = luts >= CROWDED, floorplan.empty(device[0], luts)
 
     def make(folder: Path) -> None:
         (folder / "top.lpf").write_text(constraints)
-        design, routing = f"../{netlist.name}/top.json", ["--textcfg", "top.config"]
+        design = folder / "planned.json"
         if planned:
-            _plan(netlist / "top.json", folder / "planned.json", device[0])
-            nextpnr(folder, "planned.json", "--no-route", "--write", "placed.json",
-                    "--textcfg", "placed.config", "--log", "placement.log")
-            design = "placed.json"
-            _forget(folder / design)
-            routing += ["--no-pack", "--no-place", "--no-tmdriv", "--freq", str(mhz)]
-        nextpnr(folder, design, *routing, "--log", "nextpnr.log")
-        if planned:
-            config = folder / "top.config"
-            config.write_text(tied(config.read_text(), (folder / "placed.config").read_text()))
-            for name in ("planned.json", "placed.json", "placed.config"):       # large
-                (folder / name).unlink()
+            design.write_text(_plan((netlist / "top.json").read_text(), device[0], empty))
+        # The wheel's tools see relative paths only, wherever the cache is.
+        call([tools.nextpnr.path, *options, *(("--lpf", "top.lpf") if constraints else ()),
+              "--seed", str(seed), "--json",
+              design.name if planned else f"../{netlist.name}/top.json",
+              "--textcfg", "top.config", "--report", "report.json", "--log", "nextpnr.log",
+              "--quiet"], cwd=folder)
+        design.unlink(missing_ok=True)              # large
 
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
-                  *([str(mhz), Path(floorplan.__file__).read_text()] if planned else [])])
+                  *([Path(floorplan.__file__).read_text()] if planned else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
-    return _routed(folder, seed)
+    return _routed(folder, seed, len(empty) if planned else 0)
 
 
-def _plan(netlist: Path, planned: Path, device: str) -> None:
-    """Writes the netlist with places of its large cells, and with gates that keep others off."""
-    design = json.loads(netlist.read_text())
+def _plan(netlist: str, device: str, empty: Sequence[str]) -> str:
+    """The netlist with places of its large cells, and with gates that keep others off."""
+    design = json.loads(netlist)
     cells = design["modules"]["top"]["cells"]
     kinds = {name: cell["type"] for name, cell in cells.items()}
     for name, place in floorplan.places(kinds, device).items():
         cells[name]["attributes"]["BEL"] = place
-    luts = taken(Counter(kinds.values()))["luts"]
-    for place in floorplan.empty(device, luts):
-        cells[f"{KEEPER}{place}"] = {
+    for place in empty:
+        cells[f"keeps empty {place}"] = {
             "type": "LUT4", "parameters": {"INIT": "0" * 16}, "attributes": {"BEL": place},
             "port_directions": {"A": "input"}, "connections": {"A": []}}
-    planned.write_text(json.dumps(design))
+    return json.dumps(design)
 
 
-def _forget(path: Path) -> None:
-    """Frees a placed design of the gates that kept others off, and of options that the router shall
-    have other ones for.
-
-    The clock places a crowded design, but does not route it: the longer an arc's path by nextpnr's
-    estimate, the less it would pay for the wires of others, so that thousands take them from each
-    other, over and over. Like this such arcs come first, and that is all. What a design says of
-    options goes over the command line.
-    """
-    design = json.loads(path.read_text())
-    top = design["modules"]["top"]
-    top["cells"] = {name: cell for name, cell in top["cells"].items()
-                    if not name.startswith(KEEPER)}
-    for name in ("timing_driven", "target_freq"):
-        top["settings"].pop(name, None)
-    path.write_text(json.dumps(design))
-
-
-def tied(routed: str, placed: str) -> str:
-    """The configuration of a routed design, with the ties of the placed one.
-
-    Inputs of block RAMs and multiplier blocks that nothing drives are tied to a constant where they
-    enter from the fabric. A design in a file does not list them, so that what nextpnr writes of a
-    design that it has read lacks just this (its ``ecp5/bitstream.cc``; the test compares). Both are
-    Trellis's text: sections by tile, an element a line.
-    """
-    known = set(_elements(routed))
-    missing: dict[str, list[str]] = {}
-    for tile, line in _elements(placed):
-        if line.startswith("enum: CIB.") and (tile, line) not in known:
-            missing.setdefault(tile, []).append(line)
-    lines: list[str] = []
-    for line in routed.splitlines():
-        lines += [line, *missing.pop(line, [])]                 # a tile has one section
-    for tile, rest in missing.items():
-        lines += ["", tile, *rest]
-    return "\n".join(lines) + "\n"
-
-
-def _elements(config: str) -> Iterator[tuple[str, str]]:
-    """Sections of a configuration, and their lines."""
-    section = ""
-    for line in config.splitlines():
-        if line.startswith("."):
-            section = line
-        elif line:
-            yield section, line
-
-
-def _routed(folder: Path, seed: int) -> Routed:
-    """What nextpnr reports."""
+def _routed(folder: Path, seed: int, others: int) -> Routed:
+    """What nextpnr reports, without gates that are none of the design's."""
     report = json.loads((folder / "report.json").read_text())
     clocks = report["fmax"]
     worst = min(clocks, key=lambda name: clocks[name]["achieved"] / clocks[name]["constraint"])
     path = next(path["path"] for path in report["critical_paths"]
                 if path["from"] == path["to"] and path["from"].endswith(worst))
     found = {name: report["utilization"][cell] for name, cell in CELLS.items()}
+    found["luts"]["used"] -= others
     return Routed(folder, seed, round(clocks[worst]["achieved"], 2), tuple(_by_unit(path)),
                   {name: cell["used"] for name, cell in found.items()},
                   {name: cell["available"] for name, cell in found.items()})

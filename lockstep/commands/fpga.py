@@ -46,8 +46,6 @@ def _add_build(kinds) -> argparse.ArgumentParser:
     add("--mhz", type=_mhz, metavar="X", help="clock (default: the board's)")
     add("--seeds", type=at_least(1), default=1, metavar="N",
         help="placements, of which the fastest is taken (default 1)")
-    add("--thorough", action="store_true",
-        help="route designs of more than 40,000 LUTs by the clock too: slower, for a higher one")
     add("--out", type=Path, default=Path("."), metavar="DIR", help="default: the current folder")
     add("--json", action="store_true", help="print the record")
     return parser
@@ -140,7 +138,7 @@ def _build(args: argparse.Namespace) -> int:
     def say(what: str) -> None:
         console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False, markup=False)
 
-    bitstream = build(chosen, machine, args.mhz, args.seeds, say, args.thorough)
+    bitstream = build(chosen, machine, args.mhz, args.seeds, say)
     bits, record = bitstream.write(args.out)
     if args.json:
         print(json.dumps({**bitstream.record, "bitstream": str(bits)}, indent=1))
