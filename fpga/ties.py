@@ -2,8 +2,8 @@
 
 The pins of gates and block RAMs can be tied where they are. To the control pins of multiplier
 blocks, and to the addresses of distributed RAM, nextpnr brings a constant through the fabric, all
-from one gate: two nets over the whole chip, of thousands of arcs, the last ones of which find no
-way (of ecp5-1x16x16: 3,000, and its router came to an end or did not). So a few multipliers have a
+from one gate: two nets over the whole chip, of 3,600 arcs in ecp5-1x16x16. Where wires are scarce
+the last of them find no way, and the router does not come to an end. So a few multipliers have a
 gate of their own for each constant; and a constant address line follows another one, as it writes
 and as it reads, so that other rows of that memory are in use, as many as before.
 """
