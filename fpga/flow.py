@@ -94,7 +94,8 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     """
     options = [*PLACEMENT, *device]
     luts = taken(cells(netlist))["luts"]
-    planned, empty = luts >= CROWDED, floorplan.empty(device[0], luts)
+    planned = luts >= CROWDED
+    empty = floorplan.empty(device[0], luts) if planned else []
 
     def make(folder: Path) -> None:
         (folder / "top.lpf").write_text(constraints)
@@ -112,7 +113,7 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
                   *([Path(floorplan.__file__).read_text()] if planned else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
-    return _routed(folder, seed, len(empty) if planned else 0)
+    return _routed(folder, seed, len(empty))
 
 
 def _plan(netlist: str, device: str, empty: Sequence[str]) -> str:

@@ -86,6 +86,21 @@ open(given['--bit'], 'w').write('bits: ' + open(given['--input']).read())
         flow.place(netlist, ["--85k", "--speed", "6"], 4, tools, "pins")
 
 
+def test_netlists_are_changed_by_our_passes(tools):
+    """A last carry that nothing reads is open, and a multiplier has a constant of its own."""
+    script(tools.yosys, """
+cells = {'sum': {'type': 'CCU2C', 'connections': {'CIN': [2], 'COUT': [3]},
+                 'port_directions': {'CIN': 'input', 'COUT': 'output'}},
+         'product': {'type': 'MULT18X18D', 'connections': {'RST0': ['0']},
+                     'port_directions': {'RST0': 'input'}}}
+json.dump({'modules': {'top': {'cells': cells, 'ports': {}}}}, open('top.json', 'w'))
+""")
+    cells = json.loads((flow.synthesize("module", tools, "a test") / "top.json").read_text())[
+        "modules"]["top"]["cells"]
+    assert cells["sum"]["connections"]["COUT"] == ["x"]
+    assert cells["product"]["connections"]["RST0"] == cells["product$tie0"]["connections"]["Z"]
+
+
 @pytest.mark.parametrize("which", ["yosys", "nextpnr"])
 def test_another_version_makes_its_own(tools, which):
     """What one version has made, and what follows from it, is not taken for another's."""
