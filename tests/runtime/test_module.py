@@ -181,8 +181,8 @@ def test_an_unknown_target_is_refused(target: str) -> None:
 
 def test_an_unknown_machine_is_refused() -> None:
     refused(lambda: compile(DIGITS / "digits-int8.onnx", "accel:pynk"), ConfigError,
-            "Preset must be one of ecp5-1x16x16, ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4, "
-            "not 'pynk'")
+            "Preset must be one of ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, "
+            "tiny-1x4x4, not 'pynk'")
 
 
 def test_an_unknown_simulator_is_refused() -> None:

@@ -127,7 +127,7 @@ def test_a_unit_without_room_takes_the_cycles_of_the_rtl(unit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tiny-1x4x4", "ecp5-1x8x8", "pynq-1x16x16"])
+@pytest.mark.parametrize("name", ["ecp5-1x2x2", "tiny-1x4x4", "ecp5-1x8x8", "pynq-1x16x16"])
 def test_presets_take_the_cycles_of_the_rtl(name):
     machine = Machine(preset(name))
     for seed in range(100):
