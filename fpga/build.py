@@ -123,7 +123,8 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     say("synthesized")
     placements = []
     for seed in range(1, seeds + 1):
-        placements.append(_placed(netlist, device, seed, tools, constraints, what))
+        placements.append(_placed(netlist, device, seed, tools, constraints,
+                                  pll.clock_hz / 1e6, what))
         say(f"seed {seed}: {placements[-1].mhz:g} MHz")
     best = max(placements, key=lambda one: one.mhz)
     if best.mhz * 1e6 < pll.clock_hz:
@@ -151,9 +152,9 @@ def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) 
 
 
 def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, constraints: str,
-            what: str) -> Routed:
+            mhz: float, what: str) -> Routed:
     try:
-        return flow.place(netlist, device, seed, tools, constraints)
+        return flow.place(netlist, device, seed, tools, constraints, mhz)
     except BuildError as error:
         if "no BELs remaining" in str(error) or "Unable to find legal placement" in str(error):
             raise BuildError(f"Build of {what} does not fit: {error}") from None

@@ -16,7 +16,8 @@ from compiler.native import build_once, call, digest
 from fpga import carries, floorplan, ties
 from fpga.tools import Tools
 
-__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "unit_of"]
+__all__ = ["CELLS", "Routed", "cells", "pack", "place", "synthesize", "taken", "tied",
+           "unit_of"]
 
 KIND = "ecp5"               # of entries of the cache
 
@@ -27,7 +28,8 @@ PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2's clock
              # Large designs come out with shorter wires, and with a higher clock, too.
              "--placer-heap-alpha", "0.06", "--placer-heap-timingweight", "40")
 
-CROWDED = 40_000            # LUTs from which on a design is placed by `fpga.floorplan`'s plan
+CROWDED = 40_000            # LUTs from which on a design is placed by `fpga.floorplan`'s plan, and
+                            # routing by the clock takes longer than all the rest
 
 CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
          "block_rams": "DP16KD"}
@@ -83,35 +85,56 @@ class Routed:
 
 
 def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
-          constraints: str = "") -> Routed:
+          constraints: str = "", mhz: float | None = None) -> Routed:
     """Place and route with one seed.
+
+    A crowded design is routed without the clock first, and by it if `mhz` are not reached so.
 
     Parameters
     ----------
     netlist : folder that `synthesize` gave.
-    device : nextpnr's options for the FPGA and its clock.
+    device : nextpnr's options for the FPGA.
     constraints : pins and clocks, in Lattice's LPF.
+    mhz : the clock that is enough; without it the highest one, however long that takes.
     """
     options = [*PLACEMENT, *device]
     luts = taken(cells(netlist))["luts"]
     planned = luts >= CROWDED
     empty = floorplan.empty(device[0], luts) if planned else []
 
-    def make(folder: Path) -> None:
-        (folder / "top.lpf").write_text(constraints)
-        design = folder / "planned.json"
-        if planned:
-            design.write_text(_plan((netlist / "top.json").read_text(), device[0], empty))
+    def nextpnr(folder: Path, design: str, *more: str) -> None:
         # The wheel's tools see relative paths only, wherever the cache is.
         call([tools.nextpnr.path, *options, *(("--lpf", "top.lpf") if constraints else ()),
-              "--seed", str(seed), "--json",
-              design.name if planned else f"../{netlist.name}/top.json",
-              "--textcfg", "top.config", "--report", "report.json", "--log", "nextpnr.log",
-              "--quiet"], cwd=folder)
-        design.unlink(missing_ok=True)              # large
+              "--seed", str(seed), "--json", design, "--report", "report.json", "--quiet", *more],
+             cwd=folder)
+
+    def make(folder: Path) -> None:
+        (folder / "top.lpf").write_text(constraints)
+        design, results = f"../{netlist.name}/top.json", ("--textcfg", "top.config",
+                                                          "--log", "nextpnr.log")
+        if planned:
+            design = "planned.json"
+            text = _plan((netlist / "top.json").read_text(), device[0], empty)
+            (folder / design).write_text(text)
+        if not planned or mhz is None:
+            nextpnr(folder, design, *results)
+        else:
+            nextpnr(folder, design, "--no-route", "--write", "placed.json",
+                    "--textcfg", "placed.config", "--log", "placement.log")
+            placed = folder / "placed.json"
+            placed.write_text(_without_options(placed.read_text()))
+            for clock in (["--no-tmdriv"], []):
+                nextpnr(folder, placed.name, "--no-pack", "--no-place", "--freq", str(mhz), *clock,
+                        *results)
+                if _routed(folder, seed, 0).mhz >= mhz:
+                    break
+            config = folder / "top.config"
+            config.write_text(tied(config.read_text(), (folder / "placed.config").read_text()))
+        for name in ("planned.json", "placed.json", "placed.config"):       # large
+            (folder / name).unlink(missing_ok=True)
 
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
-                  *([Path(floorplan.__file__).read_text()] if planned else [])])
+                  *([str(mhz), Path(floorplan.__file__).read_text()] if planned else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
     return _routed(folder, seed, len(empty))
 
@@ -128,6 +151,50 @@ def _plan(netlist: str, device: str, empty: Sequence[str]) -> str:
             "type": "LUT4", "parameters": {"INIT": "0" * 16}, "attributes": {"BEL": place},
             "port_directions": {"A": "input"}, "connections": {"A": []}}
     return json.dumps(design)
+
+
+def _without_options(placed: str) -> str:
+    """A placed design that leaves options to the command line.
+
+    Routed by the clock, arcs on long paths pay next to nothing for the wires of others, so that in
+    a crowded design they take them from each other, over and over. Like this they come first, and
+    that is all.
+    """
+    design = json.loads(placed)
+    for name in ("timing_driven", "target_freq"):
+        design["modules"]["top"]["settings"].pop(name, None)
+    return json.dumps(design)
+
+
+def tied(routed: str, placed: str) -> str:
+    """The configuration of a routed design, with the ties of the placed one.
+
+    Inputs of block RAMs and multiplier blocks that nothing drives are tied to a constant where they
+    enter from the fabric. A design in a file does not list them, so that what nextpnr writes of a
+    design that it has read lacks just this (its ``ecp5/bitstream.cc``; the test compares). Both are
+    Trellis's text: sections by tile, an element a line.
+    """
+    known = set(_elements(routed))
+    missing: dict[str, list[str]] = {}
+    for tile, line in _elements(placed):
+        if line.startswith("enum: CIB.") and (tile, line) not in known:
+            missing.setdefault(tile, []).append(line)
+    lines: list[str] = []
+    for line in routed.splitlines():
+        lines += [line, *missing.pop(line, [])]                 # a tile has one section
+    for tile, rest in missing.items():
+        lines += ["", tile, *rest]
+    return "\n".join(lines) + "\n"
+
+
+def _elements(config: str) -> Iterator[tuple[str, str]]:
+    """Sections of a configuration, and their lines."""
+    section = ""
+    for line in config.splitlines():
+        if line.startswith("."):
+            section = line
+        elif line:
+            yield section, line
 
 
 def _routed(folder: Path, seed: int, others: int) -> Routed:

@@ -51,8 +51,9 @@ def tools(monkeypatch, tmp_path):
         given["texts"].append(text)
         return tmp_path
 
-    def place(netlist, device, seed, tools, constraints):
+    def place(netlist, device, seed, tools, constraints, enough):
         given["placed"].append((seed, *device))
+        given["enough"] = enough
         mhz = {1: 81.5, 2: 84.25, 3: 79.0}[seed]
         return flow.Routed(tmp_path / f"p{seed}", seed, mhz, (("gemm.grid", 11.5),),
                            {"luts": 1200}, {"luts": 24000})
@@ -93,6 +94,7 @@ def test_the_fastest_seed_is_taken(tools):
 
 def test_the_clock_is_the_one_that_is_asked_for(tools):
     record = build(ULX3S, TINY, mhz=50).record
+    assert tools["enough"] == 50.0
     assert record["clock_hz"] == 50_000_000 and record["peak_gops"] == 1.6
     with pytest.raises(BuildError, match=r"^Build of tiny-1x4x4 on ulx3s-85f reaches 84.25 MHz, "
                                          r"not 85; ask for less \(--mhz 84\), or try more seeds"):

