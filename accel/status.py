@@ -8,7 +8,8 @@ import numpy as np
 
 from accel.config import UNITS
 
-__all__ = ["ACTIVITIES", "Counters", "REPORTERS", "Run", "STALLS", "Status", "Timeline"]
+__all__ = ["ACTIVITIES", "CLIENTS", "COUNTERS", "Counters", "REPORTERS", "Run", "STALLS", "Status",
+           "Timeline"]
 
 REPORTERS = (*UNITS, "fetch")
 """Who an error can be blamed on, in the order of their code in the status register."""
@@ -21,6 +22,13 @@ than one; the counter of a signal is full."""
 
 ACTIVITIES = ("busy", *STALLS)
 """In every cycle of a run each unit is in exactly one of these."""
+
+CLIENTS = ("fetch", "load", "store")
+"""Who moves bytes over the memory port."""
+
+COUNTERS = (*(f"count_{unit}_{activity}" for unit in UNITS for activity in ACTIVITIES),
+            *(f"bytes_{client}" for client in CLIENTS))
+"""What the hardware counts, in the order of its numbers: cycles, and bytes."""
 
 
 class Status(IntEnum):
@@ -50,6 +58,12 @@ class Counters:
 
     activity: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Mapping[str, int]) -> "Counters":
+        """From what `COUNTERS` are at, by name."""
+        return cls({unit: {activity: values[f"count_{unit}_{activity}"] for activity in ACTIVITIES}
+                    for unit in UNITS}, {client: values[f"bytes_{client}"] for client in CLIENTS})
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """What clock does the core reach on an ECP5-85F, speed grade 6? Synthesis, place and route.
 
 The **bare core** is measured: no pins, no memory controller. Its inputs come from a chain of
-registers and its outputs end in registers (counters, which are registers, end where they are), so
-that every path counts that is inside the core or at its ports, and no path to a pin does. The
-registers of this harness are not counted in the figures. The clock is the best of ``--seeds``
-placements; nothing but the seed differs between them, and all are printed.
+registers and its outputs end in registers, so that every path counts that is inside the core or at
+its ports, and no path to a pin does. The registers of this harness are not counted in the figures.
+The clock is the best of ``--seeds`` placements; nothing but the seed differs between them, and all
+are printed.
 
 Flow and tools are those of bitstreams (`fpga.flow`, `fpga.tools`). Prints ``name value`` lines (or
 JSON), and the critical path by unit.
@@ -72,11 +72,8 @@ class Harness(wiring.Component):
                 m.d.comb += port.eq(chained(len(Value.cast(port))))
                 continue
             seen = Signal(member.shape, name=f"seen_{name}", attrs={"keep": 1}, reset_less=True)
-            if name.startswith(("count_", "bytes_")):
-                m.d.comb += seen.eq(port)
-            else:
-                m.d.sync += seen.eq(port)
-                self.registers += len(Value.cast(seen))
+            m.d.sync += seen.eq(port)
+            self.registers += len(Value.cast(seen))
         return m
 
 

@@ -10,7 +10,7 @@ from accel.config import UNITS
 from accel.isa import BASES
 from accel.machine import Machine, MachineRecord
 from accel.program import Program
-from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
+from accel.status import REPORTERS, Counters, Run, Status
 from fpga.identity import decoded
 from fpga.link.frames import GRAIN
 from fpga.link.host import LinkError
@@ -143,14 +143,11 @@ class BoardDevice:
     def _result(self) -> Run:
         found = read_registers(self.link, REPORT)
         status = Status(found["status"] & 0xFF)
-        activity = {unit: {one: found[f"count_{unit}_{one}"] for one in ACTIVITIES}
-                    for unit in UNITS}
+        counters = Counters.of(found)
         waiting = {unit: found[f"waiting_{unit}"] for bit, unit in enumerate(UNITS)
                    if found["waiting"] >> bit & 1}
         return Run(status, REPORTERS[found["status"] >> 8 & 0xFF], found["index"],
-                   cycles=sum(activity["load"].values()),
-                   counters=Counters(activity, {client: found[f"bytes_{client}"] for client in
-                                                ("fetch", "load", "store")}),
+                   cycles=sum(counters.activity["load"].values()), counters=counters,
                    waiting=waiting if status is Status.DEADLOCK else {})
 
 

@@ -8,7 +8,7 @@ come from this list.
 from dataclasses import dataclass
 
 from accel.config import UNITS
-from accel.status import ACTIVITIES
+from accel.status import COUNTERS
 
 __all__ = ["ADDRESSES", "MAGIC", "RECORD", "RECORD_BYTES", "REGISTERS", "REPORT", "WORDS",
            "Register"]
@@ -55,19 +55,21 @@ def _registers() -> tuple[Register, ...]:
         Register("waiting", 32, "after a deadlock, a bit for each unit that waits: "
                  + ", ".join(UNITS)),
         *(Register(f"waiting_{unit}", 32, f"instruction that {unit} waits with") for unit in UNITS),
-        *(Register(f"count_{unit}_{activity}", 64, f"cycles of {unit}: {activity}")
-          for unit in UNITS for activity in ACTIVITIES),
-        *(Register(f"bytes_{client}", 64, f"moved by {client}")
-          for client in ("fetch", "load", "store")),
+        *(Register(name, 64, _counts(name)) for name in COUNTERS),
         Register("record", 8 * RECORD_BYTES, "what the machine is: see `fpga.identity`"),
     )
+
+
+def _counts(name: str) -> str:
+    what, *names = name.split("_")
+    return f"{'cycles of' if what == 'count' else 'moved by'} {': '.join(names)}"
 
 
 REGISTERS = _registers()
 *_, RECORD = REGISTERS
 
 REPORT = [one.name for one in REGISTERS
-          if one.name.startswith(("status", "index", "waiting", "count_", "bytes_"))]
+          if one.name.startswith(("status", "index", "waiting")) or one.name in COUNTERS]
 """How a run went."""
 
 ADDRESSES: dict[str, int] = {}

@@ -8,7 +8,7 @@ from accel.config import UNITS
 from accel.hw.acc import Acc
 from accel.hw.arbiter import Arbiter
 from accel.hw.control import BEGIN_CYCLES, Control
-from accel.hw.counters import CLIENTS, Counters, counter_outputs
+from accel.hw.counters import COUNTER_BITS, Counters
 from accel.hw.fetch import Fetch
 from accel.hw.gemm import Gemm
 from accel.hw.interface import COMMAND, INDEX_BITS, memory_port
@@ -21,7 +21,7 @@ from accel.hw.tokens import Tokens
 from accel.hw.vector import Vector
 from accel.isa import BASES
 from accel.machine import Machine
-from accel.status import REPORTERS, Status
+from accel.status import CLIENTS, COUNTERS, REPORTERS, Status
 
 __all__ = ["REQUEST_CYCLE", "Core", "core_signature"]
 
@@ -42,7 +42,7 @@ def core_signature(machine: Machine) -> dict:
                     f"{unit}_retired": Out(1), f"{unit}_retired_index": Out(INDEX_BITS)}
     for unit in UNITS:
         members |= {f"{unit}_waiting": Out(1), f"{unit}_waiting_index": Out(INDEX_BITS)}
-    return members | counter_outputs()
+    return members | {"counter": In(range(len(COUNTERS))), "counter_value": Out(COUNTER_BITS)}
 
 
 class Core(wiring.Component):
@@ -67,9 +67,10 @@ class Core(wiring.Component):
     {unit}_started, {unit}_started_index, {unit}_retired, {unit}_retired_index : events, for fetch
         those of FINISH.
     {unit}_waiting, {unit}_waiting_index : after a deadlock, whether the unit waits, and where.
-    count_{unit}_{activity} : cycles. The activities of a unit sum to the cycles from `start` to the
-        one before `done`; the `BEGIN_CYCLES` first ones and the last one count as ``command``.
-    bytes_{fetch,load,store} : bytes moved over `mem`, whole beats.
+    counter, counter_value : position in `accel.status.COUNTERS`, and what that counter is at, in
+        the same cycle. The activities of a unit sum to the cycles from `start` to the one before
+        `done`; the `BEGIN_CYCLES` first ones and the last one count as ``command``. Bytes are
+        whole beats.
     """
 
     def __init__(self, machine: Machine):
@@ -170,5 +171,4 @@ class Core(wiring.Component):
         m.d.comb += [counters.clear.eq(control.clear), counters.count.eq(control.running)]
         m.d.comb += [getattr(counters, f"moved_{client}").eq(getattr(arbiter, f"moved_{client}"))
                      for client in CLIENTS]
-        m.d.comb += [getattr(self, name).eq(getattr(counters, name))
-                     for name in counter_outputs()]
+        m.d.comb += [counters.number.eq(self.counter), self.counter_value.eq(counters.value)]

@@ -1,38 +1,33 @@
 """Architectural counters: what each unit did in every cycle of a run, and bytes moved."""
 
 from amaranth.hdl import *
-from amaranth.lib import wiring
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.config import UNITS, AccelConfig
 from accel.hw.control import BEGIN_CYCLES
 from accel.hw.parts import registered
-from accel.status import ACTIVITIES
+from accel.status import ACTIVITIES, CLIENTS, COUNTERS
 
-__all__ = ["CLIENTS", "COUNTER_BITS", "COUNTER_CYCLES", "Counters", "counter_outputs"]
+__all__ = ["COUNTER_BITS", "COUNTER_CYCLES", "Counters"]
 
 COUNTER_BITS = 40
 
 COUNTER_CYCLES = 3
 """From a cycle to when the counters include it."""
 
-CLIENTS = ("fetch", "load", "store")
-"""Who moves bytes over the memory port."""
-
-
-def counter_outputs() -> dict:
-    """The counters, by name."""
-    return ({f"count_{unit}_{activity}": Out(COUNTER_BITS)
-             for unit in UNITS for activity in ACTIVITIES}
-            | {f"bytes_{client}": Out(COUNTER_BITS) for client in CLIENTS})
+_ROWS = 16
 
 
 class Counters(wiring.Component):
     """A counter for each unit and activity, and one of bytes for each client of the memory.
 
-    What is counted in cycle t is in the outputs in t + `COUNTER_CYCLES`. The cycles of a run in
-    which nothing is counted yet, or no more, in which every unit is without a command, count from
-    the beginning.
+    What is counted in cycle t can be read in t + `COUNTER_CYCLES`. The cycles of a run in which
+    nothing is counted yet, or no more, in which every unit is without a command, count from the
+    beginning.
+
+    A unit has one activity in a cycle, so that its counters share an adder and a memory of a row
+    for each. What is in a row from before `clear` does not count.
 
     Members
     -------
@@ -40,7 +35,7 @@ class Counters(wiring.Component):
     count : this cycle counts.
     activity_{unit} : what the unit does: one-hot in the order of `ACTIVITIES`.
     moved_{client} : a beat passes.
-    (those of `counter_outputs`)
+    number, value : position in `COUNTERS`, and what that counter is at, in the same cycle.
     """
 
     def __init__(self, config: AccelConfig):
@@ -48,33 +43,68 @@ class Counters(wiring.Component):
         super().__init__({
             "clear": In(1), "count": In(1),
             **{f"activity_{unit}": In(len(ACTIVITIES)) for unit in UNITS},
-            **{f"moved_{client}": In(1) for client in CLIENTS}, **counter_outputs(),
+            **{f"moved_{client}": In(1) for client in CLIENTS},
+            "number": In(range(len(COUNTERS))), "value": Out(COUNTER_BITS),
         })
 
     def elaborate(self, platform):
         m = Module()
-        self._count = Signal(name="counting")
-        m.d.sync += self._count.eq(self.count)
-        for unit in UNITS:
-            clear = registered(m, platform, self.clear, f"clear_{unit}")
-            activity = getattr(self, f"activity_{unit}")
-            for index, name in enumerate(ACTIVITIES):
-                first = (BEGIN_CYCLES + COUNTER_CYCLES - 1) * (name == "command")
-                self._counter(m, platform, getattr(self, f"count_{unit}_{name}"), activity[index],
-                              clear, first)
+        self._counting = Signal(name="counting")
+        m.d.sync += self._counting.eq(self.count)
+        groups = [self._activities(m, platform, unit, len(ACTIVITIES) * place)
+                  for place, unit in enumerate(UNITS)]
         clear = registered(m, platform, self.clear, "clear_bytes")
-        for client in CLIENTS:
-            beats = Signal(COUNTER_BITS, name=f"beats_{client}")
-            self._counter(m, platform, beats, getattr(self, f"moved_{client}"), clear)
-            m.d.comb += getattr(self, f"bytes_{client}").eq(beats * self._bus_bytes)
+        groups += [self._beats(m, platform, client, clear) * self._bus_bytes for client in CLIENTS]
+        sizes = [len(ACTIVITIES)] * len(UNITS) + [1] * len(CLIENTS)
+        group = Array(group for group, size in enumerate(sizes) for _ in range(size))[self.number]
+        m.d.comb += self.value.eq(Array(groups)[group])
         return m
 
-    def _counter(self, m: Module, platform, counter: Signal, event: Value, clear: Value,
-                 first: int = 0):
-        there = registered(m, platform, event, f"{counter.name}_there")     # events come late
-        counts = Signal(name=f"{counter.name}_counts")
-        m.d.sync += counts.eq(self._count & there)
+    def _activities(self, m: Module, platform, unit: str, first: int) -> Value:
+        """The counter of a unit that `number` chooses; they begin at position `first`. A row is
+        the position modulo `_ROWS`.
+        """
+        activity = getattr(self, f"activity_{unit}")
+        clear = registered(m, platform, self.clear, f"clear_{unit}")
+        here = registered(m, platform, activity, f"activity_{unit}_here")
+        begun = Signal(_ROWS, name=f"begun_{unit}", init=-1)        # zeros, until a run begins
+        row, fresh, counts = (Signal(width, name=f"{name}_{unit}") for name, width in
+                              (("row", range(_ROWS)), ("fresh", 1), ("counts", 1)))
+        rows = [(first + place) % _ROWS for place in range(len(ACTIVITIES))]
+        command = rows[ACTIVITIES.index("command")]
+        at = Cat(here[rows.index(one)] if one in rows else Const(0) for one in range(_ROWS))
+        m.submodules[f"kept_{unit}"] = kept = memory.Memory(
+            shape=COUNTER_BITS, depth=_ROWS, init=[], attrs={"ram_style": "distributed"})
+        write, old, chosen = kept.write_port(), *(kept.read_port(domain="comb") for _ in range(2))
+
+        def counter(begun: Value, row: Value, value: Value) -> Value:
+            """What a row stands for: a counter begins with what is not counted."""
+            beginning = Mux(row == command, BEGIN_CYCLES + COUNTER_CYCLES - 1, 0)
+            return Mux(begun, value, beginning)
+
+        m.d.sync += [
+            row.eq(Cat(Cat(here[place] for place, one in enumerate(rows) if one >> bit & 1).any()
+                       for bit in range(len(row)))),
+            fresh.eq(~(at & begun).any()), counts.eq(self._counting & here.any()),
+        ]
         with m.If(clear):
-            m.d.sync += counter.eq(first)
+            m.d.sync += begun.eq(0)
+        with m.Elif(self._counting):
+            m.d.sync += begun.eq(begun | at)
+        m.d.comb += [
+            old.addr.eq(row), write.addr.eq(row), write.en.eq(counts),
+            write.data.eq(counter(~fresh, row, old.data) + 1),
+            chosen.addr.eq(self.number[:len(row)]),
+        ]
+        return counter(begun.bit_select(chosen.addr, 1), chosen.addr, chosen.data)
+
+    def _beats(self, m: Module, platform, client: str, clear: Value) -> Signal:
+        there = registered(m, platform, getattr(self, f"moved_{client}"), f"beat_{client}_there")
+        counts = Signal(name=f"counts_{client}")
+        beats = Signal(COUNTER_BITS, name=f"beats_{client}")
+        m.d.sync += counts.eq(self._counting & there)
+        with m.If(clear):
+            m.d.sync += beats.eq(0)
         with m.Elif(counts):
-            m.d.sync += counter.eq(counter + 1)
+            m.d.sync += beats.eq(beats + 1)
+        return beats

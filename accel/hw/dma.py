@@ -75,7 +75,8 @@ class Front(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        word, index = Signal(DMA, reset_less=True), Signal(INDEX_BITS, reset_less=True)
+        # The queue still shows an instruction in the cycle after it was taken.
+        word, index = DMA(self.commands.p.word), self.commands.p.index
         setup, failed, armed, arming = Signal(), Signal(), Signal(), Signal()
         fault, bus_fault, missing = Signal(), Signal(), Signal(len(UNITS))
         m.submodules.held = held = Queue(
@@ -85,9 +86,8 @@ class Front(wiring.Component):
         m.submodules.nest = nest = LoopNest(DMA["loops"].shape, {"dram": 32, "buffer": 24}, _TAG)
         m.submodules.ahead = ahead = Ahead(RUN)
 
-        head = DMA(self.commands.p.word)
         m.d.comb += [
-            self.waits.eq(Mux(self.commands.valid, head.waits[:len(UNITS)], 0)),
+            self.waits.eq(Mux(self.commands.valid, word.waits[:len(UNITS)], 0)),
             missing.eq(self.waits & ~self.available),
             arming.eq(self.commands.valid & ~armed & ~missing.any() & held.i.ready
                       & ~(self.halt | failed)),
@@ -97,8 +97,6 @@ class Front(wiring.Component):
             self.started.eq(setup), self.started_index.eq(index),
         ]
         m.d.sync += [setup.eq(self.take), armed.eq(Mux(armed, ~self.take, arming) & ~failed)]
-        with m.If(self.take):
-            m.d.sync += [word.eq(head), index.eq(self.commands.p.index)]
 
         outside, dropping = self._walk(m, nest, ahead, word, index, setup, fault)
         m.d.sync += failed.eq(failed | self.error)
@@ -118,14 +116,14 @@ class Front(wiring.Component):
         m.d.comb += [
             self.idle.eq(still & ~armed & ~complete.some & ~open_),
             self.blocked.eq(still & ~armed & (waiting | starved & ~held.some)),
-            self.blocked_index.eq(Mux(waiting, held.o.p.index, self.commands.p.index)),
+            self.blocked_index.eq(Mux(waiting, held.o.p.index, index)),
         ]
         self._activity(m, {"busy": self.moving | self.take | arming | setup,
                            "signal": waiting & still, "memory": held.some | armed}, starved,
                        missing)
         return m
 
-    def _walk(self, m: Module, nest: LoopNest, ahead: Ahead, word, index: Signal, setup: Signal,
+    def _walk(self, m: Module, nest: LoopNest, ahead: Ahead, word, index: Value, setup: Signal,
               fault: Signal) -> tuple[Value, Signal]:
         """From an instruction to checked runs; whether the one that is checked is outside, and
         whether one before it was: then it is dropped."""

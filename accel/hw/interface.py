@@ -10,7 +10,8 @@ from accel.status import ACTIVITIES, Status
 __all__ = ["COMMAND", "INDEX_BITS", "LANE_BITS", "READ_LATENCY", "acc_port", "chunk_write",
            "entry_read", "memory_port", "unit_signature"]
 
-INDEX_BITS = 32
+INDEX_BITS = 26
+"""Of an instruction's position: words of 64 bytes in 4 GiB."""
 
 LANE_BITS = 32
 """Bits of a lane of acc."""
@@ -26,7 +27,7 @@ def unit_signature() -> dict:
     """Members that every execution unit has, for its Component signature.
 
     commands    queue output; ready rises in the cycle before `started` (it leaves the queue); then
-                it offers nothing for a cycle
+                it offers nothing for a cycle, and shows what has left
     halt        nothing new may start (an error elsewhere)
     waits       mask of the instruction at the head of the queue (0 when none)
     available   all tokens in `waits` are there (combinational from waits)

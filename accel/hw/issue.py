@@ -80,14 +80,11 @@ class Issue(wiring.Component):
             head.ready.eq(self.take),
         ]
         m.d.sync += [armed.eq(Mux(armed, ~self.take, arming)), self.started.eq(self.take)]
-        with m.If(self.ready):
-            m.d.sync += self.started_index.eq(head.p.index)
+        # The queue still shows an instruction in the cycle after it was taken.
+        m.d.comb += self.started_index.eq(head.p.index)
 
         self._hold(m, word.banks)
-        signals = Signal(len(UNITS), name="started_signals", reset_less=True)
-        with m.If(self.ready):
-            m.d.sync += signals.eq(header.signals)
-        oldest, there = self._records(m, signals)
+        oldest, there = self._records(m, header.signals)
         m.d.comb += [
             self.signal.eq(finished & there),
             self.signals.eq(oldest.signals),

@@ -40,8 +40,8 @@ class Queue(wiring.Component):
     shape : of the payload.
     depth : items that fit, that in the output register included; a power of two.
     registered : offer items from a register.
-    pause : offer nothing in the cycle after an item has left: then what takes it, which may come
-        late, does not have to enable a wide register in time.
+    pause : offer nothing in the cycle after an item has left, but still show it: then what takes
+        it, which may come late, does not have to enable a wide register in time.
 
     Members
     -------

@@ -36,7 +36,7 @@ from accel.hw.vector import PARAMETERS
 from accel.machine import Machine
 from accel.plan import plan
 from accel.program import Program
-from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status, Timeline
+from accel.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 
 from .dram import DRAM, Dram, DramTiming
@@ -47,7 +47,6 @@ __all__ = ["simulate"]
 
 MAX_CYCLES = 1 << 40
 
-CLIENTS = ("fetch", "load", "store")
 NO_UNIT = (1 << 32) - 1
 
 _HERE = Path(__file__).parent

@@ -1,7 +1,7 @@
 // The loop around a Verilated core: clock, memory, events, watchdog.
 //
 // Compiled together with the model. "ports.h" is generated from the core's signature: it maps
-// the plain names of the ports to the model's members and lists reporters and counters.
+// the plain names of the ports to the model's members and lists reporters and units.
 
 #include <memory>
 
@@ -103,6 +103,13 @@ public:
 #else
         settle(now);
 #endif
+    }
+
+    // A counter of this cycle, once the memory's offers have reached the core.
+    uint64_t counter(unsigned number) {
+        top_->PORT_counter = number;
+        top_->eval();
+        return top_->PORT_counter_value;
     }
 
     // The memory sees the handshakes of this cycle; how many there are.
@@ -211,8 +218,8 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
 
         if (now - checked >= config->idle_cycles) {
             uint64_t working = progress;
-#define BUSY(unit) working += top->PORT_count_##unit##_busy;
-            LOCKSTEP_EXECUTION_UNITS(BUSY)
+#define BUSY(number) working += bench.counter(number);
+            LOCKSTEP_BUSY(BUSY)
             if (working == seen) break;
             seen = working;
             checked = now;
@@ -227,12 +234,11 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
     result->unit = uint32_t(top->PORT_status_unit);
     result->index = uint32_t(top->PORT_status_index);
     result->protocol = bench.violated();
-    uint64_t *waiting = result->waiting, *counter = result->counters;
+    uint64_t *waiting = result->waiting;
 #define WAITING(unit) \
     *waiting++ = top->PORT_##unit##_waiting ? uint64_t(top->PORT_##unit##_waiting_index) + 1 : 0;
     LOCKSTEP_EXECUTION_UNITS(WAITING)
-#define COUNTER(name) *counter++ = top->PORT_##name;
-    LOCKSTEP_COUNTER_NAMES(COUNTER)
+    for (unsigned i = 0; i < LOCKSTEP_COUNTERS; i++) result->counters[i] = bench.counter(i);
     top->final();
 }
 

@@ -28,7 +28,7 @@ from accel.config import UNITS
 from accel.hw.core import Core
 from accel.machine import Machine
 from accel.program import Program
-from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
+from accel.status import COUNTERS, REPORTERS, Counters, Run, Status
 from compiler.native import (BuildError, build_once, cache_folder, call, compile_shared, compiler,
                              digest, processor, replace_text)
 
@@ -228,21 +228,16 @@ def verilator_root() -> Path:
 
 def _ports_header(machine: Machine, ports: list[Port]) -> str:
     """What `harness.cpp` is told of the core."""
-    counters = _counter_names()
     lines = ["#pragma once", *(f"#define PORT_{p.name} {p.member}" for p in ports)]
-    lists = {"REPORTERS": REPORTERS, "EXECUTION_UNITS": UNITS, "COUNTER_NAMES": counters}
+    lists = {"REPORTERS": REPORTERS, "EXECUTION_UNITS": UNITS,
+             "BUSY": [COUNTERS.index(f"count_{unit}_busy") for unit in UNITS]}
     lines += [f"#define LOCKSTEP_{name}(X) {' '.join(f'X({one})' for one in members)}"
               for name, members in lists.items()]
-    numbers = {"UNITS": len(UNITS), "COUNTERS": len(counters), "WATCHDOG": int(Status.WATCHDOG),
+    numbers = {"UNITS": len(UNITS), "COUNTERS": len(COUNTERS), "WATCHDOG": int(Status.WATCHDOG),
                "BUS_BYTES": machine.config.bus_bytes}
     lines += [f"#define LOCKSTEP_{name} {value}" for name, value in numbers.items()]
     lines += [f'#define LOCKSTEP_MACHINE_HASH "{machine.hash}"']
     return "\n".join(lines) + "\n"
-
-
-def _counter_names() -> list[str]:
-    return ([f"count_{unit}_{activity}" for unit in UNITS for activity in ACTIVITIES]
-            + [f"bytes_{client}" for client in ("fetch", "load", "store")])
 
 
 def _view_source(ports: list[Port]) -> str:
@@ -301,7 +296,7 @@ class _Result(ctypes.Structure):
     _fields_ = [("cycles", ctypes.c_uint64), ("status", ctypes.c_uint32),
                 ("unit", ctypes.c_uint32), ("index", ctypes.c_uint32),
                 ("protocol", ctypes.c_uint32), ("waiting", ctypes.c_uint64 * len(UNITS)),
-                ("counters", ctypes.c_uint64 * len(_counter_names()))]
+                ("counters", ctypes.c_uint64 * len(COUNTERS))]
 
 
 class VerilatedCore:
@@ -347,14 +342,11 @@ class VerilatedCore:
 
     def _record(self, result: _Result, memory: np.ndarray, times: np.ndarray) -> Run:
         waiting = {unit: index - 1 for unit, index in zip(UNITS, result.waiting) if index}
-        values = dict(zip(_counter_names(), result.counters, strict=True))
-        activity = {unit: {name: values[f"count_{unit}_{name}"] for name in ACTIVITIES}
-                    for unit in UNITS}
-        moved = {name: values[f"bytes_{name}"] for name in ("fetch", "load", "store")}
+        counters = Counters.of(dict(zip(COUNTERS, result.counters, strict=True)))
         status = Status(result.status)
         unit = REPORTERS[result.unit] if status is not Status.WATCHDOG else "fetch"
-        return Run(status, unit, result.index, memory, result.cycles, Counters(activity, moved),
-                   times[0], times[1], waiting if status is Status.DEADLOCK else {})
+        return Run(status, unit, result.index, memory, result.cycles, counters, times[0], times[1],
+                   waiting if status is Status.DEADLOCK else {})
 
 
 class Handle:

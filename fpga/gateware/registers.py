@@ -5,19 +5,21 @@ from struct import iter_unpack
 from amaranth.hdl import *
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from accel.config import UNITS
 from accel.hw.core import core_signature
 from accel.machine import Machine
+from accel.status import COUNTERS
 from fpga.identity import encoded
 from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 
 __all__ = ["READ_CYCLES", "Registers"]
 
-READ_CYCLES = 2
-"""From an address to its word: one choice among words of neighbouring addresses, one among these
-groups, each with a register behind it, so that counters may be anywhere on the chip. The machine's
-record is a group of its own, in a memory."""
+READ_CYCLES = 3
+"""From an address to its word: a choice among words of neighbouring addresses, one among these
+groups, one between them and the core's counters, each with a register behind it, so that what is
+read may be anywhere on the chip. The machine's record is a group of its own, in a memory."""
 
 _GROUP = 16
 
@@ -57,21 +59,36 @@ class Registers(wiring.Component):
         m = Module()
         values = self._values(m)
         words = [Cat(values[register.name], Const(0, 32 * register.words))[32 * i:32 * (i + 1)]
-                 for register in REGISTERS if register is not RECORD
+                 for register in REGISTERS if register.name in values
                  for i in range(register.words)]
-        low, high = self.addr[:4], self.addr[4:]
         groups = [words[first:first + _GROUP] for first in range(0, len(words), _GROUP)]
         chosen = Array(Signal(32, name=f"group{number}", reset_less=True)
                        for number in range(len(groups)))
-        later = Signal.like(high, name="high", reset_less=True)
-        m.d.sync += later.eq(high)
         for group, target in zip(groups, chosen, strict=True):
             padded = [*group, *[Const(0, 32)] * (_GROUP - len(group))]
-            m.d.sync += target.eq(Array(padded)[low])
-        recorded = Signal()
-        m.d.sync += [recorded.eq(self.addr >= len(words)),
-                     self.r_data.eq(Mux(recorded, self._record(m), chosen[later]))]
+            m.d.sync += target.eq(Array(padded)[self.addr[:exact_log2(_GROUP)]])
+        group, recorded = Signal(range(len(groups))), Signal()
+        word, (counter, counted) = Signal(32, reset_less=True), self._counter(m)
+        m.d.sync += [
+            group.eq(self.addr >> exact_log2(_GROUP)),
+            recorded.eq(self.addr >= ADDRESSES["record"]),
+            word.eq(Mux(recorded, self._record(m), chosen[group])),
+            self.r_data.eq(Mux(counted, counter, word)),
+        ]
         return m
+
+    def _counter(self, m: Module) -> tuple[Signal, Signal]:
+        """The half of a counter at `addr`, and whether there is one, two cycles later."""
+        core, first = self.core, ADDRESSES[COUNTERS[0]]
+        assert first % 2 == 0
+        upper, there, half, counted = Signal(), Signal(), Signal(32, reset_less=True), Signal()
+        m.d.sync += [
+            core.counter.eq((self.addr >> 1) - first // 2), upper.eq(self.addr[0]),
+            there.eq((self.addr >= first) & (self.addr < ADDRESSES["record"])),
+            half.eq(Mux(upper, core.counter_value[32:], core.counter_value[:32])),
+            counted.eq(there),
+        ]
+        return half, counted
 
     def _record(self, m: Module) -> Value:
         """The word of the record at `addr`, a cycle later. It lies where the lower bits of its
@@ -105,8 +122,7 @@ class Registers(wiring.Component):
             "waiting": Cat(getattr(core, f"{unit}_waiting") for unit in UNITS),
             **{f"waiting_{unit}": getattr(core, f"{unit}_waiting_index") for unit in UNITS},
         }
-        return values | {one.name: getattr(core, one.name) for one in REGISTERS
-                         if one.name.startswith(("count_", "bytes_"))}
+        return values
 
     def _runs(self, m: Module, values: dict[str, Value]) -> None:
         """A number that is not that of the last run starts one, when the one before is over."""

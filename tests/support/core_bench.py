@@ -8,7 +8,7 @@ from accel.config import UNITS
 from accel.hw.core import Core
 from accel.machine import Machine
 from accel.program import Instruction, Program
-from accel.status import ACTIVITIES, REPORTERS, Counters, Run, Status
+from accel.status import COUNTERS, REPORTERS, Counters, Run, Status
 from tests.support.amaranth_sim import simulate
 from tests.support.memory_model import Memory
 
@@ -44,9 +44,11 @@ def observe(ctx, core: Core, observed: Observed, cycle: int) -> None:
 
 
 def counters(ctx, core: Core) -> Counters:
-    return Counters({u: {a: ctx.get(getattr(core, f"count_{u}_{a}")) for a in ACTIVITIES}
-                     for u in UNITS},
-                    {c: ctx.get(getattr(core, f"bytes_{c}")) for c in ("fetch", "load", "store")})
+    values = {}
+    for number, name in enumerate(COUNTERS):
+        ctx.set(core.counter, number)
+        values[name] = ctx.get(core.counter_value)
+    return Counters.of(values)
 
 
 def run_program(machine: Machine, programs: list[Program], latency=4, stall=lambda: False,

@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 
 from accel.config import BUFFERS, AccelConfig
 from accel.hw.arbiter import Arbiter
+from accel.hw.interface import COMMAND
 from accel.isa import BASES, DMA, encode
 from tests.support.amaranth_sim import put
 
@@ -130,5 +131,6 @@ def feed_commands(unit, programs: list[dict], stall=lambda: False):
             while stall():
                 await ctx.tick()
             await put(ctx, unit.commands, {"index": index, "word": encode(DMA, fields)})
-            await ctx.tick()
+            await ctx.tick()            # what has left is shown
+            ctx.set(unit.commands.payload.as_value(), (1 << COMMAND.size) - 1)
     return testbench

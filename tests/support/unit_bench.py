@@ -13,6 +13,7 @@ import numpy as np
 
 from accel import isa
 from accel.config import UNITS, preset
+from accel.hw.interface import COMMAND
 from accel.intrinsics import SHIPPED, vector_op
 from accel.machine import Machine
 from accel.program import Instruction
@@ -225,11 +226,13 @@ class Bench:
     def _inputs(self, ctx, cycle):
         dut = self.dut
         self.offered = self.offered or bool(self.queue) and not self.paused and self._yes()
-        self.paused = False
         ctx.set(dut.commands.valid, self.offered)
         if self.offered:
             index, word = self.queue[0]
             ctx.set(dut.commands.payload, {"index": index, "word": word})
+        elif not self.paused:           # what has left is shown for one more cycle
+            ctx.set(dut.commands.payload.as_value(), self.random.getrandbits(COMMAND.size))
+        self.paused = False
         self.have |= sum(self._yes() << bit for bit in range(len(UNITS)))
         ctx.set(dut.available, self.tokens(cycle) if self.tokens else self.have)
         ctx.set(dut.halt, self.halt(cycle) if self.halt else 0)

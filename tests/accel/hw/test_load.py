@@ -216,6 +216,7 @@ def test_blocked_by_a_signal():
 
     async def testbench(ctx):
         await put(ctx, unit.commands, {"index": 3, "word": word})
+        await ctx.tick()
         ctx.set(unit.commands.payload, {"index": 4, "word": encode(DMA, {"waits": 1})})
         ctx.set(unit.commands.valid, 1)
         cycles = 0

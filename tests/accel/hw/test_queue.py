@@ -70,6 +70,20 @@ def test_one_item_a_cycle_through_registers(make, cycles):
     simulate(dut, testbench)
 
 
+def test_a_pause_shows_what_has_left():
+    dut, seen = Queue(8, 4, pause=True), []
+
+    async def testbench(ctx):
+        for value in (5, 6):
+            await put(ctx, dut.i, value)
+        await get(ctx, dut.o)
+        for _ in range(2):
+            seen.append((ctx.get(dut.o.valid), ctx.get(dut.o.payload)))
+            await ctx.tick()
+    simulate(dut, testbench)
+    assert seen == [(0, 5), (1, 6)]
+
+
 def test_one_item_a_cycle():
     dut = Queue(8, 4)
 
