@@ -26,7 +26,7 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.sim.probe import Probe
 from accel.sim.verilated import simulate
-from accel.status import COUNTERS, Status
+from accel.status import Status
 from accel.target import AccelTarget
 from bench.networks import convolution_graph
 
@@ -88,15 +88,10 @@ def show(probe: Probe) -> None:
     """What each unit is doing, by its ports."""
     print(f"cycle {probe.cycle}:")
     for unit in UNITS:
-        busy = counter(probe, f"count_{unit}_busy")
+        busy = probe.counters.activity[unit]["busy"]
         waiting = (f"instruction {int(probe.io[f'{unit}_waiting_index'])} waits for a token"
                    if probe.io[f"{unit}_waiting"] else "nothing waits for a token")
         print(f"  {unit:6} busy for {busy} cycles so far, {waiting}")
-
-
-def counter(probe: Probe, name: str) -> int:
-    probe.io.counter = COUNTERS.index(name)
-    return int(probe.io.counter_value)
 
 
 def changed(program: Program, expected: np.ndarray, memory: np.ndarray) -> str:

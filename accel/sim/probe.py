@@ -5,7 +5,7 @@
     with Probe(machine, program, inputs={"x": x}, latency=20) as probe:
         probe.trace("core.vcd")                     # waveforms of the ports, for GTKWave
         probe.run_until(500)                        # natively: millions of cycles a second
-        print(probe.io.gemm_waiting, probe.io.count_gemm_busy)
+        print(probe.io.gemm_waiting, probe.counters.activity["gemm"]["busy"])
         probe.io.mem__rdata__payload ^= 1           # another bit than memory's, in this cycle
         probe.memory[program.bases["io"]] = 7       # a byte of memory, for reads from now on
         probe.step()                                # one cycle
@@ -25,6 +25,7 @@ import numpy as np
 
 from accel.machine import Machine
 from accel.program import Program
+from accel.status import COUNTERS, Counters
 
 from .dram import DRAM, Dram
 from .verilated import build, view
@@ -68,6 +69,15 @@ class Probe:
     def io(self) -> Any:
         """The ports: ``probe.io.done``; inputs can be set."""
         return self.core.io
+
+    @property
+    def counters(self) -> Counters:
+        """What has been counted, up to `accel.hw.counters.COUNTER_CYCLES` before this cycle."""
+        values = {}
+        for number, name in enumerate(COUNTERS):
+            self.io.counter = number
+            values[name] = int(self.io.counter_value)
+        return Counters.of(values)
 
     @property
     def done(self) -> bool:

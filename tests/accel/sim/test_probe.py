@@ -45,6 +45,19 @@ def test_a_probe_runs_as_the_simulator_does(options):
         assert probe.step() == run.cycles
 
 
+def test_counters_can_be_read_on_the_way():
+    """In every cycle they are what they were so far, and at the end those of the run."""
+    run = simulate(MACHINE, program(), inputs=INPUTS)
+    with probed() as probe:
+        busy = []
+        while not probe.done:
+            busy.append(probe.counters.activity["gemm"]["busy"])
+            probe.step()
+        assert probe.counters == run.counters
+    last = run.counters.activity["gemm"]["busy"]
+    assert busy[0] == 0 and sorted(busy) == busy and set(busy) == set(range(last + 1))
+
+
 def test_cycles_count_as_those_of_runs():
     run = simulate(MACHINE, program(), inputs=INPUTS)
     with probed() as probe:
