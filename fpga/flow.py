@@ -36,8 +36,8 @@ CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT
 """Figures, and what nextpnr calls them; carries and distributed RAM count as LUTs."""
 
 
-SIZES = {
-    "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 4}, "registers": {"TRELLIS_FF": 1},
+SIZES = {       # of a RAM's six LUTs two only lend their inputs to its write port
+    "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}, "registers": {"TRELLIS_FF": 1},
     "multipliers": {"MULT18X18D": 1}, "block_rams": {"DP16KD": 1}}
 
 

