@@ -59,7 +59,7 @@ class Core(wiring.Component):
     Members
     -------
     start : pulse.
-    count : number of instructions, less than 2**26; fetch never reads beyond.
+    count : number of instructions, less than 2**`INDEX_BITS`; fetch never reads beyond.
     base_program, base_weights, base_activations, base_io : base registers, byte addresses.
     mem : the memory port (docs/machine.md).
     done : level.
