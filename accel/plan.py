@@ -329,23 +329,93 @@ def _levels(node: Node) -> int:
     return 0 if masks else 1
 
 
+@dataclass(frozen=True, slots=True)
+class _Passenger:
+    """A value that is there long before `mux` takes it, for some bodies."""
+
+    value: Node
+    mux: Node
+    bodies: tuple[int, ...]
+
+
 def _merge_results(graph: Graph, values: list[Node], placement: _Placement) -> Node:
-    """One value: in every stage, what is ready joins what earlier stages have handed on."""
+    """One value: in every stage, what is ready joins what earlier stages have handed on.
+
+    What bodies need later than it is there travels with the results of other ones, which those
+    bodies do not have yet, instead of in registers of its own.
+    """
     waiting = dict(enumerate(values))
     carried: Node | None = None
     done: tuple[int, ...] = ()
+    passengers, aboard = _passengers(values, placement), list[_Passenger]()
     while waiting:
         stage = min(placement.place(node).available for node in waiting.values())
+        if leaving := [one for one in aboard if placement.place(one.mux).stage <= stage]:
+            assert carried is not None
+            rebuilt = _Rebuilt(graph, leaving, carried)
+            waiting = {body: rebuilt.node(node) for body, node in waiting.items()}
+            passengers, aboard = ([
+                _Passenger(rebuilt.node(one.value), rebuilt.node(one.mux), one.bodies)
+                for one in some if one not in leaving] for some in (passengers, aboard))
+            continue
         ready = {body: node for body, node in waiting.items()
                  if placement.place(node).available == stage}
-        cases: dict[Node, tuple[int, ...]] = {carried: done} if carried is not None else {}
+        boarding = [one for one in passengers if placement.place(one.value).available <= stage
+                    and placement.place(one.mux).stage > stage + 1]
+        passengers = [one for one in passengers if one not in boarding]
+        cases: dict[Node, tuple[int, ...]] = {}
+        if carried is not None:
+            cases[carried] = tuple(sorted(done + sum((one.bodies for one in aboard), ())))
         for body, node in ready.items():
             cases[node] = (*cases.get(node, ()), body)
             del waiting[body]
+        for one in boarding:
+            cases[one.value] = tuple(sorted(cases.get(one.value, ()) + one.bodies))
+        aboard += boarding
         carried = graph.choice(cases)
         done = tuple(sorted((*done, *ready)))
     assert carried is not None
     return carried
+
+
+def _passengers(values: list[Node], placement: _Placement) -> list[_Passenger]:
+    """One of several that multiplexers take late enough, of a value that none but they do; of
+    several at once, the first: bodies have room for one."""
+    nodes, axes = list(topological(tuple(values))), frozenset().union(*(v.axes for v in values))
+    found, taken = list[_Passenger](), set[int]()
+    for mux in nodes:
+        for value, bodies in zip(mux.args, mux.attr, strict=True) if mux.kind == "mux" else ():
+            here, there = placement.place(value), placement.place(mux)
+            others = [placement.place(node).stage for node in nodes
+                      if value in node.args and node is not mux]
+            if (value.axes == axes and value.terms == 1 and value.kind != "const"
+                    and value.interval in Interval.of_type("int32")
+                    and there.stage - max([here.available, *others]) > 1
+                    and not taken & set(bodies)):
+                found.append(_Passenger(value, mux, bodies))
+                taken |= set(bodies)
+    return found
+
+
+class _Rebuilt:
+    """Nodes as they are when multiplexers take their passengers from `carried`."""
+
+    def __init__(self, graph: Graph, leaving: list[_Passenger], carried: Node):
+        self.graph, self.carried = graph, carried
+        self.leaving = {(one.mux, one.value) for one in leaving}
+        self.made: dict[Node, Node] = {}
+
+    def node(self, node: Node) -> Node:
+        if node not in self.made:
+            self.made[node] = self._make(node)
+        return self.made[node]
+
+    def _make(self, node: Node) -> Node:
+        args = tuple(self.graph.narrow(self.carried, arg.interval)
+                     if (node, arg) in self.leaving else self.node(arg) for arg in node.args)
+        if args == node.args:
+            return node
+        return self.graph.make(node.kind, args, node.attr)
 
 
 def _text(plan: Plan) -> str:

@@ -104,7 +104,36 @@ class _Merge:
         cases: dict[Node, tuple[int, ...]] = {}
         for body, node in sources.items():
             cases[node] = (*cases.get(node, ()), body)
+        cases = self._summed(cases)
         return self.graph.make("mux", tuple(cases), tuple(cases.values()))
+
+    def _summed(self, cases: dict[Node, tuple[int, ...]]) -> dict[Node, tuple[int, ...]]:
+        """Cases of which none is a term of another one: a sum is the term alone where all else that
+        is added is zero, and one that waits for the other needs no registers."""
+        for whole in cases:
+            for term in cases:
+                if whole is not term and (both := self._sum(whole, term, cases)):
+                    return self._summed({node: bodies for node, bodies in cases.items()
+                                         if node not in (whole, term)} | both)
+        return cases
+
+    def _sum(self, whole: Node, term: Node, cases: dict[Node, tuple[int, ...]]):
+        """Both cases as one, if `term` is a term of the other one."""
+        bodies = cases[whole], cases[term]
+
+        def alone(node: Node) -> Node | None:
+            if node is term:
+                return node
+            if node.kind != "add":
+                return None
+            for one, other in (node.args, node.args[::-1]):
+                if (found := alone(one)) is not None:
+                    masked = self.graph.make("mux", (other, self.graph.const(0)), bodies)
+                    return self.graph.make("add", (found, masked))
+            return None
+
+        found = alone(whole)
+        return {found: tuple(sorted(sum(bodies, ())))} if found is not None else None
 
     def _expand(self, one: _Operator, x: Node, amount: Node) -> Node:
         """A shift as a chain of digits, the coarsest first."""

@@ -37,6 +37,9 @@ CAPACITY = {
     "85k": {"luts": 83_640, "registers": 83_640, "multipliers": 156, "block_rams": 208}}
 """Of each die, as nextpnr has it: the smallest two are one."""
 
+INFERRED = 4
+"""Block RAMs that synthesis makes of the memories of link and registers, at most."""
+
 
 class BitstreamError(ValueError):
     """A bitstream that is damaged, or not that of the board or machine at hand. One line."""
@@ -106,17 +109,16 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
     """
     begin = time.monotonic()
-    platform, what = board.make_platform(), f"{machine.config.name} on {board.name}"
+    oscillator_hz = round(board.make_platform().default_clk_frequency)
+    what = f"{machine.config.name} on {board.name}"
     try:
-        pll = search(round(platform.default_clk_frequency), (mhz or board.mhz) * 1e6)
+        pll = search(oscillator_hz, (mhz or board.mhz) * 1e6)
         require(board, round(pll.clock_hz))
         top = BoardTop(board, machine, pll)
     except ValueError as error:         # a clock or a bus that the board's parts do not have
         raise BuildError(f"Build of {what} is not possible: {error}") from None
-    plan = platform.prepare(top, "top", emit_src=False)         # the same bits from any folder
+    text, constraints, device = _prepared(board, top)
     tools = Tools()
-    text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
-    device = _device(plan.files["build_top.sh"])
     say(f"{what} at {pll.clock_hz / 1e6:g} MHz, by {', '.join(tools.versions)}")
     netlist = flow.synthesize(text, tools, what)
     _require_room(flow.cells(netlist), device, what)
@@ -134,6 +136,23 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     return _packed(best, record, tools, time.monotonic() - begin)
 
 
+def _prepared(board: Board, top: BoardTop) -> tuple[str, str, tuple[str, ...]]:
+    """RTLIL, constraints and nextpnr's options for the FPGA. Shallow memories are block RAMs where
+    there are enough of them."""
+    for shallow_blocks in (True, False):
+        plan = board.make_platform(shallow_blocks).prepare(
+            top, "top", emit_src=False)                         # the same bits from any folder
+        text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
+        device = _device(plan.files["build_top.sh"])
+        if text.count("cell \\DP16KD") + INFERRED <= _capacity(device)["block_rams"]:
+            break
+    return text, constraints, device
+
+
+def _capacity(device: tuple[str, ...]) -> dict[str, int]:
+    return CAPACITY[device[0].rpartition("-")[2]]
+
+
 def _device(script: str) -> tuple[str, ...]:
     """nextpnr's options for the FPGA, as Amaranth's own script has them."""
     found = re.search(r"(--\S*\d+k) --package (\S+) --speed (\S+)", script)
@@ -143,7 +162,7 @@ def _device(script: str) -> tuple[str, ...]:
 
 def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) -> None:
     """What nextpnr would say after minutes, and not as clearly."""
-    capacity = CAPACITY[device[0].rpartition("-")[2]]
+    capacity = _capacity(device)
     for name, count in flow.taken(cells).items():
         if count > capacity[name]:
             raise BuildError(f"Build of {what} does not fit: it takes {count:,} {NAMES[name]}, and "

@@ -7,14 +7,14 @@ from amaranth.lib.wiring import In, Out
 from accel.config import UNITS
 from accel.hw.acc import Acc
 from accel.hw.arbiter import Arbiter
+from accel.hw.commands import CommandQueue
 from accel.hw.control import BEGIN_CYCLES, Control
 from accel.hw.counters import COUNTER_BITS, Counters
 from accel.hw.fetch import Fetch
 from accel.hw.gemm import Gemm
-from accel.hw.interface import COMMAND, INDEX_BITS, memory_port
+from accel.hw.interface import INDEX_BITS, memory_port
 from accel.hw.load import LOADED, Load
 from accel.hw.parts import registered
-from accel.hw.queue import Queue
 from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
 from accel.hw.store import Store
 from accel.hw.tokens import Tokens
@@ -84,7 +84,7 @@ class Core(wiring.Component):
         fetch, arbiter, tokens = Fetch(machine), Arbiter(config), Tokens()
         units = {"load": Load(config), "gemm": Gemm(machine), "vector": Vector(machine),
                  "store": Store(config)}
-        queues = {unit: Queue(COMMAND, config.queue_depth, pause=True) for unit in UNITS}
+        queues = {unit: CommandQueue(config) for unit in UNITS}
         for name, part in {"fetch": fetch, "arbiter": arbiter, "tokens": tokens, **units,
                            **{f"queue_{unit}": queue for unit, queue in queues.items()}}.items():
             # A run starts from the state after reset. Each part has a register of its own for it.

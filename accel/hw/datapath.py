@@ -98,8 +98,9 @@ class _Emission:
     def at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
         """The value for a destination element and term, as `stage` sees it."""
         own = tuple(i if k in one.node.axes else 0 for k, i in enumerate(index))
-        if one.node.kind == "imm" and self.blocks and index:
-            own = (*own[:-1], index[-1] // GROUP)       # each group has it in registers of its own
+        if one.node.kind in ("imm", "mux") and not one.node.axes and self.blocks and index:
+            # Each group has it in registers of its own.
+            own = (*own[:-1], index[-1] // GROUP * GROUP)
         return self._made(one, own, term if one.node.terms > 1 else 0, stage)
 
     def _at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:

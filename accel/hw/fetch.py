@@ -1,15 +1,17 @@
 """The fetch unit: reads the program, hands each instruction to its unit, performs FINISH."""
 
 from amaranth.hdl import *
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.config import UNITS
 from accel.hw.arbiter import BURST, read_port
-from accel.hw.interface import COMMAND, INDEX_BITS
+from accel.hw.commands import handover
+from accel.hw.interface import INDEX_BITS
+from accel.hw.parts import follows
 from accel.hw.queue import Queue, Relay, tally
-from accel.isa import WORD_BITS, WORD_BYTES
+from accel.isa import WORD_BYTES
 from accel.machine import FINISH, Machine
 from accel.status import Status
 
@@ -26,10 +28,10 @@ class Fetch(wiring.Component):
     """The fetch unit. It works while `run` is set; a reset takes it back to the first instruction.
 
     The first request is offered in the second cycle of `run`; up to `PREFETCH` words are on the
-    way, and there is always room for them. A word is offered to its queue three cycles after its
-    last beat came, at best one every WORD_BYTES / bus_bytes + 1 cycles; its opcode is decoded while
-    it is assembled. FINISH starts in its first cycle here and retires in a later one, the first
-    after `quiet` was set.
+    way, and there is always room for them. A word is assembled in the queues (`handover`), and
+    offered to its own three cycles after its last beat came, at best one every
+    WORD_BYTES / bus_bytes + 1 cycles; its opcode is decoded meanwhile. FINISH starts in its first
+    cycle here and retires in a later one, the first after `quiet` was set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
     FINISH with tokens left. The error is a pulse; nothing is handed on after it.
@@ -39,7 +41,7 @@ class Fetch(wiring.Component):
     run : work.
     base, count : address of the program, a multiple of 64; number of its instructions.
     mem : read port at the arbiter.
-    load, gemm, vector, store : commands, to the queues.
+    load, gemm, vector, store : to the queues.
     quiet : in the cycle before, all queues were empty and all units idle.
     tokens_empty : all token counters are zero.
     started, started_index, retired, retired_index : events of FINISH.
@@ -53,7 +55,7 @@ class Fetch(wiring.Component):
         super().__init__({
             "run": In(1), "base": In(32), "count": In(INDEX_BITS),
             "mem": Out(read_port(machine.config)),
-            **{unit: Out(stream.Signature(COMMAND)) for unit in UNITS},
+            **{unit: Out(handover(machine.config)) for unit in UNITS},
             "quiet": In(1), "tokens_empty": In(1),
             "started": Out(1), "started_index": Out(INDEX_BITS),
             "retired": Out(1), "retired_index": Out(INDEX_BITS),
@@ -66,17 +68,17 @@ class Fetch(wiring.Component):
         beats = WORD_BYTES // self._machine.config.bus_bytes
         m.submodules.buffer = buffer = Queue(self.mem.rdata.payload.shape(), PREFETCH * beats,
                                              registered=True)
-        word, full, bad = Signal(WORD_BITS, reset_less=True), Signal(), Signal()
+        full, bad = Signal(), Signal()
         kind = Signal(_KIND, reset_less=True)
         handed = Signal()           # the word at hand leaves in this cycle
-        last = self._assemble(m, buffer, word, full, bad, kind, handed)
+        last = self._assemble(m, platform, buffer, full, bad, kind, handed)
         self._prefetch(m, beats, last)
         rdata = self.mem.rdata
         m.d.comb += [
             buffer.i.valid.eq(rdata.valid), buffer.i.payload.eq(rdata.payload),
             rdata.ready.eq(1),          # no more is requested than there is room for
         ]
-        self._hand_on(m, word, full & self.run, bad, kind, handed)
+        self._hand_on(m, full & self.run, bad, kind, handed)
         return m
 
     def _prefetch(self, m: Module, beats: int, freed: Value):
@@ -94,28 +96,32 @@ class Fetch(wiring.Component):
         with m.If(accepted):
             m.d.sync += requested.eq(requested + 1)
 
-    def _assemble(self, m: Module, buffer: Queue, word, full, bad, kind, handed) -> Value:
-        """Shift beats into the word; whether this one is its last."""
+    def _assemble(self, m: Module, platform, buffer: Queue, full, bad, kind, handed) -> Value:
+        """Hand beats to the queues; whether this one is the last of its word."""
         beats = WORD_BYTES // self._machine.config.bus_bytes
-        width = len(buffer.o.p.data)
-        beat = Signal(range(beats))
+        place = Signal(beats, init=1)       # of the next beat, one-hot
         moved = buffer.o.valid & buffer.o.ready
-        last = moved & (beat == beats - 1)
+        last = moved & place[-1]
         m.d.comb += buffer.o.ready.eq(~full)
+        for unit in UNITS:
+            port = getattr(self, unit)
+            # Until a beat is there its place may hold anything.
+            written = follows(platform, moved) & ~full
+            m.d.comb += [port.beat.eq(buffer.o.p.data), port.index.eq(self.index),
+                         port.lane.eq(Mux(written, place, 0))]
         with m.If(handed):
             m.d.sync += full.eq(0)
         with m.If(moved):
-            m.d.sync += [word.eq(Cat(word, buffer.o.p.data)[width:]), full.eq(last),
-                         beat.eq(Mux(last, 0, beat + 1)),
+            m.d.sync += [full.eq(last), place.eq(place.rotate_left(1)),
                          bad.eq(bad | buffer.o.p.error)]
         opcode, units = buffer.o.p.data[:8], self._machine.units
-        with m.If(moved & (beat == 0)):
+        with m.If(moved & place[0]):
             m.d.sync += [kind.finish.eq(opcode == FINISH), *(
                 kind[unit].eq(Cat(opcode == op for op, of in units.items() if of == unit).any())
                 for unit in UNITS)]
         return last
 
-    def _hand_on(self, m: Module, word: Signal, there: Value, bad: Signal, kind, handed: Signal):
+    def _hand_on(self, m: Module, there: Value, bad: Signal, kind, handed: Signal):
         """What becomes of the word at hand."""
         finishing, begun, wrong, over = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
@@ -129,8 +135,7 @@ class Fetch(wiring.Component):
         ready = []
         for unit in UNITS:
             port = getattr(self, unit)
-            m.d.comb += [port.p.word.eq(word), port.p.index.eq(self.index),
-                         port.valid.eq(there & ~bad & kind[unit])]
+            m.d.comb += port.push.eq(there & ~bad & kind[unit])
             ready.append(kind[unit] & port.ready)
         m.d.comb += handed.eq(there & ~bad & Cat(ready).any())
 

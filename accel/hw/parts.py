@@ -25,6 +25,9 @@ _BLOCK_ROWS = {32: 512, 16: 1024, 8: 2048, 4: 4096, 2: 8192, 1: 16384}
 class ECP5:
     """The platform: an argument of `amaranth.back.rtlil.convert`."""
 
+    shallow_blocks = True
+    """Memories of few rows are block RAMs, too: there are enough of them."""
+
 
 def registered(m: Module, platform, value: Value, name: str) -> Signal:
     """The value one cycle later, without a reset, in registers of its own: of several that hold the
@@ -61,36 +64,53 @@ class Ram(wiring.Component):
 
     An address in cycle t gives its row in t + 2, every cycle a new one: the memory's own register,
     then an output register. A row that is written in cycle t is seen by addresses in t + 1 or
-    later; reading it in t gives undefined data. Without `r_en` the data are undefined.
+    later; reading it in t gives undefined data. Without `r_en` the data are undefined. Without
+    `r_move` in t + 1 what is shown stays, and the row waits; it comes one cycle after `r_move`,
+    unless the address has changed or the row was written in between.
 
     Parameters
     ----------
     width, rows : bits of a row; number of rows.
-    masked : write single bytes; `w_en` has a bit for each.
+    granularity : bits that are written together, whole bytes; `w_en` has a bit for each such part.
+        Without it, rows are written as a whole.
+    shallow : of few rows, for which a block RAM is more than they need.
     """
 
-    def __init__(self, width: int, rows: int, masked: bool = False):
-        self.width, self.rows, self.masked = width, rows, masked
+    def __init__(self, width: int, rows: int, granularity: int | None = None,
+                 shallow: bool = False):
+        assert granularity is None or granularity % 8 == 0 == width % granularity
+        self.width, self.rows = width, rows
+        self.granularity, self.shallow = granularity, shallow
         super().__init__({
             "w_addr": In(range(rows)), "w_data": In(width),
-            "w_en": In(width // 8 if masked else 1),
-            "r_addr": In(range(rows)), "r_en": In(1), "r_data": Out(width),
+            "w_en": In(width // granularity if granularity else 1),
+            "r_addr": In(range(rows)), "r_en": In(1), "r_move": In(1, init=1),
+            "r_data": Out(width),
         })
 
     def elaborate(self, platform):
         m = Module()
-        if isinstance(platform, ECP5) and self.rows <= _BLOCK_ROWS[1]:
+        ecp5 = isinstance(platform, ECP5)
+        distributed = ecp5 and self.shallow and not platform.shallow_blocks
+        if ecp5 and self.rows <= _BLOCK_ROWS[1] and not distributed:
             self._blocks(m)
             return m
-        m.submodules.storage = storage = memory.Memory(shape=self.width, depth=self.rows, init=[])
-        write = storage.write_port(granularity=8 if self.masked else None)
-        read = storage.read_port()
+        m.submodules.storage = storage = memory.Memory(
+            shape=self.width, depth=self.rows, init=[],
+            attrs={"ram_style": "distributed"} if distributed else {})
+        write = storage.write_port(granularity=self.granularity)
         output = Signal(self.width, reset_less=True)
-        m.d.comb += [
-            write.addr.eq(self.w_addr), write.data.eq(self.w_data), write.en.eq(self.w_en),
-            read.addr.eq(self.r_addr), read.en.eq(self.r_en), self.r_data.eq(output),
-        ]
-        m.d.sync += output.eq(read.data)
+        m.d.comb += [write.addr.eq(self.w_addr), write.data.eq(self.w_data),
+                     write.en.eq(self.w_en), self.r_data.eq(output)]
+        if distributed:             # its register is that of the address
+            read = storage.read_port(domain="comb")
+            with m.If(self.r_en):
+                m.d.sync += read.addr.eq(self.r_addr)
+        else:
+            read = storage.read_port()
+            m.d.comb += [read.addr.eq(self.r_addr), read.en.eq(self.r_en)]
+        with m.If(self.r_move):
+            m.d.sync += output.eq(read.data)
         return m
 
     def _blocks(self, m: Module):
@@ -98,8 +118,8 @@ class Ram(wiring.Component):
         bits = max(bits for bits, rows in _BLOCK_ROWS.items() if rows >= self.rows)
         for low in range(0, self.width, bits):
             part = slice(low, min(low + bits, self.width))
-            lanes = range(low // 8, -(-part.stop // 8))
-            enables = Cat(self.w_en[lane if self.masked else 0] for lane in lanes)
+            enables = Cat(self.w_en[at // self.granularity if self.granularity else 0]
+                          for at in range(low, part.stop, 8))
             m.submodules[f"block{low // bits}"] = self._block(
                 m, bits, enables, self.w_data[part], self.r_data[part])
 
@@ -117,11 +137,11 @@ class Ram(wiring.Component):
         several = count > 1
         low = _bits(enables, unused) if several else Const(0, unused)
         fixed = {f"i_{name}": Const(0) for name in ("RSTA", "RSTB", "WEB")}
-        fixed |= {f"i_{name}": Const(1) for name in ("CEA", "OCEA", "OCEB")}
+        fixed |= {f"i_{name}": Const(1) for name in ("CEA", "OCEA")}
         return Instance(
             "DP16KD", p_DATA_WIDTH_A=width, p_DATA_WIDTH_B=width, p_REGMODE_A="OUTREG",
             p_REGMODE_B="OUTREG", p_GSR="DISABLED", i_CLKA=ClockSignal(), i_CLKB=ClockSignal(),
-            i_CEB=self.r_en, i_WEA=Const(1) if several else enables[0], **fixed,
+            i_CEB=self.r_en, i_OCEB=self.r_move, i_WEA=Const(1) if several else enables[0], **fixed,
             **_pins("i_CSA", Const(0, 3)), **_pins("i_CSB", Const(0, 3)),
             **_pins("i_ADA", Cat(low, _bits(self.w_addr, 14 - unused))),
             **_pins("i_ADB", Cat(Const(0, unused), _bits(self.r_addr, 14 - unused))),

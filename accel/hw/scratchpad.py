@@ -32,11 +32,12 @@ def entry_write(geometry: BufferGeometry) -> Signature:
                       "w_data": Out(geometry.entry_bytes * 8)})
 
 
-def _slices(m: Module, count: int, slice_bytes: int, rows: int, masked: bool) -> list[Ram]:
+def _slices(m: Module, count: int, slice_bytes: int, rows: int,
+            granularity: int | None = None) -> list[Ram]:
     """RAMs side by side: a row of the buffer is a row of all of them."""
     storage = []
     for index in range(count):
-        m.submodules[f"slice{index}"] = one = Ram(slice_bytes * 8, rows, masked)
+        m.submodules[f"slice{index}"] = one = Ram(slice_bytes * 8, rows, granularity)
         storage.append(one)
     return storage
 
@@ -79,7 +80,7 @@ class InputScratchpad(wiring.Component):
         entries = self._row_bytes // self._entry_bytes
         w_select = self.write.addr[:exact_log2(chunks)]
         row = []
-        for index, ram in enumerate(_slices(m, chunks, self._bus_bytes, self._rows, True)):
+        for index, ram in enumerate(_slices(m, chunks, self._bus_bytes, self._rows, 8)):
             m.d.comb += [
                 ram.w_addr.eq(self.write.addr[exact_log2(chunks):]),
                 ram.w_data.eq(self.write.data),
@@ -125,7 +126,7 @@ class OutputScratchpad(wiring.Component):
         w_select = self.write.w_addr[:exact_log2(entries)]
         row = []
         for index, ram in enumerate(_slices(m, self._row_bytes // slice_bytes, slice_bytes,
-                                            self._rows, False)):
+                                            self._rows)):
             m.d.comb += [
                 ram.w_addr.eq(self.write.w_addr[exact_log2(entries):]),
                 ram.w_data.eq(self.write.w_data.word_select(index % chunks, width)),

