@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 import random
 from dataclasses import replace
 
@@ -8,8 +9,10 @@ from amaranth.lib import wiring
 from accel.config import UNITS, preset
 from accel.hw.arbiter import Arbiter
 from accel.hw.fetch import PREFETCH, Fetch
+from accel.hw.parts import ECP5
 from accel.machine import FINISH, Machine
 from accel.status import Status
+from tests.accel.hw.test_parts import Platformed
 from tests.support.amaranth_sim import simulate, stalls
 from tests.support.memory_model import Memory
 
@@ -20,12 +23,14 @@ BASE = 128
 class Bench(Elaboratable):
     """Fetch, with its memory port through the arbiter."""
 
-    def __init__(self, machine: Machine):
+    def __init__(self, machine: Machine, platform=None):
         self.fetch, self.arbiter = Fetch(machine), Arbiter(machine.config)
+        self.platform = platform
 
-    def elaborate(self, platform):
+    def elaborate(self, _):
         m = Module()
-        m.submodules.fetch, m.submodules.arbiter = self.fetch, self.arbiter
+        m.submodules.fetch = Platformed(self.fetch, self.platform)
+        m.submodules.arbiter = self.arbiter
         wiring.connect(m, self.fetch.mem, self.arbiter.fetch)
         m.d.comb += [self.fetch.run.eq(1), self.fetch.base.eq(BASE)]
         return m
@@ -43,11 +48,11 @@ def image(program: list[int]) -> bytearray:
 
 
 def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, data=None,
-        full_until=0):
+        full_until=0, platform=None):
     """Serve until FINISH retires or an error; what each unit got, with the cycles, and events.
     Before `full_until` the queues take nothing.
     """
-    bench = Bench(machine)
+    bench = Bench(machine, platform)
     fetch = bench.fetch
     memory = Memory(data or image(program), machine.config.bus_bytes, latency, stalls(1, stall))
     got, events, hold = [], {}, stalls(2, stall)
@@ -84,12 +89,13 @@ def run(machine, program, latency=3, stall=0.0, quiet_after=0, tokens_empty=1, d
     return got, events, memory
 
 
+@pytest.mark.parametrize("platform", [None, ECP5()], ids=["generic", "ecp5"])
 @pytest.mark.parametrize("stall", [0, 0.5])
 @pytest.mark.parametrize("bus_bytes", MACHINES)
-def test_hands_the_program_on_in_order(bus_bytes, stall):
+def test_hands_the_program_on_in_order(bus_bytes, stall, platform):
     machine = MACHINES[bus_bytes]
     program = words(machine, 30)
-    got, events, memory = run(machine, program, 3, stall)
+    got, events, memory = run(machine, program, 3, stall, platform=platform)
     assert [(index, word) for *_, index, word in got] == list(enumerate(program))[:-1]
     assert [unit for _, unit, *_ in got] == [machine.units[word & 255] for word in program[:-1]]
     assert events["retired"][1] == 30
