@@ -30,6 +30,7 @@ from accel.hw.parts import ECP5
 from accel.machine import Machine
 from compiler.native import BuildError
 from fpga import flow
+from fpga.build import roomy
 from fpga.flow import CELLS
 from fpga.tools import Tools
 
@@ -98,7 +99,11 @@ def synthesize(machine: Machine, tools: Tools) -> tuple[Path, int]:
 
 def netlist(component: wiring.Component, name: str, tools: Tools) -> Path:
     """The folder of the netlist ``top.json`` of a component, as an ECP5 has it."""
-    text = rtlil.convert(component, name="top", emit_src=False, platform=ECP5())
+    platform, text = ECP5(), ""
+    for platform.shallow_blocks in (True, False):
+        text = rtlil.convert(component, name="top", emit_src=False, platform=platform)
+        if roomy(text, DEVICE):
+            break
     return flow.synthesize(text, tools, name)
 
 

@@ -23,7 +23,7 @@ from fpga.identity import machine_of
 from fpga.pll import Pll, search
 from fpga.tools import Tools
 
-__all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build"]
+__all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build", "roomy"]
 
 RECORDS = "bitstreams"     # kind of entries of the cache, of which ``record.json`` is one file
 
@@ -37,8 +37,9 @@ CAPACITY = {
     "85k": {"luts": 83_640, "registers": 83_640, "multipliers": 156, "block_rams": 208}}
 """Of each die, as nextpnr has it: the smallest two are one."""
 
-INFERRED = 4
-"""Block RAMs that synthesis makes of the memories of link and registers, at most."""
+FULL = 0.75
+"""Share of block RAMs beyond which there are none for shallow memories: wires to those left over are
+long."""
 
 
 class BitstreamError(ValueError):
@@ -144,9 +145,14 @@ def _prepared(board: Board, top: BoardTop) -> tuple[str, str, tuple[str, ...]]:
             top, "top", emit_src=False)                         # the same bits from any folder
         text, constraints = (plan.files[f"top.{kind}"] for kind in ("il", "lpf"))
         device = _device(plan.files["build_top.sh"])
-        if text.count("cell \\DP16KD") + INFERRED <= _capacity(device)["block_rams"]:
+        if roomy(text, device):
             break
     return text, constraints, device
+
+
+def roomy(text: str, device: tuple[str, ...]) -> bool:
+    """Whether a design in RTLIL leaves enough block RAMs of the FPGA, by nextpnr's options."""
+    return text.count("cell \\DP16KD") <= FULL * _capacity(device)["block_rams"]
 
 
 def _capacity(device: tuple[str, ...]) -> dict[str, int]:

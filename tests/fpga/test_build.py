@@ -115,21 +115,26 @@ def test_what_does_not_fit(tools, monkeypatch, cell, message):
 
 
 class Shallow(Nothing):
-    """A top of 30 block RAMs, and of 30 more where shallow memories are such."""
+    """A top of block RAMs, and of 30 more where shallow memories are such."""
+
+    blocks = 30
 
     def elaborate(self, platform):
         m = super().elaborate(platform)
-        for _ in range(60 if platform.shallow_blocks else 30):
+        for _ in range(self.blocks + 30 * platform.shallow_blocks):
             m.submodules += Instance("DP16KD")
         return m
 
 
-@pytest.mark.parametrize("name, blocks", [("ulx3s-25f", 30), ("ulx3s-85f", 60)])
-def test_shallow_memories_are_block_rams_where_there_are_enough(tools, monkeypatch, name, blocks):
+@pytest.mark.parametrize("name, blocks, taken", [
+    ("ulx3s-25f", 12, 42), ("ulx3s-25f", 13, 13), ("ulx3s-85f", 126, 156), ("ulx3s-85f", 127, 127)])
+def test_shallow_memories_are_block_rams_where_there_are_enough(tools, monkeypatch, name, blocks,
+                                                                taken):
+    monkeypatch.setattr(Shallow, "blocks", blocks)
     monkeypatch.setattr(building, "BoardTop", Shallow)
     build(board(name), TINY)
     text, = tools["texts"]
-    assert text.count("DP16KD") == blocks
+    assert text.count("DP16KD") == taken
 
 
 def test_files_read_back(tools, tmp_path):
