@@ -38,7 +38,7 @@ CAPACITY = {
 """Of each die, as nextpnr has it: the smallest two are one."""
 
 FULL = 0.75
-"""Share of block RAMs beyond which there are none for shallow memories: wires to those left over are
+"""Share of block RAMs beyond which there are none for shallow memories: wires to the last ones are
 long."""
 
 
