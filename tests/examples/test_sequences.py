@@ -16,6 +16,7 @@ from examples import zoo
 from examples.networks import recurrent
 from tests.support.integer_graphs import run_program
 from tests.support.machines import TINY
+from tests.support.onnx_runtime import run_onnx
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,7 @@ def made(request) -> Made:
 
 
 def run(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> np.ndarray:
-    ort = pytest.importorskip("onnxruntime")
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(["logits"], given)[0]
+    return run_onnx(model, given)["logits"]
 
 
 def test_sizes_are_the_published_ones() -> None:

@@ -15,7 +15,9 @@ Array = np.ndarray
 
 def run_onnx(model: onnx.ModelProto, feeds: Mapping[str, Array],
              extra: tuple[str, ...] = ()) -> dict[str, Array]:
-    """Outputs and the extra values of ONNX Runtime, graph optimizations off."""
+    """Outputs and the extra values of ONNX Runtime, graph optimizations off: fused products of
+    uint8 and int8 saturate their sums of two in 16 bits on processors with AVX2 and no VNNI.
+    """
     ort = pytest.importorskip("onnxruntime")
     watched = onnx.ModelProto.FromString(model.SerializeToString())
     present = {output.name for output in watched.graph.output}

@@ -7,6 +7,7 @@ from onnx import helper, numpy_helper
 
 from compiler.quantize import quantize
 from compiler.quantize.network import prepare
+from tests.support.onnx_runtime import run_onnx
 
 STEPS, BATCH, DEPTH, WIDTH = 3, 2, 5, 4
 GIVEN = np.random.default_rng(3).standard_normal((4 * STEPS, BATCH, DEPTH), np.float32)
@@ -36,9 +37,7 @@ def model(direction: str = "forward", bias: bool = True, length: bool = False,
 
 
 def run(made: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
-    ort = pytest.importorskip("onnxruntime")
-    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x})
+    return list(run_onnx(made, {"x": x}).values())
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from compiler.quantize import QuantizeRefused, quantize
+from tests.support.onnx_runtime import run_onnx
 
 torch = pytest.importorskip("torch")
 
@@ -33,14 +34,11 @@ def net():
 
 def check(net, made, batch):
     """Layers have the names of modules; ONNX Runtime gives what torch gives, within the noise."""
-    ort = pytest.importorskip("onnxruntime")
     quantized = {layer.name for layer in made.layers if layer.quantized}
     assert {"conv", "fc"} <= quantized and "norm" not in quantized and made.decibels > 25
-    session = ort.InferenceSession(made.model.SerializeToString(),
-                                   providers=["CPUExecutionProvider"])
     with torch.no_grad():
         wanted = net(torch.from_numpy(SAMPLES[:batch])).numpy()
-    found, = session.run(["output"], {"image": SAMPLES[:batch]})
+    found = run_onnx(made.model, {"image": SAMPLES[:batch]})["output"]
     assert np.abs(found - wanted).max() < 0.1 * np.abs(wanted).max()
 
 
