@@ -1,10 +1,10 @@
-"""Where the block RAMs and multiplier blocks of a large design stand, and what stays empty.
+"""What stays empty of an FPGA, and where the block RAMs and multipliers of a large design stand.
 
-A placer of gates finds poor places for the few large cells: those of one lane of gemm end up all
-over the chip, and the wires between them take what the router needs (a fifth of all wires of
-ecp5-1x16x16). So what belongs to a lane is put side by side, lane after lane, there and back
-through the rows of such cells; the placer does the rest. It packs gates as tightly as they go,
-tighter than wires can reach them; so some rows of the chip stay empty, and theirs are free.
+A placer of gates packs them as tightly as they go, tighter than wires can reach them, however much
+of the chip is free; so some rows stay empty, and their wires are free. Nor does it find good places
+for the few large cells: those of one lane of gemm end up all over the chip, and the wires between
+them take what the router needs (a fifth of all wires of ecp5-1x16x16). So what belongs to a lane is
+put side by side, lane after lane, there and back through the rows of such cells.
 """
 
 import re
@@ -18,17 +18,23 @@ _ROWS = {"DP16KD": (22, 46, 70), "MULT18X18D": (10, 34, 58)}
 _IN_BLOCK = {"DP16KD": ((0, "EBR0"), (2, "EBR1"), (4, "EBR2"), (6, "EBR3")),
              "MULT18X18D": ((0, "MULT18_0"), (1, "MULT18_1"), (4, "MULT18_4"), (5, "MULT18_5"))}
 _LUTS = 83_640
-_EMPTY_ROWS = range(8, 88, 8)           # of gates alone; chains of carries run along rows
+_LAST_ROW = 88
+_EMPTY = ((3, 1.5), (8, 1.2))       # every third row, or eighth, where the rest has so much room;
+                                    # these have gates alone, and chains of carries run along rows
 _GATES = tuple(f"SLICE{part}.K{half}" for part in "ABCD" for half in range(2))
 
 _PRODUCT = re.compile(r"\b(gemm|vector)\.datapath\.s\d+_mul\d+_(?:\d+_)*?(\d+)_(\d+)\.")
 
 
 def empty(device: str, luts: int) -> list[str]:
-    """Places of gates that shall stay empty, on the same FPGA, if the rest of it has enough room
-    for a design of so many LUTs: a fifth more."""
-    places = [f"X{x}/Y{y}/{gate}" for y in _EMPTY_ROWS for x in range(2, 124) for gate in _GATES]
-    return places if device.endswith("85k") and 1.2 * luts <= _LUTS - len(places) else []
+    """Places of gates that shall stay empty, on the same FPGA, for a design of so many LUTs: rows
+    of them, as long as the others have half as much room again, or a fifth."""
+    for step, room in _EMPTY if device.endswith("85k") else ():
+        places = [f"X{x}/Y{y}/{gate}" for y in range(step, _LAST_ROW, step) for x in range(2, 124)
+                  for gate in _GATES]
+        if room * luts <= _LUTS - len(places):
+            return places
+    return []
 
 
 def places(cells: Mapping[str, str], device: str) -> dict[str, str]:

@@ -28,8 +28,8 @@ PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2's clock
              # Large designs come out with shorter wires, and with a higher clock, too.
              "--placer-heap-alpha", "0.06", "--placer-heap-timingweight", "40")
 
-CROWDED = 40_000            # LUTs from which on a design is placed by `fpga.floorplan`'s plan, and
-                            # routing by the clock takes longer than all the rest
+CROWDED = 40_000            # LUTs from which on large cells are placed by `fpga.floorplan`'s plan,
+                            # and routing by the clock takes longer than all the rest
 
 CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
          "block_rams": "DP16KD"}
@@ -99,8 +99,8 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
     """
     options = [*PLACEMENT, *device]
     luts = taken(cells(netlist))["luts"]
-    planned = luts >= CROWDED
-    empty = floorplan.empty(device[0], luts) if planned else []
+    crowded = luts >= CROWDED
+    empty = floorplan.empty(device[0], luts)
 
     def nextpnr(folder: Path, design: str, *more: str) -> None:
         # The wheel's tools see relative paths only, wherever the cache is.
@@ -110,16 +110,13 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
 
     def make(folder: Path) -> None:
         (folder / "top.lpf").write_text(constraints)
-        design, results = f"../{netlist.name}/top.json", ("--textcfg", "top.config",
-                                                          "--log", "nextpnr.log")
-        if planned:
-            design = "planned.json"
-            text = _plan((netlist / "top.json").read_text(), device[0], empty)
-            (folder / design).write_text(text)
-        if not planned or mhz is None:
-            nextpnr(folder, design, *results)
+        design = _planned((netlist / "top.json").read_text(), device[0], crowded, empty)
+        (folder / "planned.json").write_text(design)
+        results = "--textcfg", "top.config", "--log", "nextpnr.log"
+        if not crowded or mhz is None:
+            nextpnr(folder, "planned.json", *results)
         else:
-            nextpnr(folder, design, "--no-route", "--write", "placed.json",
+            nextpnr(folder, "planned.json", "--no-route", "--write", "placed.json",
                     "--textcfg", "placed.config", "--log", "placement.log")
             placed = folder / "placed.json"
             placed.write_text(_without_options(placed.read_text()))
@@ -134,18 +131,19 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
             (folder / name).unlink(missing_ok=True)
 
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
-                  *([str(mhz), Path(floorplan.__file__).read_text()] if planned else [])])
+                  Path(floorplan.__file__).read_text(), *([str(mhz)] if crowded else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
     return _routed(folder, seed, len(empty))
 
 
-def _plan(netlist: str, device: str, empty: Sequence[str]) -> str:
-    """The netlist with places of its large cells, and with gates that keep others off."""
+def _planned(netlist: str, device: str, crowded: bool, empty: Sequence[str]) -> str:
+    """The netlist with gates that keep others off; if crowded, with places of its large cells."""
     design = json.loads(netlist)
     cells = design["modules"]["top"]["cells"]
-    kinds = {name: cell["type"] for name, cell in cells.items()}
-    for name, place in floorplan.places(kinds, device).items():
-        cells[name]["attributes"]["BEL"] = place
+    if crowded:
+        kinds = {name: cell["type"] for name, cell in cells.items()}
+        for name, place in floorplan.places(kinds, device).items():
+            cells[name]["attributes"]["BEL"] = place
     for place in empty:
         cells[f"keeps empty {place}"] = {
             "type": "LUT4", "parameters": {"INIT": "0" * 16}, "attributes": {"BEL": place},

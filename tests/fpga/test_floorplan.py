@@ -60,12 +60,23 @@ def test_what_does_not_fit_is_left_to_the_placer():
     assert floorplan.places({"core.wgt.slice0.block0": "DP16KD"}, "--85k") == {}
 
 
-def test_rows_stay_empty_where_there_is_room():
-    assert len(floorplan.empty("--85k", 60_000)) == 9_760
+def row(place: str) -> int:
+    return int(place.split("/")[1].removeprefix("Y"))
+
+
+@pytest.mark.parametrize("luts, step, rows", [
+    (0, 3, 29), (36_800, 3, 29), (37_000, 8, 10), (61_500, 8, 10)])
+def test_rows_stay_empty_where_there_is_room(luts, step, rows):
+    """As many as leave a design half as much room again, else those that leave it a fifth."""
+    empty = floorplan.empty("--85k", luts)
+    assert len(empty) == len(set(empty)) == rows * 122 * 8
+    assert {row(place) for place in empty} == {step * (number + 1) for number in range(rows)}
+    large = {row(place) for place in floorplan.places(machine(16, 8, 2), "--85k").values()}
+    assert len(large) == 6 and not large & {row(place) for place in empty}
+
+
+def test_no_row_stays_empty_of_a_full_fpga_or_of_another():
     assert floorplan.empty("--85k", 62_000) == floorplan.empty("--25k", 1_000) == []
-    large = {place.partition("/")[2].partition("/")[0] for place in
-             floorplan.places(machine(16, 8, 2), "--85k").values()}
-    assert not large & {place.split("/")[1] for place in floorplan.empty("--85k", 0)}
 
 
 @pytest.mark.parametrize("name", ["tiny-1x4x4", "ecp5-1x2x2"])
