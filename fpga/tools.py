@@ -80,8 +80,8 @@ def _said(path: str, asking: str) -> str:
     if done.returncode:
         return ""
     text = (done.stdout + done.stderr).strip().partition("\n")[0]
-    found = re.search(r"\bVersion (.+?)\)?$", text) or re.search(r"^\S+ (\S.*)$", text)
-    return found[1] if found else text
+    found = re.search(r"\bVersion (.*?)\)?$", text) or re.search(r"^\S+ (\S.*)$", text)
+    return (found[1] or "of no version") if found else text
 
 
 def _of_wheel(wanted: Wanted) -> Program | None:

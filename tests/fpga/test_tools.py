@@ -79,10 +79,12 @@ def test_what_is_not_usable_is_left(place, wanted, text):
     assert Path(find(wanted).path).name == f"yowasp-{wanted.name}"
 
 
-def test_a_build_of_a_checkout_has_no_number(place):
+@pytest.mark.parametrize("said, version", [("e08471df", "e08471df"), ("", "of no version")])
+def test_a_build_of_sources_has_no_number(place, said, version):
+    """Of a checkout, and of an archive, which does not know of any version."""
     place("nextpnr-ecp5", "print('\"nextpnr-ecp5\" -- Next Generation Place and Route "
-                          "(Version e08471df)')")
-    assert find(NEXTPNR).version == "nextpnr-ecp5 e08471df"
+                          f"(Version {said})')")
+    assert find(NEXTPNR).version == f"nextpnr-ecp5 {version}"
 
 
 @pytest.mark.parametrize("wanted", [YOSYS, NEXTPNR, ECPPACK, LOADER])
