@@ -3,6 +3,9 @@
 Frames, requests and answers are those of `fpga.link.frames`. A frame is kept until its CRC is seen
 to be right, then performed, then answered, one after the other; meanwhile up to `WAITING` bytes of
 what follows wait.
+
+Memory and registers may be far away on the chip: all that goes there and all that comes from there
+stops in registers, so that no path of what decides here goes on elsewhere.
 """
 
 from amaranth.hdl import *
@@ -134,7 +137,7 @@ class Link(wiring.Component):
     Members
     -------
     received, sent : bytes of the line; of `received`, `ready` is not looked at.
-    mem : a memory port, as the core has one.
+    mem : a memory port, as the core has one; never more than one beat is under way.
     addr, r_data, w_en, w_data : those of `fpga.gateware.registers.Registers`.
     busy : a run is on.
     dropped : a pulse for every frame that was none.
@@ -170,16 +173,17 @@ class Link(wiring.Component):
                          self._place[exact_log2(self._bus_bytes):])
         width = max(self._bus_bytes, 4)
         self._word, self._left = Signal(8 * width), Signal(range(width + 1))
+        self._load, self._shift = Signal(), Signal()    # that of a register into it; it by a byte
+        self._asks, self._came = Signal(), Signal()     # memory is asked, and has answered
         m.d.comb += [
             waiting.w_data.eq(self.received.payload), waiting.w_en.eq(self.received.valid),
             self._unframer.i.payload.eq(waiting.r_data), self.dropped.eq(self._unframer.bad),
-            read.addr.eq(self._place), self._write.addr.eq(self._place),
-            self._write.data.eq(self._word[:8]),
-            self.w_data.eq(self._value),
-            self.mem.rdata.ready.eq(1), self.mem.ack.ready.eq(1),     # one beat at a time
+            read.addr.eq(self._place), self.w_data.eq(self._value),
         ]
-        m.d.sync += self.addr.eq(self._address + self._place[2:])
+        m.d.sync += [self.addr.eq(self._address + self._place[2:]), self.w_en.eq(0)]
         requests = self._weigh(m)
+        self._move(m)
+        self._port(m)
         with m.FSM():
             with m.State("LISTEN"):
                 m.d.comb += [self._unframer.i.valid.eq(waiting.r_rdy), waiting.r_en.eq(1)]
@@ -211,8 +215,7 @@ class Link(wiring.Component):
             place = Signal(_SIZES)
             m.d.comb += place.eq(frame.number - HEAD)
             with m.If((frame.number >= HEAD) & (place < frames.LARGEST)):
-                m.d.comb += [self._write.en.eq(1), self._write.addr.eq(place),
-                             self._write.data.eq(frame.byte)]
+                m.d.sync += [self._write.en.eq(1), self._write.addr.eq(place)]
             for at in range(4):
                 with m.If(frame.number == HEAD + at):
                     m.d.sync += self._value.word_select(at, 8).eq(frame.byte)
@@ -252,27 +255,50 @@ class Link(wiring.Component):
                         m.d.sync += [self._count.eq(count), self._refused.eq(0)]
                         m.next = state
 
-    def _ask(self, m: Module, write: bool) -> Value:
-        """A request for the beat at hand; whether it is taken."""
-        request = self.mem.request
-        m.d.comb += [request.valid.eq(1), request.p.write.eq(write),
+    def _move(self, m: Module) -> None:
+        """Bytes into the buffer and through the word, each a cycle after its state: into the
+        buffer that of a frame, or the word's lowest, which leaves the word as a new one enters it.
+        """
+        entered = Signal(8)
+        m.d.sync += [entered.eq(self._unframer.byte), self._write.en.eq(0),
+                     self._write.addr.eq(self._place), self._load.eq(0), self._shift.eq(0)]
+        m.d.comb += self._write.data.eq(Mux(self._shift, self._word[:8], entered))
+        with m.If(self._load):
+            m.d.sync += self._word.eq(self.r_data)
+        with m.If(self._shift):
+            m.d.sync += self._word.eq(Cat(self._word[8:], self._held))
+
+    def _port(self, m: Module) -> None:
+        """The beat at hand to or from memory, once `_asks` is set; `_came` is, when it is over."""
+        request, wdata, rdata, ack = self.mem.request, self.mem.wdata, self.mem.rdata, self.mem.ack
+        gives = Signal()
+        m.d.sync += [request.p.write.eq(self._kind == frames.WRITE),
                      request.p.addr.eq(self._address + self._beat)]
-        return request.ready
+        m.d.comb += [request.valid.eq(self._asks), wdata.valid.eq(gives),
+                     wdata.p.data.eq(self._word[-8 * self._bus_bytes:]), wdata.p.mask.eq(-1),
+                     rdata.ready.eq(1), ack.ready.eq(1)]
+        with m.If(self._asks & request.ready):
+            m.d.sync += [self._asks.eq(0), gives.eq(request.p.write)]
+        with m.If(gives & wdata.ready):
+            m.d.sync += gives.eq(0)
+        with m.If(rdata.valid):
+            m.d.sync += [self._came.eq(1), self._word.eq(rdata.p.data),
+                         self._refused.eq(self._refused | rdata.p.error)]
+        with m.If(ack.valid):
+            m.d.sync += [self._came.eq(1), self._refused.eq(self._refused | ack.p.error)]
 
     def _perform_reads(self, m: Module) -> None:
         """Beats of memory, or registers, into the buffer; byte by byte."""
         with m.State("READ"):
-            with m.If(self._ask(m, False)):
-                m.next = "TAKE"
+            m.d.sync += self._asks.eq(1)
+            m.next = "TAKE"
         with m.State("TAKE"):
-            with m.If(self.mem.rdata.valid):
-                m.d.sync += [self._word.eq(self.mem.rdata.p.data), self._left.eq(self._bus_bytes),
-                             self._refused.eq(self._refused | self.mem.rdata.p.error)]
+            with m.If(self._came):
+                m.d.sync += [self._came.eq(0), self._left.eq(self._bus_bytes)]
                 m.next = "KEEP"
         with m.State("KEEP"):
-            m.d.comb += self._write.en.eq(1)
-            m.d.sync += [self._word.eq(self._word >> 8), self._place.eq(self._place + 1),
-                         self._left.eq(self._left - 1)]
+            m.d.sync += [self._write.en.eq(1), self._shift.eq(1),
+                         self._place.eq(self._place + 1), self._left.eq(self._left - 1)]
             with m.If(self._left == 1):
                 memory_, over = self._kind == frames.READ, self._place + 1 == self._count
                 with m.If(over):
@@ -287,7 +313,7 @@ class Link(wiring.Component):
         with m.State("WAIT REGISTER"):
             m.d.sync += self._left.eq(self._left - 1)
             with m.If(self._left == 1):
-                m.d.sync += [self._word.eq(self.r_data), self._left.eq(4)]
+                m.d.sync += [self._load.eq(1), self._left.eq(4)]
                 m.next = "KEEP"
 
     def _perform_writes(self, m: Module) -> None:
@@ -298,29 +324,22 @@ class Link(wiring.Component):
         with m.State("HOLD"):
             m.next = "SHIFT"
         with m.State("SHIFT"):
-            beat = self._word[:8 * self._bus_bytes]
-            m.d.sync += [beat.eq(Cat(beat[8:], self._held)), self._place.eq(self._place + 1)]
+            m.d.sync += [self._shift.eq(1), self._place.eq(self._place + 1)]
             m.next = "GATHER"
             with m.If(at.all()):
                 m.d.sync += self._place.eq(self._place)
                 m.next = "WRITE"
         with m.State("WRITE"):
-            with m.If(self._ask(m, True)):
-                m.next = "GIVE"
-        with m.State("GIVE"):
-            wdata = self.mem.wdata
-            m.d.comb += [wdata.valid.eq(1), wdata.p.data.eq(self._word), wdata.p.mask.eq(-1)]
-            with m.If(wdata.ready):
-                m.next = "WAIT"
+            m.d.sync += self._asks.eq(1)
+            m.next = "WAIT"
         with m.State("WAIT"):
-            with m.If(self.mem.ack.valid):
-                m.d.sync += [self._place.eq(self._beat + self._bus_bytes),
-                             self._refused.eq(self._refused | self.mem.ack.p.error)]
+            with m.If(self._came):
+                m.d.sync += [self._came.eq(0), self._place.eq(self._beat + self._bus_bytes)]
                 m.next = "GATHER"
                 with m.If(self._beat + self._bus_bytes == self._count):
                     m.next = "ANSWER"
         with m.State("WRITE REGISTER"):
-            m.d.comb += self.w_en.eq(1)
+            m.d.sync += self.w_en.eq(1)
             m.next = "ANSWER"
 
     def _answer(self, m: Module) -> None:

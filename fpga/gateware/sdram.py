@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from amaranth.hdl import *
 from amaranth.lib import wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
 from accel.config import AccelConfig
 from accel.hw.interface import memory_port
+from accel.hw.queue import Queue
 from fpga.sdram import Command, Sdram
 
 __all__ = ["READ_DELAY", "SdramController", "sdram_pins"]
@@ -34,7 +34,7 @@ way in, at the pins."""
 
 PRECHARGE_ALL = 1 << 10         # address bit 10
 REFRESHES_AT_FIRST = 8
-KEPT_BEATS = 64                 # of reads that the port does not take at once
+KEPT_BEATS = 16                 # of reads that the port does not take at once
 
 
 def sdram_pins(chip: Sdram) -> Signature:
@@ -252,8 +252,7 @@ class SdramController(wiring.Component):
 
     def _read_data(self, m: Module) -> None:
         """Columns as they come, and beats for the port, for which there is room."""
-        m.submodules.kept = kept = SyncFIFOBuffered(width=8 * self._bus_bytes + 1,
-                                                    depth=KEPT_BEATS)
+        m.submodules.kept = kept = Queue(8 * self._bus_bytes + 1, KEPT_BEATS, registered=True)
         rdata = self.mem.rdata
         age = self.timing.cas + READ_DELAY + self._burst - 1
         coming, wrong = Signal(age), Signal(age)        # beats, by their age
@@ -262,8 +261,9 @@ class SdramController(wiring.Component):
                      beat.eq(Cat(beat, self.pins.dq_i)[16:]), error.eq(wrong[-1]),
                      arrived.eq(coming[-1])]
         m.d.comb += [
-            Cat(rdata.p.data, rdata.p.error).eq(kept.r_data), rdata.valid.eq(kept.r_rdy),
-            kept.r_en.eq(rdata.ready), kept.w_en.eq(arrived), kept.w_data.eq(Cat(beat, error)),
+            Cat(rdata.p.data, rdata.p.error).eq(kept.o.payload), rdata.valid.eq(kept.o.valid),
+            kept.o.ready.eq(rdata.ready), kept.i.valid.eq(arrived),
+            kept.i.payload.eq(Cat(beat, error)),
         ]
         free, taken = Signal(range(KEPT_BEATS + 1), init=KEPT_BEATS), Signal()
         m.d.sync += [taken.eq(rdata.valid & rdata.ready), free.eq(free + taken - coming[0]),

@@ -84,8 +84,8 @@ class Accelerator(wiring.Component):
         m.d.sync += [ack.eq(self.mem.ack.payload), acked.eq(self.mem.ack.valid)]
         m.d.comb += self.mem.ack.ready.eq(1)            # so are core and link
         for client, has in ((core, busy), (link, ~busy)):
-            # What is read goes to whoever asked for it, and acknowledgements tell nobody apart.
-            m.d.comb += [client.rdata.payload.eq(rdata.o.payload), client.ack.payload.eq(ack),
-                         client.rdata.valid.eq(rdata.o.valid)]
+            m.d.comb += [client.rdata.payload.eq(rdata.o.payload), client.ack.payload.eq(ack)]
             with m.If(has):
                 m.d.comb += [client.ack.valid.eq(acked), rdata.o.ready.eq(client.rdata.ready)]
+        m.d.comb += [core.rdata.valid.eq(rdata.o.valid),        # between runs it asks for nothing
+                     link.rdata.valid.eq(rdata.o.valid & ~busy)]

@@ -33,7 +33,7 @@ def talk(config, requests, memory, registers=None, busy=0, between=4, line=None,
             for byte in raw:
                 await put_byte(ctx, byte)
             before, quiet = len(answers), 0
-            while len(answers) == before and quiet < 1500:
+            while len(answers) == before and quiet < 2500:
                 await ctx.tick()
                 quiet += 1
             for _ in range(between):
