@@ -18,8 +18,8 @@ __all__ = ["READ_CYCLES", "Registers"]
 
 READ_CYCLES = 3
 """From an address to its word: a choice among words of neighbouring addresses, one among these
-groups, one between them and the core's counters, each with a register behind it, so that what is
-read may be anywhere on the chip. The machine's record is a group of its own, in a memory."""
+groups, one between them, the core's counters and the machine's record, which is in a memory; each
+with a register behind it, so that what is read may be anywhere on the chip."""
 
 _GROUP = 16
 
@@ -67,13 +67,12 @@ class Registers(wiring.Component):
         for group, target in zip(groups, chosen, strict=True):
             padded = [*group, *[Const(0, 32)] * (_GROUP - len(group))]
             m.d.sync += target.eq(Array(padded)[self.addr[:exact_log2(_GROUP)]])
-        group, recorded = Signal(range(len(groups))), Signal()
-        word, (counter, counted) = Signal(32, reset_less=True), self._counter(m)
+        group, word = Signal(range(len(groups))), Signal(32, reset_less=True)
+        (counter, counted), (record, recorded) = self._counter(m), self._record(m)
         m.d.sync += [
             group.eq(self.addr >> exact_log2(_GROUP)),
-            recorded.eq(self.addr >= ADDRESSES["record"]),
-            word.eq(Mux(recorded, self._record(m), chosen[group])),
-            self.r_data.eq(Mux(counted, counter, word)),
+            word.eq(chosen[group]),
+            self.r_data.eq(Mux(counted, counter, Mux(recorded, record, word))),
         ]
         return m
 
@@ -90,17 +89,20 @@ class Registers(wiring.Component):
         ]
         return half, counted
 
-    def _record(self, m: Module) -> Value:
-        """The word of the record at `addr`, a cycle later. It lies where the lower bits of its
-        address say, so that nothing is subtracted.
+    def _record(self, m: Module) -> tuple[Signal, Signal]:
+        """The word of the record at `addr`, and whether there is one, two cycles later. It lies
+        where the lower bits of its address say, so that nothing is subtracted.
         """
         turn = ADDRESSES["record"] % RECORD.words
         words = [word for word, in iter_unpack("<I", encoded(self._machine.record))]
         m.submodules.record = kept = memory.Memory(shape=32, depth=RECORD.words,
                                                    init=words[-turn:] + words[:-turn])
         port = kept.read_port()
+        there, word, recorded = Signal(), Signal(32, reset_less=True), Signal()
         m.d.comb += port.addr.eq(self.addr)
-        return port.data
+        m.d.sync += [there.eq(self.addr >= ADDRESSES["record"]),
+                     word.eq(port.data), recorded.eq(there)]        # a block RAM's output is late
+        return word, recorded
 
     def _values(self, m: Module) -> dict[str, Value]:
         """What each register holds."""
