@@ -177,7 +177,7 @@ class SdramController(wiring.Component):
         with m.If(self._refresh_due):
             with m.If((self._open != 0) & closes):
                 self._all_closed(m)
-            with m.Elif((self._open == 0) & any_over):
+            with m.Elif((self._open == 0) & any_over & self._rc.over):
                 self._refresh(m)
         with m.Elif(~self._seen):
             pass

@@ -60,6 +60,15 @@ def test_a_stream_of_reads_fills_the_chips_bus():
     assert (cycles - begin) * 2 < 1.12 * 63 * 64
 
 
+@pytest.mark.parametrize("clock", [44_444_444, 88_888_889])
+def test_clocks_at_which_ras_and_rp_are_shorter_than_rc(clock):
+    """A refresh, too, waits for what is left of a row's cycle."""
+    timing = ULX3S.at(clock)
+    assert timing.ras + timing.rp < timing.rc
+    requests = [(False, 4096 * row, 1, [], []) for row in range(8)] * 60
+    transfer(Board(TINY.config, clock, replace(SMALL, refresh=1700)), requests)
+
+
 def test_beyond_the_chip_there_are_errors():
     config = TINY.config
     beyond = SMALL.size_bytes
