@@ -16,6 +16,7 @@ __all__ = ["Pll", "search"]
 
 INPUT_MHZ, DETECTOR_MHZ, VCO_MHZ, OUTPUT_MHZ = (8, 400), (10, 400), (400, 800), (3.125, 400)
 DIVIDERS = range(1, 129)
+PHASE_BITS = 7
 FINE = 8
 """Phases within a period of the VCO."""
 
@@ -47,6 +48,14 @@ class Pll:
         """
         steps = FINE * self.output
         return divmod(-round(seconds * self.vco_hz * FINE) % steps, FINE)
+
+    def phase(self, later: int) -> int:
+        """The field of an output that comes so many periods of the VCO later than the clock, fewer
+        than a period of the clock: counted from the divider's last one. What the field's bits do
+        not hold is the same phase, a period of the clock earlier.
+        """
+        phase = self.output - 1 + later
+        return phase if phase < 1 << PHASE_BITS else phase - self.output
 
     @property
     def lead_step(self) -> float:

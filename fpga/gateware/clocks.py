@@ -36,7 +36,6 @@ class Clocks(Elaboratable):
             m.d.comb += reset.eq(~locked | button.i)
         m.submodules.reset = ResetSynchronizer(reset)
         later, eighths = pll.lead(self._lead)
-        at_zero = pll.output - 1            # phases are counted from the divider's last period
         m.submodules.pll = Instance(
             "EHXPLLL",
             # Analog settings that Lattice's tools choose for any frequency.
@@ -47,9 +46,9 @@ class Clocks(Elaboratable):
             p_CLKI_DIV=pll.reference, p_CLKFB_DIV=pll.feedback,
             p_FEEDBK_PATH="INT_OS3", p_CLKOS3_ENABLE="ENABLED", p_CLKOS3_DIV=1,
             p_CLKOS3_CPHASE=0, p_CLKOS3_FPHASE=0,
-            p_CLKOP_ENABLE="ENABLED", p_CLKOP_DIV=pll.output, p_CLKOP_CPHASE=at_zero,
+            p_CLKOP_ENABLE="ENABLED", p_CLKOP_DIV=pll.output, p_CLKOP_CPHASE=pll.phase(0),
             p_CLKOP_FPHASE=0,
-            p_CLKOS_ENABLE="ENABLED", p_CLKOS_DIV=pll.output, p_CLKOS_CPHASE=at_zero + later,
+            p_CLKOS_ENABLE="ENABLED", p_CLKOS_DIV=pll.output, p_CLKOS_CPHASE=pll.phase(later),
             p_CLKOS_FPHASE=eighths,
             i_CLKI=oscillator.i, i_RST=Const(0), i_STDBY=Const(0), i_PHASESEL0=Const(0),
             i_PHASESEL1=Const(0), i_PHASEDIR=Const(1), i_PHASESTEP=Const(1),

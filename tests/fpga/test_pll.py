@@ -46,6 +46,15 @@ def test_a_lead_is_a_phase_that_comes_later():
         assert min(off, 12.5e-9 - off) <= pll.lead_step / 2 + 1e-15
 
 
+def test_phases_fit_their_field():
+    for wanted in range(4, 201):
+        pll = search(25 * MHZ, wanted * MHZ)
+        later, _ = pll.lead(3.5e-9)
+        assert 0 <= pll.phase(later) < 128
+        assert (pll.phase(later) - pll.phase(0)) % pll.output == later
+    assert search(25 * MHZ, 80 * MHZ).phase(3) == 7         # as Lattice's tools count
+
+
 @pytest.mark.parametrize("input_mhz, wanted, message", [
     (25, 3, "Clock must be from 3.125 to 400 MHz, not 3 MHz"),
     (25, 500, "Clock must be from 3.125 to 400 MHz, not 500 MHz"),
