@@ -345,7 +345,11 @@ class Link(wiring.Component):
     def _answer(self, m: Module) -> None:
         """Sequence, kind, and what is in the buffer."""
         out = self._leaving.i
-        body = Mux(self._refused | (self._kind == frames.WRITE), 0, self._count)
+        body, last = Signal.like(self._count), Signal()
+        m.d.sync += [
+            body.eq(Mux(self._refused | (self._kind == frames.WRITE), 0, self._count)),
+            last.eq(self._place + 1 == body),           # known when its byte comes
+        ]
         with m.State("ANSWER"):
             m.d.comb += [out.valid.eq(1), out.p.byte.eq(self._sequence)]
             m.d.sync += self._place.eq(0)
@@ -364,7 +368,7 @@ class Link(wiring.Component):
             m.next = "SEND"
         with m.State("SEND"):
             m.d.comb += [out.valid.eq(1), out.p.byte.eq(self._held),
-                         out.p.last.eq(self._place + 1 == body)]
+                         out.p.last.eq(last)]
             with m.If(out.ready):
                 m.d.sync += self._place.eq(self._place + 1)
                 m.next = "BYTE"
