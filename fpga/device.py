@@ -76,8 +76,9 @@ class BoardDevice:
 
     def __init__(self, machine: Machine, link: Access, run_seconds: float = RUN_SECONDS):
         self._machine, self.link, self._run_seconds = machine, link, run_seconds
-        self._exclusive, self._top, self._run_number = Lock(), 0, 0
-        known = read_registers(link, ["memory_bytes", "clock_hz"])
+        self._exclusive, self._top = Lock(), 0
+        known = read_registers(link, ["memory_bytes", "clock_hz", "run"])
+        self._run_number, self._count = known["run"], 0
         self.memory_bytes, self.clock_hz = known["memory_bytes"], known["clock_hz"]
         if _machine_hash(link) != machine.hash:
             held = held_machine(link)
@@ -118,19 +119,18 @@ class BoardDevice:
 
     def launch(self, program: Program, address: int) -> None:
         program.require(self._machine)
+        self._count = program.count
         self.link.set_register(ADDRESSES["count"], program.count)
         for name in BASES:
             self.link.set_register(ADDRESSES[f"base_{name}"], address + program.bases[name])
-        self._run_number = read_registers(self.link, ["run"])["run"] % 0xFFFFFFFF + 1
+        self._require_no_reset("before a run")
+        self._run_number = self._run_number % 0xFFFFFFFF + 1
         self.link.set_register(ADDRESSES["run"], self._run_number)
 
     def wait(self) -> Run:
         begin, pause = time.monotonic(), POLL
         while True:
-            found = read_registers(self.link, ["run", "count", "done"])
-            if found["run"] != self._run_number:
-                raise LinkError(f"Board at {self.link.line.name} was reset in the middle of a run; "
-                                f"load the network again")
+            found = self._require_no_reset("in the middle of a run")
             if found["done"] == self._run_number:
                 return self._result()
             taken = time.monotonic() - begin
@@ -139,6 +139,15 @@ class BoardDevice:
                                 f"{taken:.0f} s; reset it")
             time.sleep(min(pause, 0.5))
             pause = max(POLL, taken / 4)
+
+    def _require_no_reset(self, when: str) -> dict[str, int]:
+        """Run, count and done. After a reset the first two are zero."""
+        found = read_registers(self.link, ["run", "count", "done"])
+        if (found["run"], found["count"]) != (self._run_number, self._count):
+            self._run_number = found["run"]
+            raise LinkError(f"Board at {self.link.line.name} was reset {when}; load the network "
+                            f"again")
+        return found
 
     def _result(self) -> Run:
         found = read_registers(self.link, REPORT)

@@ -123,6 +123,41 @@ def test_a_reset_in_the_middle_of_a_run():
     assert device.wait().ok
 
 
+def test_a_reset_before_a_run():
+    """Of what was loaded nothing may be left."""
+    board = BoardModel(TINY, 4096)
+    device = opened(board)
+    program = Program.assemble(TINY, [finish()])
+    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    device.launch(program, 0)
+    assert device.wait().ok
+    board.reset()
+    with pytest.raises(LinkError, match="was reset before a run; load the network again"):
+        device.launch(program, 0)
+    device.launch(program, 0)
+    assert device.wait().ok
+
+
+@pytest.mark.parametrize("register, when", [("base_io", "before a run"),
+                                            ("run", "in the middle of a run")])
+def test_a_reset_between_the_registers_of_a_run(monkeypatch, register, when):
+    """The first run, too, whose number says nothing."""
+    board = BoardModel(TINY, 4096)
+    device = opened(board)
+    program = Program.assemble(TINY, [finish()])
+    link, write = device.link, device.link.set_register
+
+    def set_register(address, value):
+        if address == ADDRESSES[register]:
+            board.reset()
+        write(address, value)
+
+    monkeypatch.setattr(link, "set_register", set_register)
+    with pytest.raises(LinkError, match=f"was reset {when}; load the network again"):
+        device.launch(program, 0)
+        device.wait()
+
+
 def test_a_run_that_does_not_end():
     board = BoardModel(TINY, 4096)
     device = opened(board, run_seconds=0.02)
