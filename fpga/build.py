@@ -6,6 +6,7 @@
 
 import hashlib
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from fpga.identity import machine_of
 from fpga.pll import Pll, search
 from fpga.tools import Tools
 
-__all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build", "roomy"]
+__all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build", "roomy", "written"]
 
 RECORDS = "bitstreams"     # kind of entries of the cache, of which ``record.json`` is one file
 
@@ -40,6 +41,21 @@ CAPACITY = {
 FULL = 0.75
 """Share of block RAMs beyond which there are none for shallow memories: wires to the last ones are
 long."""
+
+
+RECORDED = {"board": str, "config": str, "machine": str, "geometry": dict, "instructions": dict,
+            "layouts": dict, "clock_hz": int, "baud": int, "sha256": str}
+"""Of a record, what others than people read."""
+
+
+def written(folder: Path, name: str) -> tuple[Path, Path]:
+    """Where a bitstream's bits and record go; its name is ``BOARD-CONFIG``. Raises BuildError where
+    no file can have it.
+    """
+    if Path(name).name != name or not name.isprintable():
+        raise BuildError(f"Bitstream must have a name that a file can have, not {name!r}; give the "
+                         f"configuration another one")
+    return folder / f"{name}.bit", folder / f"{name}.json"
 
 
 class BitstreamError(ValueError):
@@ -72,7 +88,7 @@ class Bitstream:
     def write(self, folder: Path) -> tuple[Path, Path]:
         """Bits and record as files beside each other; their paths."""
         folder.mkdir(parents=True, exist_ok=True)
-        bits, record = folder / f"{self.name}.bit", folder / f"{self.name}.json"
+        bits, record = written(folder, self.name)
         bits.write_bytes(self.bits)
         record.write_text(json.dumps(self.record, indent=1) + "\n")
         return bits, record
@@ -87,9 +103,10 @@ class Bitstream:
         except OSError as error:
             raise BitstreamError(f"Bitstream {path} must have its record beside it: "
                                  f"{error.filename}: {error.strerror}") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
-        if not isinstance(record, dict) or "sha256" not in record:
+        if not isinstance(record, dict) or not all(
+                isinstance(record.get(key), kind) for key, kind in RECORDED.items()):
             raise BitstreamError(f"Record {path.with_suffix('.json')} must be one that `lockstep "
                                  f"fpga build` wrote; build it again")
         if hashlib.sha256(bits).hexdigest() != record["sha256"]:
@@ -124,17 +141,29 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     netlist = flow.synthesize(text, tools, what)
     _require_room(flow.cells(netlist), device, what)
     say("synthesized")
-    placements = []
+    placements: list[Routed] = []
     for seed in range(1, seeds + 1):
-        placements.append(_placed(netlist, device, seed, tools, constraints,
-                                  pll.clock_hz / 1e6, what))
-        say(f"seed {seed}: {placements[-1].mhz:g} MHz")
+        try:
+            placements.append(_placed(netlist, device, seed, tools, constraints,
+                                      pll.clock_hz / 1e6, what))
+        except BuildError as error:             # another seed's may work, or has
+            if seed == seeds and not placements:
+                raise
+            say(f"seed {seed}: {error}")
+        else:
+            say(f"seed {seed}: {_shown(placements[-1].mhz):g} MHz")
     best = max(placements, key=lambda one: one.mhz)
     if best.mhz * 1e6 < pll.clock_hz:
-        raise BuildError(f"Build of {what} reaches {best.mhz:g} MHz, not {pll.clock_hz / 1e6:g}; "
+        raise BuildError(f"Build of {what} reaches {_shown(best.mhz):g} MHz, not "
+                         f"{pll.clock_hz / 1e6:g}; "
                          f"ask for less (--mhz {int(best.mhz)}), or try more seeds (--seeds)")
     record = _record(board, machine, pll, placements, best, tools)
     return _packed(best, record, tools, time.monotonic() - begin)
+
+
+def _shown(mhz: float) -> float:
+    """Two places, and never more than is reached."""
+    return math.floor(mhz * 100) / 100
 
 
 def _prepared(board: Board, top: BoardTop) -> tuple[str, str, tuple[str, ...]]:
@@ -196,8 +225,8 @@ def _record(board: Board, machine: Machine, pll: Pll, placements: list[Routed], 
         "memory": "block RAM" if isinstance(board.memory, BlockRam) else board.memory.name,
         "memory_bytes": board.memory.size_bytes,
         "peak_gops": round(2 * config.macs_per_cycle * clock_hz / 1e9, 2),
-        "seed": best.seed, "seeds": {str(one.seed): one.mhz for one in placements},
-        "mhz": best.mhz, "used": best.used, "available": best.available,
+        "seed": best.seed, "seeds": {str(one.seed): _shown(one.mhz) for one in placements},
+        "mhz": _shown(best.mhz), "used": best.used, "available": best.available,
         "critical_path": [list(one) for one in best.path], "tools": list(tools.versions),
     }
 

@@ -131,7 +131,8 @@ def place(netlist: Path, device: Sequence[str], seed: int, tools: Tools,
             (folder / name).unlink(missing_ok=True)
 
     key = digest([netlist.name, *options, str(seed), constraints, tools.nextpnr.version,
-                  Path(floorplan.__file__).read_text(), *([str(mhz)] if crowded else [])])
+                  *(Path(module).read_text() for module in (floorplan.__file__, __file__)),
+                  *([str(mhz)] if crowded else [])])
     folder = build_once(KIND, key, f"placement {seed}", make, "ten minutes and more")
     return _routed(folder, seed, len(empty))
 
@@ -204,7 +205,7 @@ def _routed(folder: Path, seed: int, others: int) -> Routed:
                 if path["from"] == path["to"] and path["from"].endswith(worst))
     found = {name: report["utilization"][cell] for name, cell in CELLS.items()}
     found["luts"]["used"] -= others
-    return Routed(folder, seed, round(clocks[worst]["achieved"], 2), tuple(_by_unit(path)),
+    return Routed(folder, seed, clocks[worst]["achieved"], tuple(_by_unit(path)),
                   {name: cell["used"] for name, cell in found.items()},
                   {name: cell["available"] for name, cell in found.items()})
 

@@ -92,6 +92,32 @@ def test_the_fastest_seed_is_taken(tools):
     assert tools["placed"][0] == (1, "--85k", "--package", "CABGA381", "--speed", "6")
 
 
+def test_a_seed_that_finds_no_place_is_left_out(monkeypatch, tools):
+    def place(netlist, device, seed, *rest, found=flow.place):
+        if seed in lost:
+            raise BuildError("Unable to find legal placement for cell x")
+        return found(netlist, device, seed, *rest)
+
+    monkeypatch.setattr(flow, "place", place)
+    lost, heard = {1, 3}, []
+    record = build(ULX3S, TINY, seeds=3, say=heard.append).record
+    assert record["seeds"] == {"2": 84.25} and "does not fit: Unable to find" in heard[-3]
+    lost = {1, 2, 3}
+    with pytest.raises(BuildError, match="^Build of tiny-1x4x4 on ulx3s-85f does not fit: "):
+        build(ULX3S, TINY, seeds=3)
+
+
+@pytest.mark.parametrize("reached, enough", [(79.9955, False), (80.0, True)])
+def test_a_clock_is_reached_or_it_is_not(monkeypatch, tools, reached, enough):
+    monkeypatch.setattr(flow, "place", lambda *given, place=flow.place: replace(
+        place(*given), mhz=reached))
+    if enough:
+        assert build(ULX3S, TINY).record["mhz"] == reached
+    else:
+        with pytest.raises(BuildError, match="reaches 79.99 MHz, not 80; ask for less"):
+            build(ULX3S, TINY)
+
+
 def test_the_clock_is_the_one_that_is_asked_for(tools):
     record = build(ULX3S, TINY, mhz=50).record
     assert tools["enough"] == 50.0
