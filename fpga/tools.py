@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = ["LOADER", "Program", "Tools", "find"]
 
 INSTALL = "pip install -e '.[fpga]' -c constraints.txt"
 ANSWER_SECONDS = 30.0
+NO_VERSION = "of no version"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ def find(wanted: Wanted) -> Program:
     there = shutil.which(wanted.name)
     said = _said(there, wanted.asking) if there else ""
     number = re.search(r"(\d+)\.(\d+)", said)
+    if there and said == NO_VERSION:            # then it is known by what it is
+        said += f", {sha256(Path(there).read_bytes()).hexdigest()[:12]}"
+        number = None
     if there and said and (not number or (int(number[1]), int(number[2])) >= wanted.least):
         return Program(there, f"{wanted.name} {said}")
     if found := _of_wheel(wanted):
@@ -81,7 +86,7 @@ def _said(path: str, asking: str) -> str:
         return ""
     text = (done.stdout + done.stderr).strip().partition("\n")[0]
     found = re.search(r"\bVersion (.*?)\)?$", text) or re.search(r"^\S+ (\S.*)$", text)
-    return (found[1] or "of no version") if found else text
+    return (found[1] or NO_VERSION) if found else text
 
 
 def _of_wheel(wanted: Wanted) -> Program | None:
