@@ -33,7 +33,8 @@ def inferences(graph: Graph, given: Mapping[str, np.ndarray]
             raise InputError(f"Input must be one of {', '.join(wanted)}, not {name!r}")
         shape = wanted[name]
         axes = len(shape)
-        whole = axes > 0 and array.ndim == axes and array.shape[0] % shape[0] == 0
+        whole = (axes > 0 and array.ndim == axes and array.shape[0] > 0
+                 and array.shape[0] % shape[0] == 0)
         if array.shape != shape and not (whole and array.shape[1:] == shape[1:]):
             raise InputError(f"Input {name!r} must be of shape {shape}, or so many times longer, "
                              f"not {array.shape}")
@@ -46,8 +47,10 @@ def inferences(graph: Graph, given: Mapping[str, np.ndarray]
                 array[number * wanted[name][0]:(number + 1) * wanted[name][0]]
                 for name, array in inputs.items()} for number in range(count)]
     labels = given[LABELS] if LABELS in given and LABELS not in wanted else None
-    if labels is not None and labels.size != count:
-        raise InputError(f"Array {LABELS!r} must hold {count} classes, not {labels.size}")
+    first = graph.values[graph.outputs[0]].shape
+    total = count * (first[0] if len(first) > 1 else 1)
+    if labels is not None and labels.size != total:
+        raise InputError(f"Array {LABELS!r} must hold {total} classes, not {labels.size}")
     return samples, None if labels is None else labels.reshape(-1)
 
 
@@ -73,5 +76,7 @@ def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
 
 
 def classes(outputs: Sequence[Arrays]) -> np.ndarray:
-    """The largest value of the first output of each inference."""
-    return np.array([next(iter(one.values())).argmax() for one in outputs])
+    """The largest value of the first output, of each of its rows, of each inference."""
+    firsts = [next(iter(one.values())) for one in outputs]
+    return np.concatenate([first.reshape(len(first) if first.ndim > 1 else 1, -1).argmax(axis=1)
+                           for first in firsts])
