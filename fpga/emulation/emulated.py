@@ -72,6 +72,7 @@ class EmulatedBoard:
     def __enter__(self) -> "EmulatedBoard":
         self._ours, self._theirs = os.openpty()
         tty.setraw(self._theirs)
+        os.set_blocking(self._ours, False)      # a host may leave what it was sent
         self.port = os.ttyname(self._theirs)
         self._thread = Thread(target=self._library.board_run, daemon=True,
                               args=(ctypes.byref(self._control), self._ours))

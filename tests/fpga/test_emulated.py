@@ -1,6 +1,9 @@
 """The unmodified driver on a whole board in Verilator, with faults and without."""
 
+import os
+import time
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from accel.program import Program, finish
 from accel.sim import cycle
 from fpga.device import BoardDevice, BoardRefused
 from fpga.emulation.emulated import EmulatedBoard
+from fpga.link.frames import READ, Frame, framed
 from fpga.link.host import Link, LinkError
 from fpga.link.serial_port import SerialLine
 from runtime import SimulatedDevice, compile_for
@@ -49,6 +53,23 @@ def test_counters_add_up(tireless):
         run = device.wait()
     assert run.ok and run.counters.bytes == {"fetch": 64, "load": 0, "store": 0}
     assert all(sum(unit.values()) == run.cycles > 0 for unit in run.counters.activity.values())
+
+
+def test_a_host_that_does_not_read():
+    """What it was sent waits, as long as it likes; the board can be left all the same."""
+    board = EmulatedBoard(TINY).__enter__()
+    line = os.open(board.port, os.O_RDWR | os.O_NOCTTY)
+    for number in range(100):                   # 26 kB of answers
+        os.write(line, framed(Frame(number, READ, bytes(4) + b"\xff")))
+        time.sleep(0.02)
+    begun = board.cycles
+    time.sleep(0.2)
+    goes_on = board.cycles > begun
+    leaving = Thread(target=board.__exit__, args=(None, None, None), daemon=True)
+    leaving.start()
+    leaving.join(20)
+    os.close(line)
+    assert goes_on and not leaving.is_alive()
 
 
 def test_a_reset_in_the_middle_of_a_run():
