@@ -38,7 +38,12 @@ def opened(port: str | None, machine: Machine | None = None,
     """
     if port is None:
         machine = machine or Machine(preset(EMULATED))
-        with EmulatedBoard(machine) as board:
+        try:
+            emulated = EmulatedBoard(machine)
+        except ValueError as error:             # a bus that its memory does not have
+            raise BoardRefused(f"Board with {machine.config.name} cannot be emulated: "
+                               f"{error}") from None
+        with emulated as board:
             line = SerialLine(board.port, board.baud)
             try:
                 yield BoardDevice(machine, Link(line, EMULATED_ATTEMPTS))

@@ -17,7 +17,7 @@ class SerialLine:
         self.name, self.baud = name, baud
         try:
             self._port = serial.Serial(name, baud, timeout=0, exclusive=True)
-        except (serial.SerialException, OSError, ValueError) as error:
+        except (serial.SerialException, OSError, ValueError, OverflowError) as error:
             reason = str(error).splitlines()[0]
             raise LinkError(f"Port {name} cannot be opened: {reason}; is the board plugged in, and "
                             f"no other program using it?") from None

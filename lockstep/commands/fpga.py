@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -100,7 +101,7 @@ def _add_board(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--port", metavar="DEVICE", help="serial port of the board: /dev/ttyUSB0")
     which.add_argument("--emulated", action="store_true",
                        help="the board's gateware in Verilator (built first, in a minute or two)")
-    parser.add_argument("--baud", type=at_least(1), metavar="N",
+    parser.add_argument("--baud", type=at_least(9600), metavar="N",
                         help="of the port (default: what the board answers to)")
 
 
@@ -122,17 +123,18 @@ def _build(args: argparse.Namespace) -> int:
     from accel.config import load
     from accel.machine import Machine
     from fpga.boards import board
-    from fpga.build import build
+    from fpga.build import build, written
     from lockstep.files import require_writable
 
     chosen, machine = board(args.board), Machine(load(args.config))
-    if args.out.exists() and not args.out.is_dir():
+    if os.path.exists(args.out) and not os.path.isdir(args.out):    # pathlib's raise for some names
         raise RequestError(f"--out must name a folder, not {str(args.out)!r}")
     try:
         args.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RequestError(f"{str(args.out)!r} cannot be made: {error.strerror}") from None
-    require_writable(args.out / "bitstream")
+    for path in written(args.out, f"{chosen.name}-{machine.config.name}"):
+        require_writable(output_file(str(path)))
     console, begin = Console(stderr=True), time.monotonic()
 
     def say(what: str) -> None:
@@ -207,9 +209,9 @@ def _run(args: argparse.Namespace) -> int:
     from lockstep.commands._progress import progress_bar
     from lockstep.commands._inputs import arrays, random_inputs, write_outputs
     from lockstep.commands._saved import saved_module
-    from lockstep.files import whole_file
     from runtime import DeviceError
 
+    _require_writable(args.output, args.json)
     saved = saved_module(args)
     given = arrays(args.input) if args.input else None
     machine = _machine(args, saved)
@@ -238,19 +240,34 @@ def _run(args: argparse.Namespace) -> int:
                 "seed": args.seed if given is None else None}
     if labels is not None:
         figures["accuracy"] = float((classes(outputs) == labels).mean())
-    if args.output:
-        write_outputs({name: np.concatenate([one[name] for one in outputs]) if len(outputs) > 1
-                       else outputs[0][name] for name in outputs[0]}, args.output)
-    if args.json:
-        with whole_file(args.json) as file:
-            file.write(f"{json.dumps(figures, indent=1)}\n".encode())
     show(figures)
     print(f"{len(samples)} inferences, {figures['seconds'] * 1e3:.3f} ms each at "
           f"{device.clock_hz / 1e6:g} MHz, {figures['wall_seconds'] / len(samples):.3f} s with the "
           f"link, {figures['link']['repeated']} requests repeated")
     if labels is not None:
         print(f"accuracy {figures['accuracy']:.2%} of {len(labels)}")
+    if args.output:
+        write_outputs({name: np.concatenate([one[name] for one in outputs]) if len(outputs) > 1
+                       else outputs[0][name] for name in outputs[0]}, args.output)
+    _write_json(args.json, figures)
     return 0
+
+
+def _require_writable(*paths: Path | None) -> None:
+    """Before what takes its time."""
+    from lockstep.files import require_writable
+
+    for path in paths:
+        if path:
+            require_writable(path)
+
+
+def _write_json(path: Path | None, report: Mapping[str, Any]) -> None:
+    from lockstep.files import whole_file
+
+    if path:
+        with whole_file(path) as file:
+            file.write(f"{json.dumps(report, indent=1)}\n".encode())
 
 
 def _machine(args: argparse.Namespace, saved):
@@ -285,11 +302,10 @@ def _selftest(args: argparse.Namespace) -> int:
     from accel.machine import Machine
     from fpga.selftest import selftest
 
+    _require_writable(args.json)
     machine = Machine(load(args.config)) if args.config else None
     with _opened(args, machine) as device, _bars() as progress:
         report = selftest(device, args.count, args.seed, progress)
-    if args.json:
-        args.json.write_text(json.dumps(report.as_json(), indent=1) + "\n")
     print(f"link: {report.frames} frames, {report.repeated} requests repeated, "
           f"{report.dropped} frames spoiled")
     print(f"memory: {report.memory_bytes:,} bytes compared")
@@ -298,6 +314,7 @@ def _selftest(args: argparse.Namespace) -> int:
     for failure in report.failures:
         print(f"FAILED {failure}")
     print("the board works" if report.ok else "NOT OK")
+    _write_json(args.json, report.as_json())
     return 0 if report.ok else 1
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -121,6 +122,14 @@ def test_a_port_that_is_not_there_or_busy(capsys):
     (["run", DIGITS, "--emulated", "--target", "cpu"], "--target must be accel:PRESET, "),
     (["run", DIGITS, "--emulated", "--baud", "9600"], "--baud must be left out with --emulated"),
     (["selftest", "--emulated", "--count", "0"], "argument --count: must be an integer of at"),
+    (["selftest", "--port", "/dev/null", "--baud", "1"], "argument --baud: must be an integer of"),
+    (["selftest", "--port", "/dev/ptmx", "--baud", str(1 << 31)], "Port /dev/ptmx cannot be op"),
+    (["run", DIGITS, "--emulated", "--target", "accel:tiny-1x4x4", "--bus-bytes", "32"],
+     "Board with tiny-1x4x4 cannot be emulated: Bus before an SDRAM must be of 2, 4, 8 or 16 "),
+    (["build", "--board", "ulx3s-85f", "--out", "x" * 300], f"'{'x' * 300}' cannot be made: "),
+    # Before anything that takes time is done.
+    (["selftest", "--port", "/dev/null", "--json", "/proc/x"], "'/proc/x' cannot be written: "),
+    (["run", "no.onnx", "--emulated", "--output", "/proc/x"], "'/proc/x' cannot be written: "),
 ])
 def test_wrong_requests(capsys, arguments, message):
     assert refused(capsys, *arguments).startswith(message)
@@ -130,7 +139,9 @@ def test_wrong_requests(capsys, arguments, message):
     ({"image": np.zeros((3, 1, 8, 7), np.float32)}, "Input 'image' must be of shape (1, 1, 8, 8)"),
     ({"picture": np.zeros((1, 1, 8, 8), np.float32)}, "Input must be one of image, not 'picture'"),
     ({"image": np.zeros((3, 1, 8, 8), np.float32), "labels": np.zeros(2, np.int64)},
-     "Array 'labels' must hold 3 classes, not 2")])
+     "Array 'labels' must hold 3 classes, not 2"),
+    ({"image": np.zeros((0, 1, 8, 8), np.float32)}, "Input 'image' must be of shape (1, 1, 8, 8)"),
+])
 def test_inputs_that_do_not_fit(monkeypatch, capsys, tmp_path, given, message):
     """They are refused before any board is asked."""
     monkeypatch.setattr("fpga.opening.opened", None)
@@ -143,7 +154,8 @@ def test_inputs_that_do_not_fit(monkeypatch, capsys, tmp_path, given, message):
 def bitstream(tmp_path):
     """A file and a record as a build writes them."""
     record = {"board": "ulx3s-85f", "config": "tiny-1x4x4", "machine": "ab" * 32,
-              "clock_hz": 80_000_000, "baud": 2_000_000, "sha256": sha256(b"bits").hexdigest()}
+              "clock_hz": 80_000_000, "baud": 2_000_000, "sha256": sha256(b"bits").hexdigest(),
+              "geometry": {}, "instructions": {}, "layouts": {}}
     return str(Bitstream(b"bits", record).write(tmp_path)[0])
 
 
@@ -158,6 +170,37 @@ def loader_that(monkeypatch, tmp_path, text: str) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     return log
+
+
+@pytest.mark.parametrize("key, value", [("board", ["x"]), ("clock_hz", "fast"), ("baud", None)])
+def test_a_record_that_is_incomplete(monkeypatch, tmp_path, capsys, bitstream, key, value):
+    """It is refused before the board is touched."""
+    log = loader_that(monkeypatch, tmp_path, "")
+    path = Path(bitstream).with_suffix(".json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    assert refused(capsys, "program", bitstream).startswith(f"Record {path} must be one that ")
+    assert not log.exists()
+
+
+@pytest.mark.parametrize("name", ["my/machine", "../evil", "a\tb"])
+def test_a_machine_whose_name_is_no_files(capsys, tmp_path, name):
+    config = tmp_path / "c.toml"
+    config.write_text(replace(TINY.config, name=name).to_toml())
+    said = refused(capsys, "build", "--board", "ulx3s-85f", "--config", str(config), "--out",
+                   str(tmp_path))
+    assert said.startswith("Bitstream must have a name that a file can have, not 'ulx3s-85f-")
+
+
+def test_a_folder_where_the_bitstream_goes(capsys, tmp_path):
+    (tmp_path / "ulx3s-85f-tiny-1x4x4.json").mkdir()
+    said = refused(capsys, "build", "--board", "ulx3s-85f", "--out", str(tmp_path))
+    assert said.endswith(".json' must name a file in a folder that exists")
+
+
+def test_a_cache_that_cannot_be(monkeypatch, capsys):
+    monkeypatch.setenv("LOCKSTEP_CACHE", "/dev/null")
+    said = refused(capsys, "selftest", "--emulated", "--config", str(GEOMETRIES / "2x8x8.toml"))
+    assert said.startswith("Cache folder /dev/null cannot be written: ")
 
 
 def test_program(monkeypatch, tmp_path, capsys, bitstream):
