@@ -76,13 +76,8 @@ def build_once(kind: str, key: str, what: str | None, build: Callable[[Path], No
     folder = cache_folder() / kind / key[:32]
     if folder.is_dir():
         return folder
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        locked = open(folder.with_suffix(".lock"), "w")
-    except OSError as error:
-        raise BuildError(f"Cache folder {cache_folder()} cannot be written: {error.strerror}; name "
-                         f"another one in LOCKSTEP_CACHE") from None
-    with locked as lock:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.is_dir():         # another process has built it meanwhile
             return folder

@@ -124,8 +124,6 @@ def test_a_port_that_is_not_there_or_busy(capsys):
     (["selftest", "--emulated", "--count", "0"], "argument --count: must be an integer of at"),
     (["selftest", "--port", "/dev/null", "--baud", "1"], "argument --baud: must be an integer of"),
     (["selftest", "--port", "/dev/ptmx", "--baud", str(1 << 31)], "Port /dev/ptmx cannot be op"),
-    (["run", DIGITS, "--emulated", "--target", "accel:tiny-1x4x4", "--bus-bytes", "32"],
-     "Board with tiny-1x4x4 cannot be emulated: Bus before an SDRAM must be of 2, 4, 8 or 16 "),
     (["build", "--board", "ulx3s-85f", "--out", "x" * 300], f"'{'x' * 300}' cannot be made: "),
     # Before anything that takes time is done.
     (["selftest", "--port", "/dev/null", "--json", "/proc/x"], "'/proc/x' cannot be written: "),
@@ -195,12 +193,6 @@ def test_a_folder_where_the_bitstream_goes(capsys, tmp_path):
     (tmp_path / "ulx3s-85f-tiny-1x4x4.json").mkdir()
     said = refused(capsys, "build", "--board", "ulx3s-85f", "--out", str(tmp_path))
     assert said.endswith(".json' must name a file in a folder that exists")
-
-
-def test_a_cache_that_cannot_be(monkeypatch, capsys):
-    monkeypatch.setenv("LOCKSTEP_CACHE", "/dev/null")
-    said = refused(capsys, "selftest", "--emulated", "--config", str(GEOMETRIES / "2x8x8.toml"))
-    assert said.startswith("Cache folder /dev/null cannot be written: ")
 
 
 def test_program(monkeypatch, tmp_path, capsys, bitstream):
