@@ -22,6 +22,15 @@ def opened(board: BoardModel, **options) -> BoardDevice:
     return BoardDevice(board.machine, Link(board), **options)
 
 
+def loaded() -> tuple[BoardModel, BoardDevice, Program]:
+    """A board with a program at address 0."""
+    board = BoardModel(TINY, 4096)
+    device = opened(board)
+    program = Program.assemble(TINY, [finish()])
+    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    return board, device, program
+
+
 @pytest.mark.parametrize("share", [0.0, 1e-3])
 def test_digits(share, monkeypatch):
     """All outputs, cycles and counters as simulated, whatever the line loses."""
@@ -111,10 +120,7 @@ def test_a_board_that_says_nothing(monkeypatch):
 
 
 def test_a_reset_in_the_middle_of_a_run():
-    board = BoardModel(TINY, 4096)
-    device = opened(board)
-    program = Program.assemble(TINY, [finish()])
-    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    board, device, program = loaded()
     device.launch(program, 0)
     board.reset()
     with pytest.raises(LinkError, match="was reset in the middle of a run"):
@@ -125,10 +131,7 @@ def test_a_reset_in_the_middle_of_a_run():
 
 def test_a_reset_before_a_run():
     """Of what was loaded nothing may be left."""
-    board = BoardModel(TINY, 4096)
-    device = opened(board)
-    program = Program.assemble(TINY, [finish()])
-    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    board, device, program = loaded()
     device.launch(program, 0)
     assert device.wait().ok
     board.reset()
@@ -142,9 +145,7 @@ def test_a_reset_before_a_run():
                                             ("run", "in the middle of a run")])
 def test_a_reset_between_the_registers_of_a_run(monkeypatch, register, when):
     """The first run, too, whose number says nothing."""
-    board = BoardModel(TINY, 4096)
-    device = opened(board)
-    program = Program.assemble(TINY, [finish()])
+    board, device, program = loaded()
     link, write = device.link, device.link.set_register
 
     def set_register(address, value):
@@ -169,10 +170,7 @@ def test_a_run_that_does_not_end():
 
 
 def test_a_start_that_arrives_twice_is_one_run():
-    board = BoardModel(TINY, 4096)
-    device = opened(board)
-    program = Program.assemble(TINY, [finish()])
-    device.copy_in(device.allocate(program.memory_bytes), program.image())
+    board, device, program = loaded()
     device.launch(program, 0)
     board.set("done", 0)
     device.link.set_register(ADDRESSES["run"], board.words[ADDRESSES["run"]])
