@@ -64,7 +64,6 @@ def find(wanted: Wanted) -> Program:
     number = re.search(r"(\d+)\.(\d+)", said)
     if there and said == NO_VERSION:            # then it is known by what it is
         said += f", {sha256(Path(there).read_bytes()).hexdigest()[:12]}"
-        number = None
     if there and said and (not number or (int(number[1]), int(number[2])) >= wanted.least):
         return Program(there, f"{wanted.name} {said}")
     if found := _of_wheel(wanted):

@@ -20,7 +20,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         machine = Machine(load(args.config))
-        clock_mhz = (machine.config.clock_mhz if args.clock_mhz is None else args.clock_mhz)
+        clock_mhz = machine.config.clock_mhz if args.clock_mhz is None else args.clock_mhz
         if not LOWEST_MHZ <= clock_mhz <= HIGHEST_MHZ:
             parser.error(f"--clock-mhz must be {LOWEST_MHZ} to {HIGHEST_MHZ}, not {clock_mhz}")
         export(machine, clock_mhz, args.folder)
