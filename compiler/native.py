@@ -19,12 +19,16 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-__all__ = ["BuildError", "build_once", "cache_folder", "call", "compile_shared", "compiler",
-           "digest", "processor", "replace_text"]
+__all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "call", "compile_shared",
+           "compiler", "digest", "processor", "replace_text"]
 
 
 class BuildError(Exception):
     """Native code could not be built; the message says which tool failed, and how."""
+
+
+class CacheError(BuildError, OSError):
+    """The cache cannot be written. What can be done without one is."""
 
 
 def cache_folder() -> Path:
@@ -71,13 +75,18 @@ def build_once(kind: str, key: str, what: str | None, build: Callable[[Path], No
     """The folder of `key` in the cache; `build` fills it, in another place, if it is not there.
 
     `what`, and how long it `takes`, are shown on a terminal while it is being built; without it,
-    nothing is.
+    nothing is. Raises CacheError if the cache cannot be written.
     """
     folder = cache_folder() / kind / key[:32]
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_suffix(".lock"), "w") as lock:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        locked = open(folder.with_suffix(".lock"), "w")
+    except OSError as error:
+        raise CacheError(f"Cache {cache_folder()} must be a folder that can be written "
+                         f"({error.strerror}); LOCKSTEP_CACHE may name another one") from None
+    with locked as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if folder.is_dir():         # another process has built it meanwhile
             return folder

@@ -131,7 +131,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     what = f"{machine.config.name} on {board.name}"
     try:
         pll = search(oscillator_hz, (mhz or board.mhz) * 1e6)
-        require(board, round(pll.clock_hz))
+        require(board, machine.config, round(pll.clock_hz))
         top = BoardTop(board, machine, pll)
     except ValueError as error:         # a clock or a bus that the board's parts do not have
         raise BuildError(f"Build of {what} is not possible: {error}") from None

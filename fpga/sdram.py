@@ -58,6 +58,13 @@ class Sdram:
     def size_bytes(self) -> int:
         return 2 * 4 << (self.row_bits + self.column_bits)
 
+    def burst(self, bus_bytes: int) -> int:
+        """Columns that a bus moves at once. Refuses a bus for which the chip has no such burst."""
+        if bus_bytes not in (2, 4, 8, 16):      # bursts of 1, 2, 4 or 8
+            raise ValueError(f"Bus before an SDRAM must be of 2, 4, 8 or 16 bytes, "
+                             f"not {bus_bytes}")
+        return bus_bytes // 2
+
     def read(self, clock_hz: float) -> tuple[int, float]:
         """CAS latency, and nanoseconds from the clock to data. Refuses a clock that is too fast."""
         for mhz, latency, access in self.cas:

@@ -63,6 +63,7 @@ class EmulatedBoard:
 
     def __init__(self, machine: Machine, chip: Sdram = ULX3S, *, spoil: float = 0.0,
                  reset_within: int = 0, seed: int = 0, tireless: bool = False):
+        chip.burst(machine.config.bus_bytes)    # refused before there is any gateware
         self._library = _library(machine, chip)
         self._control = _Control(bit_cycles=divisor(CLOCK_HZ, LINE), spoil=int(spoil * 2**32),
                                  reset_within=reset_within, seed=seed, tireless=tireless,

@@ -3,6 +3,7 @@
 from amaranth.hdl import *
 from amaranth.lib import io, wiring
 
+from accel.config import AccelConfig
 from accel.machine import Machine
 from fpga import margins
 from fpga.boards import BlockRam, Board
@@ -16,15 +17,18 @@ from fpga.pll import Pll
 __all__ = ["BoardTop", "require"]
 
 
-def require(board: Board, clock_hz: int) -> None:
-    """Refuse a clock that the memory chip or the serial line cannot keep, by ValueError."""
+def require(board: Board, config: AccelConfig, clock_hz: int) -> None:
+    """Refuse a bus that the memory chip does not have, and a clock that the chip or the serial line
+    cannot keep, by ValueError.
+    """
     if not isinstance(board.memory, BlockRam):
+        board.memory.burst(config.bus_bytes)
         margins.require(board.memory, clock_hz)
     board.baud_rate(clock_hz)
 
 
 class BoardTop(Elaboratable):
-    """For a platform of `Board.make_platform`, with a clock that `require` lets pass."""
+    """For a platform of `Board.make_platform`, with what `require` lets pass."""
 
     def __init__(self, board: Board, machine: Machine, pll: Pll):
         self._board, self._pll = board, pll

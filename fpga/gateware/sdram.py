@@ -69,10 +69,7 @@ class SdramController(wiring.Component):
 
     def __init__(self, config: AccelConfig, chip: Sdram, clock_hz: float):
         self._bus_bytes, self.chip, self.timing = config.bus_bytes, chip, chip.at(clock_hz)
-        self._burst = self._bus_bytes // 2              # columns of a beat
-        if self._burst not in (1, 2, 4, 8):
-            raise ValueError(f"Bus before an SDRAM must be of 2, 4, 8 or 16 bytes, "
-                             f"not {self._bus_bytes}")
+        self._burst = chip.burst(self._bus_bytes)       # columns of a beat
         super().__init__({"mem": In(memory_port(config)), "pins": Out(sdram_pins(chip))})
 
     def elaborate(self, platform):

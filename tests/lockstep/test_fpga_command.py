@@ -1,5 +1,6 @@
 """`lockstep fpga`: the emulated board as a device, and refusals."""
 
+import gc
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amaranth.hdl import Elaboratable, Module
+from amaranth.hdl import Elaboratable, Fragment, Module
 from serial import Serial
 
 import lockstep
@@ -131,6 +132,18 @@ def test_a_port_that_is_not_there_or_busy(capsys):
 ])
 def test_wrong_requests(capsys, arguments, message):
     assert refused(capsys, *arguments).startswith(message)
+
+
+@pytest.mark.parametrize("arguments, what", [
+    (["build", "--board", "ulx3s-85f"], "Build of wide on ulx3s-85f is not possible"),
+    (["selftest", "--emulated"], "Board with wide cannot be emulated")])
+def test_a_bus_that_the_memory_does_not_have(capsys, tmp_path, arguments, what):
+    Fragment.get(Module(), None)        # from then on Amaranth warns of gateware that is not used
+    config = tmp_path / "wide.toml"
+    config.write_text(replace(TINY.config, name="wide", bus_bytes=32).to_toml())
+    assert refused(capsys, *arguments, "--config", str(config)) == (
+        f"{what}: Bus before an SDRAM must be of 2, 4, 8 or 16 bytes, not 32")
+    gc.collect()
 
 
 @pytest.mark.parametrize("given, message", [
