@@ -1,7 +1,7 @@
 """Programs of the FPGA flow: the system's where they are new enough, else those of their wheels.
 
-The system's nextpnr-ecp5 is about twice as fast as the wheel's; one of the same version finds the
-same. What was taken is said in records of bitstreams, and decides what the cache finds.
+The system's nextpnr-ecp5 is faster than the wheel's, and may find another placement. What was taken
+is said in records of bitstreams, and decides what the cache finds.
 """
 
 import re
