@@ -87,6 +87,24 @@ const USED = D.activities.filter(activity => D.units.some(unit => DID[unit][acti
 
 const inSight = () => [Math.floor(range[0] / WIDTH), Math.ceil(range[1] / WIDTH)];
 
+// Where layers begin and the run ends, with the layers before: buckets seldom begin there.
+const EDGES = new Map([...LAYERS.map(layer => [layer.begin, layer.place]),
+                       [D.cycles, LAYERS.length]]);
+
+// From cycle to cycle, what is known exactly: the layers asked for, else the buckets in sight.
+function described(first, last) {
+  if (EDGES.has(first) && EDGES.has(last)) {
+    const layers = LAYERS.slice(EDGES.get(first), EDGES.get(last));
+    return {begin: first, end: last, count: (unit, activity) =>
+      layers.reduce((sum, layer) => sum + layer.activity[unit][activity], 0)};
+  }
+  const [from, to] = inSight();
+  return {begin: from * WIDTH, end: Math.min(to * WIDTH, D.cycles), count: (unit, activity) => {
+    const totals = DID[unit][activity];
+    return totals ? totals[to] - totals[from] : 0;
+  }};
+}
+
 // Steps of the picture: the buckets in sight, merged until there is at most one for two pixels.
 function steps(pixels) {
   const [from, to] = inSight();
@@ -207,13 +225,11 @@ function show(first, last) {
   range = [begin, begin + length];
   drawTimeline();
   drawOccupancy();
-  describeWindow();
+  tabulate(described(first, last));
 }
 
-// Sums of the buckets in sight; with the whole run in sight they are the counters.
-function describeWindow() {
-  const [from, to] = inSight();
-  const begin = from * WIDTH, end = Math.min(to * WIDTH, D.cycles), length = end - begin;
+// With the whole run in sight the counts are the counters.
+function tabulate({begin, end, count}) {
   const width = steps(byId("timeline").clientWidth - 62).merged * WIDTH;
   byId("window").textContent = `cycles ${whole(begin)} to ${whole(end)}, ` +
     `a step is ${whole(width)} ${width === 1 ? "cycle" : "cycles"}`;
@@ -223,10 +239,10 @@ function describeWindow() {
     const row = make("tr", ""), name = make("th", "", {class: "word"});
     name.append(swatch(COLOR[activity]), meaning(activity));
     row.append(name, ...D.units.map(unit => {
-      const totals = DID[unit][activity], count = totals ? totals[to] - totals[from] : 0;
-      return make("td", count ? percent(count / length) : "–", {
-        "data-unit": unit, "data-activity": activity, "data-cycles": count,
-        title: `${whole(count)} cycles`, class: count ? "" : "none"});
+      const cycles = count(unit, activity);
+      return make("td", cycles ? percent(cycles / (end - begin)) : "–", {
+        "data-unit": unit, "data-activity": activity, "data-cycles": cycles,
+        title: `${whole(cycles)} cycles`, class: cycles ? "" : "none"});
     }));
     return row;
   });

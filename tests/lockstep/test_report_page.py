@@ -370,9 +370,11 @@ def with_script(page: Path, path: Path, script: str) -> Path:
 
 @browser
 @with_chromium
-def test_a_layer_in_sight_is_that_of_the_report(made, tmp_path) -> None:
-    layer = figures_of(made[0])["layers"][4]
-    page = with_script(made[0], tmp_path / "zoomed.html", "byId('zoom-layer').value = '4';"
+@pytest.mark.parametrize("place", [4, -1])      # between buckets; shorter than any window
+def test_a_layer_in_sight_is_that_of_the_report(made, tmp_path, place: int) -> None:
+    layers = figures_of(made[0])["layers"]
+    layer, number = layers[place], range(len(layers))[place]
+    page = with_script(made[0], tmp_path / "zoomed.html", f"byId('zoom-layer').value = '{number}';"
                        "byId('zoom-layer').dispatchEvent(new Event('change'));")
     document = rendered(page, tmp_path)
     assert f"cycles {layer['begin']:,} to {layer['begin'] + layer['cycles']:,}, a" in document
