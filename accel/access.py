@@ -21,6 +21,7 @@ from accel.machine import Machine
 from accel.program import Instruction, Program, disassemble
 from accel.status import Status
 from accel.words import decode_words
+from compiler.errors import Error
 from compiler.latency_hiding import Access, Event, Tokens, Violation, check, insert_tokens
 from compiler.tensorize import Intrinsic
 
@@ -38,12 +39,14 @@ CONSTANT = tuple(base for base in isa.BASES if base not in WRITABLE)
 _FEW, _LONG = 4, 512    # intervals that are worth an Access of their own: so few, or so long
 
 
-class IllegalProgram(ValueError):
+class IllegalProgram(Error, ValueError):
     """A program that could fail, hang or depend on timing; names the instructions.
 
     `violations` are the broken rules of the order of instructions, the first `LIMIT` of them; the
     message explains the first few.
     """
+
+    exit_status = None
 
     def __init__(self, message: object, violations: Sequence[Violation] = ()):
         super().__init__(str(message))

@@ -10,6 +10,8 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
+from compiler.errors import Error
+
 __all__ = ["BUFFERS", "UNITS", "AccelConfig", "BufferGeometry", "ConfigError", "load", "preset",
            "preset_names"]
 
@@ -24,7 +26,7 @@ PRESETS = Path(__file__).parent / "presets"
 PARAM_BYTES = 8             # one lane of an entry of par: bias int32, mult uint16, shift uint8
 
 
-class ConfigError(ValueError):
+class ConfigError(Error, ValueError):
     """A geometry that cannot be built: names the field, the value and the rule."""
 
 

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from compiler import te
+from compiler.errors import Error
 from compiler.te import Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
 from compiler.tensorize import Intrinsic, Operand
 
@@ -51,8 +52,10 @@ WIDE = 36
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
-class PlanError(ValueError):
+class PlanError(Error, ValueError):
     """A body that no datapath can be built for: names the body and the reason."""
+
+    exit_status = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from amaranth import Shape, ShapeCastable, signed, unsigned
 from amaranth.lib import data
 
 from accel.config import BUFFERS, UNITS
+from compiler.errors import Error
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "GEMM", "HEADER",
            "MINUS_ONE", "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES",
@@ -85,8 +86,10 @@ MINUS_ONE = ("extent", "run")
 """Fields that are stored minus one."""
 
 
-class InstructionError(ValueError):
+class InstructionError(Error, ValueError):
     """A field value that does not fit its instruction word."""
+
+    exit_status = None
 
 
 def unit_mask(units) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from accel import isa
 from accel.machine import Machine, MachineRecord
 from accel.provenance import UNKNOWN, Origin, Provenance
+from compiler.errors import Error
 from compiler.te import numpy_dtype
 
 __all__ = ["Instruction", "Program", "ProgramError", "TensorSlot", "disassemble", "finish"]
@@ -23,7 +24,7 @@ ALIGNMENT = 64
 """Segments start at multiples of the longest burst."""
 
 
-class ProgramError(ValueError):
+class ProgramError(Error, ValueError):
     """A program that does not fit the machine it is given to."""
 
 

@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from compiler.errors import Error
+
 __all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "call", "compile_shared",
            "compiler", "digest", "processor", "replace_text"]
 
 
-class BuildError(Exception):
+class BuildError(Error):
     """Native code could not be built; the message says which tool failed, and how."""
 
 

@@ -58,7 +58,8 @@ from examples.networks.network import Layer, Network
 from examples.networks.parameters import Filled, fill, images, samples
 from lockstep.cli import Parser
 from lockstep.commands._progress import progress_bar
-from lockstep.errors import RequestError, output_file
+from compiler.errors import RequestError
+from lockstep.errors import output_file
 from lockstep.files import whole_file
 
 __all__ = ["NETWORKS", "Filled", "Layer", "Network", "build", "fill", "float_model", "images",

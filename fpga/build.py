@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from accel.machine import Machine, MachineRecord
+from compiler.errors import Error
 from compiler.native import BuildError, build_once, digest
 from fpga import flow
 from fpga.boards import BlockRam, Board
@@ -58,7 +59,7 @@ def written(folder: Path, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.bit", folder / f"{name}.json"
 
 
-class BitstreamError(ValueError):
+class BitstreamError(Error, ValueError):
     """A bitstream that is damaged, or not that of the board or machine at hand. One line."""
 
 

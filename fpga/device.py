@@ -11,6 +11,7 @@ from accel.isa import BASES
 from accel.machine import Machine, MachineRecord
 from accel.program import Program
 from accel.status import REPORTERS, Counters, Run, Status
+from compiler.errors import Error
 from fpga.identity import decoded
 from fpga.link.frames import GRAIN
 from fpga.link.host import LinkError
@@ -25,7 +26,7 @@ RUN_SECONDS = 600.0
 """A run that takes longer is given up."""
 
 
-class BoardRefused(RuntimeError):
+class BoardRefused(Error, RuntimeError):
     """A board that is not what was asked for. One line: what differs, and what to do."""
 
 

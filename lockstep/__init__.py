@@ -3,26 +3,42 @@
 >>> import lockstep
 >>> module = lockstep.compile("examples/digits/digits-int8.onnx", target="accel:tiny-1x4x4")
 
-The names below are loaded when they are first used.
+What Lockstep raises on purpose is an `Error`. The names below are loaded when they are first used.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accel.config import AccelConfig, preset
+    from accel.config import AccelConfig, ConfigError, preset
     from accel.intrinsics import vector_op
     from accel.machine import Machine
     from accel.target import assemble
+    from compiler.errors import ArgumentError, Error
+    from compiler.frontend.onnx_import import ImportRefused
+    from compiler.native import BuildError
     from compiler.quantize import quantize
+    from compiler.quantize.refusal import QuantizeRefused
     from runtime import compile, load
+    from runtime.artifact.container import ArtifactError
+    from runtime.compilation import TargetError
+    from runtime.device import DeviceError
+    from runtime.module import InputError
 
-__all__ = ["AccelConfig", "Machine", "assemble", "compile", "load", "preset", "quantize",
-           "vector_op"]
+__all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
+           "DeviceError", "Error", "ImportRefused", "InputError", "Machine", "QuantizeRefused",
+           "TargetError", "assemble", "compile", "load", "preset", "quantize", "vector_op"]
 
-_HOMES = {"AccelConfig": "accel.config", "Machine": "accel.machine", "assemble": "accel.target",
-          "compile": "runtime", "load": "runtime", "preset": "accel.config",
-          "quantize": "compiler.quantize", "vector_op": "accel.intrinsics"}
+_HOMES = {
+    "AccelConfig": "accel.config", "Machine": "accel.machine", "assemble": "accel.target",
+    "compile": "runtime", "load": "runtime", "preset": "accel.config",
+    "quantize": "compiler.quantize", "vector_op": "accel.intrinsics",
+    "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",
+    "BuildError": "compiler.native", "ConfigError": "accel.config",
+    "DeviceError": "runtime.device", "Error": "compiler.errors",
+    "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
+    "QuantizeRefused": "compiler.quantize.refusal", "TargetError": "runtime.compilation",
+}
 
 
 def __getattr__(name: str):

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from compiler.errors import Error, RequestError
 import lockstep.commands
-from lockstep.errors import RequestError, user_errors
 
 __all__ = ["main", "make_parser"]
 
@@ -55,8 +55,8 @@ def run(argv: Sequence[str] | None) -> int:
         return args.run(args)
     except SystemExit as stop:  # --help
         return stop.code if isinstance(stop.code, int) else 0
-    except Exception as error:
-        if not isinstance(error, user_errors()):
+    except Error as error:
+        if error.exit_status is None:
             raise
         print(f"lockstep: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return error.exit_status

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from lockstep.errors import RequestError
+from compiler.errors import RequestError
 
 __all__ = ["require_writable", "whole_file"]
 

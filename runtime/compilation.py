@@ -21,6 +21,7 @@ from accel.machine import Machine
 from accel.sim.dram import DRAM, Dram
 from accel.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.errors import Error
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.layout import as_it_is, lay_out
@@ -47,7 +48,7 @@ IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of 
             "a network that `lockstep quantize` made")
 
 
-class TargetError(ValueError):
+class TargetError(Error, ValueError):
     """A target that does not exist."""
 
 

@@ -16,6 +16,7 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.status import Run
 from compiler.cpu_gpu_backends.simt.code import Code
+from compiler.errors import Error
 
 __all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice", "Memory",
            "SimulatedDevice", "simulator"]
@@ -23,15 +24,17 @@ __all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice
 ALIGNMENT = 64
 
 
-class DeviceError(RuntimeError):
+class DeviceError(Error, RuntimeError):
     """A run that ended in an error; `run` has the status, the unit and the instruction."""
+
+    exit_status = 1
 
     def __init__(self, message: str, run: Run):
         super().__init__(message)
         self.run = run
 
 
-class DeviceMissing(RuntimeError):
+class DeviceMissing(Error, RuntimeError):
     """A device that this machine does not have, or not the libraries for it: what to install."""
 
 

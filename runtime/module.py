@@ -12,6 +12,7 @@ from accel.machine import Machine
 from accel.program import Program, TensorSlot
 from accel.status import Run
 from accel.work import Work
+from compiler.errors import Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
 from compiler.te import numpy_dtype
@@ -25,7 +26,7 @@ Settings = Mapping[str, int | bool]
 """Options that a network was compiled with, by name."""
 
 
-class InputError(ValueError):
+class InputError(Error, ValueError):
     """An input of a name, shape or type that the network does not take."""
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from accel import isa
 from accel.config import AccelConfig
 from accel.program import ALIGNMENT, Program
+from compiler.errors import Error
 
 __all__ = ["DRAM", "Dram", "DramError", "DramTiming"]
 
@@ -21,7 +22,7 @@ _LARGEST = {"latency": 1 << 20, "outstanding": 1 << 20, "stall_seed": (1 << 64) 
 _SMALLEST = {"outstanding": 1, "row_bytes": 64, "banks": 1}
 
 
-class DramError(ValueError):
+class DramError(Error, ValueError):
     """Options of the memory that cannot be: names the option, the value and the rule."""
 
 

@@ -37,6 +37,7 @@ from accel.program import Instruction, Program, disassemble
 from accel.status import ACTIVITIES, REPORTERS, Run
 from accel.traffic import dram_bytes
 from accel.words import decode_words
+from compiler.errors import Error
 
 __all__ = ["MAX_VCD_CYCLES", "SUFFIXES", "TraceError", "TraceFile", "tokens"]
 
@@ -48,7 +49,7 @@ MAX_VCD_CYCLES = 1_000_000
 Recording = tuple[Program, Run]
 
 
-class TraceError(Exception):
+class TraceError(Error):
     """A trace that cannot be written; the message says where and why."""
 
 

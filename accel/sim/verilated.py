@@ -29,6 +29,7 @@ from accel.hw.core import Core
 from accel.machine import Machine
 from accel.program import Program
 from accel.status import COUNTERS, REPORTERS, Counters, Run, Status
+from compiler.errors import Error
 from compiler.native import (BuildError, build_once, cache_folder, call, compile_shared, compiler,
                              digest, processor, replace_text)
 
@@ -56,8 +57,10 @@ _BROKEN = ("Requests of the core must be aligned, at most 64 bytes long and must
            "64-byte boundary")
 
 
-class SimulatorError(Exception):
+class SimulatorError(Error):
     """The core broke a rule of its memory port, or an object belongs to another machine."""
+
+    exit_status = None
 
 
 @dataclass(frozen=True, slots=True)

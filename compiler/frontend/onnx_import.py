@@ -13,6 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 import compiler.frontend.onnx_ops       # noqa: F401 - registers the operators
+from compiler.errors import Error
 from compiler.frontend.importer import CONTRADICTIONS, Importer, element_type
 from compiler.frontend.values import NodeRefused, dtype_name
 from compiler.graph.graph import Graph, TensorType
@@ -23,7 +24,7 @@ OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
 
 
-class ImportRefused(ValueError):
+class ImportRefused(Error, ValueError):
     """A model that cannot be imported; the message is one line."""
 
     def __init__(self, message: str):

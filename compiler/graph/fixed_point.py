@@ -9,14 +9,18 @@ import math
 
 import numpy as np
 
+from compiler.errors import Error
+
 __all__ = ["MAX_MULTIPLIER", "MAX_SHIFT", "MIN_MULTIPLIER", "ScaleRefused", "add_multipliers",
            "quantize_multiplier", "requantize"]
 
 MIN_MULTIPLIER, MAX_MULTIPLIER, MAX_SHIFT = 2**15, 2**16 - 1, 46
 
 
-class ScaleRefused(ValueError):
+class ScaleRefused(Error, ValueError):
     """A scale that no multiplier and shift of the machine can express."""
+
+    exit_status = None
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:

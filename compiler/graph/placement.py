@@ -23,6 +23,7 @@ from typing import Protocol
 
 import numpy as np
 
+from compiler.errors import Error
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, HOST, Target, runs
 
@@ -39,7 +40,7 @@ Options = Mapping[str, Mapping[Target, float]]
 """Seconds of each node, by name, on the targets that may have it."""
 
 
-class PinRefused(ValueError):
+class PinRefused(Error, ValueError):
     """A pin that names nothing in the network, or a target that cannot take the node."""
 
 

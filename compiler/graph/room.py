@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from math import prod
 
+from compiler.errors import Error
 from compiler.graph.graph import Graph, TensorType
 from compiler.te import numpy_dtype
 
@@ -17,7 +18,7 @@ VARIABLE = "LOCKSTEP_MEMORY"
 DEFAULT_GIB = 2.0
 
 
-class RoomRefused(ValueError):
+class RoomRefused(Error, ValueError):
     """A network whose values take more memory than they may; the message is one line."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from compiler.errors import Error
 from compiler.graph.graph import Node, TensorType
 from compiler.ops.products import MOST_STEPS
 
@@ -15,8 +16,10 @@ Types = Sequence[TensorType]
 Rule = Callable[[Node, Types], TensorType]
 
 
-class TypeRefused(ValueError):
+class TypeRefused(Error, ValueError):
     """An operator's inputs or attributes contradict its rule."""
+
+    exit_status = None
 
 
 def window_shape(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int],

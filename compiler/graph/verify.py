@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from compiler.errors import Error
 from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.ops import infer
@@ -12,8 +13,10 @@ PARAMETERIZED = ("qconv2d", "qconvtranspose2d", "qdense", "qavgpool", "quantizel
                  "dequantizelinear")
 
 
-class GraphRefused(ValueError):
+class GraphRefused(Error, ValueError):
     """A graph that breaks a rule of the graph itself; operators refuse with TypeRefused."""
+
+    exit_status = None
 
 
 def verify(graph: Graph) -> Graph:

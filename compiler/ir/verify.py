@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from compiler import te
+from compiler.errors import Error
 from compiler.te import INDEX, Buffer, Expr, Extent, Read, Reduce, Symbol, Var, is_extent
 
 from .nodes import (LOOP_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Tensorized,
@@ -14,8 +15,10 @@ from .visit import buffers_of, expressions, stmt_children, walk_stmts
 __all__ = ["RULES", "VerifyError", "verify"]
 
 
-class VerifyError(ValueError):
+class VerifyError(Error, ValueError):
     """A program that is not well formed: the fact, then the program with the place marked."""
+
+    exit_status = None
 
 
 Fact = tuple[str, Stmt]

@@ -1,9 +1,11 @@
 """What a quantizer refuses."""
 
+from compiler.errors import Error
+
 __all__ = ["QuantizeRefused"]
 
 
-class QuantizeRefused(ValueError):
+class QuantizeRefused(Error, ValueError):
     """A model, calibration set or option that cannot be used; the message is one line."""
 
     def __init__(self, message: str):

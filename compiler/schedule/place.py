@@ -7,6 +7,7 @@ A **block** is what stands under a loop, a guard or the program: allocations, th
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from compiler.errors import Error
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, Write,
                          accesses, buffers_of, conjuncts, covers, extent_text, free_variables,
                          loop_domain, loops, normalize_stmt, path_to, program_text, replace_stmt,
@@ -19,8 +20,10 @@ __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_s
            "require_serial", "swap"]
 
 
-class ScheduleError(ValueError):
+class ScheduleError(Error, ValueError):
     """A step that the program does not allow: primitive, fact, program with the place marked."""
+
+    exit_status = None
 
 
 def refuse(primitive: str, fact: str, program: Program, place: Stmt | None = None) -> NoReturn:

@@ -4,6 +4,7 @@ import importlib
 from dataclasses import dataclass
 
 from accel.hw.parts import ECP5
+from compiler.errors import Error
 from fpga.sdram import Sdram
 
 __all__ = ["BlockRam", "Board", "BoardError"]
@@ -13,7 +14,7 @@ MOST_OFF = 0.01
 """Of a baud rate, by which the clock may miss it."""
 
 
-class BoardError(ValueError):
+class BoardError(Error, ValueError):
     """A board that does not exist, or cannot be had like this. One line."""
 
 

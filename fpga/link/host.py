@@ -8,6 +8,7 @@ from itertools import count
 from struct import pack, unpack
 from typing import Protocol
 
+from compiler.errors import Error
 from fpga.link.frames import (ANSWER, GRAIN, LARGEST, READ, READ_REGISTERS, REFUSED, WRITE,
                               WRITE_REGISTER, Frame, Unframe, framed)
 
@@ -24,7 +25,7 @@ ATTEMPTS = 12
 """How often a request is made until the board is given up: after 3 seconds of silence."""
 
 
-class LinkError(RuntimeError):
+class LinkError(Error, RuntimeError):
     """The board does not answer, or refuses. One line: what, where, what to do."""
 
 

@@ -6,5 +6,5 @@ A module ``lockstep/commands/NAME.py`` provides::
     def run(args: argparse.Namespace) -> int                 # 0 done, 1 found something wrong
 
 It imports the heavy parts of the house inside `run`, so that ``lockstep --help`` is instant, and
-raises `lockstep.errors.RequestError` (or an error named in `USER_ERRORS`) for a wrong request.
+raises `compiler.errors.RequestError` (or another `Error`) for a wrong request.
 """

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from accel.machine import Machine
 from accel.sim.dram import DRAM, Dram
+from compiler.errors import RequestError
 from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterPass
 from lockstep.commands._arguments import quantizer_options
-from lockstep.errors import RequestError
 from runtime import Device, Link, Module, compile_for, quantized, target_config
 
 __all__ = ["compiled", "imported", "machine_of"]

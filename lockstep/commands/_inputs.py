@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lockstep.errors import RequestError
+from compiler.errors import RequestError
 from lockstep.files import whole_file
 
 __all__ = ["arrays", "random_inputs", "set_inputs", "write_outputs"]

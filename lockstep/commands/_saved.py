@@ -2,8 +2,8 @@
 
 import argparse
 
+from compiler.errors import RequestError
 from lockstep.commands._arguments import DEFAULT_THREADS, QUANTIZER
-from lockstep.errors import RequestError
 
 __all__ = ["saved_module"]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lockstep.errors import RequestError, output_file
+from compiler.errors import RequestError
+from lockstep.errors import output_file
 
 __all__ = ["add_parser", "run"]
 

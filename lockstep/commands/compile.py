@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
+from compiler.errors import RequestError
 from lockstep.commands._arguments import DEFAULT_TARGET, DEFAULT_THREADS, add_compilation
-from lockstep.errors import RequestError, output_file
+from lockstep.errors import output_file
 from lockstep.files import require_writable, whole_file
 
 __all__ = ["add_parser", "run"]

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from compiler.errors import RequestError
 from lockstep.commands._arguments import add_compilation, at_least
-from lockstep.errors import RequestError, input_file, output_file
+from lockstep.errors import input_file, output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -8,11 +8,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from compiler.errors import RequestError
 from lockstep.commands._arguments import (DEFAULT_TARGET, add_compilation, at_least, rate,
                                           row_buffer)
 from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
-from lockstep.errors import RequestError, input_file, output_file
+from lockstep.errors import input_file, output_file
 from lockstep.files import require_writable, whole_file
 
 __all__ = ["add_parser", "run"]

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from lockstep.errors import RequestError
+from compiler.errors import RequestError
 
 __all__ = ["require_plotly", "write_page"]
 

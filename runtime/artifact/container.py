@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from compiler.errors import Error
 from compiler.te import numpy_dtype
 
 __all__ = ["FORMAT", "VERSION", "ArtifactError", "Container", "Members", "is_archive",
@@ -26,7 +27,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 MAGIC = b"PK\x03\x04"
 
 
-class ArtifactError(ValueError):
+class ArtifactError(Error, ValueError):
     """A file that is no compiled module, not a whole one, or not for this Lockstep; the message is
     one line.
     """

@@ -1,7 +1,6 @@
 """The command line's promise: exit status 2 and one line for a wrong request, never a traceback."""
 
 import argparse
-import importlib
 import subprocess
 import sys
 from types import ModuleType
@@ -9,8 +8,9 @@ from types import ModuleType
 import pytest
 
 import lockstep.commands
+from compiler.errors import Error, RequestError
 from lockstep import cli
-from lockstep.errors import USER_ERRORS, RequestError, input_file, output_file, user_errors
+from lockstep.errors import input_file, output_file
 
 
 @pytest.fixture
@@ -50,6 +50,26 @@ def test_a_wrong_request_is_one_line(planted, capsys) -> None:
     assert capsys.readouterr() == ("", "lockstep: error: preset must be one of a, b, not 'c'\n")
 
 
+class FoundWrong(Error):
+    exit_status = 1
+
+
+class NoRequest(Error):
+    exit_status = None
+
+
+def test_an_error_says_what_the_exit_status_is(planted, capsys) -> None:
+    planted.append(refuse(FoundWrong("outputs differ")))
+    assert cli.main(["planted"]) == 1
+    assert capsys.readouterr() == ("", "lockstep: error: outputs differ\n")
+
+
+def test_an_error_that_no_request_leads_to_keeps_its_traceback(planted) -> None:
+    planted.append(refuse(NoRequest("loop i is not there")))
+    with pytest.raises(NoRequest, match="^loop i is not there$"):
+        cli.main(["planted"])
+
+
 def test_a_defect_keeps_its_traceback(planted) -> None:
     planted.append(refuse(ValueError("shapes differ")))
     with pytest.raises(ValueError, match="^shapes differ$"):
@@ -82,15 +102,6 @@ def test_no_command_is_a_wrong_request(capsys) -> None:
 def test_help_is_status_0(planted, capsys) -> None:
     assert cli.main(["--help"]) == 0
     assert "COMMAND planted of the test" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize("name", USER_ERRORS)
-def test_user_errors_are_exceptions(name: str) -> None:
-    module, _, attribute = name.rpartition(".")
-    found = getattr(importlib.import_module(module), attribute)
-    assert issubclass(found, Exception)
-    assert found not in (Exception, ValueError, TypeError)
-    assert found in user_errors()
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.errors import RequestError
+from compiler.errors import RequestError
 from lockstep.files import whole_file
 
 

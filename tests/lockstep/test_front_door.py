@@ -6,19 +6,31 @@ import sys
 import pytest
 
 import lockstep
-from accel.config import AccelConfig, preset
+from accel.config import AccelConfig, ConfigError, preset
 from accel.intrinsics import vector_op
 from accel.machine import Machine
 from accel.target import assemble
+from compiler.errors import ArgumentError, Error
+from compiler.frontend.onnx_import import ImportRefused
+from compiler.native import BuildError
 from compiler.quantize import quantize
+from compiler.quantize.refusal import QuantizeRefused
 from runtime import compile, load
+from runtime.artifact.container import ArtifactError
+from runtime.compilation import TargetError
+from runtime.device import DeviceError
+from runtime.module import InputError
 
 
 def test_names() -> None:
     found = {name: getattr(lockstep, name) for name in lockstep.__all__}
-    assert found == {"AccelConfig": AccelConfig, "Machine": Machine, "assemble": assemble,
-                     "compile": compile, "load": load, "preset": preset, "quantize": quantize,
-                     "vector_op": vector_op}
+    assert found == {"AccelConfig": AccelConfig, "ArgumentError": ArgumentError,
+                     "ArtifactError": ArtifactError, "BuildError": BuildError,
+                     "ConfigError": ConfigError, "DeviceError": DeviceError, "Error": Error,
+                     "ImportRefused": ImportRefused, "InputError": InputError,
+                     "Machine": Machine, "QuantizeRefused": QuantizeRefused,
+                     "TargetError": TargetError, "assemble": assemble, "compile": compile,
+                     "load": load, "preset": preset, "quantize": quantize, "vector_op": vector_op}
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -21,7 +21,6 @@ from accel.status import Run, Status
 from compiler.frontend import load
 from compiler.graph import evaluate, optimize
 from lockstep.cli import main
-from lockstep.errors import USER_ERRORS
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 TINY = ["--target", "accel:tiny-1x4x4"]
@@ -449,11 +448,6 @@ def test_a_trace_larger_than_the_disk(capsys, tmp_path, monkeypatch) -> None:
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"lockstep: error: Trace {str(path)!r} needs more than ")
     assert len(err.splitlines()) == 1 and not list(tmp_path.iterdir())
-
-
-def test_a_program_of_another_machine_is_a_wrong_request() -> None:
-    """Nothing that `run` compiles can be; a saved program may."""
-    assert "accel.program.ProgramError" in USER_ERRORS
 
 
 def test_auto_reports_its_decision(tmp_path, capsys) -> None:

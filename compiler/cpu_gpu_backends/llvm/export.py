@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from compiler.errors import Error
 from compiler.ir import Program, shape_text
 from compiler.native import call, compiler
 from compiler.te import Buffer, is_record, numpy_dtype, record_fields
@@ -33,7 +34,7 @@ _KEYWORDS = frozenset("""
     true try typedef typename union unsigned using virtual void volatile while xor""".split())
 
 
-class ExportError(Exception):
+class ExportError(Error):
     """A program cannot be handed to C as asked; the message is one sentence."""
 
 

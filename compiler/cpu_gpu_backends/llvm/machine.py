@@ -6,6 +6,8 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
+from compiler.errors import Error
+
 __all__ = ["MACHINES", "WITHOUT", "Machine", "MachineError", "host", "target_machine"]
 
 WITHOUT = "LOCKSTEP_CPU_WITHOUT"
@@ -16,7 +18,7 @@ _DEPENDENTS = {"avx": ("avx", "fma", "f16c"), "avx2": ("avx512", "avx10", "avxvn
 """Feature to beginnings of the names of those that are nothing without it."""
 
 
-class MachineError(Exception):
+class MachineError(Error):
     """A machine or a feature was asked for that is not there; the message is one sentence."""
 
 

@@ -12,6 +12,7 @@ from threading import Lock
 
 import numpy as np
 
+from compiler.errors import Error
 from compiler.native import build_once, compile_shared, compiler, digest
 
 __all__ = ["EmulationError", "Emulation", "emulation"]
@@ -27,8 +28,10 @@ extern "C" int launch_{name}(const unsigned* grid, const unsigned* block, void**
 """
 
 
-class EmulationError(RuntimeError):
+class EmulationError(Error, RuntimeError):
     """A kernel that would hang or misread on a GPU: the kernel, and what its threads did."""
+
+    exit_status = None
 
 
 class Emulation:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from compiler.errors import Error
 from compiler.ir import (Alloc, Program, Stmt, Tensorized, Write, bindings, concrete, extent_value,
                          loops, program_text, specialize, walk_stmts, writes)
 from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var
@@ -33,8 +34,10 @@ WARP = 32
 TILE = (16, 8)              # of a fragment
 
 
-class SimtError(ValueError):
+class SimtError(Error, ValueError):
     """A program that cannot run on blocks of threads: the fact, and the program with the place."""
+
+    exit_status = None
 
 
 def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:

@@ -1,0 +1,44 @@
+"""One base class of errors, and every exception of the house derives from it."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+from compiler.errors import ArgumentError, Error, RequestError
+
+ROOT = Path(__file__).resolve().parents[2]
+HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
+CONTROL = {"accel.access.Fault", "accel.lowering.nest.NotAffine", "accel.sim.steps.Foreign",
+           "compiler.frontend.values.NodeRefused", "compiler.graph.passes.quantized.StaysFloat"}
+"""Caught where they are raised; no caller meets them."""
+
+
+def exceptions() -> list[str]:
+    """Dotted names of classes that derive from an exception of Python's, or from `Error`."""
+    found = []
+    for path in sorted(path for house in HOUSES for path in (ROOT / house).rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.parse(path.read_text()).body:
+            match node:
+                case ast.ClassDef(name=name, bases=[_, *_]) if not name.startswith("_"):
+                    bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                    if any(base.endswith(("Error", "Exception")) for base in bases):
+                        found.append(f"{module}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in exceptions() if name not in CONTROL])
+def test_every_exception_is_an_error(name: str) -> None:
+    module, _, attribute = name.rpartition(".")
+    assert issubclass(getattr(importlib.import_module(module), attribute), Error)
+
+
+def test_the_house_is_read() -> None:
+    assert {"compiler.errors.RequestError", "fpga.link.host.LinkError", *CONTROL} <= {*exceptions()}
+
+
+def test_who_catches_a_value_error_catches_an_argument_error() -> None:
+    assert issubclass(ArgumentError, ValueError) and issubclass(ArgumentError, TypeError)
+    assert not issubclass(RequestError, ValueError)     # argparse would replace its message
