@@ -217,6 +217,11 @@ class Importer(Tracer):
             return UNKNOWN
         return self.input(self.builder.fresh(output), TensorType(tuple(extents), dtype))
 
+    def holds(self, name: str) -> bool:
+        """Whether the graph can hold what the name stands for: no list, text, or empty tensor."""
+        item = self.names[name]
+        return isinstance(item, Value) and item.dtype in DTYPES and 0 not in item.shape
+
     def result(self, name: str) -> str:
         """The name in the graph of one of the model's results, which is its own."""
         item = self.names[name]

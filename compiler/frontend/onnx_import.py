@@ -57,8 +57,10 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def convert(model: onnx.ModelProto, name: str = "model",
-            shapes: Mapping[str, int] | None = None, place: str | None = None) -> Graph:
+            shapes: Mapping[str, int] | None = None, place: str | None = None,
+            every: bool = False) -> Graph:
     """The graph of a model in memory; `place` stands before every refusal (the name unless told).
+    With `every`, each value of the model that a graph can hold is an output.
     """
     place = place or name
     check_model(model, place)
@@ -68,10 +70,10 @@ def convert(model: onnx.ModelProto, name: str = "model",
         importer.names[value] = importer.input(value, type_)
     for index, proto in enumerate(model.graph.node):
         importer.add(proto, index)
-    return _finished(importer, place)
+    return _finished(importer, place, every)
 
 
-def _finished(importer: Importer, place: str) -> Graph:
+def _finished(importer: Importer, place: str, every: bool) -> Graph:
     if importer.refusals:
         raise ImportRefused(f"{place}: cannot import {'; '.join(importer.refusals)}; replace "
                             "these in the model (docs/onnx.md says what is supported)")
@@ -79,9 +81,12 @@ def _finished(importer: Importer, place: str) -> Graph:
         if output.name not in importer.names:
             raise ImportRefused(f"{place}: output {output.name!r} is made by no node; "
                                 "export the model again")
+    names = dict.fromkeys(output.name for output in importer.model.graph.output)
+    if every:
+        names |= dict.fromkeys(value for node in importer.model.graph.node
+                               for value in node.output if value and importer.holds(value))
     try:
-        return importer.builder.finish([importer.result(output.name)
-                                        for output in importer.model.graph.output])
+        return importer.builder.finish([importer.result(name) for name in names])
     except NodeRefused as error:
         raise ImportRefused(f"{place}: {error}") from None
 

@@ -46,6 +46,8 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
         shape = graph.values[layer.inner].shape
         count = samples.count // samples.batch * prod(shape) // shape[_axis(shape)]
         shift = (shifts[place] / count).astype(np.float32)
+        if not np.isfinite(shift).all():
+            continue
         network.layers[place] = _with_bias(network, layer, shift, len(shape))
         changed[layer.name] = float(np.abs(shift).max())
     return changed

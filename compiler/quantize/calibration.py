@@ -1,6 +1,6 @@
 """Samples that a network is calibrated and judged on, and running them on the host."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,6 +51,13 @@ class Samples:
             _bind(network, value, (batch, *arrays[value.name].shape[1:]), shapes)
         return cls(arrays, count, batch, shapes)
 
+    def require_finite(self, network: Network, values: Iterable[str]) -> None:
+        """Raises QuantizeRefused where one of these is an input."""
+        for name in self.arrays.keys() & values:
+            array = self.arrays[name]
+            place = int(np.argmin(np.isfinite(array).reshape(len(array), -1).all(axis=1)))
+            _refuse(network, f"must be finite: sample {place} of {name!r} is not")
+
     def batches(self, limit: int | None = None) -> Iterator[dict[str, Array]]:
         """One batch after the other, at least one and as many as `limit` samples allow."""
         end = self.count if limit is None else max(self.batch, min(limit, self.count))
@@ -82,9 +89,6 @@ def _checked(network: Network, name: str, array: Array) -> Array:
         _refuse(network, f"must hold {wanted} for {name!r}, not {array.dtype}")
     if array.ndim == 0 or not array.size:
         _refuse(network, f"must hold at least one sample of {name!r}, not shape {array.shape}")
-    if not np.isfinite(array).all():
-        place = int(np.argmin(np.isfinite(array).reshape(len(array), -1).all(axis=1)))
-        _refuse(network, f"must be finite: sample {place} of {name!r} is not")
     return array
 
 
@@ -120,13 +124,16 @@ def _bind(network: Network, value: onnx.ValueInfoProto, shape: Sequence[int],
         _refuse(network, f"must fit input {value.name!r} [{text}], not [{found}]")
 
 
-def imported(model: ModelProto, name: str, shapes: Mapping[str, int] | None = None) -> Graph:
-    """The graph of a model, its constants folded. Raises QuantizeRefused."""
+def imported(model: ModelProto, name: str, shapes: Mapping[str, int] | None = None,
+             every: bool = False) -> Graph:
+    """The graph of a model, its constants folded; with `every`, each of its values that a graph can
+    hold is an output. Raises QuantizeRefused.
+    """
     used = {dim.dim_param or f"{value.name}.{axis}" for value in model.graph.input
             for axis, dim in enumerate(value.type.tensor_type.shape.dim)}
     bound = {symbol: extent for symbol, extent in (shapes or {}).items() if symbol in used}
     try:
-        return optimize(convert(model, name, bound), (FoldConstants(),))
+        return optimize(convert(model, name, bound, every=every), (FoldConstants(),))
     except ImportRefused as error:
         raise QuantizeRefused(str(error)) from None
 

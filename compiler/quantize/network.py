@@ -13,13 +13,12 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from compiler.frontend.onnx_import import ImportRefused, convert
-from compiler.graph.passes import FoldConstants
-from compiler.graph.pipeline import optimize
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.nodes import Names, attribute, read_by, rewired
 from compiler.quantize.recurrent import unrolled
 from compiler.quantize.refusal import QuantizeRefused
+from compiler.quantize.single import Meaning, Types, meaning
+from compiler.quantize.weights import WEIGHTED
 
 __all__ = ["Layer", "Network", "bounds", "layers_after", "model_of", "plain",
            "prepare"]
@@ -117,15 +116,10 @@ class Network:
                 found.setdefault(value, []).append(layer)
         return found
 
-    def float_model(self, every: bool = False) -> ModelProto:
-        """The float network that the layers are; with `every` value of a node as an output."""
+    def float_model(self) -> ModelProto:
+        """The float network that the layers are."""
         nodes = [node for layer in self.layers for node in layer.nodes()]
-        outputs = list(self.model.graph.output)
-        if every:
-            given = {value.name for value in outputs}
-            outputs += [onnx.ValueInfoProto(name=value) for node in nodes for value in node.output
-                        if value and value not in given]
-        return model_of(self.model, nodes, self.tensors, self.inputs, outputs)
+        return model_of(self.model, nodes, self.tensors, self.inputs, self.model.graph.output)
 
 
 def model_of(header: ModelProto, nodes: Sequence[NodeProto], tensors: Mapping[str, Array],
@@ -164,7 +158,7 @@ def prepare(model: ModelProto, place: str = "model", kept: Iterable[str] = ()) -
     name is in `kept`. Raises QuantizeRefused, with `place` before the reason.
     """
     model = _modern(model, place)
-    model = unrolled(model, _shapes(model), tuple(kept))
+    model = unrolled(model, _extents(_types(model)), tuple(kept))
     for node in model.graph.node:
         if node.op_type in QUANTIZED:
             raise QuantizeRefused(f"{place}: is quantized already: {node.name or node.op_type} is "
@@ -173,7 +167,8 @@ def prepare(model: ModelProto, place: str = "model", kept: Iterable[str] = ()) -
     values = {value.name for value in model.graph.input}
     values.update(value for node in model.graph.node for value in node.output)
     network = Network(model, [], tensors, Names((*tensors, *values)), place)
-    _Preparation(network, _shapes(model)).run()
+    types = _types(model)
+    _Preparation(network, types, _extents(types)).run()
     return network
 
 
@@ -196,15 +191,20 @@ def _modern(model: ModelProto, place: str) -> ModelProto:
     return made
 
 
-def _shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
-    """What ONNX's shape inference finds; an extent that it does not know is 0."""
+def _types(model: ModelProto) -> Types:
+    """What ONNX's shape inference finds: element type and shape, 0 for an unknown extent."""
     try:
         graph = onnx.shape_inference.infer_shapes(model).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
         graph = model.graph
     typed = [*graph.input, *graph.value_info, *graph.output]
-    return {value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-            for value in typed if value.type.tensor_type.HasField("shape")}
+    tensors = {value.name: value.type.tensor_type for value in typed}
+    return {name: (tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
+            for name, tensor in tensors.items() if tensor.HasField("shape")}
+
+
+def _extents(types: Types) -> dict[str, tuple[int, ...]]:
+    return {value: shape for value, (_, shape) in types.items()}
 
 
 @dataclass(slots=True)
@@ -214,6 +214,7 @@ class _Preparation:
     """
 
     network: Network
+    types: Types
     shapes: dict[str, tuple[int, ...]]
     readers: Counter = field(default_factory=Counter)
     captured: set[str] = field(default_factory=set)            # by subgraphs
@@ -235,7 +236,7 @@ class _Preparation:
         self.network.layers = list(dict.fromkeys(self.layers.values()))
 
     def _place(self, node: NodeProto) -> None:
-        if self._is_constant(node) or self._is_identity(node):
+        if self._is_constant(node) or self._is_dropped(node):
             return
         if node.op_type == "Sum" and len(node.input) == 2:
             node.op_type = "Add"
@@ -248,36 +249,47 @@ class _Preparation:
         self.own.setdefault(layer.value, layer.value)
 
     def _is_constant(self, node: NodeProto) -> bool:
-        """Whether the node's value now stands among the constants."""
+        """Whether the node's values now stand among the constants."""
         tensors = self.network.tensors
-        if len(node.output) != 1 or not all(name in tensors for name in read_by(node)):
+        if not all(name in tensors for name in read_by(node)):
             return False
-        alone = model_of(self.network.model, [node], tensors, [],
-                         [onnx.ValueInfoProto(name=node.output[0])])
-        try:
-            made = optimize(convert(alone), (FoldConstants(),))
-        except ImportRefused:
+        made = self._meaning(node)
+        if not made.constants or set(filter(None, node.output)) - made.constants.keys():
             return False
-        if node.output[0] not in made.constants:
-            return False
-        tensors[node.output[0]] = made.constants[node.output[0]]
+        tensors.update(made.constants)
         return True
 
-    def _is_identity(self, node: NodeProto) -> bool:
+    def _is_dropped(self, node: NodeProto) -> bool:
         """Whether the node changes nothing, and its readers now read its input. One whose result
         must keep its name becomes an Identity.
         """
-        passes = (node.op_type == "Identity" or node.op_type == "Dropout" and not (
-            len(node.input) > 2 and self._trains(node.input[2])))
+        source = self._source(node)
         kept = self.captured.union(self.network.outputs)
-        if not passes or any(map(self.readers.get, node.output[1:])):
+        if not source or any(map(self.readers.get, node.output[1:])):
             return False
         if node.output[0] in kept:
-            node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output[:1], node.name))
+            node.CopyFrom(helper.make_node("Identity", [source], node.output[:1], node.name))
             return False
-        self.renamed[node.output[0]] = node.input[0]
-        self.readers[node.input[0]] += self.readers[node.output[0]] - 1
+        self.renamed[node.output[0]] = source
+        self.readers[source] += self.readers[node.output[0]] - 1
         return True
+
+    def _source(self, node: NodeProto) -> str:
+        """The input that the node gives back unchanged; empty where it does not."""
+        if node.op_type == "Identity" or node.op_type == "Dropout" and not (
+                len(node.input) > 2 and self._trains(node.input[2])):
+            return node.input[0]
+        alike = [value for value in node.input if value and value not in self.network.tensors
+                 and self.types.get(value) == self.types.get(node.output[0])]
+        if not alike or node.op_type in WEIGHTED:
+            return ""
+        return self._meaning(node).same.get(node.output[0], "")
+
+    def _meaning(self, node: NodeProto) -> Meaning:
+        network = self.network
+        alone = model_of(network.model, [node], network.tensors, [], [])
+        return meaning(alone, {value: self.types[value] for value in read_by(node)
+                               if value in self.types and value not in network.tensors})
 
     def _trains(self, mode: str) -> bool:
         return bool(mode) and not (mode in self.network.tensors

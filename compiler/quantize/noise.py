@@ -21,6 +21,7 @@ __all__ = ["Measured", "Noise", "Tick", "alone", "effects", "made", "measure", "
            "part"]
 
 Array = np.ndarray
+LARGEST = float(np.finfo(np.float32).max)
 TINY = float(np.finfo(float).tiny)
 Tick = Callable[[int], None]
 Scales = Mapping[str, Scale]
@@ -34,9 +35,14 @@ class Noise:
     noise: float = 0.0
 
     def add(self, real: Array, other: Array) -> None:
+        """Where the signal is finite; what is then added is at most the largest float32."""
         wide = real.astype(np.float64)
+        known = np.isfinite(wide)
+        wide = np.where(known, wide, 0)
+        bounded = np.nan_to_num(np.where(known, other, 0), nan=LARGEST, posinf=LARGEST,
+                                neginf=-LARGEST)
         self.signal += float(np.sum(wide * wide))
-        self.noise += float(np.sum((wide - other) ** 2))
+        self.noise += float(np.sum((wide - bounded) ** 2))
 
     @property
     def decibels(self) -> float | None:
@@ -90,7 +96,7 @@ def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
     found = set(observed(graph))
     values = [value for layer in network.layers for value in layer.made
               if value in found and value in (layer.value, *network.outputs)]
-    other = imported(written.model, network.place, samples.shapes)
+    other = imported(written.model, network.place, samples.shapes, every=True)
     real_run = program(graph, values)
     other_run = program(other, [written.names[value] for value in values])
     measured = Measured({value: Noise() for value in values},

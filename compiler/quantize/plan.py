@@ -7,7 +7,7 @@ spans them all, so that joining them moves bytes and computes nothing. Both inpu
 computed values have zero point 128, which is 0 in int8.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,8 @@ __all__ = ["Plan", "make_plan"]
 
 Ranges = Mapping[str, tuple[float, float]]
 PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
+MOVES = (*SINKS_BELOW, "identity")
+"""What gives elements of its input, and has the scale of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,13 @@ class Plan:
                 for value, group in self.groups.items()}
 
 
-def make_plan(network: Network, graph: Graph, kept: Mapping[str, str] | None = None) -> Plan:
+def make_plan(network: Network, graph: Graph, kept: Mapping[str, str] | None = None,
+              unbounded: Collection[str] = ()) -> Plan:
     """The plan for a network, whose float model is `graph` after import. Layers whose name is in
-    `kept` stay in float, for the reason given there.
+    `kept` stay in float, for the reason given there, and so do those that read or make one of the
+    `unbounded` values, which have no range.
     """
-    return _Planning(network, graph, dict(kept or {})).run()
+    return _Planning(network, graph, dict(kept or {}), unbounded, graph.producers()).run()
 
 
 @dataclass(slots=True)
@@ -63,6 +67,8 @@ class _Planning:
     network: Network
     graph: Graph
     kept: dict[str, str]
+    unbounded: Collection[str]
+    producers: Mapping[str, Node]
     quantized: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=set)        # quantized values and network inputs
     parent: dict[str, str] = field(default_factory=dict)
@@ -72,27 +78,30 @@ class _Planning:
     def run(self) -> Plan:
         reasons = dict(self.kept)
         self.known.update(value.name for value in self.network.inputs)
-        producers = self.graph.producers()
         for layer in self.network.layers:
-            reason = self._reason(layer, producers)
+            reason = self._reason(layer)
             if reason is None:
-                self._quantize(layer, producers[layer.core].op)
+                self._quantize(layer, self.producers[layer.core].op)
             else:
                 reasons[layer.name] = reason
         groups = {value: self._root(value) for value in self.parent}
         return Plan(frozenset(self.quantized), reasons, groups, self.moved,
                     frozenset(self.symmetric))
 
-    def _reason(self, layer: Layer, producers: Mapping[str, Node]) -> str | None:
+    def _reason(self, layer: Layer) -> str | None:
         """Why the layer stays in float."""
         if layer.name in self.kept:
             return self.kept[layer.name]
-        node = producers.get(layer.core)
+        node = self.producers.get(layer.core)
         if node is None or node.op not in RULES:
             return f"{layer.node.op_type} has no integer form"
         data = self._data(layer)
-        if tuple(data) != tuple(v for v in node.inputs if v in data):
+        read = [self._origin(value) for value in data]
+        if read != [one for one in map(self._origin, node.inputs) if one in read]:
             return f"{layer.node.op_type} is imported as more than one operator"
+        for value in (*data, layer.value):
+            if value in self.unbounded:
+                return f"value {value!r} is not finite for all calibration samples"
         types = [self.graph.values[value] for value in data]
         if any(one.dtype != "float32" for one in types):
             return "its values are no float32 numbers"
@@ -101,19 +110,25 @@ class _Planning:
             return "it reads no quantized value"
         return RULES[node.op](self, layer, node, data)
 
+    def _origin(self, value: str) -> str:
+        """The value that this one is, seen through operators that change nothing."""
+        while value in self.producers and self.producers[value].op == "identity":
+            value = self.producers[value].inputs[0]
+        return value
+
     def _data(self, layer: Layer) -> list[str]:
         """What the layer reads that is computed."""
         return [value for value in layer.node.input
                 if value and value not in self.network.tensors
-                and value not in self.graph.constants]
+                and value in self.graph.values and value not in self.graph.constants]
 
     def _quantize(self, layer: Layer, op: str) -> None:
         data, value = self._data(layer), layer.value
         for one in (*data, value):
             self.parent.setdefault(one, one)
-        if op in SINKS_BELOW:
+        if op in MOVES:
             self.moved[value] = data[0]
-        if op in SINKS_BELOW or op == "concat":
+        if op in MOVES or op == "concat":
             for one in data:
                 self.parent[self._root(one)] = self._root(value)
         if op in PRODUCTS and len(data) == 2:
@@ -159,6 +174,11 @@ class _Planning:
         alpha = node.attrs["alpha"]
         return None if 0 <= alpha <= 1 else f"its slope below zero must be 0 to 1, not {alpha:g}"
 
+    def same(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+        if layer.node.op_type == "Optional":        # its result is no tensor in ONNX
+            return "Optional has no integer form"
+        return None if data[0] in self.quantized else "it changes nothing"
+
     def single(self, layer: Layer, node: Node, data: list[str]) -> str | None:
         return None
 
@@ -170,6 +190,6 @@ RULES: dict[str, Rule] = {
     "add": _Planning.same_shapes, "concat": _Planning.joined,
     "avgpool": _Planning.single, "globalavgpool": _Planning.single,
     "leakyrelu": _Planning.sloped, "relu": _Planning.single, "clip": _Planning.single,
-    **dict.fromkeys(SINKS_BELOW, _Planning.single),
+    **dict.fromkeys(SINKS_BELOW, _Planning.single), "identity": _Planning.same,
 }
 """Why an operator of the graph that has an integer form stays in float; None when it does not."""

@@ -1,6 +1,6 @@
 """Post-training quantization to int8: from a float ONNX model and samples to its QDQ form."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -27,7 +27,6 @@ from compiler.quantize.noise import (
     alone,
     effects,
     measure,
-    observed,
 )
 from compiler.quantize.observers import Observer, observer
 from compiler.quantize.plan import Plan, make_plan
@@ -140,7 +139,7 @@ def _of_graph(model: Any, calibration: Mapping[str, Array] | Array, example_inpu
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
     """The QDQ form of a float model from the least and greatest element of each of its values."""
     network = prepare(model)
-    plan = make_plan(network, imported(network.float_model(every=True), network.place))
+    plan = make_plan(network, imported(network.float_model(), network.place, every=True))
     return _typed(write(network, plan, plan.scales(ranges)).model)
 
 
@@ -193,12 +192,13 @@ class _Quantizer:
         self.graph = self._imported()
         self.kept = _named(network, options.keep_float)
         self.equalized = 0
+        self.unbounded: set[str] = set()
 
     def run(self) -> Quantized:
         if self.options.equalize:
             self.equalized = equalize(self.network, self.graph)
             self.graph = self._imported()
-        self.ranges = self._calibrate()
+        self.ranges = self._calibrate(make_plan(self.network, self.graph, self.kept).groups)
         attempt, ranking, fallen = self._attempt(self.kept), {}, ()
         budget = self.options.budget
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
@@ -210,35 +210,31 @@ class _Quantizer:
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen)
 
     def _imported(self) -> Graph:
-        return imported(self.network.float_model(every=True), self.network.place,
-                        self.samples.shapes)
+        return imported(self.network.float_model(), self.network.place, self.samples.shapes,
+                        every=True)
 
-    def _calibrate(self) -> Ranges:
-        """The range of every float value, from the float network on all samples."""
-        values = observed(self.graph)
-        watchers: dict[str, Observer] = {
-            value: self.make_observer() for value in (*self.graph.inputs, *values)
-            if self.graph.values[value].dtype == "float32"}
-        run = program(self.graph, values)
+    def _calibrate(self, wanted: Collection[str]) -> Ranges:
+        """The range of each of these values, from the float network on all samples; those that are
+        not finite have none.
+        """
+        watchers: dict[str, Observer] = {value: self.make_observer() for value in wanted}
+        run = program(self.graph, [value for value in wanted if value not in self.graph.inputs])
         with self.watch("calibration", self.samples.count) as tick:
             for batch in self.samples.batches():
                 for value, array in {**batch, **run(batch)}.items():
-                    if value in watchers:
-                        self._observe(watchers[value], value, array)
+                    if value in watchers and np.isfinite(array).all():
+                        watchers[value].update(array)
+                    else:
+                        watchers.pop(value, None)
                 tick(self.samples.batch)
+        self.unbounded = set(wanted).difference(watchers)
+        self.samples.require_finite(self.network, self.unbounded)
         return {value: watcher.range() for value, watcher in watchers.items()}
-
-    def _observe(self, watcher: Observer, value: str, array: Array) -> None:
-        if not np.isfinite(array).all():
-            raise QuantizeRefused(f"{self.network.place}: value {value!r} must be finite for all "
-                                  "calibration samples; look at the samples or keep its layer "
-                                  "out of the model")
-        watcher.update(array)
 
     def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
         network = replace(self.network, layers=list(self.network.layers),
                           tensors=dict(self.network.tensors))
-        plan = make_plan(network, self.graph, kept)
+        plan = make_plan(network, self.graph, kept, self.unbounded)
         scales = plan.scales(self.ranges)
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:

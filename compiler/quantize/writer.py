@@ -45,6 +45,7 @@ def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, 
     """The QDQ form of some layers, with what they read from others as inputs of the types that
     `graph`, the float network, has; `outputs` are the values of the network that it gives.
     """
+    layers = [*_makers(network, graph, layers), *layers]
     writer = _Writer(network, plan, scales, [])
     made = {value for layer in layers for value in (*layer.made, layer.inner)}
     read = dict.fromkeys(value for layer in layers for value in layer.read
@@ -54,6 +55,23 @@ def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, 
     inputs = [_input(value, graph.values[value]) for value in read
               if value not in graph.constants]
     return writer.written(layers, inputs, outputs)
+
+
+def _makers(network: Network, graph: Graph, layers: Sequence[Layer]) -> list[Layer]:
+    """The layers that make what these read and the graph cannot hold: lists, empty tensors."""
+    makers = {value: layer for layer in network.layers for value in layer.made}
+    made = {value for layer in layers for value in layer.made}
+    chosen: dict[Layer, None] = {}
+
+    def choose(layer: Layer) -> None:
+        for value in layer.read:
+            if value in makers and value not in graph.values and value not in made:
+                choose(makers[value])
+                chosen.setdefault(makers[value])
+
+    for layer in layers:
+        choose(layer)
+    return list(chosen)
 
 
 def _input(value: str, type_: TensorType) -> onnx.ValueInfoProto:

@@ -337,11 +337,38 @@ def test_points_of_what_has_no_classes_wrong(float_model, rng) -> None:
         quantize(model, rng.standard_normal((1, 3, 6, 6), np.float32), budget=1)
 
 
-def test_values_that_are_not_finite_wrong(float_model) -> None:
+def test_layers_around_values_that_are_not_finite_stay_in_float(float_model, rng) -> None:
+    """As a mask of attention has them, which a softmax then reads."""
     one = float_model()
-    model = one.model(one.add("Add", one.input("x", 1, 3), "x"))
-    with pytest.raises(QuantizeRefused, match="^model: value 'add0.out' must be finite for all "):
-        quantize(model, np.full((1, 3), 3e38, np.float32))
+    x = one.add("MatMul", one.input("x", "n", 16), one.random(16, 16))
+    masked = one.add("Add", x, one.add("Log", one.add("Relu", x)), name="masked")
+    y = one.add("MatMul", one.add("Softmax", masked), one.random(16, 3))
+    made = quantize(one.model(y), rng.standard_normal((8, 16)).astype(np.float32))
+    kept = {layer.name: layer.reason for layer in made.layers if not layer.quantized}
+    assert kept["masked"] == "value 'log2.out' is not finite for all calibration samples"
+    assert [layer.quantized for layer in made.layers if layer.op == "MatMul"] == [True] * 2
+    assert made.decibels is not None and made.decibels > 20
+
+
+def test_inputs_that_stay_in_float_may_be_infinite(float_model, rng) -> None:
+    one = float_model()
+    x = one.add("MatMul", one.input("x", "n", 4), one.random(4, 4))
+    masked = one.add("Where", one.add("IsInf", one.input("mask", "n", 4)), "mask", x)
+    y = one.add("MatMul", one.add("Softmax", masked), one.random(4, 3))
+    mask = np.where(np.arange(4) == 3, -np.inf, 0) * np.ones((8, 1))
+    made = quantize(one.model(y), {"x": rng.standard_normal((8, 4)).astype(np.float32),
+                                   "mask": mask.astype(np.float32)})
+    assert [layer.quantized for layer in made.layers if layer.op == "MatMul"] == [True] * 2
+    assert made.decibels is not None and made.decibels > 20
+
+
+def test_an_output_that_overflows_only_when_quantized_has_noise(float_model, rng) -> None:
+    """The logarithm of what rounds to 0."""
+    one = float_model()
+    x = one.add("Relu", one.add("MatMul", one.input("x", "n", 4), one.random(4, 4)))
+    y = one.add("Log", one.add("Add", x, one.constant(np.full((1, 4), 1e-6, np.float32))))
+    made = quantize(one.model(y), rng.standard_normal((8, 4)).astype(np.float32))
+    assert made.decibels is not None and np.isfinite(made.decibels)
 
 
 def test_files_wrong(tmp_path) -> None:
