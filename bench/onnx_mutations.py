@@ -4,14 +4,14 @@ A mutation is a function of a random generator and a folder that holds ``model.o
 ``weights.bin`` where the model has external data. It changes the files in place.
 """
 
-from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-__all__ = ["DIGITS", "MODELS", "MUTATIONS", "Mutation", "WEIGHTS", "write"]
+__all__ = ["DIGITS", "MODEL", "MODELS", "MUTATIONS", "Made", "Mutation", "WEIGHTS", "write"]
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"
 MODEL, WEIGHTS = "model.onnx", "weights.bin"
@@ -26,7 +26,7 @@ Mutation = Callable[[Rng, Path], None]
 
 def convolutions() -> ModelProto:
     """Convolutions (one of them with groups), a batch norm, pools, a dense layer, softmax."""
-    made = _Made()
+    made = Made()
     made.node("Conv", "x", made.weight(8, 3, 3, 3), made.weight(8), pads=[1, 1, 1, 1], y="a")
     made.node("BatchNormalization", "a", *(made.positive(8) for _ in range(4)), y="b")
     made.node("Relu", "b", y="c")
@@ -48,7 +48,7 @@ def quantized() -> ModelProto:
 
 def attention() -> ModelProto:
     """Attention of two heads with shape arithmetic, layer norm and the error function's Gelu."""
-    made = _Made()
+    made = Made()
     for name in "qkv":
         made.node("MatMul", "x", made.weight(16, 16), y=name)
         made.node("Reshape", name, made.numbers(0, -1, 2, 8), y=f"{name}_cut")
@@ -72,7 +72,7 @@ def attention() -> ModelProto:
 
 def recurrent() -> ModelProto:
     """An LSTM, a loop of constant length around a part of it, and a choice that is known."""
-    made = _Made()
+    made = Made()
     made.node("LSTM", "x", made.weight(1, 32, 6), made.weight(1, 32, 8), made.weight(1, 64),
               hidden_size=8, y="states")
     made.node("Squeeze", "states", made.numbers(1), y="s")
@@ -99,7 +99,7 @@ def recurrent() -> ModelProto:
 
 def resized() -> ModelProto:
     """Sizes that constants decide: padding, resampling, tiling, filling, expanding, ranges."""
-    made = _Made()
+    made = Made()
     made.node("Pad", "x", made.numbers(0, 0, 1, 2, 0, 0, 1, 2), y="a")
     made.node("Resize", "a", "", made.floats(1, 1, 2, 2), mode="linear", y="b")
     made.node("Tile", "b", made.numbers(1, 2, 1, 1), y="c")
@@ -115,7 +115,7 @@ def resized() -> ModelProto:
     return made.model((1, 2, 6, 6))
 
 
-class _Made:
+class Made:
     """A model node by node, with seeded weights."""
 
     def __init__(self):
@@ -143,13 +143,16 @@ class _Made:
     def floats(self, *values: float) -> str:
         return self.constant(np.array(values, np.float32))
 
-    def model(self, shape: tuple[int, ...]) -> ModelProto:
+    def model(self, shape: tuple[int, ...], opset: int = OPSET,
+              functions: Sequence[FunctionProto] = ()) -> ModelProto:
         """From an input x of this shape to y."""
         graph = helper.make_graph(
             self.nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], self.constants)
-        return helper.make_model(graph, ir_version=8,
-                                 opset_imports=[helper.make_opsetid("", OPSET)])
+        imports = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+        return helper.make_model(graph, ir_version=8 if opset == OPSET else 10,
+                                 functions=functions,
+                                 opset_imports=imports[:2 if functions else 1])
 
 
 MODELS: Mapping[str, Callable[[], ModelProto]] = {

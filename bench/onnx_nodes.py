@@ -156,11 +156,12 @@ while a model is read, networks of more than 50,000 operators with loops and seq
 loops of more than 20,000 turns, and TopK, CumSum and CumProd, which look at every two elements of
 an axis, beyond 2^34 pairs.
 
-`python -m bench.mutated_onnx` spoils six small models in ten ways (bytes flipped, cut out and
-inserted, nodes dropped and rewired, cycles, contradicted shapes, huge dimensions, other types and
-attributes, misplaced external data) and gives them to the command, with 4 GiB of address space and
-30 s of processor time. Of 300 files (seed 1) 253 are refused with exit status 2 and one line, 47
-run and equal ONNX Runtime or, where that refuses them, ONNX's reference; none ends otherwise."""
+`python -m bench.fuzz` spoils small models (bytes flipped, cut out and inserted, nodes dropped and
+rewired, cycles, contradicted shapes, huge dimensions, other types and attributes, misplaced
+external data), makes tiny ones that ask for much, and spoils what is given beside them: inputs,
+geometries, compiled modules, caches, arguments. Each case has 10 s of processor time and 1 GiB
+beyond what the network may take. Every one is refused with exit status 2 and one line, or equals
+ONNX Runtime or, where that refuses it, ONNX's reference."""
 
 
 def _has_body(schema: Any) -> bool:

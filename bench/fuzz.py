@@ -1,0 +1,256 @@
+"""Spoiled input of every kind: ``python -m bench.fuzz --minutes 60 [--seed N] [--kinds ...]``.
+
+Cases are command lines with files that are nearly right (`bench.fuzz_kinds`): ONNX models, tiny
+models that ask for much, .npz archives, geometries in TOML, compiled modules, caches, arguments.
+Each runs in a copy of this process that has everything imported, with a limit of processor time
+and of memory. Right is
+
+- exit status 2 with one line on standard error and nothing on standard output, or
+- exit status 0, and outputs that equal those of ONNX Runtime or of ONNX's reference implementation,
+  or those of the sound files where what was spoiled must not change them.
+
+Everything else is a find: ``traceback``, ``hang`` (more than 10 s of processor time), ``memory``
+(more than 1 GiB beyond what a network may take for its values, `NETWORK_BYTES` here), ``crash``
+(a signal), ``message`` (a refusal of more than one line), ``wrong`` (other outputs). A find's files
+and command line are kept in a folder; ``--replay FOLDER`` runs one again. The seed decides every
+case. Prints what became of the cases, by kind; exit status 1 when something was found.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bench.fuzz_kinds import ANY, INPUTS, KINDS, RESULT, SAME, WANTED, Case, sound_files
+from bench.isolated import Ended, Limits, isolated
+from bench.onnx_mutations import MODEL
+from bench.peers import compared, difference
+
+__all__ = ["OUTCOMES", "Verdict", "fuzz", "judge", "main", "replay"]
+
+NETWORK_BYTES = 1 << 28
+MEMORY = NETWORK_BYTES + (1 << 30)
+LONGEST_LINE = 2000
+OUTCOMES = ("refused", "equal", "ran", "traceback", "hang", "memory", "crash", "message", "wrong")
+"""``ran`` are those whose outputs nobody else can tell."""
+
+FINDS = OUTCOMES[3:]
+MOST_KEPT = 10              # finds that look alike
+CASE = "case.json"
+COMMANDS = ("lockstep.commands.run", "lockstep.commands.compile", "lockstep.commands.quantize",
+            "lockstep.commands._compilation", "lockstep.commands._layers", "runtime.artifact",
+            "compiler.quantize", "onnx.reference", "amaranth.lib.data")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a case: `outcome` is one of `OUTCOMES`, `detail` what was said or is wrong."""
+
+    case: Case
+    outcome: str
+    detail: str
+    seconds: float
+    bytes: int
+
+
+def judge(case: Case, folder: Path) -> Verdict:
+    """Runs the case in its folder, which changes."""
+    ended = isolated(lambda: _command(case.arguments), folder,
+                     Limits(cpu_seconds=case.cpu_seconds))
+    outcome, detail = _outcome(case, ended)
+    if not outcome:
+        outcome, detail = _compared(case, folder)
+    return Verdict(case, outcome, detail, ended.seconds, ended.bytes)
+
+
+def _command(arguments: Sequence[str]) -> int:
+    from lockstep.cli import main
+
+    os.environ["LOCKSTEP_MEMORY"] = str(NETWORK_BYTES / (1 << 30))
+    os.environ["LOCKSTEP_CACHE"] = "cache"
+    return main(arguments)
+
+
+def _outcome(case: Case, ended: Ended) -> tuple[str, str]:
+    """Without one where the command is through and its outputs are to be judged."""
+    last = ended.err[-1500:]
+    if ended.waited or ended.status == -signal.SIGXCPU or ended.seconds > case.cpu_seconds:
+        return "hang", f"{ended.seconds:.1f} s; {last}"
+    if ended.bytes > MEMORY:
+        return "memory", f"{ended.bytes >> 20:,} MiB; status {ended.status}; {last}"
+    if ended.status < 0:
+        return "crash", f"{signal.Signals(-ended.status).name}: {last}"
+    if "Traceback (most recent call last)" in ended.err:
+        return "traceback", last
+    if ended.status == 2 and not ended.out:
+        lines = ended.err.splitlines()
+        fine = (len(lines) == 1 and lines[0].startswith("lockstep: error: ")
+                and len(lines[0]) <= LONGEST_LINE)
+        if fine:
+            return "refused", lines[0]
+        return "message", f"{len(ended.err)} characters: {last}"
+    if ended.status == 1 and case.expect == ANY:
+        return "ran", last
+    if ended.status:
+        return "message", f"status {ended.status}; {ended.out[-500:]}; {last}"
+    return "", ""
+
+
+def _compared(case: Case, folder: Path) -> tuple[str, str]:
+    if case.expect == ANY or not (folder / RESULT).exists():
+        return "ran", ""
+    with np.load(folder / RESULT) as archive:
+        ours = dict(archive)
+    if case.expect == SAME:
+        with np.load(folder / WANTED) as archive:
+            found = difference(ours, dict(archive), case.share)
+        return ("wrong", found) if found else ("equal", "")
+    outcome, said = compared(folder, MODEL, INPUTS, ours, case.share)
+    return ("ran" if outcome == "no peer" else outcome), said
+
+
+# ---- many cases ----------------------------------------------------------------------------------
+
+
+def fuzz(kinds: Sequence[str], seed: int, goes_on: Callable[[int], bool],
+         finds: Path | None = None, numbers: Sequence[int] | None = None) -> Iterator[Verdict]:
+    """Judges one case after the other, the kinds in turn, as long as `goes_on` for the number of
+    those before; finds are kept in the folder.
+    """
+    _import()
+    alike: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as place:
+        sound = Path(place) / "sound"
+        sound.mkdir()
+        sound_files(sound, _required)
+        number = 0
+        while goes_on(number):
+            kind = kinds[number % len(kinds)]
+            verdict = _one(kind, seed, number // len(kinds), Path(place), alike, finds)
+            number += 1
+            yield verdict
+
+
+def _one(kind: str, seed: int, number: int, place: Path, alike: Counter[str],
+         finds: Path | None) -> Verdict:
+    rng = np.random.default_rng([seed, list(KINDS).index(kind), number])
+    made, folder = place / "made", place / "case"
+    made.mkdir()
+    try:
+        case = KINDS[kind](rng, made, place / "sound")
+        shutil.copytree(made, folder, symlinks=True)
+        verdict = judge(case, folder)
+        if verdict.outcome in FINDS and finds is not None:
+            alike[_signature(verdict)] += 1
+            if alike[_signature(verdict)] <= MOST_KEPT:
+                _keep(verdict, made, finds / f"{kind}-{seed}-{number}")
+        return verdict
+    finally:
+        shutil.rmtree(made)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _signature(verdict: Verdict) -> str:
+    """What finds that look alike have in common."""
+    lines = verdict.detail.strip().splitlines() or [""]
+    where = [line.strip() for line in lines if line.startswith('  File "')][-1:]
+    return re.sub(r"\d+", "N", " ".join([verdict.case.kind, verdict.outcome, *where,
+                                         lines[-1][:60] if not where else ""]))
+
+
+def _keep(verdict: Verdict, made: Path, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(made, folder, symlinks=True)
+    about = {"case": asdict(verdict.case), "outcome": verdict.outcome, "detail": verdict.detail}
+    (folder / CASE).write_text(json.dumps(about, indent=1))
+
+
+def replay(folder: Path) -> Verdict:
+    """Judges a find once more."""
+    _import()
+    told = json.loads((folder / CASE).read_text())["case"]
+    case = replace(Case(**told), arguments=tuple(told["arguments"]))
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as place:
+        copy = Path(place) / "case"
+        shutil.copytree(folder, copy, symlinks=True)
+        (copy / CASE).unlink()
+        return judge(case, copy)
+
+
+def _required(arguments: Sequence[str], folder: Path) -> None:
+    ended = isolated(lambda: _command(arguments), folder, Limits(cpu_seconds=300))
+    if ended.status:
+        raise RuntimeError(f"{' '.join(arguments)} must run: {ended.err}")
+
+
+def _import() -> None:
+    """What commands import when they work, so that every copy has it."""
+    for name in COMMANDS:
+        importlib.import_module(name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(argv)
+    if args.replay:
+        verdict = replay(args.replay)
+        print(f"{verdict.outcome}: {verdict.case.what}: {verdict.detail}")
+        return int(verdict.outcome in FINDS)
+    end = time.monotonic() + 60 * args.minutes
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in args.kinds}
+    most = {"seconds": 0.0, "mebibytes": 0}
+
+    def goes_on(number: int) -> bool:
+        return number < args.cases if args.cases else time.monotonic() < end
+
+    for verdict in fuzz(args.kinds, args.seed, goes_on, args.finds):
+        counts[verdict.case.kind][verdict.outcome] += 1
+        most["seconds"] = max(most["seconds"], verdict.seconds)
+        most["mebibytes"] = max(most["mebibytes"], verdict.bytes >> 20)
+        if verdict.outcome in FINDS:
+            number = counts[verdict.case.kind].total() - 1
+            print(f"{verdict.outcome}: {verdict.case.kind}-{args.seed}-{number}: "
+                  f"{verdict.case.what}: {verdict.detail.strip().splitlines()[-1:]}", flush=True)
+    _show(counts)
+    print("fuzz_longest_seconds", f"{most['seconds']:.1f}")
+    print("fuzz_largest_mib", most["mebibytes"])
+    found = sum(counted[outcome] for counted in counts.values() for outcome in FINDS)
+    print("fuzz_cases", sum(counted.total() for counted in counts.values()))
+    print("fuzz_finds", found)
+    return int(found > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench.fuzz", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--minutes", type=float, default=10, help="how long (default 10)")
+    add("--cases", type=int, help="how many cases, however long they take")
+    add("--seed", type=int, default=1, help="default 1")
+    add("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="default: all")
+    add("--finds", type=Path, default=Path("fuzz-finds"), metavar="FOLDER",
+        help="where finds are kept (default fuzz-finds)")
+    add("--replay", type=Path, metavar="FOLDER", help="judge this find once more")
+    return parser
+
+
+def _show(counts: dict[str, Counter[str]]) -> None:
+    print(f"{'kind':10}{'cases':>7}" + "".join(f"{outcome:>10}" for outcome in OUTCOMES))
+    for kind, counted in counts.items():
+        print(f"{kind:10}{counted.total():>7}"
+              + "".join(f"{counted[outcome]:>10}" for outcome in OUTCOMES))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

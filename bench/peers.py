@@ -1,0 +1,92 @@
+"""What ONNX Runtime, or ONNX's reference implementation, makes of a model and its inputs."""
+
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bench.isolated import Limits, isolated
+
+__all__ = ["compared", "difference", "save_arrays"]
+
+Arrays = Mapping[str, np.ndarray]
+LIMITS = Limits(cpu_seconds=30)
+
+
+def compared(folder: Path, model: str, inputs: str, ours: Arrays, share: float
+             ) -> tuple[str, str]:
+    """Our outputs for the model and the inputs beside those of the first peer that takes both:
+    ``equal``, ``wrong`` or ``no peer``, and what was said.
+    """
+    said, differing = [], []
+    for peer in (_onnx_runtime, _reference):
+        answer = folder / "peer.npz"
+        answer.unlink(missing_ok=True)
+        ended = isolated(_asked(peer, model, inputs), folder, LIMITS)
+        if ended.status or not answer.exists():
+            said.append(ended.err.strip().splitlines()[-1][:300] if ended.err.strip() else "?")
+            continue
+        found = difference(ours, _arrays(answer), share)
+        if not found:
+            return "equal", peer.__name__.strip("_")
+        differing.append(f"{peer.__name__.strip('_')}: {found}")
+    return ("wrong", "; ".join(differing)) if differing else ("no peer", "; ".join(said))
+
+
+def difference(ours: Arrays, theirs: Arrays, share: float) -> str:
+    """What is different, if anything, by more than this share of the largest element."""
+    for name, wanted in theirs.items():
+        found = ours.get(name)
+        if found is None or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+            return (f"{name} is {None if found is None else (found.dtype, found.shape)}, not "
+                    f"{(wanted.dtype, wanted.shape)}")
+        finite = wanted[np.isfinite(wanted)]
+        most = float(np.abs(finite.astype(float)).max(initial=0))
+        if not np.allclose(found, wanted, share, share * most + 1e-30, equal_nan=True):
+            worst = np.abs(found.astype(float) - wanted.astype(float)).max()
+            return f"{name} is off by {worst:g} of {most:g}"
+    return ""
+
+
+Peer = Callable[[str, Arrays], tuple[Sequence[str], Sequence]]
+
+
+def _asked(peer: Peer, model: str, inputs: str) -> Callable[[], int]:
+    def ask() -> int:
+        names, arrays = peer(model, _arrays(Path(inputs)))
+        save_arrays(Path("peer.npz"), dict(zip(names, map(np.asarray, arrays), strict=True)))
+        return 0
+    return ask
+
+
+def _onnx_runtime(model: str, inputs: Arrays) -> tuple[Sequence[str], Sequence]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_outputs()]
+    return names, session.run(names, dict(inputs))
+
+
+def _reference(model: str, inputs: Arrays) -> tuple[Sequence[str], Sequence]:
+    from onnx.reference import ReferenceEvaluator
+
+    session = ReferenceEvaluator(model)
+    return [str(name) for name in session.output_names], list(session.run(None, dict(inputs)))
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as archive:
+        return dict(archive)
+
+
+def save_arrays(path: Path, arrays: Arrays) -> None:
+    """As np.savez does, which cannot take every name."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

@@ -1,0 +1,181 @@
+"""Spoiled input of every kind: the fuzzer sees each kind of fault, and finds none here."""
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from bench import fuzz, onnx_bombs
+from bench.fuzz import FINDS, judge, main, replay
+from bench.fuzz_kinds import ANY, KINDS, PEER, SAME, Case
+from bench.isolated import Limits, isolated
+from bench.onnx_mutations import MODELS, MUTATIONS, write
+from bench.peers import compared, save_arrays
+
+SIZES = {"x": np.ones(3, np.float32)}
+
+
+# ---- what is given to commands -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=[one.__name__ for one in MUTATIONS])
+def test_every_mutation_changes_files(mutate, tmp_path: Path) -> None:
+    changed = 0
+    for seed in range(8):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        write("external", folder)
+        before = contents(folder)
+        mutate(np.random.default_rng(seed), folder)
+        changed += contents(folder) != before
+    assert changed >= 5
+
+
+def contents(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(folder.iterdir())]
+
+
+@pytest.mark.parametrize("name", onnx_bombs.BOMBS)
+def test_bombs_are_small(name: str) -> None:
+    for seed in range(10):
+        assert len(onnx_bombs.BOMBS[name](np.random.default_rng(seed))) < 1 << 19
+
+
+def test_the_models_themselves_run(tmp_path: Path) -> None:
+    """So it is the mutation that is refused."""
+    pytest.importorskip("onnxruntime")
+    for name in MODELS:
+        folder = tmp_path / name
+        folder.mkdir()
+        shape = {one.name: [dim.dim_value for dim in one.type.tensor_type.shape.dim]
+                 for one in onnx.load(write(name, folder)).graph.input}
+        save_arrays(folder / "inputs.npz", {
+            one: np.random.default_rng(0).random(extents, np.float32)
+            for one, extents in shape.items()})
+        case = Case("onnx", name, ("run", "model.onnx", "--target", "cpu", "--no-cache", "--input",
+                                   "inputs.npz", "--output", "result.npz"), PEER,
+                    0.05 if name == "quantized" else 1e-4)
+        verdict = judge(case, folder)
+        assert (verdict.outcome, verdict.detail) == ("equal", "onnx_runtime")
+
+
+def test_a_seed_decides_everything(tmp_path: Path) -> None:
+    """But for what lies in sound files, which hold the time and the processor."""
+    for kind in ("onnx", "bomb"):
+        made = []
+        for place in ("first", "again"):
+            folder = tmp_path / kind / place
+            folder.mkdir(parents=True)
+            case = KINDS[kind](np.random.default_rng(5), folder, tmp_path)
+            made.append((case, contents(folder)))
+        assert made[0] == made[1]
+
+
+# ---- what commands do ----------------------------------------------------------------------------
+
+
+def spin() -> int:
+    while True:
+        pass
+
+
+def fill() -> int:
+    held = b"x" * (3 << 27)
+    return len(held) and 0
+
+
+def crash() -> int:
+    import ctypes
+
+    return ctypes.string_at(0)[0]
+
+
+def refuse(text: str) -> int:
+    print(text, file=sys.stderr)
+    return 2
+
+
+@pytest.mark.parametrize(("fault", "outcome", "said"), [
+    (lambda: [][0], "traceback", "IndexError"),
+    (spin, "hang", "s; "),
+    (lambda: time.sleep(60) or 0, "hang", "s; "),
+    (fill, "memory", "MiB"),
+    (crash, "crash", "SIGSEGV"),
+    (lambda: refuse("lockstep: error: a\nb"), "message", "lockstep: error: a\nb"),
+    (lambda: refuse("a"), "message", "a"),
+    (lambda: refuse(f"lockstep: error: {'a' * 5000}"), "message", "5018 characters"),
+    (lambda: print("no") or 2, "message", "status 2; no"),
+    (lambda: 3, "message", "status 3"),
+], ids=["traceback", "hang", "wait", "memory", "crash", "two lines", "not a refusal", "long line",
+        "output", "status"])
+def test_a_fault_is_found(fault, outcome: str, said: str, tmp_path: Path, monkeypatch) -> None:
+    limits = Limits(cpu_seconds=4, wall_seconds=10)
+    monkeypatch.setattr(fuzz, "Limits", lambda cpu_seconds: limits)
+    monkeypatch.setattr(fuzz, "MEMORY", 1 << 28)
+    monkeypatch.setattr(fuzz, "_command", lambda arguments: fault())
+    (tmp_path / "case").mkdir()
+    verdict = judge(Case("onnx", "", (), ANY, cpu_seconds=4), tmp_path / "case")
+    assert verdict.outcome == outcome and said in verdict.detail
+
+
+@pytest.mark.parametrize("expect", [SAME, PEER])
+def test_wrong_values_are_found(expect: str, tmp_path: Path, monkeypatch) -> None:
+    if expect == PEER:
+        pytest.importorskip("onnxruntime")
+    folder = tmp_path / "case"
+    folder.mkdir()
+    node = onnx.helper.make_node("Neg", ["x"], ["y"])
+    kind = onnx.helper.make_tensor_value_info
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(
+        [node], "g", [kind("x", 1, [3])], [kind("y", 1, [3])]), ir_version=8,
+        opset_imports=[onnx.helper.make_opsetid("", 17)]), folder / "model.onnx")
+    save_arrays(folder / "inputs.npz", SIZES)
+    save_arrays(folder / "wanted.npz", {"y": -SIZES["x"]})
+    for values, outcome in ((-SIZES["x"], "equal"), (SIZES["x"], "wrong"),
+                            (-SIZES["x"][:2], "wrong")):
+        monkeypatch.setattr(fuzz, "_command", lambda arguments, values=values: save_arrays(
+            Path("result.npz"), {"y": values}) or 0)
+        assert judge(Case("onnx", "", (), expect), folder).outcome == outcome
+
+
+def test_a_model_that_no_peer_takes_is_not_judged(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    folder = tmp_path / "case"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"x")
+    save_arrays(folder / "inputs.npz", SIZES)
+    assert compared(folder, "model.onnx", "inputs.npz", SIZES, 0.0)[0] == "no peer"
+
+
+def test_the_limit_is_of_the_copy_alone(tmp_path: Path) -> None:
+    (tmp_path / "case").mkdir()
+    ended = isolated(lambda: bytearray(5 << 30) and 0, tmp_path / "case", Limits())
+    assert ended.status == 1 and "MemoryError" in ended.err
+    assert bytearray(1 << 20)
+
+
+def test_a_find_is_kept_and_replayed(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(fuzz, "sound_files", lambda folder, run: None)
+    monkeypatch.setattr(fuzz, "_command", lambda arguments: [][0])
+    finds = tmp_path / "finds"
+    assert main(["--kinds", "bomb", "--cases", "2", "--seed", "3", "--finds", str(finds)]) == 1
+    said = capsys.readouterr().out
+    assert "fuzz_finds 2" in said and "traceback: bomb-3-0: " in said
+    assert sorted(path.name for path in finds.iterdir()) == ["bomb-3-0", "bomb-3-1"]
+    assert replay(finds / "bomb-3-1").outcome == "traceback"
+    monkeypatch.setattr(fuzz, "_command", lambda arguments: refuse("lockstep: error: no"))
+    assert main(["--replay", str(finds / "bomb-3-1")]) == 0
+
+
+@pytest.mark.slow
+def test_nothing_is_found(tmp_path: Path, capsys) -> None:
+    """Every kind with a fixed seed; `python -m bench.fuzz` goes on for longer."""
+    pytest.importorskip("onnxruntime")
+    assert main(["--cases", "140", "--seed", "7", "--finds", str(tmp_path)]) == 0, (
+        capsys.readouterr().out)
+    counted = Counter(line.split()[0] for line in capsys.readouterr().out.splitlines())
+    assert not counted.keys() & set(FINDS)
