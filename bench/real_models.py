@@ -1,0 +1,378 @@
+"""Networks with trained weights from wheels, as users bring them: float on the host, int8 on the
+accelerator, beside ONNX Runtime (the extra `real`).
+
+    python -m bench.real_models [NAME ...] [--target PRESET] [--answers] [--json R.json]
+
+For each network (`bench.real_networks`)
+
+1. the target `cpu` computes it in float: the largest difference from ONNX Runtime by the largest
+   element of the output must be at most `TOLERANCE`;
+2. our quantizer makes int8 of it by at most 16 samples, and it runs with the accelerator's cycle
+   simulator: segments of the accelerator, its share of all multiply-accumulates, the signal to
+   quantization noise ratio of the worst output against ONNX Runtime in float;
+3. ONNX Runtime's own quantizer (static, QDQ, int8, a scale for each output channel) makes int8 by
+   the same samples, which ONNX Runtime runs;
+4. all four answer on samples that no quantizer saw.
+
+A network that is quantized already is compiled as it is. Each network has a process of its own.
+Prints tables, then ``name value`` lines: `real_float` and `real_int8` count the networks that are
+right in float and that run in int8, `real_refused` those that either refuses. Exit status 1 when
+there is one that is not right, 2 where the extra is not installed.
+"""
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bench.real_networks import BY_NAME, NETWORKS, Network, Sample
+from bench.real_peer import Peer, bound, quantized_by_onnx_runtime
+from bench.shares import macs
+from compiler.graph.partition import ACCEL
+from compiler.quantize import quantize
+from runtime import Module
+from runtime import compile as compile_model
+
+__all__ = ["TOLERANCE", "Figures", "decibels", "difference", "main", "measure", "tables"]
+
+TOLERANCE = 1e-4        # of the largest element: what `bench.light_models` allows, for its reasons
+QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+STAGES = {"compile": "cpu", "run": "run", "run (ORT)": "ORT", "quantize": "quantize",
+          "compile int8": "accel", "run int8": "run"}
+"""What is timed, with its heading."""
+SIDES = ("theirs", "ours", "int8", "their_int8")
+
+Array = np.ndarray
+Values = Mapping[str, Array]
+T = TypeVar("T")
+
+
+@dataclass
+class Figures:
+    """What was found of a network. `failed` says of a stage why it ended. `right` is the share of
+    answers that are right, and `answers` are they, by side: ONNX Runtime and ours, in float and
+    in int8. `seconds` are of the clock.
+    """
+
+    name: str
+    error: float | None = None
+    decibels: float | None = None
+    their_decibels: float | None = None
+    segments: int = 0
+    accel_macs: int = 0
+    macs: int = 0
+    cycles: int = 0
+    right: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, list[str]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    processor_seconds: dict[str, float] = field(default_factory=dict)
+    megabytes: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def float_is_right(self) -> bool:
+        return self.error is not None and self.error <= TOLERANCE
+
+    @property
+    def refused(self) -> bool:
+        """Whether it does not run in float, or not in int8."""
+        return any("(ORT)" not in stage for stage in self.failed)
+
+    @property
+    def accel_percent(self) -> float:
+        return 100 * self.accel_macs / self.macs if self.macs else 0.0
+
+    def attempt(self, stage: str, work: Callable[[], T]) -> T | None:
+        """What `work` makes, timed; None where it fails, which ends the stage, not the network."""
+        began, worked = time.perf_counter(), time.process_time()
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001  -- which errors come is what is measured
+            self.failed[stage] = f"{type(error).__name__}: {str(error).strip() or 'no message'}"
+            return None
+        finally:
+            self.seconds[stage] = time.perf_counter() - began
+            self.processor_seconds[stage] = time.process_time() - worked
+
+
+def difference(ours: Values, theirs: Values) -> float:
+    """The largest one, by the largest element of the output; of the worst output."""
+    worst = 0.0
+    for name, wanted in theirs.items():
+        made = ours[name]
+        if made.shape != wanted.shape or not np.array_equal(np.isfinite(made), np.isfinite(wanted)):
+            return np.inf
+        finite = np.isfinite(wanted)
+        apart = np.abs(made[finite].astype(float) - wanted[finite]).max(initial=0)
+        largest = np.abs(wanted[finite]).max(initial=0)
+        worst = max(worst, apart / largest if largest else np.inf * (apart > 0) if apart else 0.0)
+    return worst
+
+
+def decibels(noisy: Sequence[Values], real: Sequence[Values]) -> float | None:
+    """The signal to quantization noise ratio of the worst output over all samples; None without
+    any noise.
+    """
+    ratios = []
+    for name in real[0]:
+        signal = sum(float((one[name].astype(float) ** 2).sum()) for one in real)
+        noise = sum(float(((one[name].astype(float) - other[name]) ** 2).sum())
+                    for one, other in zip(real, noisy, strict=True))
+        if noise:
+            ratios.append(10 * np.log10(signal / noise) if signal else -np.inf)
+    return min(ratios, default=None)
+
+
+def measure(network: Network, target: str) -> Figures:
+    """All that the head of this file says, of one network."""
+    found = Figures(network.name)
+    trial = _Trial.of(network, found)
+    theirs = found.attempt("run (ORT)", lambda: trial.run(trial.peer)) or []
+    truths = [network.answer(outputs) if sample.truth is None else sample.truth
+              for sample, outputs in zip(trial.judged, theirs)]
+    found.answers["truth"] = [network.show(truth) for truth in truths]
+    for side, made in (("theirs", theirs), ("ours", trial.ours()), ("int8", trial.int8(target)),
+                       ("their_int8", trial.their_int8())):
+        if made:
+            _judge(found, network, side, made, truths)
+            _compare(found, side, made, theirs)
+    return found
+
+
+def _judge(found: Figures, network: Network, side: str, made: Sequence[Values],
+           truths: Sequence[Any]) -> None:
+    answers = [network.answer(outputs) for outputs in made]
+    found.answers[side] = [network.show(answer) for answer in answers]
+    found.right[side] = float(np.mean([network.right(answer, truth)
+                                       for answer, truth in zip(answers, truths, strict=True)]))
+
+
+def _compare(found: Figures, side: str, made: Sequence[Values], real: Sequence[Values]) -> None:
+    match side:
+        case "ours": found.error = max(map(difference, made, real))
+        case "int8": found.decibels = decibels(made, real)
+        case "their_int8": found.their_decibels = decibels(made, real)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A network, its inputs that are constants bound, and what it is tried on."""
+
+    model: ModelProto
+    found: Figures
+    peer: Peer
+    calibration: list[Values]
+    judged: list[Sample]
+
+    @classmethod
+    def of(cls, network: Network, found: Figures) -> "_Trial":
+        model = bound(onnx.load(network.path or network.file), network.bind)
+        peer = Peer(model)
+        calibration, judged = network.divided(peer)
+        names = {value.name for value in model.graph.input}
+
+        def plain(sample: Sample) -> Values:
+            return {name: array for name, array in sample.inputs.items() if name in names}
+
+        return cls(model, found, peer, [plain(sample) for sample in calibration],
+                   [Sample(plain(sample), sample.truth) for sample in judged])
+
+    def run(self, call: Callable[[Values], Values]) -> list[Values]:
+        return [call(sample.inputs) for sample in self.judged]
+
+    def ours(self) -> list[Values] | None:
+        module = self.found.attempt("compile", lambda: compile_model(
+            self.model, "cpu", shapes=self._shapes(), cache=False))
+        return module and self.found.attempt("run", lambda: self.run(module))
+
+    def int8(self, target: str) -> list[Values] | None:
+        model = self.model
+        if not self._is_int8():
+            made = self.found.attempt("quantize", lambda: quantize(model, self.calibration))
+            if made is None:
+                return None
+            model = made.model
+        module = self.found.attempt("compile int8", lambda: compile_model(
+            model, target, sim="cycle", shapes=self._shapes(), cache=False))
+        if module is None:
+            return None
+        _count(self.found, module)
+        return self.found.attempt("run int8", lambda: self.run(
+            lambda inputs: _accelerated(self.found, module, inputs)))
+
+    def their_int8(self) -> list[Values] | None:
+        if self._is_int8():
+            return None
+        made = self.found.attempt("quantize (ORT)", lambda: Peer(
+            quantized_by_onnx_runtime(self.model, self.calibration)))
+        return made and self.found.attempt("run int8 (ORT)", lambda: self.run(made))
+
+    def _is_int8(self) -> bool:
+        return any(node.op_type in QUANTIZERS for node in self.model.graph.node)
+
+    def _shapes(self) -> dict[str, int]:
+        """Extents of the model's symbolic dimensions, as the samples have them."""
+        made = {}
+        for value in self.model.graph.input:
+            dims = value.type.tensor_type.shape.dim
+            extents = self.judged[0].inputs[value.name].shape
+            for axis, (dim, extent) in enumerate(zip(dims, extents, strict=True)):
+                if dim.dim_value < 1:
+                    made[dim.dim_param or f"{value.name}.{axis}"] = extent
+        return made
+
+
+def _accelerated(found: Figures, module: Module, inputs: Values) -> Values:
+    for name, array in inputs.items():
+        module.set_input(name, array)
+    found.cycles = sum(run.cycles or 0 for run in module.run())
+    return {name: module.get_output(name) for name in module.graph.outputs}
+
+
+def _count(found: Figures, module: Module) -> None:
+    for segment in module.partition.segments:
+        products = sum(macs(module.graph, node) for node in segment.nodes)
+        found.macs += products
+        if segment.target == ACCEL:
+            found.segments += 1
+            found.accel_macs += products
+
+
+def alone(name: str, target: str) -> Figures:
+    """`measure`, with the memory that this process took."""
+    import resource
+
+    found = measure(BY_NAME[name], target)
+    found.megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return found
+
+
+def in_its_own_process(name: str, target: str) -> Figures:
+    """A crash ends the process of the network, not the bench."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        try:
+            return pool.submit(alone, name, target).result()
+        except BrokenProcessPool:
+            return Figures(name, failed={"process": "it ended by a signal"})
+
+
+# Tables
+
+def cell(value: float | None, pattern: str) -> str:
+    return "-" if value is None else format(value, pattern)
+
+
+def tables(figures: Sequence[Figures]) -> Iterator[Table]:
+    """What came of the networks, how right the answers are, where the seconds went."""
+    yield _table(("model", "error", "segments", "macs", "accel", "ours", "ORT"), (
+        (one.name, cell(one.error, ".1e"), str(one.segments), f"{one.macs / 1e6:,.0f} M",
+         f"{one.accel_percent:.1f} %", cell(one.decibels, ".1f"), cell(one.their_decibels, ".1f"))
+        for one in figures),
+        "error in float; products, share of the accelerator; dB of int8, ours and ORT's")
+    yield _table(("model", "ORT float", "ours float", "ours int8", "ORT int8"), (
+        (one.name, *(cell(one.right.get(side), ".0%") for side in SIDES)) for one in figures),
+        "answers that are right")
+    yield _table(("model", *STAGES.values(), "MB"), (
+        (one.name, *(cell(one.processor_seconds.get(stage), ",.1f") for stage in STAGES),
+         f"{one.megabytes:,}") for one in figures),
+        "processor seconds of all samples; largest memory")
+
+
+def answers(figures: Figures) -> Table:
+    truths = figures.answers.get("truth", [])
+    columns = [figures.answers.get(side, ["-"] * len(truths)) for side in ("truth", *SIDES)]
+    return _table(("truth", "ORT float", "ours float", "ours int8", "ORT int8"), zip(*columns),
+                  f"answers of {figures.name}")
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> Table:
+    table = Table(title=title, box=None, header_style="bold", pad_edge=False)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def summary(one: Figures) -> str:
+    return (f"{one.name}: error {cell(one.error, '.1e')}, int8 {cell(one.decibels, '.1f')} dB, "
+            f"{sum(one.seconds.values()):,.0f} s"
+            + "".join(f"; {stage} failed" for stage in one.failed))
+
+
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    for one in figures:
+        for stage, reason in one.failed.items():
+            yield f"{one.name}: {stage}: {reason}"
+    yield f"real_float {sum(one.float_is_right for one in figures)}"
+    yield f"real_int8 {sum(not one.refused for one in figures)}"
+    yield f"real_refused {sum(one.refused for one in figures)}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench.real_models", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BY_NAME)} (all)")
+    parser.add_argument("--target", default="accel:pynq-1x16x16", metavar="T")
+    parser.add_argument("--answers", action="store_true", help="print every answer")
+    parser.add_argument("--json", type=Path, metavar="R.json", help="write the figures")
+    args = parser.parse_args(argv)
+    unknown = [name for name in args.names if name not in BY_NAME]
+    if unknown:
+        parser.error(f"NAME must be one of {', '.join(BY_NAME)}, not {unknown[0]!r}")
+    chosen = [BY_NAME[name] for name in args.names] or list(NETWORKS)
+    absent = sorted({network.package for network in chosen if network.path is None})
+    if absent:
+        parser.error(f"package {', '.join(absent)} must be installed: "
+                     "pip install -e '.[real]' -c constraints.txt")
+    found = []
+    for network in shown(chosen):
+        found.append(in_its_own_process(network.name, args.target))
+        print(summary(found[-1]), file=sys.stderr, flush=True)
+    report(found, args.answers)
+    if args.json:
+        args.json.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    return int(any(one.refused or not one.float_is_right for one in found))
+
+
+def report(found: Sequence[Figures], every_answer: bool) -> None:
+    console = Console(markup=False, emoji=False, highlight=False)
+    for table in tables(found):
+        console.print(table)
+        console.print()
+    for one in found if every_answer else ():
+        console.print(answers(one))
+        console.print()
+    for line in lines(found):
+        print(line)
+
+
+def shown(networks: Sequence[Network]) -> Iterator[Network]:
+    """Each in turn, with its name on the terminal while it is measured."""
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True,
+                  disable=not console.is_terminal) as progress:
+        task = progress.add_task("")
+        for place, network in enumerate(networks, 1):
+            progress.update(task, description=f"{network.name} ({place} of {len(networks)})")
+            yield network
+
+
+if __name__ == "__main__":
+    sys.exit(main())

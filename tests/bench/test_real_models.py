@@ -1,0 +1,117 @@
+"""Networks from wheels: the machinery on a small one, and one of the wheels' own."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from bench import real_models
+from bench.onnx_mutations import DIGITS
+from bench.real_models import Figures, decibels, difference, main, measure, tables
+from bench.real_networks import BY_NAME, NETWORKS, Network, Sample, overlap, same_boxes, same_text
+
+DIGITS_FLOAT = DIGITS.with_name("digits-float.onnx")
+
+
+def images(run) -> Iterator[Sample]:
+    rng = np.random.default_rng(5)
+    while True:
+        yield Sample({"image": rng.random((1, 1, 8, 8), np.float32)})
+
+
+def digit(outputs) -> int:
+    return int(outputs["logits"].argmax())
+
+
+SMALL = Network("digits", "no_such_package", str(DIGITS_FLOAT), images, digit, judged=3)
+
+
+@pytest.fixture(scope="module")
+def figures() -> Figures:
+    pytest.importorskip("onnxruntime")
+    return measure(SMALL, "accel:tiny-1x4x4")
+
+
+def test_a_small_network_is_measured(figures: Figures) -> None:
+    assert figures.failed == {}
+    assert figures.float_is_right and not figures.refused
+    assert figures.decibels and figures.decibels > 20
+    assert figures.their_decibels and figures.their_decibels > 20
+    assert figures.segments == 1 and figures.accel_percent == 100 and figures.cycles > 0
+    assert figures.right["theirs"] == figures.right["ours"] == 1
+    assert [len(answers) for answers in figures.answers.values()] == 5 * [3]
+
+
+def test_tables_fit_eighty_columns(figures: Figures, capsys) -> None:
+    longest = Figures("silero_16k_sequence", 1.5e-6, 25.25, 31.5, 123, 10 ** 9, 2 * 10 ** 9)
+    longest.processor_seconds = dict.fromkeys(real_models.STAGES, 1234.5)
+    longest.right = dict.fromkeys(real_models.SIDES, 1.0)
+    longest.megabytes = 12345
+    real_models.report([figures, longest], every_answer=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("silero_16k_sequence") and "50.0 %" in line for line in lines)
+    assert lines[-3:] == ["real_float 2", "real_int8 2", "real_refused 0"]
+    assert len(list(tables([figures]))) == 3
+
+
+def test_a_stage_that_fails_is_told_and_the_others_go_on(monkeypatch) -> None:
+    pytest.importorskip("onnxruntime")
+
+    def refuse(*given):
+        raise ValueError("no such operator")
+
+    monkeypatch.setattr(real_models, "quantize", refuse)
+    found = measure(SMALL, "accel:tiny-1x4x4")
+    assert found.failed == {"quantize": "ValueError: no such operator"}
+    assert found.refused and found.float_is_right and found.their_decibels
+    assert list(real_models.lines([found])) == [
+        "digits: quantize: ValueError: no such operator",
+        "real_float 1", "real_int8 0", "real_refused 1"]
+
+
+def test_noise_and_differences() -> None:
+    real = [{"a": np.array([3.0, 4.0]), "b": np.array([1.0])}]
+    assert difference(real[0], real[0]) == 0 and decibels(real, real) is None
+    noisy = {"a": np.array([3.0, 4.5]), "b": np.array([1.0])}
+    assert difference(noisy, real[0]) == 0.125
+    assert decibels([noisy], real) == pytest.approx(20)
+    assert difference({"a": np.array([np.nan, 4.0]), "b": real[0]["b"]}, real[0]) == np.inf
+    assert difference({"a": real[0]["a"], "b": np.array([[1.0]])}, real[0]) == np.inf
+
+
+def test_answers_are_compared() -> None:
+    assert same_text("Hallo", "Hello") == pytest.approx(0.8) and same_text("", "ab") == 0
+    assert overlap((0, 0, 2, 2), (1, 0, 3, 2)) == pytest.approx(1 / 3)
+    boxes = np.array([[0, 0, 2, 2], [5, 5, 6, 6]], float)
+    assert same_boxes((boxes, ["x", "y"]), (boxes, ["x", "y"])) == 1
+    assert same_boxes((boxes[:1], ["x"]), (boxes, ["x", "y"])) == pytest.approx(2 / 3)
+    assert same_boxes((boxes, ["y", "x"]), (boxes, ["x", "y"])) == 0
+
+
+def test_an_unknown_name_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["vgg"])
+    assert f"NAME must be one of {', '.join(BY_NAME)}, not 'vgg'" in capsys.readouterr().err
+
+
+def test_missing_packages_are_told(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(real_models, "NETWORKS", (SMALL,))
+    with pytest.raises(SystemExit) as refused:
+        main([])
+    assert refused.value.code == 2
+    assert ("package no_such_package must be installed: pip install -e '.[real]' "
+            "-c constraints.txt") in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [network.name for network in NETWORKS])
+def test_a_network_of_the_wheels(name: str, tmp_path, capsys) -> None:
+    """What the bench measures must not be lost: it runs, equal in float."""
+    network = BY_NAME[name]
+    if network.path is None:
+        pytest.skip(f"needs {network.package}, of the extra `real`")
+    assert main([name, "--json", str(tmp_path / "r.json")]) == 0, capsys.readouterr().out
+    (found,) = json.loads((tmp_path / "r.json").read_text())
+    assert not found["failed"].keys() & {"run", "run int8"}
