@@ -85,7 +85,7 @@ def gelu(t, x, *, approximate="none"):
 
 @aten("elu")
 def elu(t, x, alpha=1, scale=1, input_scale=1):
-    below = ((x * input_scale).exp() - 1) * (alpha * scale)
+    below = ((x.minimum(0) * input_scale).exp() - 1) * (alpha * scale)
     return (x > 0).where(x if scale == 1 else x * scale, below)
 
 

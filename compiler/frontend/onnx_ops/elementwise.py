@@ -4,6 +4,7 @@ from math import inf
 
 import numpy as np
 
+from compiler.frontend.onnx_ops.normalization import in_single
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
 from compiler.te import is_float, is_integer
@@ -143,7 +144,12 @@ def clip(t, x, min=None, max=None):
     return made if max is None else made.minimum(max.astype(x.dtype).reshape())
 
 
-# Activations
+# Activations. No step on the way to a finite result overflows.
+
+LARGEST_POWER = {"float32": 88.0, "float64": 709.0}
+"""e to the power of these is finite, and so is one more."""
+SATURATED = 10.0
+"""From here on Gelu's tanh is 1 in every type."""
 
 @operator("Relu")
 def relu(t, x):
@@ -163,7 +169,7 @@ def prelu(t, x, slope):
 
 @operator("Sigmoid")
 def sigmoid(t, x):
-    return 1 / ((-x).exp() + 1)
+    return in_single(x, lambda one: 1 / ((-one).minimum(LARGEST_POWER[one.dtype]).exp() + 1))
 
 
 @operator("HardSigmoid")
@@ -178,17 +184,17 @@ def hard_swish(t, x):
 
 @operator("Elu")
 def elu(t, x, *, alpha):
-    return (x < 0).where((x.exp() - 1) * alpha, x)
+    return (x < 0).where((x.minimum(0).exp() - 1) * alpha, x)
 
 
 @operator("Selu")
 def selu(t, x, *, alpha, gamma):
-    return (x <= 0).where((x.exp() - 1) * alpha, x) * gamma
+    return (x <= 0).where((x.minimum(0).exp() - 1) * alpha, x) * gamma
 
 
 @operator("Celu")
 def celu(t, x, *, alpha):
-    return x.maximum(0) + (((x / alpha).exp() - 1) * alpha).minimum(0)
+    return x.maximum(0) + ((x.minimum(0) / alpha).exp() - 1) * alpha
 
 
 @operator("ThresholdedRelu")
@@ -219,7 +225,8 @@ def swish(t, x, *, alpha):
 @operator("Gelu")
 def gelu(t, x, *, approximate):
     if approximate == "tanh":
-        inner = (x * x * x * 0.044715 + x) * float(np.sqrt(2 / np.pi))
+        near = x.maximum(-SATURATED).minimum(SATURATED)
+        inner = (near * near * near * 0.044715 + near) * float(np.sqrt(2 / np.pi))
         return x * 0.5 * (inner.tanh() + 1)
     return x * 0.5 * (t.emit("erf", x * float(np.sqrt(0.5))) + 1)
 
