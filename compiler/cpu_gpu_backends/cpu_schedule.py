@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 
+from compiler.cpu_gpu_backends.cpu_sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu_tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
 from compiler.schedule import reorder, split, vectorize
@@ -18,10 +19,10 @@ CUT = range(20, 56)
 
 
 def schedule(program: Program, vectors: Vectors) -> Program:
-    """Terms of sums are added in the order of before."""
+    """Terms of sums of floats are added in the order that `cpu_sums` gives them."""
     if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
         return map_by_vectors(program, vectors)
-    return tile_sums(program, vectors) or walk_rows(program)
+    return ordered_sums(tile_sums(program, vectors) or walk_rows(program))
 
 
 def map_by_vectors(program: Program, vectors: Vectors) -> Program:

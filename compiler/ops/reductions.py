@@ -186,6 +186,14 @@ def _running_meaning(function: Callable, neutral: int) -> Callable[..., np.ndarr
     return meaning
 
 
+def _sum_meaning(function: Callable) -> Callable[..., np.ndarray]:
+    """Floats are summed in float64 and rounded once, all others in their own type."""
+    def meaning(x: np.ndarray, **options) -> np.ndarray:
+        wide = x.dtype if x.dtype.kind in "iub" else np.dtype(np.float64)
+        return function(x, **{**options, "dtype": wide})
+    return meaning
+
+
 def _reduce_meaning(function: Callable) -> Callable[..., np.ndarray]:
     def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
         axes, keepdims = tuple(attrs["axes"]), bool(attrs["keepdims"])
@@ -204,13 +212,13 @@ def _highest(dtype: np.dtype):
 
 
 REDUCTIONS: dict[str, Operator] = {
-    "reduce_sum": Operator(_reduce("sum"), kept(_reduce_meaning(np.sum))),
+    "reduce_sum": Operator(_reduce("sum"), kept(_reduce_meaning(_sum_meaning(np.sum)))),
     "reduce_max": Operator(_reduce("max"), kept(_reduce_meaning(np.max))),
     "reduce_min": Operator(_reduce("min"), kept(_reduce_meaning(np.min))),
     "reduce_prod": Operator(_reduce("prod"), kept(_reduce_meaning(np.prod))),
     "argmax": Operator(_place("gt"), _place_meaning(np.argmax)),
     "argmin": Operator(_place("lt"), _place_meaning(np.argmin)),
     "sorted_places": Operator(_sorted_places, _sorted_places_meaning),
-    "cumsum": Operator(_running("sum"), kept(_running_meaning(np.cumsum, 0))),
+    "cumsum": Operator(_running("sum"), kept(_running_meaning(_sum_meaning(np.cumsum), 0))),
     "cumprod": Operator(_running("prod"), kept(_running_meaning(np.cumprod, 1))),
 }

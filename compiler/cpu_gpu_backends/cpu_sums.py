@@ -1,0 +1,193 @@
+"""The order in which sums of floats are added: in lanes, and in blocks of at most `MOST` terms.
+
+Of n terms added one after the other, the last is rounded once and the first n times: a sum of
+2**26 ones in float32 stops at 2**24. Here a sum of n terms is a tree whose nodes add at most
+`MOST` values in a row. On the way from a term to the result lie at most ``most_roundings(n)``
+additions, so the error is at most that times ``eps * sum(|terms|)``. The order depends on the
+extents alone: not on the processor, and not on threads.
+
+Integers wrap, so that their order does not matter: they stay as they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil, log2
+
+from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Store, Update, conjuncts,
+                         free_variables, linear, path_to, reads, replace_stmt, walk_stmts)
+from compiler.schedule import split
+from compiler.te import (INDEX, Buffer, Const, Expr, Read, Var, all_of, is_float, neutral,
+                         substitute)
+
+__all__ = ["MOST", "most_roundings", "ordered_sums"]
+
+MOST = 256              # values that are added one after the other
+LANES = 64              # eight registers of AVX2, so that additions do not wait for each other
+SHORTEST = 32           # rows that gain by lanes
+
+
+def most_roundings(terms: int) -> int:
+    """Additions between a term and the result, at most."""
+    return terms if terms <= MOST else 32 * ceil(log2(terms)) + 64
+
+
+def ordered_sums(program: Program) -> Program:
+    """The program with its sums of floats in lanes, where their terms lie side by side, and in
+    blocks.
+    """
+    for update in _float_sums(program):
+        loop = _loops_around(program, update)[-1:]
+        if loop and _lies_in_row(update, loop[0]):
+            program = _in_lanes(program, update, loop[0])
+    for update in _float_sums(program):
+        program = _in_blocks(program, update)
+    return program
+
+
+def _float_sums(program: Program) -> list[Update]:
+    return [s for s in walk_stmts(program.body) if isinstance(s, Update) and s.op == "sum"
+            and s.axes and is_float(s.buffer.dtype)]
+
+
+def _loops_around(program: Program, update: Update) -> list[For]:
+    return [s for s in path_to(program.body, lambda s: s is update) if isinstance(s, For)]
+
+
+def _lies_in_row(update: Update, loop: For) -> bool:
+    """Whether the loop is a long sum over what lies side by side."""
+    found = [read for read in reads(update)
+             if any(loop.var in free_variables(index) for index in read.indices)]
+    return (loop.body is update and loop.var in update.axes and loop.kind == "serial"
+            and isinstance(loop.extent, int) and loop.extent >= SHORTEST and bool(found)
+            and all(dict(linear(read.indices[-1]).terms).get(loop.var) == 1
+                    and not any(loop.var in free_variables(i) for i in read.indices[:-1])
+                    for read in found))
+
+
+def _in_lanes(program: Program, update: Update, loop: For) -> Program:
+    """Every 64th term in a sum of its own; these then by halves.
+
+    ::
+
+        for k in 0..130:                   alloc c_lanes[64]
+          c[i] += x[i, k] begin(k)   ->    for k_lane_first in 0..64 (vectorize):
+                                             c_lanes[k_lane_first] = -0.0
+                                           for k_o in 0..2:
+                                             for k_i in 0..64 (vectorize):
+                                               c_lanes[k_i] += x[i, k_o*64 + k_i] over(k_o)
+                                           for k_rest in 0..2 (vectorize):
+                                             c_lanes[k_rest] += x[i, 128 + k_rest]
+                                           for k_32 in 0..32 (vectorize):
+                                             c_lanes[k_32] = c_lanes[k_32] + c_lanes[k_32 + 32]
+                                           ...
+                                           c[i] = c_lanes[0]
+    """
+    assert isinstance(loop.extent, int)
+    name, count = loop.var.name, _lanes(loop.extent, update.buffer.dtype)
+    lanes = Buffer(f"{name}_lanes", (count,), update.buffer.dtype)
+    outer, inner, rest = Var(f"{name}_o"), Var(f"{name}_i"), Var(f"{name}_rest")
+    whole = loop.extent // count
+
+    def added(index: Expr, lane: Var) -> Stmt:
+        value = substitute(update.value, {loop.var: index})
+        return Store(lanes, (lane,), Read(lanes, (lane,)) + value)
+
+    row = For(inner, count, Update(lanes, (inner,), "sum", substitute(
+        update.value, {loop.var: outer * count + inner}), (outer,), begins=False), "vectorize")
+    stmts = [_filled(lanes, (For(Var(f"{name}_lane"), count, update, "vectorize"),)),
+             For(outer, whole, row)]
+    if tail := loop.extent % count:
+        stmts.append(For(rest, tail, added(rest + whole * count, rest), "vectorize"))
+    while (count := count // 2):
+        lane = Var(f"{name}_{count}")
+        stmts.append(For(lane, count, Store(lanes, (lane,), Read(lanes, (lane,))
+                                            + Read(lanes, (lane + count,))), "vectorize"))
+    axes = tuple(axis for axis in update.axes if axis != loop.var)
+    result = Read(lanes, (Const(0, INDEX),))
+    total = (replace(update, value=result, axes=axes) if axes or not update.begins
+             else Store(update.buffer, update.indices, result))
+    made = Alloc(lanes, Seq((*stmts, total)))
+    return replace(program, body=replace_stmt(program.body, loop, made))
+
+
+def _lanes(extent: int, dtype: str) -> int:
+    """So many that each has at least four terms."""
+    most = LANES if dtype == "float32" else LANES // 2
+    return min(most, 1 << (extent // 4).bit_length() - 1)
+
+
+def _in_blocks(program: Program, update: Update) -> Program:
+    """Partial sums of at most `MOST` terms, which are added up in turn, in the same way.
+
+    ::
+
+        for k in 0..1000:                  for k_o in 0..4:
+          for j in 0..16:                    alloc c_part[16]
+            c[j] += x[k, j] begin(k)  ->     for j_first in 0..16:
+                                               c_part[j_first] = -0.0
+                                             for k_i in 0..250:
+                                               for j in 0..16:
+                                                 c_part[j] += x[k_o*250 + k_i, j] over(k_i)
+                                             for j_sum in 0..16:
+                                               c[j_sum] += c_part[j_sum] begin(k_o)
+    """
+    loops = [loop for loop in _loops_around(program, update) if loop.var in update.axes]
+    if not all(isinstance(loop.extent, int) and loop.kind == "serial" for loop in loops):
+        return program
+    inside, cut = 1, len(loops) - 1
+    while cut >= 0 and inside * loops[cut].extent <= MOST:
+        inside, cut = inside * loops[cut].extent, cut - 1
+    if cut < 0:
+        return program
+    factor, name = _factor(loops[cut].extent, MOST // inside), loops[cut].var.name
+    first = loops[cut + 1].var.name if factor == 1 else f"{name}_i"
+    if factor > 1:
+        program = split(program, name, factor)
+    program = _with_part(program, _sum_into(program, update.buffer), first)
+    return _in_blocks(program, _sum_into(program, update.buffer))
+
+
+def _sum_into(program: Program, buffer: Buffer) -> Update:
+    return next(update for update in _float_sums(program) if update.buffer == buffer)
+
+
+def _factor(extent: int, most: int) -> int:
+    """Terms of a block: the most that divide the extent, unless these are few."""
+    whole = next(size for size in range(most, 0, -1) if extent % size == 0)
+    return whole if 2 * whole >= most else ceil(extent / ceil(extent / most))
+
+
+def _with_part(program: Program, update: Update, first: str) -> Program:
+    """What the loop called `first` sums goes to a buffer of its own, and from there to the sum."""
+    path = path_to(program.body, lambda s: s is update)
+    begin = next(at for at, s in enumerate(path) if isinstance(s, For) and s.var.name == first)
+    inner = [s for s in path[begin:] if isinstance(s, For)]
+    axes = tuple(loop.var for loop in inner if loop.var in update.axes)
+    kept = [loop for loop in inner if loop.var not in axes]
+    guards = [one for s in path[begin:] if isinstance(s, If) for one in conjuncts(s.condition)
+              if not free_variables(one) & {*axes}]
+    part = Buffer(f"{first}_part", tuple(loop.extent for loop in kept), update.buffer.dtype)
+    place = tuple(loop.var for loop in kept)
+    partial = replace(update, buffer=part, indices=place, axes=axes, begins=False)
+    moved: dict[Var, Expr] = {var: Var(f"{var.name}_sum") for var in place}
+    total = replace(update, indices=tuple(substitute(i, moved) for i in update.indices),
+                    value=Read(part, tuple(moved.values())),
+                    axes=tuple(axis for axis in update.axes if axis not in axes))
+    guarded = [substitute(one, moved) for one in guards]
+    made = Alloc(part, Seq((
+        _filled(part, kept), replace_stmt(path[begin], update, partial),
+        _nest(kept, "sum", If(all_of(*guarded), total) if guarded else total))))
+    return replace(program, body=replace_stmt(program.body, path[begin], made))
+
+
+def _filled(buffer: Buffer, loops: Sequence[For]) -> Stmt:
+    """Neutral values in all of a buffer that the loops run over."""
+    place = tuple(Var(f"{loop.var.name}_first") for loop in loops)
+    return _nest(loops, "first", Store(buffer, place, neutral("sum", buffer.dtype)))
+
+
+def _nest(loops: Sequence[For], suffix: str, body: Stmt) -> Stmt:
+    """The body in loops like those, with other names."""
+    for loop in reversed(loops):
+        body = For(Var(f"{loop.var.name}_{suffix}"), loop.extent, body, loop.kind)
+    return body
