@@ -234,7 +234,7 @@ def _record(board: Board, machine: Machine, pll: Pll, placements: list[Routed], 
 
 def _packed(best: Routed, record: dict[str, Any], tools: Tools, seconds: float) -> Bitstream:
     def make(folder: Path) -> None:
-        bits = flow.pack(best, tools)
+        bits = flow.pack(best, tools, folder)
         whole = {**record, "seconds": round(seconds, 1), "sha256": hashlib.sha256(bits).hexdigest()}
         (folder / "bits").write_bytes(bits)
         (folder / "record.json").write_text(json.dumps(whole))

@@ -5,7 +5,8 @@ made from, the programs (`fpga.tools`) and their versions among it.
 """
 
 import json
-import tempfile
+import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -224,9 +225,11 @@ def unit_of(cell: str) -> str:
     return ".".join(parts[:2]) or "top"
 
 
-def pack(routed: Routed, tools: Tools) -> bytes:
-    """The bitstream."""
-    with tempfile.TemporaryDirectory(dir=routed.folder.parent) as folder:
-        call([tools.ecppack.path, "--compress", "--input", f"../{routed.folder.name}/top.config",
-              "--bit", "top.bit"], cwd=Path(folder))
-        return (Path(folder) / "top.bit").read_bytes()
+def pack(routed: Routed, tools: Tools, folder: Path) -> bytes:
+    """The bitstream. Nothing is left of it in `folder`, where it is made."""
+    made = shutil.copy(routed.folder / "top.config", folder), folder / "top.bit"
+    call([tools.ecppack.path, "--compress", "--input", "top.config", "--bit", "top.bit"], folder)
+    bits = made[1].read_bytes()
+    for path in made:
+        os.unlink(path)
+    return bits

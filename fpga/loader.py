@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+from compiler.native import run_tool
 from fpga.boards import Board, BoardError
 from fpga.tools import LOADER, find
 
@@ -22,8 +23,7 @@ def load(board: Board, bitstream: Path, flash: bool = False) -> None:
     command = [find(LOADER).path, "--board", board.loader,
                "--write-flash" if flash else "--write-sram", str(bitstream)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace",
-                              stdin=subprocess.DEVNULL, timeout=SECONDS)
+        done = run_tool(command, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         raise BoardError(f"Board {board.name} did not take its bitstream in {SECONDS:.0f} s; plug "
                          f"it in again") from None

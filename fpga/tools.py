@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from compiler.native import BuildError
+from compiler.native import BuildError, run_tool
 
 __all__ = ["LOADER", "Program", "Tools", "find"]
 
@@ -77,8 +77,7 @@ def find(wanted: Wanted) -> Program:
 def _said(path: str, asking: str) -> str:
     """What a program calls its version; nothing if it does not run."""
     try:
-        done = subprocess.run([path, asking], capture_output=True, text=True, errors="replace",
-                              stdin=subprocess.DEVNULL, timeout=ANSWER_SECONDS)
+        done = run_tool([path, asking], timeout=ANSWER_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     if done.returncode:

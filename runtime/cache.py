@@ -25,7 +25,7 @@ from typing import Any
 
 from compiler.cpu_gpu_backends.llvm import WITHOUT
 from compiler.graph.graph import Graph
-from compiler.native import build_once, cache_folder, digest, processor
+from compiler.native import build_once, cache_folder, digest, find, processor
 from runtime.artifact import ArtifactError, read, save
 from runtime.artifact.container import Members
 from runtime.artifact.graphs import graph_json
@@ -62,27 +62,22 @@ def cached(graph: Graph, device: Device | None, settings: Settings, division: Di
     if _edited():
         return make()[0]
     key = network_key(graph, device, settings, division)
-    module = _kept(_folder(key), device)
+    folder = find(KIND, key)
+    module = folder and _kept(folder, device)
     if module is None:
         module, times = make()
         _keep(key, module, times)
     return module
 
 
-def _folder(key: str) -> Path:
-    return cache_folder() / KIND / key[:32]
-
-
 def _kept(folder: Path, device: Device | None) -> Module | None:
-    if not (folder / FILE).exists():
-        return None
     if not _times_hold(folder):
         shutil.rmtree(folder, ignore_errors=True)
         return None
     try:
         module = read(folder / FILE, device.machine if device else None).on(device)
     except ArtifactError as error:
-        _log.warning("The cache has a damaged file, which is made again: %s", error)
+        _log.warning("The cache has a file that cannot be read, which is made again: %s", error)
         shutil.rmtree(folder, ignore_errors=True)
         return None
     with suppress(OSError):
@@ -105,8 +100,7 @@ def _keep(key: str, module: Module, times: Times) -> None:
         (folder / TIMES).write_text(json.dumps(dict(times)))
 
     try:
-        build_once(KIND, key, None, write)
-        _forget(_folder(key).parent)
+        _forget(build_once(KIND, key, None, write).parent)
     except OSError as error:
         _log.info("Nothing is kept in %s: %s", cache_folder(), error)
 
@@ -120,7 +114,6 @@ def _forget(folder: Path) -> None:
         total += sum(file.stat().st_size for file in entry.iterdir())
         if total > LARGEST:
             shutil.rmtree(entry, ignore_errors=True)
-            entry.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def network_key(graph: Graph, device: Device | None, settings: Settings,

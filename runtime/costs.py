@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.layout import Borders, Layout, lay_out
 from compiler.graph.partition import (ACCEL, HOST, Copy, Partition, Segment, Target, divide,
                                       subgraph)
-from compiler.native import cache_folder, digest, processor, replace_text
+from compiler.native import digest, note, noted, processor
 
 __all__ = ["LINK", "CopyPrice", "Link", "Price", "Pricing", "SegmentPrice", "known",
            "measured", "segment_borders"]
@@ -305,30 +304,31 @@ def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
             for name, kind in types.items()}
 
 
+KIND = "times"                      # of entries of the cache
 _RUNS, _ENOUGH_SECONDS, _MOST_RUNS = 5, 0.05, 200
 _known: dict[str, float] = {}
 
 
 def measured(key: str, run: Callable[[], object]) -> float:
     """Seconds of one `run`: the least of several, or what was kept for this key and processor."""
-    path = _path(key)
-    if path.name not in _known:
-        kept = _kept(path)
-        _known[path.name] = _time(run) if kept is None else kept
+    entry = _entry(key)
+    if entry not in _known:
+        kept = _kept(entry)
+        _known[entry] = _time(run) if kept is None else kept
         if kept is None:
-            _keep(path, _known[path.name])
-    return _known[path.name]
+            with suppress(OSError):         # without a cache it is measured again
+                note(KIND, entry, json.dumps({"seconds": _known[entry]}))
+    return _known[entry]
 
 
 def known(key: str) -> float | None:
     """What `measured` would give without measuring; None where it would have to."""
-    path = _path(key)
-    return _known[path.name] if path.name in _known else _kept(path)
+    entry = _entry(key)
+    return _known[entry] if entry in _known else _kept(entry)
 
 
-def _path(key: str) -> Path:
-    key = digest(["host times", key, processor()])
-    return cache_folder() / "times" / key[:2] / f"{key[:32]}.json"
+def _entry(key: str) -> str:
+    return digest(["host times", key, processor()])
 
 
 def _time(run: Callable[[], object]) -> float:
@@ -341,15 +341,9 @@ def _time(run: Callable[[], object]) -> float:
     return min(times)
 
 
-def _kept(path: Path) -> float | None:
+def _kept(entry: str) -> float | None:
     try:
-        seconds = json.loads(path.read_text())["seconds"]
-    except (OSError, ValueError, KeyError, TypeError):
+        seconds = json.loads(noted(KIND, entry) or "")["seconds"]
+    except (ValueError, KeyError, TypeError):
         return None
     return seconds if isinstance(seconds, float) and 0 < seconds < float("inf") else None
-
-
-def _keep(path: Path, seconds: float) -> None:
-    with suppress(OSError):                 # without a cache it is measured again
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(path, json.dumps({"seconds": seconds}))

@@ -30,8 +30,8 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.status import COUNTERS, REPORTERS, Counters, Run, Status
 from compiler.errors import Error
-from compiler.native import (BuildError, build_once, cache_folder, call, compile_shared, compiler,
-                             digest, processor, replace_text)
+from compiler.native import (BuildError, build_once, call, compile_shared, compiler, digest, find,
+                             note, noted, processor)
 
 from .dram import DRAM, Dram, DramTiming
 from .netlist import clocked, whole_words
@@ -39,6 +39,7 @@ from .netlist import clocked, whole_words
 __all__ = ["Port", "SimulatorError", "VerilatedCore", "build", "build_object",
            "ports_of", "simulate", "verilator_root", "view"]
 
+KIND = "verilated"              # of entries of the cache
 MAX_CYCLES = 1 << 40
 IDLE_CYCLES = 1 << 16           # without any event, transfer or work
 
@@ -104,14 +105,14 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     object was built from the same ones, it is taken as it is. `optimization` are flags of the C++
     compiler.
     """
-    known = cache_folder() / "verilated" / f"{_gateware(machine, optimization)[:32]}.name"
-    if known.is_file() and (found := known.parent / known.read_text() / "core.so").is_file():
-        return VerilatedCore(machine, found)
+    gateware = _gateware(machine, optimization)
+    if (key := noted("gateware", gateware)) and (found := find(KIND, key)):
+        return VerilatedCore(machine, found / "core.so")
     core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
     path = build_object(machine, clocked(whole_words(text)), ports_of(core), optimization)
-    replace_text(known, path.parent.name)
+    note("gateware", gateware, path.parent.name)
     return VerilatedCore(machine, path)
 
 
@@ -165,7 +166,7 @@ def build_object(machine: Machine, text: str, ports: list[Port],
             (folder / name).write_text(body)
         _verilate(folder, optimization, options)
 
-    return build_once("verilated", key, f"the simulator of {machine.config.name}",
+    return build_once(KIND, key, f"the simulator of {machine.config.name}",
                       make) / "core.so"
 
 
@@ -173,13 +174,14 @@ def _verilate(folder: Path, optimization: tuple[str, ...], options: tuple[str, .
     root = verilator_root()
     generated = folder / "generated"
     call([str(root / "bin" / "verilator_bin"), *VERILATOR_FLAGS, *options, "--Mdir",
-          str(generated), str(folder / "core.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
+          str(generated), str(folder / "core.v")], folder,
+         os.environ | {"VERILATOR_ROOT": str(root)})
     names = sorted(path.name for path in generated.glob("*.cpp"))
     slow = [name for name in names if name.endswith("__Slow.cpp")]
     parts = {"core": [*(name for name in names if name not in slow), "harness.cpp"],
              "once": [*slow, "view.cpp"]}
     for name in parts["core"][:-1]:
-        replace_text(generated / name, _rare((generated / name).read_text()))
+        (generated / name).write_text(_rare((generated / name).read_text()))
     for part, bodies in parts.items():
         (folder / f"{part}.cpp").write_text(_RARELY + "".join(
             f'#include "{name}"\n' for name in bodies))

@@ -29,7 +29,7 @@ def build_library(top: str, text: str, source: str, what: str,
         root, generated = verilator_root(), folder / "generated"
         (folder / f"{top}.v").write_text(text)
         call([str(root / "bin" / "verilator_bin"), *flags, "--Mdir", str(generated),
-              str(folder / f"{top}.v")], env=os.environ | {"VERILATOR_ROOT": str(root)})
+              str(folder / f"{top}.v")], folder, os.environ | {"VERILATOR_ROOT": str(root)})
         names = sorted(path.name for path in generated.glob("*.cpp"))
         slow = [name for name in names if name.endswith("__Slow.cpp")]
         parts = {"often": [name for name in names if name not in slow], "once": slow}

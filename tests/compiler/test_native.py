@@ -1,5 +1,6 @@
 """The cache of native code: built once, whole or not at all, by however many processes."""
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -55,7 +56,7 @@ def test_a_build_that_fails_leaves_nothing():
 
     with pytest.raises(BuildError, match="^no$"):
         build_once("kind", "key", "a thing", fail)
-    assert [path.suffix for path in (cache_folder() / "kind").iterdir()] == [".lock"]
+    assert not [*(cache_folder() / "kind").iterdir(), *(cache_folder() / "builds").iterdir()]
 
 
 def test_two_at_once_build_one():
@@ -85,6 +86,25 @@ def test_another_process_finds_what_this_one_built():
             "print(build_once('kind', 'key', 'a thing', None))")
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == str(cache_folder() / "kind" / "key")
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:1000], lambda data: b"", lambda data: (
+    data.replace(b"\x2a\x00\x00\x00", b"\x2b\x00\x00\x00"))])
+def test_a_damaged_object_is_not_loaded(tmp_path, damage):
+    """Not even in a process that has it loaded."""
+    (tmp_path / "answer.cpp").write_text('extern "C" int answer() { return 42; }\n')
+
+    def answer() -> int:
+        folder = build_once("kind", "key", None, lambda made: compile_shared(
+            {tmp_path / "answer.cpp": ["-O1"]}, made / "answer.so"))
+        return ctypes.CDLL(str(folder / "answer.so")).answer()
+
+    assert answer() == 42
+    path = cache_folder() / "kind" / "key" / "answer.so"
+    whole = path.read_bytes()
+    path.unlink()                           # what is mapped stays as it is
+    path.write_bytes(damage(whole))
+    assert path.read_bytes() != whole and answer() == 42 and path.read_bytes() == whole
 
 
 def test_digests_tell_parts_apart():

@@ -64,7 +64,7 @@ def tools(monkeypatch, tmp_path):
     monkeypatch.setattr(flow, "synthesize", synthesize)
     monkeypatch.setattr(flow, "cells", lambda netlist: CELLS)
     monkeypatch.setattr(flow, "place", place)
-    monkeypatch.setattr(flow, "pack", lambda routed, tools: f"seed {routed.seed}".encode())
+    monkeypatch.setattr(flow, "pack", lambda routed, *rest: f"seed {routed.seed}".encode())
     return given
 
 

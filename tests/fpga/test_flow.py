@@ -58,7 +58,7 @@ def report() -> dict:
                 ("core.load.front.a", 0.5), ("core.load.front.b", 1.25), ("core.arbiter.c", 2.0))}]}
 
 
-def test_from_text_to_bits(tools):
+def test_from_text_to_bits(tools, tmp_path):
     """Every tool once, in the order and with the files that the next one wants."""
     script(tools.yosys, "json.dump({'modules': {'top': {'cells': {}, 'ports': {}}}}, "
                         "open('top.json', 'w'))")
@@ -79,7 +79,7 @@ open(given['--bit'], 'w').write('bits: ' + open(given['--input']).read())
     assert (routed.seed, routed.mhz) == (3, 101.234)            # the clock that is too slow
     assert routed.path == (("load.front", 1.75), ("arbiter", 2.0))
     assert routed.used == {"luts": 0, "registers": 1, "multipliers": 2, "block_rams": 3}
-    assert flow.pack(routed, tools) == b"bits: config of seed 3"
+    assert flow.pack(routed, tools, tmp_path) == b"bits: config of seed 3"
     for one in (tools.yosys, tools.nextpnr):                    # found again, not made again
         script(one, "sys.exit(1)")
     assert flow.place(flow.synthesize("module", tools, "a test"), ["--25k", "--speed", "6"], 3,

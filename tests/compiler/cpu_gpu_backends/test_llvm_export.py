@@ -275,3 +275,12 @@ def test_without_a_cache_that_can_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "file"))
     assert compile_object({"f": product(7)})[:4] == b"\x7fELF"
+
+
+def test_a_damaged_object_is_not_linked(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    whole = compile_object({"f": product(8)})
+    path, = tmp_path.glob("kernels/*/kernel.o")
+    for damaged in (whole[:100], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], b""):
+        path.write_bytes(damaged)
+        assert compile_object({"f": product(8)}) == whole == path.read_bytes()

@@ -1,0 +1,314 @@
+"""The cache: entries under the hash of all that they were made from.
+
+It lies in ``$LOCKSTEP_CACHE``, else ``$XDG_CACHE_HOME/lockstep``, else ``~/.cache/lockstep``.
+
+An entry is a folder ``KIND/KEY``. It is built apart, under a lock, and appears whole: processes
+that want it at once are safe. With it lie the hashes of its files. Nothing of an entry is used
+before they are found to be right, and what is not right is built again. What was being built when
+a process was killed goes when the next one looks into the cache.
+
+Entries are executed. So they count only where they, and the folders that they lie in, belong to
+this user or to root, and nobody else may write them. Where that is not so, or where this user may
+not write, an entry is kept in this user's own cache, else in a folder of this user beside other
+temporary files; a line says so.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import pwd
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from .errors import Error
+from .processes import remove, remove_at_end
+
+__all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "find", "note", "noted"]
+
+HASHES = "hashes.json"
+BUILDS = "builds"               # folder of what is being built
+TEXT = "text"                   # file of a note
+OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+_log = logging.getLogger(__name__)
+
+
+class BuildError(Error):
+    """Native code could not be built; the message says which tool failed, and how."""
+
+
+class CacheError(BuildError, OSError):
+    """The cache cannot be written. What can be done without one is."""
+
+
+class _Passed(Error):
+    """A place or an entry that is not taken: the reason."""
+
+
+def cache_folder() -> Path:
+    """Where entries are kept, unless it is passed over."""
+    if chosen := os.environ.get("LOCKSTEP_CACHE"):
+        return Path(chosen).absolute()
+    return _own_folder()
+
+
+def _own_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path("~").expanduser() / ".cache"
+    return Path(base).absolute() / "lockstep"
+
+
+def _places() -> list[Path]:
+    """Where entries may be, the best place first."""
+    last = Path(tempfile.gettempdir()).absolute() / f"lockstep-{os.geteuid()}"
+    return list(dict.fromkeys((cache_folder(), _own_folder(), last)))
+
+
+def find(kind: str, key: str) -> Path | None:
+    """The folder of an entry whose files are right; None if there is none."""
+    try:
+        place, is_right = _place(kind, key[:32])
+    except CacheError:
+        return None
+    return place / kind / key[:32] if is_right else None
+
+
+def build_once(kind: str, key: str, what: str | None, build: Callable[[Path], None],
+               takes: str = "up to a minute") -> Path:
+    """The folder of `key` in the cache; `build` fills it, in another place, if it is not there.
+
+    `what`, and how long it `takes`, are shown on a terminal while it is being built; without it,
+    nothing is. Raises CacheError if it cannot be kept.
+    """
+    place, is_right = _place(kind, key[:32])
+    folder = place / kind / key[:32]
+    if is_right:
+        return folder
+    with _apart(place, folder) as scratch:
+        if not _is_right(folder):               # else another process has built it meanwhile
+            with _spinner(what and f"Building {what} (once; {takes})"):
+                _make(folder, scratch, build)
+    return folder
+
+
+def note(kind: str, key: str, text: str) -> None:
+    """Keep a small text, in place of the last one. Raises CacheError if it cannot be kept."""
+    def write(made: Path) -> None:
+        (made / TEXT).write_text(text)
+
+    place, _ = _place(kind, key[:32])
+    folder = place / kind / key[:32]
+    with _apart(place, folder) as scratch:
+        _make(folder, scratch, write)
+
+
+def noted(kind: str, key: str) -> str | None:
+    """What `note` kept; None if there is nothing, or nothing right."""
+    folder = find(kind, key)
+    try:
+        return (folder / TEXT).read_text() if folder else None
+    except OSError:                             # it was removed just now
+        return None
+
+
+# ---- places ------------------------------------------------------------------------------------
+
+def _place(kind: str, name: str) -> tuple[Path, bool]:
+    """Where an entry is, or else is to be built; whether it is there, and right."""
+    reasons: list[str] = []
+    for place in _places():
+        try:
+            found = place, _has(place, kind, name)
+        except _Passed as reason:
+            reasons.append(str(reason))
+        else:
+            if reasons:
+                _say(f"{reasons[0]}; {place} is used")
+            return found
+    raise CacheError(f"{reasons[0]}, and neither can another one be used; LOCKSTEP_CACHE may name "
+                     f"a folder of this user's")
+
+
+def _has(place: Path, kind: str, name: str) -> bool:
+    """Whether the entry is there, and right; if not, it can be built there."""
+    for folder in (place, place / kind, place / BUILDS):
+        _require_trust(folder, f"Cache {folder}")
+    _tidy(place)
+    if _is_right(place / kind / name):
+        return True
+    existing = next(one for one in ((place / kind), place, *place.parents) if one.exists())
+    if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
+        raise _Passed(f"Cache {place} cannot be written by this user")
+    return False
+
+
+def _require_trust(path: Path, what: str, is_entry: bool = False) -> os.stat_result | None:
+    """Raise _Passed unless it belongs to this user or root, and nobody else may write it."""
+    try:
+        found = path.lstat() if is_entry else path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _Passed(f"{what} cannot be read ({error.strerror})") from None
+    if found.st_uid not in (0, os.geteuid()):
+        raise _Passed(f"{what} belongs to another user, {_user(found.st_uid)}")
+    if found.st_mode & OTHERS and not stat.S_ISLNK(found.st_mode):
+        raise _Passed(f"{what} can be written by other users (chmod go-w)")
+    return found
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+@cache
+def _say(line: str) -> None:
+    """Once in this process."""
+    _log.warning("%s", line)
+
+
+# ---- entries -----------------------------------------------------------------------------------
+
+def _is_right(folder: Path) -> bool:
+    """Whether an entry is there, with the files that were built. Raises _Passed where it must not
+    be executed.
+    """
+    if _require_trust(folder, f"Entry {folder} of the cache", is_entry=True) is None:
+        return False
+    try:
+        wanted = json.loads((folder / HASHES).read_bytes())
+        if wanted == _hashes(folder):
+            return True
+    except (ValueError, RecursionError):
+        pass
+    except FileNotFoundError:                   # an older Lockstep wrote none
+        return False
+    except OSError as error:
+        raise _Passed(f"Entry {folder} of the cache cannot be read ({error.strerror})") from None
+    _say(f"The cache has a damaged entry, which is made again: {folder}")
+    return False
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file, by its path in there; what is no file has the hash ``""``."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        known = _require_trust(path, f"File {path} of the cache", is_entry=True)
+        if known is None or stat.S_ISDIR(known.st_mode) or path == folder / HASHES:
+            continue
+        name = path.relative_to(folder).as_posix()
+        found[name] = _hash(path) if stat.S_ISREG(known.st_mode) else ""
+    return found
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _make(folder: Path, scratch: Path, build: Callable[[Path], None]) -> None:
+    """Build an entry, and put it where `folder` is to be."""
+    made = scratch / "made"
+    _make_folder(made)
+    try:
+        build(made)
+        for path in made.rglob("*"):
+            path.chmod(path.stat().st_mode & ~OTHERS)
+        hashes = made / HASHES
+        hashes.write_text(json.dumps(_hashes(made)))
+        hashes.chmod(hashes.stat().st_mode & ~OTHERS)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CacheError(f"Cache {folder.parents[1]} must be where there is room "
+                             f"({error.strerror})") from None
+        raise
+    with suppress(FileNotFoundError):
+        folder.rename(scratch / "before")
+    made.rename(folder)
+
+
+@contextmanager
+def _apart(place: Path, folder: Path) -> Iterator[Path]:
+    """A folder for what becomes `folder`; whoever else wants to make it waits."""
+    scratch = place / BUILDS / f"build-{folder.parent.name}-{folder.name}"
+    lock = scratch.with_name(f"{scratch.name}.lock")
+    try:
+        for one in (folder.parent, scratch.parent):
+            _make_folder(one)
+        held = _locked(lock)
+    except OSError as error:
+        raise CacheError(f"Cache {place} must be a folder that can be written "
+                         f"({error.strerror}); LOCKSTEP_CACHE may name another one") from None
+    try:
+        with remove_at_end(lock), remove_at_end(scratch):
+            remove(scratch)
+            _make_folder(scratch)
+            yield scratch
+    finally:
+        remove(scratch)
+        remove(lock)                            # while it is held: see `_locked`
+        os.close(held)
+
+
+def _locked(path: Path, wait: bool = True) -> int:
+    """A lock file of this name, held until it is closed. Raises BlockingIOError rather than wait
+    for it.
+    """
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if _is_file(path, file):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)                          # whoever held it has removed it
+
+
+def _is_file(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _make_folder(path: Path) -> None:
+    """With its parents, and for this user to write alone, whatever the umask is."""
+    for one in (*reversed(path.parents), path):
+        if not one.exists():
+            one.mkdir(mode=0o755, exist_ok=True)
+
+
+@cache
+def _tidy(place: Path) -> None:
+    """Remove what processes left that were killed, whose locks are free."""
+    with suppress(OSError):
+        for name in {one.name.removesuffix(".lock") for one in (place / BUILDS).iterdir()}:
+            lock = place / BUILDS / f"{name}.lock"
+            with suppress(OSError):
+                held = _locked(lock, wait=False)
+                remove(place / BUILDS / name)
+                remove(lock)
+                os.close(held)
+
+
+@contextmanager
+def _spinner(text: str | None) -> Iterator[None]:
+    if not text or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
