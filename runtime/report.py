@@ -12,6 +12,7 @@ from accel.program import Program
 from accel.status import STALLS, Run
 from accel.traffic import dram_bytes
 from accel.work import Work
+from compiler.graph.notes import Note
 from compiler.graph.partition import ACCEL
 from runtime.module import Module
 
@@ -65,13 +66,14 @@ def _segments(module: Module, runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Those of the accelerator with their cycles, 0 where they are not simulated."""
     cycles = iter(run.cycles for run in runs)
     return [{"device": one.target, "nodes": [node.name for node in one.nodes],
+             "operators": [node.op for node in one.nodes],
              "cycles": next(cycles) if one.target == ACCEL else 0}
             for one in module.partition.segments]
 
 
 def _layer_notes(module: Module) -> list[str]:
     """What layers have to say, once for each node."""
-    return list(dict.fromkeys(f"{layer.node.name} ({layer.node.op}): {layer.note}"
+    return list(dict.fromkeys(str(Note(layer.node.name, layer.node.op, "", layer.note))
                               for layer in _layers(module) if layer.note))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from lockstep.errors import input_file
 
 __all__ = ["CALIBRATION", "DEFAULT_TARGET", "DEFAULT_THREADS", "QUANTIZER", "add_compilation",
-           "add_quantizer", "at_least", "link", "pin", "quantizer_options", "rate", "row_buffer",
-           "shape"]
+           "add_quantizer", "add_verbose", "at_least", "link", "pin", "quantizer_options", "rate",
+           "row_buffer", "shape"]
 
 DEFAULT_TARGET = "accel:pynq-1x16x16"
 DEFAULT_THREADS = 2
@@ -37,11 +37,17 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     add("--no-cache", action="store_true",
         help="compile even if the cache has the network, and keep nothing there")
+    add_verbose(parser)
     quantizer = parser.add_argument_group(
         "quantization", "Of a float network, before it is compiled: see lockstep quantize.")
     quantizer.add_argument("--calibration", type=input_file, nargs="+", metavar="FILE",
                            help=f"quantize the network by these {CALIBRATION}")
     add_quantizer(quantizer)
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verbose", action="store_true",
+                        help="list every layer where reasons are counted")
 
 
 QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget")

@@ -1,55 +1,79 @@
-"""The table that a run ends with."""
+"""What a run ends with: the table of layers, what ran where, and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["largest_stall", "show"]
+from compiler.graph.notes import Note
+from lockstep.commands._lines import counted, say, shortened
+from lockstep.commands._table import show_table
+
+__all__ = ["host_entries", "largest_stall", "show"]
+
+_SEGMENTS = 8       # more are counted
 
 
-def show(figures: Mapping[str, Any]) -> None:
-    """Print the layers, the sums and what ran on the host."""
-    from rich.console import Console
+def show(figures: Mapping[str, Any], verbose: bool = False) -> None:
+    """Print what to do, the layers, the sums and what ran on the host."""
+    from runtime.compilation import IN_FLOAT
 
-    console = Console(markup=False, emoji=False)        # names are printed as they are
+    if IN_FLOAT in figures["notes"]:
+        say(IN_FLOAT)
     timed = any(layer["cycles"] for layer in figures["layers"])
     if figures["layers"]:
-        console.print(_table(figures, timed))
+        _show_layers(figures, timed)
     if figures["cycles"]:
-        console.print(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
-                      f"machine's clock, array busy {figures['utilization']:.1%}")
-    for line in (*_division(figures), *_layout(figures)):
-        console.print(line, highlight=False)
-    for name, reason in figures["host"].items():
-        console.print(f"on the host: {name} ({reason})", highlight=False)
-    for note in figures["notes"]:
-        console.print(note, highlight=False, markup=False)
+        say(f"{figures['cycles']:,} cycles, {figures['seconds'] * 1e3:.3f} ms at the "
+            f"machine's clock, array busy {figures['utilization']:.1%}")
+    for line in (*_division(figures, verbose), *_layout(figures), *_reasons(figures, verbose)):
+        say(line)
     for output in figures["outputs"]:
-        console.print(f"output {output['name']} {output['dtype']}{output['shape']} "
-                      f"sha256 {output['sha256'][:16]}", highlight=False)
+        say(f"output {output['name']} {output['dtype']}{output['shape']} "
+            f"sha256 {output['sha256'][:16]}")
     if figures["seed"] is not None:
-        console.print(f"random input, seed {figures['seed']}")
+        say(f"random input, seed {figures['seed']}")
 
 
-def _division(figures: Mapping[str, Any]) -> Iterator[str]:
+def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:
     """The segments in order, where there are several, and what `auto` decided by."""
-    segments, auto = figures["segments"], figures["auto"]
-    priced = auto["segments"] if auto else [None] * len(segments)
-    for number, (segment, price) in enumerate(zip(segments, priced, strict=True), 1):
-        if len(segments) > 1 or price:
-            yield f"segment {number} on {segment['device']}: {_names(segment['nodes'])}" + (
-                f", {segment['cycles']:,} cycles" if segment["cycles"] else "") + (
-                f", {_micro(price['seconds'])}" if price else "")
+    auto = figures["auto"]
+    yield from _segments(figures, verbose)
     if not auto:
         return
-    for copy in auto["copies"]:
-        yield (f"copy of {copy['value']} to {copy['target']}: {copy['bytes']:,} bytes, "
-               f"{_micro(copy['seconds'])}")
+    yield from _copies(auto["copies"], verbose)
     others = ", ".join(f"{name} {_micro(s)}" for name, s in auto["candidates"].items())
     yield f"auto took {auto['chosen']} of {others}" + (
         "" if auto["exact"] else "; not all divisions were looked at")
     yield "assumed: " + ", ".join(f"{name} {one['value']:g} {one['unit']}"
                                   for name, one in auto["assumed"].items())
     yield from auto["notes"]
+
+
+def _segments(figures: Mapping[str, Any], verbose: bool) -> Iterator[str]:
+    segments, auto = figures["segments"], figures["auto"]
+    priced = auto["segments"] if auto else [None] * len(segments)
+    if len(segments) > _SEGMENTS and not verbose:
+        for device in dict.fromkeys(one["device"] for one in segments):
+            own = [one for one in segments if one["device"] == device]
+            cycles = sum(one["cycles"] for one in own)
+            yield (f"{len(own)} segments on {device}: "
+                   f"{sum(len(one['nodes']) for one in own)} layers"
+                   + (f", {cycles:,} cycles" if cycles else ""))
+        return
+    for number, (segment, price) in enumerate(zip(segments, priced, strict=True), 1):
+        if len(segments) > 1 or price:
+            yield f"segment {number} on {segment['device']}: {_names(segment['nodes'])}" + (
+                f", {segment['cycles']:,} cycles" if segment["cycles"] else "") + (
+                f", {_micro(price['seconds'])}" if price else "")
+
+
+def _copies(copies: Sequence[Mapping[str, Any]], verbose: bool) -> Iterator[str]:
+    if len(copies) > _SEGMENTS and not verbose:
+        yield (f"{len(copies)} copies: {sum(copy['bytes'] for copy in copies):,} bytes, "
+               f"{_micro(sum(copy['seconds'] for copy in copies))}")
+        return
+    for copy in copies:
+        yield (f"copy of {shortened(copy['value'])} to {copy['target']}: {copy['bytes']:,} bytes, "
+               f"{_micro(copy['seconds'])}")
 
 
 def _layout(figures: Mapping[str, Any]) -> Iterator[str]:
@@ -61,35 +85,55 @@ def _layout(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"changes of layout: {made}; one at every border would be {all_}"
 
 
+def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:
+    """Why what is on the host is there, and what the compiler could not do. Of a network in float,
+    where everything has the same reason, only how many there are.
+    """
+    from runtime.compilation import IN_FLOAT
+
+    if IN_FLOAT in figures["notes"] and not verbose:
+        yield f"on the host: all {len(figures['host'])} operators (--verbose lists them)"
+        return
+    yield from counted("on the host", host_entries(figures), verbose)
+    notes = [(Note.of(text), text) for text in figures["notes"] if text != IN_FLOAT]
+    for fate in dict.fromkeys(note.fate for note, _ in notes if note):
+        entries = [(note.node, note.op, note.reason) for note, _ in notes
+                   if note and note.fate == fate]
+        yield from counted(fate or "note", entries, verbose)
+    yield from (text for note, text in notes if note is None)
+
+
+def host_entries(figures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Name, operator and reason of every node on the host."""
+    operators = {name: op for one in figures["segments"]
+                 for name, op in zip(one["nodes"], one["operators"], strict=True)}
+    return [(name, operators[name], reason) for name, reason in figures["host"].items()]
+
+
 def _names(nodes: Sequence[str]) -> str:
+    names = [shortened(name) for name in nodes]
     if len(nodes) < 4:
-        return ", ".join(nodes)
-    return f"{nodes[0]} to {nodes[-1]} ({len(nodes)} layers)"
+        return ", ".join(names)
+    return f"{names[0]} to {names[-1]} ({len(nodes)} layers)"
 
 
 def _micro(seconds: float) -> str:
     return f"{seconds * 1e6:,.1f} us"
 
 
-def _table(figures: Mapping[str, Any], timed: bool):
-    from rich.table import Table
-
-    table = Table(title=f"{figures['model']} on {figures['target']} ({figures['simulator']})",
-                  box=None, header_style="bold", pad_edge=False)
-    for heading in ("layer", "operator"):
-        table.add_column(heading, overflow="fold")
+def _show_layers(figures: Mapping[str, Any], timed: bool) -> None:
     numbers = ("cycles", "ideal", "array") if timed else ("ideal", "MACs")
-    for heading in (*numbers, "DRAM bytes"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if timed:
-        table.add_column("largest stall", no_wrap=True)
-    for layer in figures["layers"]:
-        cells = ([f"{layer['cycles']:,}", f"{layer['ideal_cycles']:,}",
-                  f"{layer['utilization']:.1%}" if layer["macs"] else "-"] if timed
-                 else [f"{layer['ideal_cycles']:,}", f"{layer['macs']:,}"])
-        stall = [largest_stall(layer)] if timed else []
-        table.add_row(layer["name"], layer["op"], *cells, f"{layer['dram_bytes']:,}", *stall)
-    return table
+    headings = ["layer", "operator", *numbers, "bytes", *(["largest stall"] if timed else [])]
+    show_table(f"{figures['model']} on {figures['target']} ({figures['simulator']})", headings,
+               [_cells(layer, timed) for layer in figures["layers"]], left=2, last_left=timed)
+
+
+def _cells(layer: Mapping[str, Any], timed: bool) -> list[str]:
+    first, moved = [layer["name"], layer["op"]], f"{layer['dram_bytes']:,}"
+    if not timed:
+        return [*first, f"{layer['ideal_cycles']:,}", f"{layer['macs']:,}", moved]
+    return [*first, f"{layer['cycles']:,}", f"{layer['ideal_cycles']:,}",
+            f"{layer['utilization']:.1%}" if layer["macs"] else "-", moved, largest_stall(layer)]
 
 
 def largest_stall(layer: Mapping[str, Any]) -> str:

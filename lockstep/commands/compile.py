@@ -5,6 +5,7 @@ from pathlib import Path
 
 from compiler.errors import RequestError
 from lockstep.commands._arguments import DEFAULT_TARGET, DEFAULT_THREADS, add_compilation
+from lockstep.commands._lines import say
 from lockstep.errors import output_file
 from lockstep.files import require_writable, whole_file
 
@@ -44,9 +45,12 @@ def run(args: argparse.Namespace) -> int:
     with whole_file(args.output) as file:
         write(module, file)
     if args.output.is_file():               # not the terminal, nor a pipe
-        print(_summary(args, module))
         if IN_FLOAT in module.graph.notes:
-            print(IN_FLOAT)
+            say(IN_FLOAT)
+        say(_summary(args, module))
+        if args.verbose:
+            for name, reason in module.partition.reasons.items():
+                say(f"on the host: {name} ({reason})")
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from compiler.errors import RequestError
 from lockstep.commands._arguments import add_compilation, at_least
+from lockstep.commands._lines import say
 from lockstep.errors import input_file, output_file
 
 __all__ = ["add_parser", "run"]
@@ -138,16 +139,16 @@ def _build(args: argparse.Namespace) -> int:
         require_writable(output_file(str(path)))
     console, begin = Console(stderr=True), time.monotonic()
 
-    def say(what: str) -> None:
+    def tell(what: str) -> None:
         console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False, markup=False)
 
-    bitstream = build(chosen, machine, args.mhz, args.seeds, say)
+    bitstream = build(chosen, machine, args.mhz, args.seeds, tell)
     bits, record = bitstream.write(args.out)
     if args.json:
         print(json.dumps({**bitstream.record, "bitstream": str(bits)}, indent=1))
     else:
         _show_build(bitstream.record)
-        print(f"wrote {bits} and {record}")
+        say(f"wrote {bits} and {record}")
     return 0
 
 
@@ -171,7 +172,7 @@ def _show_build(record: Mapping[str, Any]) -> None:
                  f"{record['seed']} reaches, {record['peak_gops']:g} GOP/s at most, "
                  f"{record['baud']:,} baud",
                  f"made by {', '.join(record['tools'])}"):
-        console.print(line, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def _program(args: argparse.Namespace) -> int:
@@ -184,9 +185,9 @@ def _program(args: argparse.Namespace) -> int:
     chosen = board(bitstream.record["board"])
     with progress_bar(f"loading {chosen.name}", 0, lambda: 0):
         load(chosen, args.bitstream, args.flash)
-    print(f"{chosen.name} holds {bitstream.record['config']} "
-          f"({bitstream.record['machine'][:12]}) at {bitstream.record['clock_hz'] / 1e6:g} MHz, "
-          f"{bitstream.record['baud']:,} baud")
+    say(f"{chosen.name} holds {bitstream.record['config']} "
+        f"({bitstream.record['machine'][:12]}) at {bitstream.record['clock_hz'] / 1e6:g} MHz, "
+        f"{bitstream.record['baud']:,} baud")
     return 0
 
 
@@ -241,10 +242,10 @@ def _run(args: argparse.Namespace) -> int:
                 "seed": args.seed if given is None else None}
     if labels is not None:
         figures["accuracy"] = float((classes(outputs) == labels).mean())
-    show(figures)
-    print(f"{len(samples)} inferences, {figures['seconds'] * 1e3:.3f} ms each at "
-          f"{device.clock_hz / 1e6:g} MHz, {figures['wall_seconds'] / len(samples):.3f} s with the "
-          f"link, {figures['link']['repeated']} requests repeated")
+    show(figures, args.verbose)
+    say(f"{len(samples)} inferences, {figures['seconds'] * 1e3:.3f} ms each at "
+        f"{device.clock_hz / 1e6:g} MHz, {figures['wall_seconds'] / len(samples):.3f} s with the "
+        f"link, {figures['link']['repeated']} requests repeated")
     if labels is not None:
         print(f"accuracy {figures['accuracy']:.2%} of {len(labels)}")
     if args.output:
@@ -310,10 +311,10 @@ def _selftest(args: argparse.Namespace) -> int:
     print(f"link: {report.frames} frames, {report.repeated} requests repeated, "
           f"{report.dropped} frames spoiled")
     print(f"memory: {report.memory_bytes:,} bytes compared")
-    print(f"programs: {report.programs} as simulated"
-          + (f", {report.skipped} left out: they leave their memory" if report.skipped else ""))
+    say(f"programs: {report.programs} as simulated"
+        + (f", {report.skipped} left out: they leave their memory" if report.skipped else ""))
     for failure in report.failures:
-        print(f"FAILED {failure}")
+        say(f"FAILED {failure}")
     print("the board works" if report.ok else "NOT OK")
     _write_json(args.json, report.as_json())
     return 0 if report.ok else 1

@@ -2,7 +2,11 @@
 
 import argparse
 
+from lockstep.commands._lines import say
+
 __all__ = ["add_parser", "run"]
+
+_MEANING = 26       # where the last column begins
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -22,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
     lines = _status() if args.status else _instructions(Machine(load(args.config)))
     for line in lines:
-        print(line)
+        say(line, indent=_MEANING)
     return 0
 
 
@@ -45,7 +49,7 @@ def _instructions(machine):
         for form in forms:
             yield f"{machine.opcodes[name]:3}  {name:12} {form.unit:7} {_meaning(form)}"
     for unit in ("load", "gemm", "vector", "store"):
-        yield f"\n{unit} word:"
+        yield from ("", f"{unit} word:")
         yield from (f"  {text}" for text in _fields(isa.FORMATS[unit]))
 
 

@@ -9,7 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lockstep.commands._arguments import CALIBRATION, add_quantizer, quantizer_options
+from lockstep.commands._arguments import (CALIBRATION, add_quantizer, add_verbose,
+                                          quantizer_options)
+from lockstep.commands._lines import counted, say
+from lockstep.commands._table import show_table
 from lockstep.errors import input_file, output_file
 from lockstep.files import require_writable, whole_file
 
@@ -32,6 +35,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help=CALIBRATION)
     add_quantizer(parser)
+    add_verbose(parser)
     parser.set_defaults(observer="minmax", percentile=99.99)
     add("--report", type=output_file, metavar="FILE.html", help="write one page with the picture")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
@@ -62,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
         with whole_file(args.report) as file:
             write_quantization_page(file, figures)
-    _show(figures)
+    _show(figures, args.verbose)
     return 0
 
 
@@ -90,29 +94,18 @@ def _figures(args: argparse.Namespace, made) -> dict[str, Any]:
         "layers": [asdict(layer) for layer in made.layers]}
 
 
-def _show(figures: Mapping[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(markup=False, emoji=False)        # names are printed as they are
-    table = Table(title=f"{figures['model']}: signal to quantization noise, dB", box=None,
-                  header_style="bold", pad_edge=False)
-    for heading in ("layer", "operator", "numbers"):
-        table.add_column(heading, overflow="fold")
+def _show(figures: Mapping[str, Any], verbose: bool) -> None:
     numbers = ["alone", "accumulated"] + ["at output"] * any(
         layer["effect_db"] is not None for layer in figures["layers"])
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
     keys = ("alone_db", "accumulated_db", "effect_db")[:len(numbers)]
-    for layer in figures["layers"]:
-        table.add_row(layer["name"], layer["op"], "int8" if layer["quantized"] else "float",
-                      *(_decibels(layer[key]) for key in keys))
-    console.print(table)
-    for layer in figures["layers"]:
-        if layer["reason"]:
-            console.print(f"in float: {layer['name']} ({layer['reason']})", highlight=False)
-    for line in _summary(figures):
-        console.print(line, highlight=False)
+    rows = [(layer["name"], layer["op"], "int8" if layer["quantized"] else "float",
+             *(_decibels(layer[key]) for key in keys)) for layer in figures["layers"]]
+    show_table(f"{figures['model']}: signal to quantization noise, dB",
+               ("layer", "operator", "numbers", *numbers), rows, left=3)
+    in_float = [(layer["name"], layer["op"], layer["reason"]) for layer in figures["layers"]
+                if layer["reason"]]
+    for line in (*counted("in float", in_float, verbose), *_summary(figures)):
+        say(line)
 
 
 def _decibels(value: float | None) -> str:

@@ -134,7 +134,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     _write(args, module, figures)
     if args.report:
         _write_page(args, figures, machine, watched)
-    show(figures)
+    show(figures, args.verbose)
     return 0
 
 

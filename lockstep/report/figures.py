@@ -15,7 +15,8 @@ from accel.program import Program
 from accel.sim.dram import Dram
 from accel.status import ACTIVITIES
 from accel.traffic import unit_bytes
-from lockstep.commands._layers import largest_stall
+from lockstep.commands._layers import host_entries, largest_stall
+from lockstep.commands._lines import counted
 
 from .series import Grid, Recording, activity_series, occupancy_series
 
@@ -46,6 +47,7 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "counters": {"activity": _added([one["activity"] for one in report["counters"]]),
                      "bytes": _sum([one["bytes"] for one in report["counters"]])},
         "layers": layers, "host": report["host"],
+        "host_reasons": list(counted("on the host", host_entries(report), verbose=False)),
         "timeline": {"bucket_cycles": grid.width, "activity": activity_series(recordings, grid)},
         "occupancy": {"bucket_cycles": grid.width,
                       "buffers": _buffers(machine, occupancy_series(machine, recordings, grid))},

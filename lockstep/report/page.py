@@ -33,7 +33,7 @@ def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
     parts = {"TITLE": escape(figures["title"]), "STYLE": _text("page.css"),
              "SUMMARY": _summary(figures), "HEAD": _head(figures["head"]),
              "TABLE": _table(figures), "MEAN": _mean(figures["ideal"]),
-             "HOST": _host(figures["host"]),
+             "HOST": _host(figures["host"], figures["host_reasons"]),
              "FIGURES": _json(figures), "PLOTLY": _plotly(), "SCRIPT": _text("page.js")}
     before, *rest = _text("page.html").split("{{")
     page = [before]
@@ -57,6 +57,8 @@ def _plotly() -> str:
 
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
 
+
+_MOST_REASONS = 8           # more are counted first
 
 # ---- head --------------------------------------------------------------------------------------
 
@@ -87,17 +89,21 @@ def _lines(lines: Mapping[str, str]) -> str:
                    for name, value in lines.items())
 
 
-def _host(reasons: Mapping[str, str]) -> str:
+def _host(reasons: Mapping[str, str], sentences: Sequence[str]) -> str:
     if not reasons:
         return "<p>Nothing ran on the host.</p>"
-    return f"<dl>{_lines(reasons)}</dl>"
+    every = f"<dl>{_lines(reasons)}</dl>"
+    if len(reasons) <= _MOST_REASONS:
+        return every
+    return ("".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+            + f"<details><summary>each of the {len(reasons)}</summary>{every}</details>")
 
 
 # ---- table -------------------------------------------------------------------------------------
 
-_HEADINGS = ("layer", "operator", "cycles", "ideal", "real ÷ ideal", "array", "loaded", "stored",
-             "fetched", "largest stall")
-_WORDS = 2                  # headings before the numbers
+_HEADINGS = ("layer", "cycles", "largest stall", "real ÷ ideal", "ideal", "array", "operator",
+             "loaded", "stored", "fetched")     # as many as fit a phone, the first ones first
+_WORDS = ("layer", "largest stall", "operator")
 
 
 def _table(figures: Mapping[str, Any]) -> str:
@@ -115,7 +121,7 @@ def _mean(ideal: Mapping[str, float]) -> str:
 
 
 def _kind(place: int) -> str:
-    return "" if _WORDS <= place < len(_HEADINGS) - 1 else ' class="word"'
+    return ' class="word"' if _HEADINGS[place] in _WORDS else ""
 
 
 def _row(cells: Sequence[str], element: str) -> str:
@@ -127,16 +133,15 @@ def _row(cells: Sequence[str], element: str) -> str:
 
 def _cells(layer: Mapping[str, Any]) -> list[str]:
     moved = layer["bytes"]
-    return [layer["name"], layer["op"], f"{layer['cycles']:,}",
-            f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "-",
+    return [layer["name"], f"{layer['cycles']:,}", layer["largest_stall"],
             _ratio(layer["cycles"], layer["ideal_cycles"]),
-            f"{layer['utilization']:.1%}" if layer["macs"] else "-",
-            *(f"{moved[unit]:,}" for unit in ("load", "store", "fetch")),
-            layer["largest_stall"]]
+            f"{layer['ideal_cycles']:,}" if layer["ideal_cycles"] else "-",
+            f"{layer['utilization']:.1%}" if layer["macs"] else "-", layer["op"],
+            *(f"{moved[unit]:,}" for unit in ("load", "store", "fetch"))]
 
 
 def _totals(figures: Mapping[str, Any]) -> list[str]:
     layers, ideal = figures["layers"], figures["ideal"]["cycles"]
     moved = [sum(layer["bytes"][unit] for layer in layers) for unit in ("load", "store", "fetch")]
-    return ["all", "", f"{figures['cycles']:,}", f"{ideal:,}", _ratio(figures["cycles"], ideal),
-            f"{figures['utilization']:.1%}", *(f"{count:,}" for count in moved), ""]
+    return ["all", f"{figures['cycles']:,}", "", _ratio(figures["cycles"], ideal), f"{ideal:,}",
+            f"{figures['utilization']:.1%}", "", *(f"{count:,}" for count in moved)]

@@ -381,16 +381,45 @@ def test_a_layer_in_sight_is_that_of_the_report(made, tmp_path, place: int) -> N
     assert nonzero(in_sight(document)) == nonzero(layer["activity"])
 
 
+def on_a_phone(page: Path, folder: Path, width: int, told: str) -> str:
+    """What the expression `told` gives in a page of a phone's width: Chromium's own windows are
+    wider than that.
+    """
+    inner = with_script(page, folder / "inner.html", f"parent.postMessage({told}, '*');")
+    outer = folder / "outer.html"
+    outer.write_text(f"<iframe src='{inner.name}' style='width:{width}px;height:900px;border:0'>"
+                     "</iframe><script>onmessage = event => { document.title = event.data; }"
+                     "</script>")
+    (title,) = re.findall(r"<title>(.*?)</title>", rendered(outer, folder, 1400))
+    return title
+
+
 @browser
 @with_chromium
 def test_nothing_is_wider_than_a_phone(made, tmp_path) -> None:
-    page = with_script(made[0], tmp_path / "inner.html",
-                       "const {scrollWidth, clientWidth} = document.documentElement;"
-                       "parent.postMessage(`${scrollWidth} of ${clientWidth}`, '*');")
-    outer = tmp_path / "outer.html"
-    outer.write_text(f"<iframe src='{page.name}' style='width:340px;height:900px;border:0'>"
-                     "</iframe><script>onmessage = event => { document.title = event.data; }"
-                     "</script>")
-    ((shown, there),) = re.findall(r"<title>(\d+) of (\d+)</title>",
-                                   rendered(outer, tmp_path, 1400))
-    assert shown == there and 320 <= int(there) <= 340
+    shown, there = map(int, on_a_phone(
+        made[0], tmp_path, 340, "((e) => `${e.scrollWidth} ${e.clientWidth}`)"
+        "(document.documentElement)").split())
+    assert shown == there and 320 <= there <= 340
+
+
+@browser
+@with_chromium
+def test_a_phone_shows_the_largest_stall(made, tmp_path) -> None:
+    """Without scrolling sideways: the cells end within the page."""
+    stalls = {layer["largest_stall"] for layer in figures_of(made[0])["layers"]}
+    told = on_a_phone(made[0], tmp_path, 380, "[...document.querySelectorAll('.scroll tbody td')]"
+                      ".filter(cell => cell.getBoundingClientRect().right <= 372)"
+                      ".map(cell => cell.textContent).join('|')")
+    assert stalls <= set(told.split("|")) and len(stalls) > 5
+
+
+def test_many_reasons_are_counted(made, tmp_path) -> None:
+    figures = figures_of(made[0]) | {"host": {f"relu{n}": "why" for n in range(9)},
+                                     "host_reasons": ["on the host: relu: 9 layers (why)"]}
+    path = tmp_path / "page.html"
+    with path.open("wb") as file:
+        write_page(file, figures)
+    text = Page(path).text
+    assert "on the host: relu: 9 layers (why)" in text and "each of the 9" in text
+    assert all(name in text for name in figures["host"])

@@ -215,7 +215,8 @@ def test_the_host_has_no_machine(tmp_path, capsys) -> None:
     figures = json.loads(report.read_text())
     assert (figures["machine_hash"], figures["layers"]) == ("", [])
     assert set(figures["host"].values()) == {"the target is the host"}
-    assert "on the host: conv1 (the target is the host)" in capsys.readouterr().out
+    assert ("on the host: qconv2d: 5 layers, quantize: 1 layer, qadd: 1 layer, qmaxpool: 1 layer, "
+            "others: 4 layers (the target is the host)\n") in capsys.readouterr().out
 
 
 def test_the_bus_can_be_overridden(tmp_path) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from compiler.graph.fixed_point import ScaleRefused
 from compiler.graph.graph import Graph, Node
+from compiler.graph.notes import Note
 from compiler.graph.passes.integer_patterns import PATTERNS, Bounds, IntegerNode
 from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
 from compiler.graph.passes.sink_dequantize import SINKS_BELOW
@@ -17,6 +18,7 @@ __all__ = ["Integerize"]
 NOTED = ("conv2d", "convtranspose2d", "dense", "matmul", "add", "concat", "avgpool",
          "globalavgpool", "maxpool", "relu", "clip", "leakyrelu", "quantizelinear")
 UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
+STAYS_IN_FLOAT = "stays in float"
 PER_CHANNEL = "an activation must have one scale"
 
 
@@ -123,7 +125,7 @@ class _Rewriting:
             if node.op in NOTED:
                 default = PER_CHANNEL if node.op == "quantizelinear" else UNQUANTIZED
                 reason = self.reasons.get(node.name, default)
-                yield f"{node.name} ({node.op}) stays in float: {reason}"
+                yield str(Note(node.name, node.op, STAYS_IN_FLOAT, reason))
 
 
 def _bounds(activations: list[Node]) -> Bounds:

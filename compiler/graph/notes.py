@@ -1,0 +1,31 @@
+"""Notes: what a compiler has to say about one node of a network."""
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["Note"]
+
+_FORM = re.compile(r"(?P<node>.+) \((?P<op>\w+)\)(?P<fate> [^:]+)?: (?P<reason>.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What becomes of a node and why; as text, `conv1 (conv2d) stays in float: REASON`.
+
+    `fate` may be empty: then `reason` is all there is to say.
+    """
+
+    node: str
+    op: str
+    fate: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.node} ({self.op}){self.fate and f' {self.fate}'}: {self.reason}"
+
+    @classmethod
+    def of(cls, text: str) -> "Note | None":
+        """The note that has this text; None for a sentence about something else."""
+        found = _FORM.fullmatch(text)
+        return found and cls(found["node"], found["op"], (found["fate"] or "")[1:],
+                             found["reason"])
