@@ -1,7 +1,8 @@
 """The command line: ``lockstep COMMAND ...``.
 
 Exit status: 0 done; 1 the run found something wrong; 2 the request was wrong, said in one line
-on standard error; 130 interrupted. A traceback is always a defect of Lockstep.
+on standard error; 130 and 143 ended by SIGINT and SIGTERM, with all that it started. A traceback
+is always a defect of Lockstep.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from compiler import processes
 from compiler.errors import Error, RequestError
 import lockstep.commands
 
@@ -39,7 +41,13 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. `argv` is without the program's name."""
+    """Run one command and return its exit status.
+
+    `argv` is without the program's name. If it is left out, the command is all that this process
+    does: then signals end it at once.
+    """
+    if argv is None:
+        processes.end_by_signals()
     try:
         return run(argv)
     except KeyboardInterrupt:
@@ -47,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:     # `lockstep isa | head`: the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    finally:
+        processes.hold()
 
 
 def run(argv: Sequence[str] | None) -> int:
@@ -56,6 +66,7 @@ def run(argv: Sequence[str] | None) -> int:
     except SystemExit as stop:  # --help
         return stop.code if isinstance(stop.code, int) else 0
     except Error as error:
+        processes.hold()
         if error.exit_status is None:
             raise
         print(f"lockstep: error: {' '.join(str(error).split())}", file=sys.stderr)
