@@ -6,17 +6,21 @@ from fpga.link.host import LinkError
 
 __all__ = ["SerialLine"]
 
+WRITE_SECONDS = 5.0
+"""A port that does not take a frame in so long is given up: it has buffers of KiB."""
+
 
 class SerialLine:
     """An open port, `fpga.link.host.Line`.
 
-    Raises `LinkError` if it is not there, is in use, or goes away.
+    Raises `LinkError` if it is not there, is in use, goes away, or takes no data.
     """
 
     def __init__(self, name: str, baud: int):
         self.name, self.baud = name, baud
         try:
-            self._port = serial.Serial(name, baud, timeout=0, exclusive=True)
+            self._port = serial.Serial(name, baud, timeout=0, exclusive=True,
+                                       write_timeout=WRITE_SECONDS)
         except (serial.SerialException, OSError, ValueError, OverflowError) as error:
             reason = str(error).splitlines()[0]
             raise LinkError(f"Port {name} cannot be opened: {reason}; is the board plugged in, and "
@@ -25,6 +29,10 @@ class SerialLine:
     def send(self, data: bytes) -> None:
         try:
             self._port.write(data)
+        except serial.SerialTimeoutException:
+            self._forget()
+            raise LinkError(f"Port {self.name} takes no data: look whether the board has power, "
+                            f"and plug it in again") from None
         except (serial.SerialException, OSError):
             raise self._gone() from None
 
@@ -38,6 +46,13 @@ class SerialLine:
 
     def close(self) -> None:
         self._port.close()
+
+    def _forget(self) -> None:
+        """Else closing the port waits for what it does not take."""
+        try:
+            self._port.reset_output_buffer()
+        except (serial.SerialException, OSError):
+            raise self._gone() from None
 
     def _gone(self) -> LinkError:
         return LinkError(f"Port {self.name} went away; plug the board in again")
