@@ -22,7 +22,7 @@ demo: venv       ## compile a small network and run it on the simulated accelera
 test: venv       ## run the tests, the slow ones excepted
 	@$(PY) -m pytest tests -m "not slow" -n 2 --dist loadfile
 
-test-slow: venv  ## run the slow tests too
+test-slow: $(VENV)/.stamp-dev   ## run the slow tests too, and those that need torch or FPGA tools
 	@$(PY) -m pytest tests -n 2 --dist loadfile
 
 lint: $(VENV)/.stamp-lint   ## check style (ruff) and types (pyright)
@@ -38,6 +38,11 @@ scoreboard: venv ## measure every figure; fail when a floor once reached is lost
 clean:           ## remove what tests, tools and builds left behind; .venv stays
 	@rm -rf build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(VENV)/.stamp-dev: $(INPUTS) | $(VENV)/.stamp-test
+	@echo "Installing what the other tests need into $(VENV): torch, FPGA tools, trained networks (a few GB)"
+	@$(PIP) --editable '.[dev,real]' --constraint constraints.txt
+	@touch $@
 
 # An interpreter that is already there is kept, whoever made it.
 $(PY):
