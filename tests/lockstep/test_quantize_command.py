@@ -39,7 +39,9 @@ def test_writes_model_figures_and_page(tmp_path, samples, capsys) -> None:
     assert "in float: conv3 (kept in float on request)" in printed.out
     assert "9 of 10 layers in int8, observer mse, 8 samples, no random numbers" in printed.out
     text = page.read_text()
-    assert "Plotly.newPlot" in text and "<td>conv3</td><td>Conv</td><td>float</td>" in text
+    assert "Plotly.newPlot" in text and 'name="viewport"' in text
+    assert re.search(r"<td[^>]*>conv3</td><td>-</td><td>[-\d.]+</td><td[^>]*>float</td>"
+                     r"<td[^>]*>Conv</td><td[^>]*>kept in float on request</td>", text)
     assert not re.search(r"<script[^>]+src=", text)
 
 
