@@ -147,6 +147,11 @@ result depends on data: Compress, NonMaxSuppression, NonZero, ScatterElements, S
 Unique and the like. Strings, sequences, optionals, tensors without elements and the types that
 processors lack (float8, int4, ...) exist while a network is built, but not in the network.
 
+Dimensions that a model leaves open take their extents from the arrays of `lockstep run --input`, or
+from `--shape NAME=N` for all dimensions of that name, or `--shape x.2=N` for one place: input, dot,
+number of the dimension from 0, the only way for those without a name or with the name `?`.
+`--bind x=VALUE` makes an input a constant, which decides about conditions and shapes too.
+
 ## What a file may ask for
 
 A few bytes can stand for more memory or time than there is. Refused before any of it is taken:

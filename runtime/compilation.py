@@ -15,6 +15,8 @@ from inspect import signature
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from accel.config import AccelConfig
 from accel.config import load as load_config
 from accel.machine import Machine
@@ -22,6 +24,7 @@ from accel.sim.dram import DRAM, Dram
 from accel.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu import CpuTarget
 from compiler.errors import Error
+from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.layout import as_it_is, lay_out
@@ -57,7 +60,7 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
             shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
-            **options) -> Module:
+            bind: Bindings | None = None, **options) -> Module:
     """Compile a network.
 
     Parameters
@@ -69,7 +72,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
-    shapes : values of the model's symbolic dimensions.
+    shapes : extents of the model's open dimensions, by their name or place (INPUT.AXIS).
+    bind : inputs that become constants, by their name: arrays, or a number for all elements.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     after : called with the graph after every pass, then with what is made of it; then the network
         is compiled in any case.
@@ -86,11 +90,12 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
         machine = Machine(config)
         device = SimulatedDevice(machine, simulator(sim, **options))
     if calibration is not None:
-        graph = quantized(model, calibration, shapes, example_inputs=example_inputs, **quantizer)
+        graph = quantized(model, calibration, shapes, example_inputs=example_inputs, bind=bind,
+                          **quantizer)
     elif quantizer:
         raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     else:
-        graph = graph_of(model, dict(shapes or {}) or None, example_inputs)
+        graph = graph_of(model, shapes, example_inputs, bind=bind)
     return compile_for(graph, device, integerize=integerize, threads=threads, after=after,
                        cache=cache, pins=pins, link=link if target.startswith("auto:") else None)
 
@@ -101,13 +106,14 @@ QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
 
 
 def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, int] | None = None,
-              **options) -> Graph:
-    """The imported int8 network of a float one, named after the file that it comes from; `options`
-    as `compiler.quantize.quantize` has them.
+              arrays: Mapping[str, np.ndarray] | None = None, **options) -> Graph:
+    """The imported int8 network of a float one, named after the file that it comes from. Dimensions
+    that `shapes` leave open have the extents of `arrays`, by the name of the input; `options` as
+    `compiler.quantize.quantize` has them.
     """
     made = quantize(model, calibration, **options).model
     source = str(model) if isinstance(model, str | PathLike) else None
-    return graph_of(made, dict(shapes or {}) or None, source=source)
+    return graph_of(made, shapes, source=source, arrays=arrays)
 
 
 def target_config(target: str) -> AccelConfig | None:
@@ -128,7 +134,7 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
     """`compile` for a device, or for the host alone. With a `link` the network is divided by what
     things cost, with the memory `dram`.
     """
-    graph = graph_of(model, dict(shapes or {}) or None)
+    graph = graph_of(model, shapes)
     require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
 

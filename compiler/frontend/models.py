@@ -6,9 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from onnx import ModelProto
 
 from compiler.frontend import onnx_import
+from compiler.frontend.binding import (Bindings, bound_graph, bound_model, extents_of,
+                                       open_dimensions, real_inputs)
 from compiler.graph.graph import Graph
 
 __all__ = ["Model", "graph_of", "is_of_torch"]
@@ -20,21 +23,31 @@ nn.Module.
 
 
 def graph_of(model: Model, shapes: Mapping[str, int] | None = None, example_inputs: Any = None,
-             source: str | None = None) -> Graph:
+             source: str | None = None, bind: Bindings | None = None,
+             arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The graph; `example_inputs` are those that an nn.Module is exported with, `source` is the
-    file that an ONNX model was made from. Raises ImportRefused.
+    file that an ONNX model was made from. Dimensions that `shapes` leave open have the extents of
+    `arrays`, by the name of the input. The inputs in `bind` become constants. Raises ImportRefused.
     """
     if isinstance(model, Graph):
-        return model
-    if isinstance(model, ModelProto):
-        return onnx_import.convert(model, Path(source).stem if source else "model", shapes, source)
+        return bound_graph(model, bind)
     if is_of_torch(model):
         from compiler.frontend import torch_export
 
-        if isinstance(model, str | PathLike):
-            return torch_export.load(model, shapes)
-        return torch_export.convert(torch_export.program_of(model, example_inputs), shapes=shapes)
-    return onnx_import.load(model, shapes)
+        graph = torch_export.graph_of(model, shapes, example_inputs, arrays)
+        return bound_graph(graph, bind)
+    if not isinstance(model, ModelProto):
+        source = str(model)
+        model = onnx_import.read_model(Path(model))
+    name = Path(source).stem if source else "model"
+    before = open_dimensions(real_inputs(model.graph))
+    model = bound_model(model, bind, source or name, shapes)
+    inputs = real_inputs(model.graph)
+    left = open_dimensions(inputs)
+    gone = {*before, *before.values()}.difference(left, left.values())      # with a bound input
+    shapes = {one: extent for one, extent in (shapes or {}).items() if one not in gone}
+    shapes = extents_of(inputs, arrays or {}, shapes)
+    return onnx_import.convert(model, name, shapes, source)
 
 
 def is_of_torch(model: Model) -> bool:

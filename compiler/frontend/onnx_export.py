@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from compiler.frontend.onnx_import import ImportRefused
+from compiler.frontend.refusal import ImportRefused
 from compiler.frontend.onnx_ops.elementwise import PLAIN, ROUNDED
 from compiler.graph.graph import Graph, Node, TensorType
 

@@ -13,8 +13,9 @@ import onnx
 from google.protobuf.message import DecodeError
 
 import compiler.frontend.onnx_ops       # noqa: F401 - registers the operators
-from compiler.errors import Error
+from compiler.frontend.binding import dimensions, open_dimensions, real_inputs
 from compiler.frontend.importer import CONTRADICTIONS, Importer, element_type
+from compiler.frontend.refusal import ImportRefused
 from compiler.frontend.values import NodeRefused, dtype_name
 from compiler.graph.graph import Graph, TensorType
 
@@ -22,13 +23,6 @@ __all__ = ["ImportRefused", "check_model", "convert", "load", "read_model"]
 
 OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
-
-
-class ImportRefused(Error, ValueError):
-    """A model that cannot be imported; the message is one line."""
-
-    def __init__(self, message: str):
-        super().__init__(" ".join(message.split()))
 
 
 def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> Graph:
@@ -111,33 +105,26 @@ def check_model(model: onnx.ModelProto, place: str) -> None:
 def _input_types(graph: onnx.GraphProto, shapes: dict[str, int],
                  place: str) -> list[tuple[str, TensorType]]:
     """Name and type of every input that has no initializer, symbolic dimensions bound."""
-    constants = {tensor.name for tensor in graph.initializer}
-    inputs = [value for value in graph.input if value.name not in constants]
-    symbols = {name: value.name for value in inputs for name in _dimensions(value)
-               if isinstance(name, str)}
-    _check_bindings(symbols, shapes, place)
+    inputs = real_inputs(graph)
+    _check_bindings(open_dimensions(inputs), shapes, place)
     return [(value.name, _input_type(value, shapes, place)) for value in inputs]
 
 
-def _dimensions(value: onnx.ValueInfoProto) -> list[int | str]:
-    """Extents; a symbol stands by its name, a nameless unknown as INPUT.AXIS."""
-    dims = value.type.tensor_type.shape.dim
-    return [dim.dim_param or (dim.dim_value if dim.dim_value > 0 else f"{value.name}.{axis}")
-            for axis, dim in enumerate(dims)]
-
-
-def _check_bindings(symbols: Mapping[str, str], shapes: Mapping[str, int], place: str) -> None:
+def _check_bindings(places: Mapping[str, str], shapes: Mapping[str, int], place: str) -> None:
+    names = dict.fromkeys(places.values())
     for name, extent in shapes.items():
-        if name not in symbols:
-            known = ", ".join(symbols) or "none"
+        if name not in names and name not in places:
             raise ImportRefused(f"{place}: --shape {name}={extent} names no dimension of the "
-                                f"inputs; the symbolic ones are: {known}")
+                                f"inputs; the symbolic ones are: {', '.join(names) or 'none'}")
         if type(extent) is not int or extent < 1:
             raise ImportRefused(f"{place}: --shape {name}=N must have an integer N of at least 1, "
                                 f"not {extent!r}")
-    unbound = [name for name in symbols if name not in shapes]
+    unbound = {name: where for where, name in list(places.items())[::-1]
+               if name not in shapes and where not in shapes}
     if unbound:
-        listed = ", ".join(f"{name!r} of input {symbols[name]!r}" for name in unbound)
+        unbound = {name: unbound[name] for name in names if name in unbound}
+        listed = ", ".join(f"{name!r} of input {where.rpartition('.')[0]!r}"
+                           for name, where in unbound.items())
         example = " ".join(f"--shape {name}=1" for name in unbound)
         raise ImportRefused(f"{place}: no value for dimension {listed}; bind each with "
                             f"--shape NAME=N, for example {example}")
@@ -148,7 +135,8 @@ def _input_type(value: onnx.ValueInfoProto, shapes: Mapping[str, int], place: st
     if not tensor.HasField("shape") or not tensor.elem_type:
         raise ImportRefused(f"{place}: input {value.name!r} must be a tensor with a shape; "
                             "declare its type and shape in the model")
-    shape = tuple(shapes[d] if isinstance(d, str) else d for d in _dimensions(value))
+    shape = tuple(shapes.get(f"{value.name}.{axis}") or shapes[dim] if isinstance(dim, str)
+                  else dim for axis, dim in enumerate(dimensions(value)))
     try:
         return TensorType(shape, dtype_name(element_type(tensor.elem_type)))
     except (ValueError, KeyError, TypeError) as error:

@@ -24,13 +24,13 @@ import numpy as np
 
 import compiler.frontend.aten           # noqa: F401 - registers the operators
 from compiler.frontend.aten import registry, symbols
-from compiler.frontend.onnx_import import ImportRefused
+from compiler.frontend.refusal import ImportRefused
 from compiler.frontend.torch_sizes import Sizes, open_dimensions
 from compiler.frontend.values import NodeRefused, Tracer, Value, frozen
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
-__all__ = ["convert", "exported", "load", "of_samples", "program_of", "require_torch"]
+__all__ = ["convert", "exported", "graph_of", "of_samples", "program_of", "require_torch"]
 
 UNKNOWN = object()
 """The result of a node that is refused, where it is no tensor."""
@@ -52,12 +52,31 @@ def require_torch() -> Any:
     return torch
 
 
-def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> Graph:
-    """The graph of a file that torch.export.save wrote, named after it.
+def graph_of(model: Any, shapes: Mapping[str, int] | None = None, example_inputs: Any = None,
+             arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
+    """The graph of what `program_of` takes; that of a file is named after it. Dimensions that
+    `shapes` leave open have the extents of `arrays`, by the name of the input.
 
     Load what you trust alone: see `read`.
     """
-    return convert(read(path), Path(path).stem, shapes, place=str(path))
+    return _graph(program_of(model, example_inputs), _place(model), shapes, arrays or {})
+
+
+def _place(model: Any) -> str | None:
+    return str(model) if isinstance(model, str | PathLike) else None
+
+
+def _graph(program: Any, place: str | None, shapes: Mapping[str, int] | None,
+           arrays: Mapping[str, np.ndarray]) -> Graph:
+    found = {where: np.shape(array)[axis] for where, name, axis in _open_places(program)
+             if (array := arrays.get(name)) is not None and axis < np.ndim(array)}
+    return convert(program, Path(place or "model").stem, {**found, **(shapes or {})}, place)
+
+
+def _open_places(program: Any) -> list[tuple[str, str, int]]:
+    """INPUT.AXIS of open dimensions, and its parts."""
+    parts = [(where, *where.rpartition(".")[::2]) for where in open_dimensions(program)]
+    return [(where, name, int(axis)) for where, name, axis in parts]
 
 
 def read(path: str | PathLike[str]) -> Any:
@@ -130,18 +149,17 @@ def program_of(model: Any, example_inputs: Any = None) -> Any:
 
 def of_samples(model: Any, samples: Mapping[str, np.ndarray] | np.ndarray,
                example_inputs: Any = None) -> Graph:
-    """The graph for one sample at a time of arrays [count, ...] by the name of the input, or of
-    the only input: the extents of the samples bind symbolic dimensions, the first is 1.
+    """The graph for one sample at a time of arrays by the name of the input, or of the only input:
+    [count, ...], or as the input is, with samples along the first axis.
     """
     program = program_of(model, example_inputs)
-    shapes: dict[str, int] = {}
-    for place in open_dimensions(program):
-        value, _, axis = place.rpartition(".")
-        array = samples.get(value) if isinstance(samples, Mapping) else samples
-        if array is not None and int(axis) < np.ndim(array):
-            shapes[place] = 1 if axis == "0" else np.shape(array)[int(axis)]
-    place = str(model) if isinstance(model, str | PathLike) else "model"
-    return convert(program, Path(place).stem, shapes, place)
+    ranks = {node.name: len(node.meta["val"].shape) for node in program.graph.nodes
+             if node.op == "placeholder" and hasattr(node.meta.get("val"), "shape")}
+    if not isinstance(samples, Mapping):
+        samples = dict.fromkeys(ranks, samples)
+    single = {name: array[:1] if 0 < np.ndim(array) <= ranks.get(name, 0) else np.asarray(array)[0]
+              for name, array in samples.items() if np.ndim(array)}
+    return _graph(program, _place(model), None, single)
 
 
 def convert(program: Any, name: str = "model", shapes: Mapping[str, int] | None = None,

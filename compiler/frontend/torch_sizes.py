@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from compiler.frontend.onnx_import import ImportRefused
+from compiler.frontend.refusal import ImportRefused
 from compiler.frontend.values import NodeRefused
 
 __all__ = ["Sizes", "open_dimensions"]

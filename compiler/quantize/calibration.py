@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 import onnx
 from onnx import ModelProto, helper
 
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.frontend.binding import dimensions, open_dimensions
 from compiler.frontend.onnx_import import ImportRefused, convert
 from compiler.graph.graph import Graph
 from compiler.graph.passes import FoldConstants
@@ -15,7 +17,7 @@ from compiler.graph.pipeline import optimize, standard_passes
 from compiler.quantize.network import Network
 from compiler.quantize.refusal import QuantizeRefused
 
-__all__ = ["Samples", "imported", "program"]
+__all__ = ["Samples", "first_run", "imported", "program"]
 
 BATCH = 4               # samples at a time where the model leaves it open: all values are kept
 
@@ -24,48 +26,76 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Arrays [count, ...] by the name of the network's input; `batch` divides the count."""
+    """Arrays [runs, ...] by the name of the network's input, one run after the other; each run has
+    `batch` samples.
+    """
 
     arrays: Mapping[str, Array]
-    count: int
+    runs: int
     batch: int
-    shapes: Mapping[str, int]       # of symbolic dimensions, by their name
+    shapes: Mapping[str, int]       # of open dimensions, by their name or place
 
     @classmethod
     def of(cls, network: Network, given: Mapping[str, Array] | Array) -> "Samples":
         """Raises QuantizeRefused for a set that does not fit the network's inputs.
 
-        An array stands for that of the only input. A first dimension that the model fixes is the
-        batch; one with a name is bound to at most `BATCH` samples, other names to what the arrays
-        have there.
+        An array stands for that of the only input. One with a dimension more than its input has
+        an element for each run. Else a first dimension that the model leaves open has the
+        samples, at most `BATCH` in a run; one that it fixes is cut into as many runs, and what is
+        enough for a single run is given to each.
         """
         arrays = _by_name(network, given)
-        counts = {name: len(array) for name, array in arrays.items()}
-        count = next(iter(counts.values()))
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{number} of {name!r}" for name, number in counts.items())
-            _refuse(network, f"must have as many samples of every input, not {listed}")
-        batch = _batch(network, count)
+        inputs = {value.name: value for value in network.inputs}
+        counts = {name: _runs(network, inputs[name], array) for name, array in arrays.items()}
+        counted = {name: count for name, count in counts.items() if count not in (None, 1)}
+        loose = {name: len(arrays[name]) for name, count in counts.items() if count is None}
+        runs = _only(network, counted, "runs") or _loose_runs(network, loose, counts, arrays)
+        batch = _batch(network, loose, runs, arrays)
+        made = {name: _cut(array, inputs[name], counts[name], runs)
+                for name, array in arrays.items()}
         shapes: dict[str, int] = {}
-        for value in network.inputs:
-            _bind(network, value, (batch, *arrays[value.name].shape[1:]), shapes)
-        return cls(arrays, count, batch, shapes)
+        for name, array in made.items():
+            _bind(network, inputs[name], array.shape[1:], shapes)
+        return cls(made, runs, batch, shapes)
+
+    @property
+    def count(self) -> int:
+        """Samples of all runs."""
+        return self.runs * self.batch
 
     def require_finite(self, network: Network, values: Iterable[str]) -> None:
         """Raises QuantizeRefused where one of these is an input."""
         for name in self.arrays.keys() & values:
-            array = self.arrays[name]
-            place = int(np.argmin(np.isfinite(array).reshape(len(array), -1).all(axis=1)))
+            infinite = ~np.isfinite(self.arrays[name]).reshape(-1)
+            place = int(np.argmax(infinite)) * self.count // infinite.size
             _refuse(network, f"must be finite: sample {place} of {name!r} is not")
 
     def batches(self, limit: int | None = None) -> Iterator[dict[str, Array]]:
-        """One batch after the other, at least one and as many as `limit` samples allow."""
-        end = self.count if limit is None else max(self.batch, min(limit, self.count))
-        for start in range(0, end - self.batch + 1, self.batch):
-            yield {name: array[start:start + self.batch] for name, array in self.arrays.items()}
+        """The inputs of one run after the other, at least one and as many as `limit` samples
+        allow.
+        """
+        runs = self.runs if limit is None else min(self.runs, max(1, limit // self.batch))
+        for run in range(runs):
+            yield {name: np.ascontiguousarray(array[run]) if array.ndim > 1 else array[run, ...]
+                   for name, array in self.arrays.items()}
 
 
-def _refuse(network: Network, rule: str) -> None:
+def first_run(inputs: Iterable[onnx.ValueInfoProto], given: Mapping[str, Array] | Array
+              ) -> dict[str, Array]:
+    """The inputs of a run of a single sample."""
+    arrays = given if isinstance(given, Mapping) else {value.name: given for value in inputs}
+    made = {}
+    for value in inputs:
+        array, dims = np.asarray(arrays.get(value.name, ())), dimensions(value)
+        if array.ndim == len(dims) + 1 and len(array):
+            array = array[0]
+        elif dims:
+            array = array[:dims[0] if isinstance(dims[0], int) else 1]
+        made[value.name] = array
+    return made
+
+
+def _refuse(network: Network, rule: str) -> NoReturn:
     raise QuantizeRefused(f"{network.place}: calibration set {rule}")
 
 
@@ -87,41 +117,80 @@ def _checked(network: Network, name: str, array: Array) -> Array:
     wanted = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     if array.dtype != wanted:
         _refuse(network, f"must hold {wanted} for {name!r}, not {array.dtype}")
-    if array.ndim == 0 or not array.size:
+    if array.ndim == 0 < len(dimensions(value)) or not array.size:
         _refuse(network, f"must hold at least one sample of {name!r}, not shape {array.shape}")
     return array
 
 
-def _batch(network: Network, count: int) -> int:
-    """Samples at a time: what the model fixes, else the most up to `BATCH` that divide them."""
-    fixed = {dims[0].dim_value for value in network.inputs
-             if (dims := value.type.tensor_type.shape.dim) and not dims[0].dim_param
-             and dims[0].dim_value}
-    if len(fixed) > 1:
-        listed = ", ".join(map(str, sorted(fixed)))
-        raise QuantizeRefused(f"{network.place}: inputs must have one first dimension, the batch, "
-                              f"not {listed}")
-    if not fixed:
-        return max(size for size in range(1, BATCH + 1) if count % size == 0)
-    batch = fixed.pop()
-    if count % batch:
-        _refuse(network, f"must have a multiple of the model's batch {batch}, not {count} samples")
-    return batch
+def _runs(network: Network, value: onnx.ValueInfoProto, array: Array) -> int | None:
+    """How many runs the array has enough for; None where the model leaves that open."""
+    dims = dimensions(value)
+    if array.ndim == len(dims) + 1:
+        return len(array)
+    if not dims or array.ndim != len(dims):
+        return 1
+    if isinstance(dims[0], str):
+        return None
+    if len(array) % dims[0]:
+        _refuse(network, f"must have a multiple of the {dims[0]} that the model takes at a time "
+                         f"of {value.name!r}, not {len(array)}")
+    return len(array) // dims[0]
+
+
+def _only(network: Network, counts: Mapping[str, int], what: str) -> int | None:
+    """The number that all inputs have, None where there are none."""
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{number} of {name!r}" for name, number in counts.items())
+        _refuse(network, f"must have as many {what} of every input, not {listed}")
+    return next(iter(counts.values()), None)
+
+
+def _loose_runs(network: Network, loose: Mapping[str, int], counts: Mapping[str, int | None],
+                arrays: Mapping[str, Array]) -> int:
+    """As few runs as `BATCH` allows; a sample a run where some input is the same in all."""
+    count = _only(network, loose, "samples")
+    if count is None:
+        return 1
+    shared = any(counts[name] is not None and array.ndim for name, array in arrays.items())
+    size = 1 if shared else max(one for one in range(1, BATCH + 1) if count % one == 0)
+    return count // size
+
+
+def _batch(network: Network, loose: Mapping[str, int], runs: int, arrays: Mapping[str, Array]
+           ) -> int:
+    """Samples of a run: of the inputs that are left open, else of the first that has more than
+    one.
+    """
+    count = _only(network, loose, "samples")
+    if count is None:
+        return next((len(arrays[value.name]) // runs for value in network.inputs
+                     if (dims := dimensions(value)) and arrays[value.name].ndim == len(dims)
+                     and len(arrays[value.name]) == runs * dims[0]), 1)
+    if count % runs:
+        _refuse(network, f"must have as many samples for each of its {runs} runs, not {count} of "
+                         f"{next(iter(loose))!r}")
+    return count // runs
+
+
+def _cut(array: Array, value: onnx.ValueInfoProto, count: int | None, runs: int) -> Array:
+    """[runs, ...] from an array with enough for all, or for one."""
+    if array.ndim == len(dimensions(value)) + 1:
+        return array
+    if count == 1:
+        return np.broadcast_to(array, (runs, *array.shape))
+    return array.reshape(runs, -1, *array.shape[1:])
 
 
 def _bind(network: Network, value: onnx.ValueInfoProto, shape: Sequence[int],
           shapes: dict[str, int]) -> None:
-    """Checks the shape of a batch, and binds the symbols of the model in it."""
-    dims = value.type.tensor_type.shape.dim
-    wanted = [dim.dim_param or dim.dim_value or "?" for dim in dims]
-    fits = len(dims) == len(shape)
-    for axis, (dim, extent) in enumerate(zip(dims, shape, strict=False)):
-        symbol = dim.dim_param or ("" if dim.dim_value else f"{value.name}.{axis}")
-        fits &= extent == (shapes.setdefault(symbol, extent) if symbol else dim.dim_value)
+    """Checks the shape of a run's input, and binds the open dimensions of the model in it."""
+    dims = dimensions(value)
+    fits = len(dims) == len(shape) and all(
+        extent == (shapes.setdefault(dim, extent) if isinstance(dim, str) else dim)
+        for dim, extent in zip(dims, shape, strict=True))
     if not fits:
-        text = ",".join(map(str, wanted))
-        found = ",".join(map(str, ("N", *shape[1:])))
-        _refuse(network, f"must fit input {value.name!r} [{text}], not [{found}]")
+        wanted, found = ",".join(map(str, dims)), ",".join(map(str, ("N", *shape[1:])))
+        _refuse(network, f"must fit input {value.name!r} [{wanted}], not [{found}]")
 
 
 def imported(model: ModelProto, name: str, shapes: Mapping[str, int] | None = None,
@@ -129,8 +198,7 @@ def imported(model: ModelProto, name: str, shapes: Mapping[str, int] | None = No
     """The graph of a model, its constants folded; with `every`, each of its values that a graph can
     hold is an output. Raises QuantizeRefused.
     """
-    used = {dim.dim_param or f"{value.name}.{axis}" for value in model.graph.input
-            for axis, dim in enumerate(value.type.tensor_type.shape.dim)}
+    used = set(open_dimensions(model.graph.input).values())
     bound = {symbol: extent for symbol, extent in (shapes or {}).items() if symbol in used}
     try:
         return optimize(convert(model, name, bound, every=every), (FoldConstants(),))

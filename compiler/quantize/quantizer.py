@@ -11,13 +11,20 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from compiler.frontend.binding import (
+    Bindings,
+    bound_graph,
+    bound_model,
+    extents_of,
+    real_inputs,
+)
 from compiler.frontend.models import is_of_torch
 from compiler.frontend.onnx_export import exported_model
-from compiler.frontend.onnx_import import ImportRefused, read_model
+from compiler.frontend.onnx_import import ImportRefused, convert, read_model
 from compiler.graph.graph import Graph
 from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
-from compiler.quantize.calibration import Samples, imported, program
+from compiler.quantize.calibration import Samples, first_run, imported, program
 from compiler.quantize.equalization import equalize
 from compiler.quantize.network import Layer, Network, prepare
 from compiler.quantize.noise import (
@@ -38,6 +45,7 @@ from compiler.quantize.writer import write
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 
 RANKING_SAMPLES = 4         # that layers are ranked on before some fall back to float
+BRANCHING = ("If", "Loop", "Scan", "SequenceMap")
 KEPT = "kept in float on request"
 
 Array = np.ndarray
@@ -92,7 +100,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None, example_inputs: Any = None,
-             watch: Watch = _unwatched) -> Quantized:
+             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
@@ -101,7 +109,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         besides: a .pt2 file, an ExportedProgram, an nn.Module with its `example_inputs`, a graph.
         A first dimension that torch leaves open becomes 1.
     calibration : samples [N, ...] by the name of the input, or those of the only input; batches of
-        either, in any iterable; the path of an .npz or .npy file, or several.
+        either, in any iterable; the path of an .npz or .npy file, or several. docs/quantize.md says
+        how samples of inputs without a batch are given.
     observer : ``minmax``, ``percentile`` (with its `percentile`, 99.99) or ``mse``.
     equalize : equalize channels of layers in a row first.
     bias_correction : correct biases by the means over the samples.
@@ -110,6 +119,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         as ``30dB``, the least signal to noise of the outputs; layers fall back to float, those
         that hurt most first, until it is met.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
+    bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is told of long work.
 
     Raises QuantizeRefused with one line: what, where and what to do.
@@ -118,22 +128,31 @@ def quantize(model: Any, calibration: CalibrationSet, *,
                        Budget.of(budget))
     place = str(model) if isinstance(model, str | PathLike) else "model"
     samples = calibration_set(calibration)
-    if isinstance(model, Graph) or is_of_torch(model):
-        model = _of_graph(model, samples, example_inputs)
-    network = prepare(_loaded(model), place, options.keep_float)
+    try:
+        model = _bound(model, samples, example_inputs, bind, place)
+    except ImportRefused as error:
+        raise QuantizeRefused(str(error)) from None
+    network = prepare(model, place, options.keep_float)
     return _Quantizer(network, samples, options, watch).run()
 
 
-def _of_graph(model: Any, calibration: Mapping[str, Array] | Array, example_inputs: Any
-              ) -> ModelProto:
-    try:
-        if not isinstance(model, Graph):
-            from compiler.frontend import torch_export
+def _bound(model: Any, samples: Mapping[str, Array] | Array, example_inputs: Any,
+           bind: Bindings | None, place: str) -> ModelProto:
+    """The model with constants for bound inputs, and without control flow and functions: these are
+    resolved for one sample at a time.
+    """
+    if is_of_torch(model):
+        from compiler.frontend import torch_export
 
-            model = torch_export.of_samples(model, calibration, example_inputs)
-        return exported_model(model)
-    except ImportRefused as error:
-        raise QuantizeRefused(str(error)) from None
+        model = torch_export.of_samples(model, samples, example_inputs)
+    if isinstance(model, Graph):
+        return exported_model(bound_graph(model, bind))
+    model = bound_model(_loaded(model), bind, place)
+    if not any(node.op_type in BRANCHING for node in model.graph.node) and not model.functions:
+        return model
+    inputs = real_inputs(model.graph)
+    shapes = extents_of(inputs, first_run(inputs, samples))
+    return exported_model(convert(model, shapes=shapes, place=place))
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:

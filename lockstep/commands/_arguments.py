@@ -1,6 +1,7 @@
 """Types of arguments that more than a plain number or name have to be."""
 
 import argparse
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ from lockstep.errors import input_file
 
 __all__ = ["CALIBRATION", "DEFAULT_TARGET", "DEFAULT_THREADS", "QUANTIZER", "add_compilation",
            "add_quantizer", "add_verbose", "at_least", "link", "pin", "quantizer_options", "rate",
-           "row_buffer", "shape"]
+           "add_bind", "row_buffer", "shape"]
 
 DEFAULT_TARGET = "accel:pynq-1x16x16"
 DEFAULT_THREADS = 2
@@ -33,7 +34,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")
     add("--shape", action="append", type=shape, default=[], metavar="NAME=N",
-        help="value of a symbolic dimension")
+        help="extent of a dimension that the model leaves open, by its name or place (x.2: the "
+             "third of input x)")
+    add_bind(parser)
     add("--no-integerize", action="store_true", help="keep ONNX's float semantics on the host")
     add("--no-cache", action="store_true",
         help="compile even if the cache has the network, and keep nothing there")
@@ -81,6 +84,12 @@ def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:
             if value is not None and value is not False and value != []}
 
 
+def add_bind(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--bind", action="append", type=binding, default=[], metavar="NAME=VALUE",
+        help="make this input a constant: a number for all its elements, or a list such as [1,2]")
+
+
 def at_least(low: int) -> Callable[[str], int]:
     """An integer, written in digits alone."""
     def parse(text: str) -> int:
@@ -96,6 +105,19 @@ def shape(text: str) -> tuple[str, int]:
     if not (name and equals and value.isdigit() and int(value)):
         raise argparse.ArgumentTypeError(f"must be NAME=N with N at least 1, not {text!r}")
     return name, int(value)
+
+
+def binding(text: str) -> tuple[str, Any]:
+    """``NAME=VALUE``, the value a number, true, false, or a list of them as JSON has it."""
+    name, equals, value = text.partition("=")
+    try:
+        made = json.loads(value)
+    except (ValueError, RecursionError):
+        made = None
+    if not (name and equals and isinstance(made, int | float | list)):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE with a number or a list of numbers, "
+                                         f"not {text!r}")
+    return name, made
 
 
 def rate(text: str) -> float:

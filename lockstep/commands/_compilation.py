@@ -1,7 +1,9 @@
 """Networks as the arguments of `lockstep.commands._arguments.add_compilation` want them."""
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from accel.machine import Machine
 from accel.sim.dram import DRAM, Dram
@@ -23,9 +25,20 @@ def machine_of(args: argparse.Namespace) -> Machine | None:
     return Machine(config) if config else None
 
 
-def imported(args: argparse.Namespace) -> Graph:
-    """The network before it is compiled for anything."""
-    return graph_of(_model(args), dict(args.shape) or None)
+def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) -> Graph:
+    """The network before it is compiled for anything. Dimensions that `--shape` leaves open have
+    the extents of `arrays`, by the name of the input.
+    """
+    shapes, bind, options = dict(args.shape), dict(args.bind), quantizer_options(args)
+    if args.calibration is None:
+        for name in options:
+            raise RequestError(f"--{name.replace('_', '-')} must come with --calibration FILE, "
+                               f"which quantizes the network")
+        return graph_of(args.model, shapes, bind=bind, arrays=arrays)
+    from lockstep.commands.quantize import watching
+
+    return quantized(args.model, args.calibration, shapes, arrays,
+                     watch=watching(args.model.name), bind=bind, **options)
 
 
 def compiled(args: argparse.Namespace, device: Device | None, after: AfterPass | None = None,
@@ -36,21 +49,7 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterPass |
     auto = args.target.startswith("auto:")
     if args.link and not auto:
         raise RequestError("--link must come with --target auto:PRESET: nothing else weighs copies")
-    return compile_for(graph or _model(args), device, integerize=not args.no_integerize,
-                       threads=args.threads, shapes=dict(args.shape), after=after,
+    return compile_for(graph or imported(args), device, integerize=not args.no_integerize,
+                       threads=args.threads, after=after,
                        cache=not args.no_cache, pins=dict(args.pin),
                        link=Link(**args.link) if auto else None, dram=dram)
-
-
-def _model(args: argparse.Namespace):
-    """The file, or the graph of what the quantizer makes of it."""
-    options = quantizer_options(args)
-    if args.calibration is None:
-        for name in options:
-            raise RequestError(f"--{name.replace('_', '-')} must come with --calibration FILE, "
-                               f"which quantizes the network")
-        return args.model
-    from lockstep.commands.quantize import watching
-
-    return quantized(args.model, args.calibration, dict(args.shape),
-                     watch=watching(args.model.name), **options)

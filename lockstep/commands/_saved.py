@@ -18,8 +18,8 @@ def saved_module(args: argparse.Namespace):
     if of_torch or not (args.model.is_file() and is_archive(args.model)):
         args.threads = args.threads or DEFAULT_THREADS
         return None
-    for option in ("target", "bus_bytes", "threads", "shape", "no_integerize", "no_cache", "pin",
-                   "link", "calibration", *QUANTIZER):
+    for option in ("target", "bus_bytes", "threads", "shape", "bind", "no_integerize", "no_cache",
+                   "pin", "link", "calibration", *QUANTIZER):
         if getattr(args, option):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")

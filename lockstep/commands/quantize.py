@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lockstep.commands._arguments import (CALIBRATION, add_quantizer, add_verbose,
+from lockstep.commands._arguments import (CALIBRATION, add_bind, add_quantizer, add_verbose,
                                           quantizer_options)
 from lockstep.commands._lines import counted, say
 from lockstep.commands._table import show_table
@@ -35,6 +35,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
         help=CALIBRATION)
     add_quantizer(parser)
+    add_bind(parser)
     add_verbose(parser)
     parser.set_defaults(observer="minmax", percentile=99.99)
     add("--report", type=output_file, metavar="FILE.html", help="write one page with the picture")
@@ -53,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from compiler.quantize import quantize
 
     made = quantize(
-        args.model, args.calibration, **quantizer_options(args), watch=watching(args.model.name))
+        args.model, args.calibration, **quantizer_options(args), bind=dict(args.bind),
+        watch=watching(args.model.name))
     data = made.model.SerializeToString(deterministic=True)
     figures = _figures(args, made) | {"sha256": hashlib.sha256(data).hexdigest()}
     with whole_file(args.output) as file:

@@ -46,7 +46,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add("--stall-seed", type=at_least(0), default=0, metavar="N",
         help="of random stalls of the memory (default 0: none)")
     add("--no-values", action="store_true", help="cycles only: outputs are not computed")
-    add("--input", type=input_file, metavar="X.npz", help="inputs, by name")
+    add("--input", type=input_file, metavar="X.npz",
+        help="inputs, by name; they tell the dimensions that the model leaves open")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
     add("--trace", type=Path, metavar="T.json",
@@ -107,7 +108,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
     from runtime import DeviceError, report
 
     given = arrays(args.input) if args.input else None
-    module, machine, watched = _compiled(args, saved)
+    module, machine, watched = _compiled(args, saved, given)
     programs = [compiled.program for compiled in module.accelerated]
     if trace:
         trace.require_space(programs)
@@ -165,15 +166,16 @@ def _write_page(args: argparse.Namespace, figures: dict[str, Any], machine, watc
             write_page(file, page)
 
 
-def _compiled(args: argparse.Namespace, saved):
-    from lockstep.commands._compilation import compiled, machine_of
+def _compiled(args: argparse.Namespace, saved, given):
+    from lockstep.commands._compilation import compiled, imported, machine_of
     from lockstep.commands._progress import Watched
     from runtime import SimulatedDevice
 
     machine = saved.machine if saved else machine_of(args)
     watched = Watched(args.sim, _simulator_options(args, machine.config) if machine else {})
     device = SimulatedDevice(machine, watched) if machine else None
-    module = saved.on(device) if saved else compiled(args, device, dram=_dram(args))
+    module = saved.on(device) if saved else compiled(args, device, dram=_dram(args),
+                                                     graph=imported(args, given))
     return module, machine, watched
 
 

@@ -324,6 +324,28 @@ def test_a_dimension_without_a_value(capsys, tmp_path) -> None:
     assert err.startswith(f"lockstep: error: {path}: no value for dimension ") and "N" in err
 
 
+def test_dimensions_of_the_arrays_and_a_bound_input(capsys, tmp_path) -> None:
+    x, scale = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                for name, shape in (("x", ["?", "?"]), ("scale", [])))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "scale"], ["y"])], "g", [x, scale],
+                              [y])
+    path, given, out = (str(tmp_path / name) for name in ("m.onnx", "x.npz", "y.npz"))
+    onnx.save(helper.make_model(graph, ir_version=10,
+                                opset_imports=[helper.make_opsetid("", 17)]), path)
+    np.savez(given, x=np.ones((2, 3), np.float32))
+    assert run(path, "--target", "cpu", "--input", given, "--bind", "scale=2.5", "--output",
+               out) == 0
+    with np.load(out) as made:
+        assert made["y"].tolist() == [[2.5] * 3] * 2
+    capsys.readouterr()
+    refused(capsys, f"{path}: --bind scale must have the input's shape [], not [2]", path,
+            "--target", "cpu", "--input", given, "--bind", "scale=[1,2]")
+    assert run(path, "--target", "cpu", "--bind", "scale=fast") == 2
+    assert ("argument --bind: must be NAME=VALUE with a number or a list of numbers, not "
+            "'scale=fast'") in capsys.readouterr().err
+
+
 def test_an_impossible_geometry(capsys, tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(preset("tiny-1x4x4").to_toml().replace("batch = 1", "batch = 3"))

@@ -303,8 +303,8 @@ def test_batches_wrong(float_model) -> None:
     x = one.add("Concat", one.input("a", 4, 2), one.input("b", 4, 3), axis=1)
     model = one.model(x)
     for counts, message in (
-            ((8, 4), "must have as many samples of every input, not 8 of 'a', 4 of 'b'"),
-            ((6, 6), "must have a multiple of the model's batch 4, not 6 samples")):
+            ((8, 12), "must have as many runs of every input, not 2 of 'a', 3 of 'b'"),
+            ((6, 6), "must have a multiple of the 4 that the model takes at a time of 'a', not 6")):
         given = {name: np.zeros((count, extent), np.float32)
                  for name, count, extent in zip("ab", counts, (2, 3), strict=True)}
         with pytest.raises(QuantizeRefused, match=f"^model: calibration set {message}$"):

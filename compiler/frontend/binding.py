@@ -1,0 +1,146 @@
+"""What a user tells about a model's inputs before import: extents of open dimensions, and elements.
+
+An open dimension is called by its name in the model, which stands for all dimensions of that name,
+or by its place, INPUT.AXIS, which goes before; `?` is no name. An input that is bound to elements
+becomes a constant, and is no input any more.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, ValueInfoProto, numpy_helper
+
+from compiler.frontend.refusal import ImportRefused
+from compiler.graph.graph import Graph, TensorType
+from compiler.graph.passes import EliminateDeadCode, FoldConstants
+from compiler.graph.rewrite import Builder
+from compiler.te import numpy_dtype
+
+__all__ = ["Bindings", "bound_graph", "bound_model", "dimensions", "extents_of",
+           "open_dimensions", "real_inputs"]
+
+Array = np.ndarray
+Bindings = Mapping[str, Any]
+"""Elements by the name of the input: an array of its shape, or a number for all of them."""
+
+NAMELESS = ("", "?")
+
+
+def real_inputs(graph: onnx.GraphProto) -> list[ValueInfoProto]:
+    """The inputs that have no initializer."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in constants]
+
+
+def dimensions(value: ValueInfoProto) -> list[int | str]:
+    """Extents; the name of an open dimension, INPUT.AXIS where it has none."""
+    return [dim.dim_param if dim.dim_param not in NAMELESS else
+            dim.dim_value if dim.dim_value > 0 else f"{value.name}.{axis}"
+            for axis, dim in enumerate(value.type.tensor_type.shape.dim)]
+
+
+def open_dimensions(inputs: Iterable[ValueInfoProto]) -> dict[str, str]:
+    """The name of each open dimension by its place, INPUT.AXIS."""
+    return {f"{value.name}.{axis}": dim for value in inputs
+            for axis, dim in enumerate(dimensions(value)) if isinstance(dim, str)}
+
+
+def extents_of(inputs: Iterable[ValueInfoProto], arrays: Mapping[str, Array],
+               shapes: Mapping[str, int] | None = None) -> dict[str, int]:
+    """`shapes`, and for each open dimension that they leave open what the arrays have there."""
+    made = dict(shapes or {})
+    for value in inputs:
+        extents = np.shape(arrays.get(value.name, ()))
+        dims = dimensions(value)
+        if len(extents) == len(dims):
+            for axis, (dim, extent) in enumerate(zip(dims, extents, strict=True)):
+                if isinstance(dim, str) and f"{value.name}.{axis}" not in made:
+                    made.setdefault(dim, extent)
+    return made
+
+
+def bound_model(model: ModelProto, bind: Bindings | None, place: str,
+                shapes: Mapping[str, int] | None = None) -> ModelProto:
+    """The model with these inputs as constants; a copy unless there are none.
+
+    Raises ImportRefused for what is no input, or does not fit it. A number fills an input; its
+    open dimensions must then be bound by `shapes`.
+    """
+    if not bind:
+        return model
+    inputs = {value.name: value for value in model.graph.input}
+    _require_inputs(bind, inputs, place)
+    tensors = [numpy_helper.from_array(_elements(inputs[name], given, place, shapes or {}), name)
+               for name, given in bind.items()]
+    made = ModelProto()
+    made.CopyFrom(model)
+    kept = [value for value in made.graph.input if value.name not in bind]
+    others = [tensor for tensor in made.graph.initializer if tensor.name not in bind]
+    del made.graph.input[:], made.graph.initializer[:]
+    made.graph.input.extend(kept)
+    made.graph.initializer.extend((*others, *tensors))
+    return made
+
+
+def _require_inputs(bind: Bindings, names: Iterable[str], place: str) -> None:
+    for name in bind:
+        if name not in names:
+            raise ImportRefused(f"{place}: --bind {name}=VALUE names no input; the inputs are: "
+                                f"{', '.join(names) or 'none'}")
+
+
+def _elements(value: ValueInfoProto, given: Any, place: str, shapes: Mapping[str, int]) -> Array:
+    tensor = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    wanted = [shapes.get(f"{value.name}.{axis}", shapes.get(dim, dim)) if isinstance(dim, str)
+              else dim for axis, dim in enumerate(dimensions(value))]
+    return _fitted(value.name, given, dtype, wanted, place)
+
+
+def _fitted(name: str, given: Any, dtype: np.dtype, wanted: Iterable[int | str], place: str
+            ) -> Array:
+    """The given elements as an array of this type and shape."""
+    wanted, text = list(wanted), f"{place}: --bind {name}"
+    try:
+        array = np.asarray(given)
+        made = array.astype(dtype)
+    except (ValueError, TypeError, OverflowError):
+        raise ImportRefused(f"{text} must be numbers of type {dtype}, not {given!r}") from None
+    if array.dtype.kind not in "biuf" or not np.array_equal(made, array) and dtype.kind != "f":
+        raise ImportRefused(f"{text} must be numbers of type {dtype}, not {given!r}")
+    extents = [one for one in wanted if isinstance(one, int)]
+    if made.ndim == 0 and len(extents) == len(wanted):
+        return np.full(extents, made, dtype)
+    fits = made.ndim == len(wanted) and all(
+        isinstance(one, str) or one == extent
+        for one, extent in zip(wanted, made.shape, strict=True))
+    if not fits:
+        shape, found = ",".join(map(str, wanted)), ",".join(map(str, made.shape))
+        raise ImportRefused(f"{text} must have the input's shape [{shape}], not [{found}]")
+    return made
+
+
+def bound_graph(graph: Graph, bind: Bindings | None) -> Graph:
+    """The graph with these inputs as constants, which are computed with. Raises ImportRefused."""
+    if not bind:
+        return graph
+    _require_inputs(bind, graph.inputs, graph.name)
+    builder = Builder(graph.name, graph.values)
+    for value in graph.inputs:
+        if value in bind:
+            builder.add_constant(value, _of_type(value, bind[value], graph.values[value],
+                                                 graph.name))
+        else:
+            builder.add_input(value, graph.values[value])
+    for value, array in graph.constants.items():
+        builder.add_constant(value, array)
+    for node in graph.nodes:
+        builder.add(node)
+    builder.notes.extend(graph.notes)
+    return EliminateDeadCode()(FoldConstants(dequantize=False)(builder.finish(graph.outputs)))
+
+
+def _of_type(name: str, given: Any, type_: TensorType, place: str) -> Array:
+    return _fitted(name, given, np.dtype(numpy_dtype(type_.dtype)), type_.shape, place)
