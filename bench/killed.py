@@ -1,0 +1,225 @@
+"""Commands killed at random moments: ``python -m bench.killed [--kills N] [--ends N] [--seed S]``.
+
+For each kind of job (`JOBS`: kernels of the CPU, a Verilated machine, a bitstream) a command begins
+with an empty cache of its own and is interrupted at a random moment, several times in a row: by
+SIGKILL (``--kills`` in all), or by SIGINT or SIGTERM, sent to the process or to its group
+(``--ends``). After each row the command runs once more, undisturbed. It must end with status 0 and
+with the result of a run that was never interrupted, and leave nothing: no file beside its result,
+nothing half built in the cache, no temporary file, no process. What SIGINT or SIGTERM ends must end
+with status 130 or 143 (by the signal itself before the command has begun) within `LIMIT_SECONDS`,
+with all its processes.
+
+A bitstream takes tens of minutes, so its job is over when the design is synthesized; then it is
+ended by SIGTERM, and the result is the netlist. ``--jobs`` chooses among the kinds.
+
+Prints how many interruptions there were of each kind, ``killed_wrong`` and ``killed_leftovers``,
+which should be 0, and ``ended_slowest_s``; exit status 1 where something was wrong.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from secrets import token_hex
+
+import numpy as np
+
+HOUSE = Path(__file__).parents[1]
+DIGITS = HOUSE / "examples" / "digits" / "digits-int8.onnx"
+LIMIT_SECONDS = 2.0
+ROW = 4                     # interruptions in a row
+PATIENCE_SECONDS = 20.0     # for processes of somebody else's tools, which end by themselves
+MARK = "LOCKSTEP_KILLED"    # environment variable by which processes are known
+
+
+def _outputs(folder: Path) -> str:
+    with np.load(folder / "out.npz") as arrays:
+        return repr([(name, arrays[name].tolist()) for name in sorted(arrays)])
+
+
+def _netlist(folder: Path) -> str:
+    path, = (folder / "cache").glob("ecp5/*/top.json")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Job:
+    """`until`: what the command says when it is done; without it, it runs to its end."""
+
+    command: tuple[str, ...]
+    share: float
+    result: Callable[[Path], str]
+    until: str = ""
+
+
+RUN = ("run", str(DIGITS), "--output", "out.npz", "--target")
+JOBS = {
+    "kernels": Job((*RUN, "cpu"), 0.6, _outputs),
+    "verilator": Job((*RUN, "accel:tiny-1x4x4", "--sim", "verilator"), 0.3, _outputs),
+    "fpga": Job(("fpga", "build", "--board", "ulx3s-85f", "--config", "tiny-1x4x4"), 0.1, _netlist,
+                "synthesized")}
+
+
+@dataclass
+class Record:
+    """What was found so far."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    slowest: float = 0.0
+
+    def wrong(self, kind: str, text: str) -> None:
+        self.counts[kind] += 1
+        print(f"  {kind}: {text}", flush=True)
+
+
+class Place:
+    """Folders of a row of runs: `root` has the result and the folders ``cache`` and ``tmp``."""
+
+    def __init__(self, root: Path, job: Job):
+        self.root, self.job, self.mark = root, job, token_hex(8)
+        (root / "tmp").mkdir(parents=True)
+
+    def begin(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": str(HOUSE), MARK: self.mark,
+                       "LOCKSTEP_CACHE": str(self.root / "cache"),
+                       "TMPDIR": str(self.root / "tmp")}
+        with (self.root / "said").open("wb") as said:
+            return subprocess.Popen([sys.executable, "-m", "lockstep", *self.job.command],
+                                    cwd=self.root, env=environment, stdout=said, stderr=said,
+                                    start_new_session=True)
+
+    def finish(self) -> tuple[int, str]:
+        """Run it undisturbed: its status, and its result or what it said."""
+        process = self.begin()
+        while process.poll() is None and not (self.job.until and self.job.until in self.said):
+            time.sleep(0.05)
+        if self.job.until and process.poll() is None:
+            process.terminate()
+            status = 0 if process.wait() == 143 else process.returncode
+        else:
+            status = process.returncode
+        return status, self.said if status else self.job.result(self.root)
+
+    @property
+    def said(self) -> str:
+        return (self.root / "said").read_text(errors="replace")
+
+    def processes(self) -> list[str]:
+        """Command lines of those that are left."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            try:
+                if folder.name.isdigit() and f"{MARK}={self.mark}".encode() in (
+                        folder / "environ").read_bytes():
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            except OSError:
+                pass                                        # it has ended
+        return found
+
+    def building(self) -> set[str]:
+        return {path.name for path in (self.root / "cache").glob("builds/*")}
+
+    def leftovers(self) -> list[str]:
+        """Files that should not be there, and processes."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while (running := self.processes()) and time.monotonic() < until:
+            time.sleep(0.1)
+        files = {path.name for path in self.root.iterdir()} - {"cache", "tmp", "said", "out.npz"}
+        return [*running, *files, *self.building(),
+                *(path.name for path in (self.root / "tmp").iterdir())]
+
+
+def interrupted(place: Place, number: int, rng: Random, seconds: float, record: Record) -> bool:
+    """Begin the command and send it the signal; False if it was over before."""
+    before = place.building()
+    process = place.begin()
+    try:
+        process.wait(rng.uniform(0.0, seconds))
+        return False
+    except subprocess.TimeoutExpired:
+        pass
+    begin = time.monotonic()
+    to_group = number != signal.SIGKILL and rng.random() < 0.5
+    (os.killpg if to_group else os.kill)(process.pid, number)
+    status = process.wait()
+    if number != signal.SIGKILL:
+        took = time.monotonic() - begin
+        record.slowest = max(record.slowest, took)
+        if status not in (128 + number, -number) or took > LIMIT_SECONDS:
+            record.wrong("ended_wrong", f"{signal.Signals(number).name}: status {status} after "
+                                        f"{took:.2f} s: {place.said[-300:]}")
+        until = begin + LIMIT_SECONDS
+        while (left := place.processes()) and time.monotonic() < until:
+            time.sleep(0.02)
+        if status == 128 + number and (left or place.building() - before):
+            record.wrong("killed_leftovers", f"after {signal.Signals(number).name}: "
+                                             f"{left or place.building() - before}")
+    return True
+
+
+def row(name: str, numbers: Sequence[int], place: Place, rng: Random, seconds: float, wanted: str,
+        record: Record) -> None:
+    """Interruptions, and a run after them."""
+    for number in numbers:
+        while not interrupted(place, number, rng, seconds, record):
+            shutil.rmtree(place.root / "cache")             # too late: once more, from nothing
+        record.counts[f"{'killed' if number == signal.SIGKILL else 'ended'}_{name}"] += 1
+    status, result = place.finish()
+    if status or result != wanted:
+        record.wrong("killed_wrong", f"{name}: status {status}: {result[-300:]}")
+    record.counts[f"later_runs_{name}"] += 1
+    if found := place.leftovers():
+        record.wrong("killed_leftovers", f"{name}: {found}")
+
+
+def measure(name: str, job: Job, numbers: Sequence[int], rng: Random, record: Record) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        first = Place(Path(folder) / "first", job)
+        begin = time.monotonic()
+        status, wanted = first.finish()
+        seconds = time.monotonic() - begin
+        if status:
+            raise SystemExit(f"{name}: {wanted}")
+        print(f"  {name}: {len(numbers)} interruptions, within {seconds:.1f} s", flush=True)
+        for place in range(0, len(numbers), ROW):
+            row(name, numbers[place:place + ROW], Place(Path(folder) / str(place), job), rng,
+                seconds, wanted, record)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("--kills", type=int, default=60, help="by SIGKILL (default 60)")
+    parser.add_argument("--ends", type=int, default=30, help="by SIGINT and SIGTERM (default 30)")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB",
+                        help=f"of {', '.join(JOBS)} (default: all)")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    rng, record = Random(args.seed), Record(Counter(killed_wrong=0, killed_leftovers=0,
+                                                    ended_wrong=0))
+    whole = sum(JOBS[name].share for name in args.jobs)
+    for name in args.jobs:
+        share = JOBS[name].share / whole
+        numbers = [signal.SIGKILL] * round(args.kills * share)
+        numbers += [rng.choice((signal.SIGINT, signal.SIGTERM))
+                    for _ in range(round(args.ends * share))]
+        rng.shuffle(numbers)
+        measure(name, JOBS[name], numbers, rng, record)
+    for name, count in record.counts.items():
+        print(name, count)
+    print("ended_slowest_s", f"{record.slowest:.2f}")
+    return int(any(record.counts[name] for name in ("killed_wrong", "killed_leftovers",
+                                                    "ended_wrong")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""The bench that kills commands sees what they leave, and finds nothing."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench import killed
+from bench.killed import JOBS, MARK, Place, main
+
+
+def test_leftovers_are_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(killed, "PATIENCE_SECONDS", 0.1)
+    place = Place(tmp_path / "place", JOBS["kernels"])
+    (place.root / "out.npz").write_text("")
+    assert place.leftovers() == []
+    (place.root / ".out.npz.1").write_text("")
+    (place.root / "cache" / "builds" / "build-kernels-key").mkdir(parents=True)
+    (place.root / "tmp" / "cc1.s").write_text("")
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE,
+                          env={MARK: place.mark}) as process:
+        assert place.leftovers() == [f"{sys.executable} -c input() ", ".out.npz.1",
+                                     "build-kernels-key", "cc1.s"]
+        process.kill()
+
+
+@pytest.mark.slow
+def test_kernels(capsys):
+    assert main(["--jobs", "kernels", "--kills", "3", "--ends", "1"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert {"killed_wrong 0", "killed_leftovers 0", "ended_wrong 0", "killed_kernels 3",
+            "ended_kernels 1", "later_runs_kernels 1"} <= set(said)
