@@ -13,13 +13,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
-__all__ = ["call_all", "end", "end_by_signals", "hold", "remove_at_end", "run_tool"]
+__all__ = ["OwnLock", "call_all", "end", "end_by_signals", "hold", "remove_at_end", "run_tool"]
 
 GRACE_SECONDS = 0.4
 """From the interrupt of a tool, at which it may tidy up, to its death."""
@@ -258,8 +259,34 @@ def _listen(heard: int) -> None:
             end(128 + number)
 
 
+# ---- forks -------------------------------------------------------------------------------------
+
+class OwnLock:
+    """A lock of this process. A forked child has another one, free: the thread that held it does
+    not come along.
+    """
+
+    _all: ClassVar["weakref.WeakSet[OwnLock]"] = weakref.WeakSet()
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._all.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    @classmethod
+    def renew(cls) -> None:
+        for one in cls._all:
+            one._lock = threading.Lock()
+
+
 def _forked() -> None:
-    """A child has none of its parent's tools, and hears its own signals."""
+    """A child has none of its parent's tools and locks, and hears its own signals."""
+    OwnLock.renew()
     global _lock, _guardian, _ending
     _lock, _ending = threading.Lock(), False
     _tools.clear()

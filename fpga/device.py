@@ -1,5 +1,6 @@
 """A board as a device: what runs on a simulator runs on it, unchanged."""
 
+import os
 import time
 from threading import Lock
 from typing import Protocol
@@ -77,7 +78,7 @@ class BoardDevice:
 
     def __init__(self, machine: Machine, link: Access, run_seconds: float = RUN_SECONDS):
         self._machine, self.link, self._run_seconds = machine, link, run_seconds
-        self._exclusive, self._top = Lock(), 0
+        self._exclusive, self._process, self._top = Lock(), os.getpid(), 0
         known = read_registers(link, ["memory_bytes", "clock_hz", "run"])
         self._run_number, self._count = known["run"], 0
         self.memory_bytes, self.clock_hz = known["memory_bytes"], known["clock_hz"]
@@ -93,6 +94,11 @@ class BoardDevice:
 
     @property
     def exclusive(self) -> Lock:
+        """Raises BoardRefused in a forked child: the line is its parent's."""
+        if self._process != os.getpid():
+            raise BoardRefused(f"Board at {self.link.line.name} is in use by process "
+                               f"{self._process}, from which this one was forked; open it after "
+                               f"the fork")
         return self._exclusive
 
     def allocate(self, size_bytes: int) -> int:

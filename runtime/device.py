@@ -6,8 +6,8 @@ OpenCL, CUDA and the emulation of CUDA on the host.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
-from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from accel.program import Program
 from accel.status import Run
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.errors import Error
+from compiler.processes import OwnLock
 
 __all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice", "Memory",
            "SimulatedDevice", "simulator"]
@@ -57,14 +58,15 @@ class Memory(Protocol):
 class Device(Memory, Protocol):
     """A device that executes programs of the accelerator.
 
-    `exclusive` is held by the thread that uses it, from writing inputs to reading outputs.
+    `exclusive` is held by the thread that uses it, from writing inputs to reading outputs. In a
+    forked child nobody holds it.
     """
 
     @property
     def machine(self) -> Machine: ...
 
     @property
-    def exclusive(self) -> Lock: ...
+    def exclusive(self) -> AbstractContextManager[object]: ...
 
     def launch(self, program: Program, address: int) -> None:
         """Start a program whose memory image begins at `address`."""
@@ -108,14 +110,14 @@ class SimulatedDevice:
         self._simulate = simulate
         self._memory = np.zeros(0, np.uint8)
         self._run: Run | None = None
-        self._exclusive = Lock()
+        self._exclusive = OwnLock()
 
     @property
     def machine(self) -> Machine:
         return self._machine
 
     @property
-    def exclusive(self) -> Lock:
+    def exclusive(self) -> OwnLock:
         return self._exclusive
 
     def allocate(self, size_bytes: int) -> int:

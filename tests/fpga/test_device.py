@@ -1,5 +1,6 @@
 """The driver against a board in Python, over lines with and without faults."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +176,12 @@ def test_a_start_that_arrives_twice_is_one_run():
     board.set("done", 0)
     device.link.set_register(ADDRESSES["run"], board.words[ADDRESSES["run"]])
     assert board.words[ADDRESSES["done"]] == 0
+
+
+def test_the_board_of_a_parent_wrong(monkeypatch):
+    _, device, _ = loaded()
+    mine = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: mine + 1)
+    with pytest.raises(BoardRefused, match=f"^Board at .* is in use by process {mine}, from which "
+                                           "this one was forked; open it after the fork$"):
+        _ = device.exclusive

@@ -2,9 +2,11 @@
 
 import ctypes
 import ctypes.util
+import os
 import re
 from collections.abc import Iterable
 from functools import cache
+from threading import RLock
 
 import llvmlite.binding as llvm
 
@@ -16,6 +18,13 @@ from .machine import Machine, host, target_machine
 from .pool import address_of, pool
 
 __all__ = ["FOREIGN", "Library", "assembly", "library", "object_code", "optimized"]
+
+
+_in_llvm = RLock()
+"""Held by the thread that compiles or links. A fork waits for it: a child could not finish what
+another thread has begun, nor take LLVM's own locks from it."""
+os.register_at_fork(before=_in_llvm.acquire, after_in_parent=_in_llvm.release,
+                    after_in_child=_in_llvm.release)
 
 
 def _optimized(text: str, machine: Machine) -> llvm.ModuleRef:
@@ -64,7 +73,8 @@ def _write_object(path, text: str, machine: Machine) -> None:
 
 
 def _object_code(text: str, machine: Machine) -> bytes:
-    return target_machine(machine).emit_object(_optimized(text, machine))
+    with _in_llvm:
+        return target_machine(machine).emit_object(_optimized(text, machine))
 
 
 FOREIGN: dict[str, int] = {}
@@ -87,6 +97,10 @@ class Library:
     """
 
     def __init__(self, code: bytes, names: Iterable[str], machine: Machine):
+        with _in_llvm:
+            self._link(code, names, machine)
+
+    def _link(self, code: bytes, names: Iterable[str], machine: Machine) -> None:
         self._jit = llvm.create_lljit_compiler(target_machine(machine))
         link = llvm.JITLibraryBuilder().add_object_img(code)
         link.add_current_process()

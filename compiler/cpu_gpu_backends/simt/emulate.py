@@ -8,12 +8,12 @@ import ctypes
 import re
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
 from compiler.errors import Error
 from compiler.native import build_once, compile_shared, compiler, digest
+from compiler.processes import OwnLock
 
 __all__ = ["EmulationError", "Emulation", "emulation"]
 
@@ -45,7 +45,7 @@ class Emulation:
                             lambda scratch: _compile(source, scratch), "seconds")
         self._library = ctypes.CDLL(str(folder / "kernels.so"))
         self._library.launch_failure.restype = ctypes.c_char_p
-        self._running = Lock()
+        self._running = OwnLock()
 
     def launch(self, kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int],
                *arguments: np.ndarray | int) -> None:
