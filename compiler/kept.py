@@ -65,10 +65,12 @@ def _own_folder() -> Path:
     return Path(base).absolute() / "lockstep"
 
 
-def _places() -> list[Path]:
+def _places() -> Iterator[Path]:
     """Where entries may be, the best place first."""
-    last = Path(tempfile.gettempdir()).absolute() / f"lockstep-{os.geteuid()}"
-    return list(dict.fromkeys((cache_folder(), _own_folder(), last)))
+    yield (first := cache_folder())
+    if (own := _own_folder()) != first:
+        yield own
+    yield Path(tempfile.gettempdir()).absolute() / f"lockstep-{os.geteuid()}"
 
 
 def find(kind: str, key: str) -> Path | None:
@@ -149,10 +151,10 @@ def _has(place: Path, kind: str, name: str) -> bool:
     return False
 
 
-def _require_trust(path: Path, what: str, is_entry: bool = False) -> os.stat_result | None:
+def _require_trust(path: Path | str, what: str, is_entry: bool = False) -> os.stat_result | None:
     """Raise _Passed unless it belongs to this user or root, and nobody else may write it."""
     try:
-        found = path.lstat() if is_entry else path.stat()
+        found = os.lstat(path) if is_entry else os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -183,11 +185,12 @@ def _is_right(folder: Path) -> bool:
     """Whether an entry is there, with the files that were built. Raises _Passed where it must not
     be executed.
     """
-    if _require_trust(folder, f"Entry {folder} of the cache", is_entry=True) is None:
+    known = _require_trust(folder, f"Entry {folder} of the cache", is_entry=True)
+    if known is None:
         return False
     try:
-        wanted = json.loads((folder / HASHES).read_bytes())
-        if wanted == _hashes(folder):
+        if stat.S_ISDIR(known.st_mode) and (
+                json.loads((folder / HASHES).read_bytes()) == _hashes(folder)):
             return True
     except (ValueError, RecursionError):
         pass
@@ -202,17 +205,27 @@ def _is_right(folder: Path) -> bool:
 def _hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of each file, by its path in there; what is no file has the hash ``""``."""
     found: dict[str, str] = {}
-    for path in sorted(folder.rglob("*")):
-        known = _require_trust(path, f"File {path} of the cache", is_entry=True)
-        if known is None or stat.S_ISDIR(known.st_mode) or path == folder / HASHES:
-            continue
-        name = path.relative_to(folder).as_posix()
-        found[name] = _hash(path) if stat.S_ISREG(known.st_mode) else ""
+    for path, known in _within(str(folder)):
+        found[path[len(str(folder)) + 1:]] = _hash(path) if stat.S_ISREG(known.st_mode) else ""
+    found.pop(HASHES, None)
     return found
 
 
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
+def _within(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """All that is no folder, in there and in folders in there."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            known = _require_trust(entry.path, f"File {entry.path} of the cache", is_entry=True)
+            if known is None:
+                continue                        # it was removed just now
+            if stat.S_ISDIR(known.st_mode):
+                yield from _within(entry.path)
+            else:
+                yield entry.path, known
+
+
+def _hash(path: str) -> str:
+    with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -65,7 +65,18 @@ def replaced_by_a_pipe(entry: Path) -> None:
     os.mkfifo(entry / "code")
 
 
+def all_of_it_a_link(entry: Path) -> None:
+    entry.rename(entry.parent / "elsewhere")
+    entry.symlink_to(entry.parent / "elsewhere")
+
+
+def all_of_it_a_file(entry: Path) -> None:
+    entry.rename(entry.parent / "elsewhere")
+    entry.write_text("")
+
+
 @pytest.mark.parametrize("damage", [
+    all_of_it_a_link, all_of_it_a_file,
     lambda entry: flip(entry / "code"), lambda entry: flip(entry / "more" / "code"),
     lambda entry: flip(entry / "hashes.json"),
     lambda entry: os.truncate(entry / "code", 3), lambda entry: os.truncate(entry / "code", 0),
@@ -78,7 +89,7 @@ def test_what_is_damaged_is_built_again(caplog, damage):
     damage(entry)
     with caplog.at_level(logging.WARNING):
         assert built() == entry
-    assert (entry / "code").read_bytes() == b"right"
+    assert (entry / "code").read_bytes() == b"right" and not entry.is_symlink()
     assert (entry / "more" / "code").read_bytes() == b"right, too"
     assert [record.message for record in caplog.records] == [
         f"The cache has a damaged entry, which is made again: {entry}"]
