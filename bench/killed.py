@@ -10,7 +10,8 @@ with status 130 or 143 (by the signal itself before the command has begun) withi
 with all its processes.
 
 A bitstream takes tens of minutes, so its job is over when the design is synthesized; then it is
-ended by SIGTERM, and the result is the netlist. ``--jobs`` chooses among the kinds.
+ended by SIGTERM, and the result is the netlist. ``--jobs`` chooses among the kinds; ``--row`` says
+how many interruptions are in a row, ``--within`` in how many seconds at most, for slow machines.
 
 Prints how many interruptions there were of each kind, ``killed_wrong`` and ``killed_leftovers``,
 which should be 0, and ``ended_slowest_s``; exit status 1 where something was wrong.
@@ -18,6 +19,7 @@ which should be 0, and ``ended_slowest_s``; exit status 1 where something was wr
 
 import argparse
 import hashlib
+import math
 import os
 import shutil
 import signal
@@ -37,7 +39,6 @@ import numpy as np
 HOUSE = Path(__file__).parents[1]
 DIGITS = HOUSE / "examples" / "digits" / "digits-int8.onnx"
 LIMIT_SECONDS = 2.0
-ROW = 4                     # interruptions in a row
 PATIENCE_SECONDS = 20.0     # for processes of somebody else's tools, which end by themselves
 MARK = "LOCKSTEP_KILLED"    # environment variable by which processes are known
 
@@ -182,17 +183,18 @@ def row(name: str, numbers: Sequence[int], place: Place, rng: Random, seconds: f
         record.wrong("killed_leftovers", f"{name}: {found}")
 
 
-def measure(name: str, job: Job, numbers: Sequence[int], rng: Random, record: Record) -> None:
+def measure(name: str, job: Job, numbers: Sequence[int], rng: Random, record: Record,
+            length: int, within: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         first = Place(Path(folder) / "first", job)
         begin = time.monotonic()
         status, wanted = first.finish()
-        seconds = time.monotonic() - begin
+        seconds = min(time.monotonic() - begin, within)
         if status:
             raise SystemExit(f"{name}: {wanted}")
         print(f"  {name}: {len(numbers)} interruptions, within {seconds:.1f} s", flush=True)
-        for place in range(0, len(numbers), ROW):
-            row(name, numbers[place:place + ROW], Place(Path(folder) / str(place), job), rng,
+        for place in range(0, len(numbers), length):
+            row(name, numbers[place:place + length], Place(Path(folder) / str(place), job), rng,
                 seconds, wanted, record)
 
 
@@ -202,6 +204,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--ends", type=int, default=30, help="by SIGINT and SIGTERM (default 30)")
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB",
                         help=f"of {', '.join(JOBS)} (default: all)")
+    parser.add_argument("--row", type=int, default=4, help="interruptions in a row (default 4)")
+    parser.add_argument("--within", type=float, default=math.inf, metavar="SECONDS",
+                        help="of a command's beginning (default: as long as it takes)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     rng, record = Random(args.seed), Record(Counter(killed_wrong=0, killed_leftovers=0,
@@ -213,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         numbers += [rng.choice((signal.SIGINT, signal.SIGTERM))
                     for _ in range(round(args.ends * share))]
         rng.shuffle(numbers)
-        measure(name, JOBS[name], numbers, rng, record)
+        measure(name, JOBS[name], numbers, rng, record, args.row, args.within)
     for name, count in record.counts.items():
         print(name, count)
     print("ended_slowest_s", f"{record.slowest:.2f}")
