@@ -60,7 +60,7 @@ from lockstep.cli import Parser
 from lockstep.commands._progress import progress_bar
 from compiler.errors import RequestError
 from lockstep.errors import output_file
-from lockstep.files import whole_file
+from compiler.files import whole_file
 
 __all__ = ["NETWORKS", "Filled", "Layer", "Network", "build", "fill", "float_model", "images",
            "int8_model", "network", "samples"]

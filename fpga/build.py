@@ -16,6 +16,7 @@ from typing import Any
 
 from accel.machine import Machine, MachineRecord
 from compiler.errors import Error
+from compiler.files import write_bytes, write_text
 from compiler.native import BuildError, build_once, digest
 from fpga import flow
 from fpga.boards import BlockRam, Board
@@ -90,8 +91,8 @@ class Bitstream:
         """Bits and record as files beside each other; their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         bits, record = written(folder, self.name)
-        bits.write_bytes(self.bits)
-        record.write_text(json.dumps(self.record, indent=1) + "\n")
+        write_bytes(bits, self.bits)
+        write_text(record, json.dumps(self.record, indent=1) + "\n")
         return bits, record
 
     @classmethod

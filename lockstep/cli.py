@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from compiler import processes
 from compiler.errors import Error, RequestError
+from lockstep.errors import require_files
 import lockstep.commands
 
 __all__ = ["main", "make_parser"]
@@ -62,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(argv: Sequence[str] | None) -> int:
     try:
         args = make_parser().parse_args(argv)
+        require_files(vars(args))
         return args.run(args)
     except SystemExit as stop:  # --help
         return stop.code if isinstance(stop.code, int) else 0

@@ -1,24 +1,126 @@
-"""Arguments that name files: what is asked of them before a command begins."""
+"""Arguments that name files, and what is asked of all of them before a command begins.
+
+The classes below say what a command does with a file; `require_files` finds them among its
+arguments, so that no command lists its files a second time.
+"""
 
 import os
-from pathlib import Path
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import PosixPath
+from typing import Any
 
 from compiler.errors import RequestError
+from compiler.files import is_stream, require_writable
 
-__all__ = ["input_file", "output_file"]
+__all__ = ["Geometry", "InputFile", "ModelFile", "OutputFile", "OutputFolder", "input_file",
+           "model_file", "output_file", "require_files"]
+
+DUMPED = re.compile(r"\d\d+-.*\.txt")
+"""What `compiler.graph.pipeline.dump_into` writes into its folder."""
 
 
-def input_file(text: str) -> Path:
+class InputFile(PosixPath):
+    """A file to read."""
+
+
+class ModelFile(InputFile):
+    """A network to read, and the files that it keeps weights in."""
+
+
+class OutputFile(PosixPath):
+    """A file to write."""
+
+
+class OutputFolder(PosixPath):
+    """A folder for the network after each pass."""
+
+
+class Geometry(str):
+    """``PRESET`` or ``FILE.toml``, or a target that ends in one."""
+
+    def file(self) -> str | None:
+        name = self.rpartition(":")[2] if self.startswith(("accel:", "auto:")) else str(self)
+        return name if name.endswith(".toml") else None
+
+
+def input_file(text: str) -> InputFile:
     """An argument that names a file to read. Raises RequestError if there is none."""
-    path = Path(text)
-    if not os.path.isfile(path):                                # pathlib's raise for some names
+    if not os.path.isfile(text):                                # pathlib's raise for some names
         raise RequestError(f"{text!r} must be a file that exists")
-    return path
+    return InputFile(text)
 
 
-def output_file(text: str) -> Path:
+def model_file(text: str) -> ModelFile:
+    """An argument that names a network; a pipe may be one. Raises RequestError for a device, which
+    may never end. What reads the file refuses the rest.
+    """
+    try:
+        mode = os.stat(text).st_mode
+    except (OSError, ValueError):
+        mode = stat.S_IFREG
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise RequestError(f"{text!r} must be a file, not a device")
+    return ModelFile(text)
+
+
+def output_file(text: str) -> OutputFile:
     """An argument that names a file to write. Raises RequestError if its folder is missing."""
-    path = Path(text)
-    if os.path.isdir(path) or not os.path.isdir(path.parent):
+    if os.path.isdir(text) or not os.path.isdir(os.path.dirname(text) or "."):
         raise RequestError(f"{text!r} must name a file in a folder that exists")
-    return path
+    return OutputFile(text)
+
+
+def require_files(arguments: Mapping[str, Any]) -> None:
+    """Raise RequestError where an output would take the place of an input or of another output,
+    whatever links lead there, and FileError where one cannot be written. Devices, pipes and what
+    is open already, such as ``/dev/stdout``, take any number of outputs.
+    """
+    outputs = [(f"--{name.replace('_', '-')}", path) for name, path in _flat(arguments)
+               if isinstance(path, OutputFolder)
+               or isinstance(path, OutputFile) and not is_stream(path)]
+    for (first, path), (second, other) in combinations(outputs, 2):
+        if _meet(path, other) or _meet(other, path):
+            raise RequestError(f"{first} {str(path)!r} and {second} {str(other)!r} must be "
+                               f"different files")
+    there = [(option, path) for option, path in outputs if os.path.exists(path)]
+    for source in _inputs(arguments) if there else ():
+        for option, path in there:
+            if _meet(path, source):
+                raise RequestError(f"{option} {str(path)!r} must be another file than "
+                                   f"{os.fspath(source)!r}, which is read")
+    for _, value in _flat(arguments):
+        if isinstance(value, OutputFile):
+            require_writable(value)
+
+
+def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in arguments.items():
+        yield from ((name, one) for one in (value if isinstance(value, list) else [value]))
+
+
+def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
+    for _, value in _flat(arguments):
+        if isinstance(value, InputFile):
+            yield value
+        if isinstance(value, ModelFile):
+            from compiler.frontend.external import external_files
+
+            yield from external_files(value)
+        if isinstance(value, Geometry) and (name := value.file()):
+            yield name
+
+
+def _meet(path: OutputFile | OutputFolder, other: str | os.PathLike[str]) -> bool:
+    """Whether writing `path` writes what is at `other`."""
+    real, place = os.path.realpath(path), os.path.realpath(other)
+    if real == place:
+        return True
+    if isinstance(path, OutputFolder):
+        return os.path.dirname(place) == real and bool(DUMPED.fullmatch(os.path.basename(place)))
+    try:
+        return os.path.samefile(real, place)
+    except (OSError, ValueError):       # one of them is not there
+        return False

@@ -118,9 +118,9 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
 
 def target_config(target: str) -> AccelConfig | None:
     """The geometry that a target names; None for the host."""
-    kind, _, where = target.partition(":")
-    if kind == "cpu" and not where:
+    if target == "cpu":
         return None
+    kind, _, where = target.partition(":")
     if kind not in ("accel", "auto") or not where:
         raise TargetError(f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, "
                           f"auto:FILE.toml or cpu, not {target!r}")

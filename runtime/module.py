@@ -119,8 +119,8 @@ class Module:
         return next((segment.device.machine for segment in self.accelerated), None)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it as one file, which `runtime.load` reads: see `runtime.artifact`. Raises OSError
-        where it cannot be written.
+        """Write it as one file, which `runtime.load` reads: see `runtime.artifact`. Raises
+        FileError where it cannot be written.
         """
         from runtime.artifact import save       # which knows modules
 

@@ -21,12 +21,11 @@ import errno
 import gzip
 import io
 import json
-import os
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -38,6 +37,7 @@ from accel.status import ACTIVITIES, REPORTERS, Run
 from accel.traffic import dram_bytes
 from accel.words import decode_words
 from compiler.errors import Error
+from compiler.files import FileError, FileInProgress
 
 __all__ = ["MAX_VCD_CYCLES", "SUFFIXES", "TraceError", "TraceFile", "tokens"]
 
@@ -68,12 +68,9 @@ class TraceFile:
         self.suffix = suffix if suffix in SUFFIXES else self.path.suffix
         if self.suffix not in SUFFIXES:
             raise TraceError(f"Trace {str(path)!r} must end in one of {', '.join(SUFFIXES)}")
-        if self.path.is_dir():
-            raise TraceError(f"Trace {str(path)!r} must name a file, not a folder")
-        self._scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            self._file: IO[bytes] = self._scratch.open("wb")
-        except OSError as error:
+            self._growing = FileInProgress(self.path)
+        except FileError as error:
             raise self._refusal(error) from None
 
     def require_space(self, programs: Iterable[Program]) -> None:
@@ -87,18 +84,14 @@ class TraceFile:
     def _refusal(self, error: OSError) -> TraceError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         advice = "; write it to another disk, or as .json.gz" if full else ""
-        return TraceError(f"Trace {str(self.path)!r} cannot be written: "
-                          f"{error.strerror or error}{advice}")
+        said = error if isinstance(error, FileError) else FileError(self.path, error)
+        return TraceError(f"Trace {said}{advice}")
 
     def __enter__(self) -> "TraceFile":
         return self
 
     def __exit__(self, *error: object) -> None:
-        try:
-            self._file.close()
-        except OSError:
-            pass                # the disk is full, which has been said
-        self._scratch.unlink(missing_ok=True)
+        self._growing.abandon()
 
     def write(self, machine: Machine, recordings: Sequence[Recording]) -> None:
         """Write runs of programs, one after the other, and put the file in its place.
@@ -114,16 +107,16 @@ class TraceFile:
         chunks = (_vcd if self.suffix == ".vcd" else _chrome)(machine, recordings)
         try:
             self._stream(chunks)
-            self._scratch.replace(self.path)
+            self._growing.finish()
         except OSError as error:
             raise self._refusal(error) from None
 
     def _stream(self, chunks: Iterable[str]) -> None:
-        packed = (gzip.GzipFile("", "wb", 6, self._file, mtime=0) if self.suffix == ".json.gz"
-                  else self._file)
+        file = self._growing.file
+        packed = (gzip.GzipFile("", "wb", 6, file, mtime=0) if self.suffix == ".json.gz"
+                  else file)
         with io.TextIOWrapper(packed, "utf-8", newline="\n") as text:
             text.writelines(chunks)
-        self._file.close()
 
 
 # ---- what a run says ---------------------------------------------------------------------------

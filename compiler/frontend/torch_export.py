@@ -83,7 +83,7 @@ def read(path: str | PathLike[str]) -> Any:
     """The ExportedProgram of a file. torch unpickles tensors alone, and files with pickled objects
     or compiled code are refused; but torch evaluates symbolic sizes, which are text in the file.
     """
-    if not Path(path).is_file():
+    if not os.path.isfile(path):        # pathlib's raises for some names
         raise ImportRefused(f"{path}: no such file; give the path of a .pt2 file")
     torch = require_torch()
     try:

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from compiler.files import write_text
 from compiler.graph.fusion import Groups
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Layout
@@ -92,5 +93,5 @@ def dump_into(folder: Path) -> AfterPass:
     folder.mkdir(parents=True, exist_ok=True)
 
     def write(index: int, name: str, result: Result) -> None:
-        (folder / f"{index:02d}-{name}.txt").write_text(str(result), encoding="utf-8")
+        write_text(folder / f"{index:02d}-{name}.txt", str(result))
     return write

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from compiler.files import write_bytes
 from compiler.frontend.binding import (
     Bindings,
     bound_graph,
@@ -89,7 +90,8 @@ class Quantized:
     fell_back: tuple[str, ...]
 
     def save(self, path: str | PathLike[str]) -> None:
-        Path(path).write_bytes(self.model.SerializeToString(deterministic=True))
+        """Raises FileError where it cannot be written."""
+        write_bytes(path, self.model.SerializeToString(deterministic=True))
 
 
 def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:

@@ -1,11 +1,11 @@
 """A folder that Vivado makes a bitstream from: Verilog, and the script with what it has to know."""
 
-import shutil
 from pathlib import Path
 
 from amaranth.back import verilog
 
 from accel.machine import Machine
+from compiler.files import write_bytes, write_text
 from fpga.gateware.zynq import CONTROL, MEMORY, ZynqAccelerator
 
 __all__ = ["MEMORY_BYTES", "NAME", "PART", "export", "zynq_verilog"]
@@ -39,8 +39,9 @@ def zynq_verilog(machine: Machine, clock_mhz: int) -> str:
 def export(machine: Machine, clock_mhz: int, folder: Path) -> None:
     """Fills a folder, which is made if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{NAME}.v").write_text(zynq_verilog(machine, clock_mhz))
-    (folder / "settings.tcl").write_text(
+    write_text(folder / f"{NAME}.v", zynq_verilog(machine, clock_mhz))
+    write_text(
+        folder / "settings.tcl",
         f"set name {NAME}\nset part {PART}\nset clock_mhz {clock_mhz}\n"
         f"set control {CONTROL}\nset memory {MEMORY}\n")
-    shutil.copyfile(SCRIPT, folder / "build.tcl")
+    write_bytes(folder / "build.tcl", SCRIPT.read_bytes())

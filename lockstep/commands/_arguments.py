@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from lockstep.errors import input_file
+from lockstep.errors import Geometry, input_file
 
 __all__ = ["CALIBRATION", "DEFAULT_TARGET", "DEFAULT_THREADS", "QUANTIZER", "add_compilation",
            "add_quantizer", "add_verbose", "at_least", "link", "pin", "quantizer_options", "rate",
@@ -22,7 +22,7 @@ CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for
 def add_compilation(parser: argparse.ArgumentParser) -> None:
     """How a network is compiled. What is not given is None, False or empty."""
     add = parser.add_argument
-    add("--target", metavar="T",
+    add("--target", type=Geometry, metavar="T",
         help=f"accel:PRESET, accel:FILE.toml, cpu, or auto:PRESET, which gives the accelerator "
              f"what is faster there (default {DEFAULT_TARGET})")
     add("--pin", action="append", type=pin, default=[], metavar="NAME=host|accel",

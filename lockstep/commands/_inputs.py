@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.files import whole_file
+from compiler.files import whole_file
 
 __all__ = ["arrays", "random_inputs", "set_inputs", "write_outputs"]
 

@@ -1,6 +1,7 @@
 """Compiled modules in place of networks."""
 
 import argparse
+import os
 
 from compiler.errors import RequestError
 from lockstep.commands._arguments import DEFAULT_THREADS, QUANTIZER
@@ -15,12 +16,12 @@ def saved_module(args: argparse.Namespace):
     from runtime.artifact import is_archive, read
 
     of_torch = args.model.suffix == ".pt2"          # an archive too
-    if of_torch or not (args.model.is_file() and is_archive(args.model)):
+    if of_torch or not (os.path.isfile(args.model) and is_archive(args.model)):
         args.threads = args.threads or DEFAULT_THREADS
         return None
     for option in ("target", "bus_bytes", "threads", "shape", "bind", "no_integerize", "no_cache",
                    "pin", "link", "calibration", *QUANTIZER):
-        if getattr(args, option):
+        if getattr(args, option) not in (None, False, [], {}):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")
     saved = read(args.model)

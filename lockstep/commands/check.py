@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.errors import output_file
+from compiler.files import write_text
+from lockstep.errors import Geometry, output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -22,7 +23,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "the cycle of every event, and count what the programs covered. Exit status: 0 "
                     "they agree and every bin is filled, 1 the first difference or an empty bin, 2 "
                     "the request was wrong.")
-    parser.add_argument("--config", metavar="PRESET|FILE.toml",
+    parser.add_argument("--config", type=Geometry, metavar="PRESET|FILE.toml",
                         help=f"the machine (default {DEFAULT})")
     parser.add_argument("--geometries", type=_positive, metavar="N",
                         help="spread the programs over so many random machines instead (each is "
@@ -78,7 +79,7 @@ def _run_geometries(args: argparse.Namespace) -> int:
 
 def _write(args: argparse.Namespace, report: dict[str, Any]) -> None:
     if args.json:
-        args.json.write_text(json.dumps(report, indent=1) + "\n")
+        write_text(args.json, json.dumps(report, indent=1) + "\n")
 
 
 @contextmanager

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 
 from compiler.errors import RequestError
+from compiler.files import is_stream, whole_file
 from lockstep.commands._arguments import DEFAULT_TARGET, DEFAULT_THREADS, add_compilation
 from lockstep.commands._lines import say
-from lockstep.errors import output_file
-from lockstep.files import require_writable, whole_file
+from lockstep.errors import OutputFolder, model_file, output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -19,12 +19,12 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "the host, weights, and what reports need. `lockstep run FILE` runs it. It "
                     "holds machine code: trust it like a program, and a .pt2 file too, parts "
                     "of which torch evaluates. Exit status: 0 done, 2 the request was wrong.")
-    parser.add_argument("model", metavar="MODEL", type=Path,
+    parser.add_argument("model", metavar="MODEL", type=model_file,
                         help="ONNX network, or .pt2 file of torch.export.save")
     parser.add_argument("-o", "--output", type=output_file, metavar="FILE", required=True,
                         help="the file to write, say resnet18.lockstep")
     add_compilation(parser)
-    parser.add_argument("--dump", type=Path, metavar="DIR",
+    parser.add_argument("--dump", type=OutputFolder, metavar="DIR",
                         help="write the network as text after every pass of the compiler")
     return parser
 
@@ -36,15 +36,14 @@ def run(args: argparse.Namespace) -> int:
     from runtime.artifact import write
     from runtime.compilation import IN_FLOAT
 
-    require_writable(args.output)
-    args.target = args.target or DEFAULT_TARGET
+    args.target = DEFAULT_TARGET if args.target is None else args.target
     args.threads = args.threads or DEFAULT_THREADS
     machine = machine_of(args)
     device = SimulatedDevice(machine, simulator("functional")) if machine else None
     module = compiled(args, device, _dump(args.dump, dump_into))
     with whole_file(args.output) as file:
         write(module, file)
-    if args.output.is_file():               # not the terminal, nor a pipe
+    if not is_stream(args.output):
         if IN_FLOAT in module.graph.notes:
             say(IN_FLOAT)
         say(_summary(args, module))

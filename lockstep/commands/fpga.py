@@ -12,7 +12,7 @@ from typing import Any
 from compiler.errors import RequestError
 from lockstep.commands._arguments import add_compilation, at_least
 from lockstep.commands._lines import say
-from lockstep.errors import input_file, output_file
+from lockstep.errors import Geometry, input_file, model_file, output_file, require_files
 
 __all__ = ["add_parser", "run"]
 
@@ -44,7 +44,7 @@ def _add_build(kinds) -> argparse.ArgumentParser:
                     "and placements are kept in the cache.")
     add = parser.add_argument
     add("--board", required=True, metavar="B", help="ulx3s-12f, -25f, -45f, -85f or ecpix5-85f")
-    add("--config", default=DEFAULT, metavar="PRESET|FILE.toml",
+    add("--config", type=Geometry, default=DEFAULT, metavar="PRESET|FILE.toml",
         help=f"the machine (default {DEFAULT})")
     add("--mhz", type=_mhz, metavar="X", help="clock (default: the board's)")
     add("--seeds", type=at_least(1), default=1, metavar="N",
@@ -70,7 +70,7 @@ def _add_run(kinds) -> argparse.ArgumentParser:
         description="Compile a network for the machine that a board holds, or take one that "
                     "`lockstep compile` has written, load it once and run all inputs.")
     add = parser.add_argument
-    add("model", metavar="NETWORK", type=Path,
+    add("model", metavar="NETWORK", type=model_file,
         help="ONNX network, .pt2 file of torch.export.save, or compiled module")
     _add_board(parser)
     add_compilation(parser)
@@ -90,7 +90,7 @@ def _add_selftest(kinds) -> argparse.ArgumentParser:
                     "on the functional simulator, compared to the byte.")
     _add_board(parser)
     add = parser.add_argument
-    add("--config", metavar="PRESET|FILE.toml",
+    add("--config", type=Geometry, metavar="PRESET|FILE.toml",
         help=f"the machine (default: the board's own, or {DEFAULT} for --emulated)")
     add("--count", type=at_least(1), default=50, metavar="N", help="random programs (default 50)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="default 0")
@@ -126,7 +126,6 @@ def _build(args: argparse.Namespace) -> int:
     from accel.machine import Machine
     from fpga.boards import board
     from fpga.build import build, written
-    from lockstep.files import require_writable
 
     chosen, machine = board(args.board), Machine(load(args.config))
     if os.path.exists(args.out) and not os.path.isdir(args.out):    # pathlib's raise for some names
@@ -135,8 +134,8 @@ def _build(args: argparse.Namespace) -> int:
         args.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RequestError(f"{str(args.out)!r} cannot be made: {error.strerror}") from None
-    for path in written(args.out, f"{chosen.name}-{machine.config.name}"):
-        require_writable(output_file(str(path)))
+    paths = written(args.out, f"{chosen.name}-{machine.config.name}")
+    require_files({**vars(args), "out": [output_file(str(path)) for path in paths]})
     console, begin = Console(stderr=True), time.monotonic()
 
     def tell(what: str) -> None:
@@ -213,14 +212,14 @@ def _run(args: argparse.Namespace) -> int:
     from lockstep.commands._saved import saved_module
     from runtime import DeviceError
 
-    _require_writable(args.output, args.json)
     saved = saved_module(args)
     given = arrays(args.input) if args.input else None
     machine = _machine(args, saved)
     graph = saved.graph if saved else imported(args)
     samples, labels = inferences(graph, given) if given is not None else ([], None)
     with _opened(args, machine) as device:
-        args.target = args.target or f"accel:{device.machine.config.name}"
+        if args.target is None:
+            args.target = f"accel:{device.machine.config.name}"
         module = _on(args, saved, device, graph)
         if given is None:
             samples = [random_inputs(module, args.seed)]
@@ -255,17 +254,8 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_writable(*paths: Path | None) -> None:
-    """Before what takes its time."""
-    from lockstep.files import require_writable
-
-    for path in paths:
-        if path:
-            require_writable(path)
-
-
 def _write_json(path: Path | None, report: Mapping[str, Any]) -> None:
-    from lockstep.files import whole_file
+    from compiler.files import whole_file
 
     if path:
         with whole_file(path) as file:
@@ -304,7 +294,6 @@ def _selftest(args: argparse.Namespace) -> int:
     from accel.machine import Machine
     from fpga.selftest import selftest
 
-    _require_writable(args.json)
     machine = Machine(load(args.config)) if args.config else None
     with _opened(args, machine) as device, _bars() as progress:
         report = selftest(device, args.count, args.seed, progress)

@@ -6,15 +6,14 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
+from compiler.files import whole_file
 from lockstep.commands._arguments import (CALIBRATION, add_bind, add_quantizer, add_verbose,
                                           quantizer_options)
 from lockstep.commands._lines import counted, say
 from lockstep.commands._table import show_table
-from lockstep.errors import input_file, output_file
-from lockstep.files import require_writable, whole_file
+from lockstep.errors import input_file, model_file, output_file
 
 __all__ = ["add_parser", "run", "watching"]
 
@@ -29,7 +28,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "itself; accumulated, in the quantized network. Nothing is random. Exit "
                     "status: 0 done, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL", type=Path,
+    add("model", metavar="MODEL", type=model_file,
         help="ONNX network, or .pt2 file of torch.export.save, parts of which torch evaluates: "
              "trust it like a program")
     add("--calibration", type=input_file, nargs="+", required=True, metavar="FILE",
@@ -50,7 +49,6 @@ def run(args: argparse.Namespace) -> int:
         from lockstep.report import require_plotly
 
         require_plotly()
-        require_writable(args.report)
     from compiler.quantize import quantize
 
     made = quantize(

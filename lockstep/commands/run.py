@@ -13,8 +13,8 @@ from lockstep.commands._arguments import (DEFAULT_TARGET, add_compilation, at_le
                                           row_buffer)
 from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
-from lockstep.errors import input_file, output_file
-from lockstep.files import require_writable, whole_file
+from lockstep.errors import input_file, model_file, output_file
+from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]
 
@@ -29,7 +29,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "random. torch evaluates parts of a .pt2 file: trust it like a program. Exit "
                     "status: 0 done, 1 the run failed, 2 the request was wrong.")
     add = parser.add_argument
-    add("model", metavar="MODEL", type=Path,
+    add("model", metavar="MODEL", type=model_file,
         help="ONNX network, .pt2 file of torch.export.save, or compiled module")
     add_compilation(parser)
     add("--sim", default=DEFAULT_SIMULATOR, choices=("functional", "cycle", "verilator"),
@@ -50,7 +50,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         help="inputs, by name; they tell the dimensions that the model leaves open")
     add("--output", type=output_file, metavar="Y.npz", help="write the outputs, by name")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
-    add("--trace", type=Path, metavar="T.json",
+    add("--trace", type=output_file, metavar="T.json",
         help="write what every unit did when: .json or .json.gz for Perfetto, .vcd for short runs")
     add("--report", type=output_file, metavar="FILE.html",
         help="write one page with timeline, roofline, stalls, traffic and buffers (--sim cycle)")
@@ -60,7 +60,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     saved = saved_module(args)
-    args.target = args.target or DEFAULT_TARGET
+    args.target = DEFAULT_TARGET if args.target is None else args.target
     _require_sense(args)
     with _opened(args.trace) as trace:
         return _run(args, saved, trace)
@@ -91,7 +91,6 @@ def _require_page(args: argparse.Namespace) -> None:
         raise RequestError(f"--report must come with --sim cycle, not {args.sim}: the cycle "
                            f"simulator alone says what every unit did when")
     require_plotly()
-    require_writable(args.report)
 
 
 def _opened(path: Path | None):

@@ -93,9 +93,12 @@ class Container:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the file begins as a zip archive does. Raises OSError if it cannot be read."""
-    with open(path, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+    """Whether there is a file that begins as a zip archive does, and can be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 @contextmanager

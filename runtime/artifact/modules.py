@@ -1,6 +1,5 @@
 """Whole modules: written, read, put on a device."""
 
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from accel.program import Program
 from accel.work import Work
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
 from compiler.cpu_gpu_backends.llvm import host
+from compiler.files import whole_file
 from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL, Partition, Segment, subgraph
 from runtime.device import Device, SimulatedDevice, simulator
@@ -72,14 +72,9 @@ def load(path: str | PathLike[str], *, sim: str = "functional", machine: Machine
 
 
 def save(module: Module, path: str | PathLike[str]) -> None:
-    """The file is whole or not there. Raises OSError where it cannot be written."""
-    scratch = Path(f"{os.fspath(path)}.{os.getpid()}")
-    try:
-        with scratch.open("wb") as file:
-            write(module, file)
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    """The file is whole or not there. Raises FileError where it cannot be written."""
+    with whole_file(path) as file:
+        write(module, file)
 
 
 def write(module: Module, file: IO[bytes]) -> None:

@@ -147,7 +147,7 @@ def test_damaged_files(capsys, compiled, tmp_path) -> None:
     ("Target must be accel:PRESET", [DIGITS, "-o", "d.lockstep", "--target", "gpu"]),
     ("is not an ONNX file", [Path(__file__), "-o", "d.lockstep"]),
     ("--observer must come with --calibration FILE", [FLOAT, "--observer", "mse", "-o", "d"]),
-    ("must be a folder that can be written", [DIGITS, "-o", "d.lockstep", "--dump", DIGITS]),
+    ("must be a folder that can be written", [DIGITS, "-o", "d", "--dump", Path(__file__)]),
 ])
 def test_wrong_requests(capsys, tmp_path, monkeypatch, message: str, args) -> None:
     monkeypatch.chdir(tmp_path)

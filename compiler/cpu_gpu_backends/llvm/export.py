@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compiler.errors import Error
+from compiler.files import write_bytes, write_text
 from compiler.ir import Program, shape_text
 from compiler.native import call, compiler
 from compiler.te import Buffer, is_record, numpy_dtype, record_fields
@@ -74,16 +75,19 @@ def link_shared(programs: Mapping[str, Program], path: Path, machine: Machine | 
     """Write a shared library to `path` and its header beside it, with the suffix ``.h``.
 
     `linker` is the command of a C compiler that links for `machine`; without it, the one of this
-    computer (``$CXX``). Raises BuildError if there is none or if it fails.
+    computer (``$CXX``). Raises BuildError if there is none or if it fails, FileError where the
+    files cannot be written.
     """
     text = header(programs, re.sub(r"\W", "_", path.stem).upper() + "_H")
     code = compile_object(programs, machine, contract)
     openmp = ["-fopenmp"] if b"GOMP_parallel" in code else []
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "kernels.o").write_bytes(code)
-        call([*(linker or compiler()[:1]), "-shared", "-o", str(path),
-              str(Path(folder) / "kernels.o"), "-lm", *openmp])
-    path.with_suffix(".h").write_text(text)
+        made = Path(folder) / "kernels.so"
+        made.with_suffix(".o").write_bytes(code)
+        call([*(linker or compiler()[:1]), "-shared", "-o", str(made),
+              str(made.with_suffix(".o")), "-lm", *openmp])
+        write_bytes(path, made.read_bytes())
+    write_text(path.with_suffix(".h"), text)
 
 
 def _check_names(programs: Mapping[str, Program]) -> None:

@@ -1,0 +1,37 @@
+"""Files beside an ONNX file that hold its weights."""
+
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError, Message
+
+__all__ = ["external_files"]
+
+
+def external_files(path: str | PathLike[str]) -> list[Path]:
+    """Paths that tensors of the model at `path` refer to; none if it is no ONNX file. Nothing but
+    the model is read.
+    """
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except (OSError, DecodeError):
+        return []
+    found = {entry.value for tensor in _tensors(model)
+             if tensor.data_location == onnx.TensorProto.EXTERNAL
+             for entry in tensor.external_data if entry.key == "location"}
+    return [Path(path).parent / name for name in sorted(found)]
+
+
+def _tensors(message: Message) -> Iterator[onnx.TensorProto]:
+    """All of them, wherever they stand."""
+    waiting = [message]
+    while waiting:
+        message = waiting.pop()
+        if isinstance(message, onnx.TensorProto):
+            yield message
+            continue
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                waiting.extend([value] if isinstance(value, Message) else value)
