@@ -201,6 +201,8 @@ def preset(name: str) -> AccelConfig:
 
 def load(path: str | Path) -> AccelConfig:
     """A geometry from a preset's name or a TOML file."""
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"Configuration must be a preset's name or a path, not {path!r}")
     path = Path(path)
     if path.suffix != ".toml":
         return preset(str(path))

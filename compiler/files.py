@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
-from compiler.errors import Error, RequestError
+from compiler.errors import ArgumentError, Error, RequestError
 
 __all__ = ["FileError", "FileInProgress", "is_stream", "require_writable", "whole_file",
            "write_bytes", "write_text"]
@@ -41,6 +41,8 @@ class FileInProgress:
     """
 
     def __init__(self, path: str | os.PathLike[str]):
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(f"Path must be text or a path, not {path!r}")
         self.path = path
         self._scratch: str | None = None
         try:

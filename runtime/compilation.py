@@ -35,10 +35,11 @@ from compiler.graph.placement import Pins
 from compiler.graph.room import require_room
 from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
+from runtime.arguments import require_settings, shapes_of
 from runtime.auto import choose, greedy
 from runtime.cache import Division, Made, cached
 from runtime.costs import LINK, Link, Pricing, segment_borders
-from runtime.device import Device, SimulatedDevice, simulator
+from runtime.device import Device, SimulatedDevice, require_options, simulator
 from runtime.module import AccelSegment, Module, Settings, Step
 
 __all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph", "quantized",
@@ -82,13 +83,18 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     link : what ``auto`` assumes of the way between host and accelerator.
     calibration : samples by which a float model is quantized first, as `compiler.quantize.quantize`
         takes them; with `options` of that, such as ``keep_float`` or ``observer``.
+
+    Raises ArgumentError for an option that is not known or not of its kind, TargetError, and
+    ImportRefused for the model; every refusal is a `compiler.errors.Error`.
     """
+    require_options("compile", sim, options, {*signature(compile).parameters, *QUANTIZER}
+                    - {"options"})
     quantizer = {name: options.pop(name) for name in QUANTIZER if name in options}
-    config = target_config(target)
-    device = None
-    if config:
-        machine = Machine(config)
-        device = SimulatedDevice(machine, simulator(sim, **options))
+    settings: dict[str, Any] = {"integerize": integerize, "threads": threads, "after": after,
+                                "cache": cache, "pins": pins, "link": link}
+    require_settings(**settings)
+    shapes, simulate, config = shapes_of(shapes), simulator(sim, **options), target_config(target)
+    device = SimulatedDevice(Machine(config), simulate) if config else None
     if calibration is not None:
         graph = quantized(model, calibration, shapes, example_inputs=example_inputs, bind=bind,
                           **quantizer)
@@ -96,8 +102,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
         raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     else:
         graph = graph_of(model, shapes, example_inputs, bind=bind)
-    return compile_for(graph, device, integerize=integerize, threads=threads, after=after,
-                       cache=cache, pins=pins, link=link if target.startswith("auto:") else None)
+    return compile_for(graph, device, **settings | {
+        "link": link if target.startswith("auto:") else None})
 
 
 QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
@@ -113,14 +119,14 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
     """
     made = quantize(model, calibration, **options).model
     source = str(model) if isinstance(model, str | PathLike) else None
-    return graph_of(made, shapes, source=source, arrays=arrays)
+    return graph_of(made, shapes_of(shapes), source=source, arrays=arrays)
 
 
 def target_config(target: str) -> AccelConfig | None:
     """The geometry that a target names; None for the host."""
     if target == "cpu":
         return None
-    kind, _, where = target.partition(":")
+    kind, _, where = target.partition(":") if isinstance(target, str) else ("", "", "")
     if kind not in ("accel", "auto") or not where:
         raise TargetError(f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, "
                           f"auto:FILE.toml or cpu, not {target!r}")
@@ -134,7 +140,9 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
     """`compile` for a device, or for the host alone. With a `link` the network is divided by what
     things cost, with the memory `dram`.
     """
-    graph = graph_of(model, shapes)
+    require_settings(integerize=integerize, threads=threads, after=after, cache=cache, pins=pins,
+                     link=link)
+    graph = graph_of(model, shapes_of(shapes))
     require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
 

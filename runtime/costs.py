@@ -27,6 +27,7 @@ from accel.sim.dram import DRAM, Dram
 from accel.target import AccelTarget, CompiledSegment
 from accel.views import images
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.errors import ArgumentError
 from compiler.graph.channels_last import FROM_LAST
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.layout import Borders, Layout, lay_out
@@ -57,10 +58,10 @@ class Link:
 
     def __post_init__(self):
         if not self.bytes_per_second > 0:
-            raise ValueError(f"bytes_per_second must be positive, not {self.bytes_per_second!r}")
+            raise ArgumentError(f"bytes_per_second must be positive, not {self.bytes_per_second!r}")
         for name in ("latency_seconds", "start_seconds"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+                raise ArgumentError(f"{name} must be at least 0, not {getattr(self, name)!r}")
 
     def copy_seconds(self, size_bytes: int) -> float:
         return self.latency_seconds + size_bytes / self.bytes_per_second

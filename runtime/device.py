@@ -5,22 +5,26 @@ this module knows which device it has; simulators and boards differ in nothing b
 OpenCL, CUDA and the emulation of CUDA on the host.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
+from dataclasses import fields, replace
 from importlib import import_module
+from inspect import signature
 from typing import Any, Protocol
 
 import numpy as np
 
 from accel.machine import Machine
 from accel.program import Program
+from accel.sim.dram import DRAM, Dram
 from accel.status import Run
 from compiler.cpu_gpu_backends.simt.code import Code
-from compiler.errors import Error
+from compiler.errors import ArgumentError, Error
 from compiler.processes import OwnLock
+from runtime.arguments import require_kind, require_names
 
 __all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice", "Memory",
-           "SimulatedDevice", "simulator"]
+           "SimulatedDevice", "require_options", "simulator"]
 
 ALIGNMENT = 64
 
@@ -153,10 +157,48 @@ def simulator(name: str, **options: Any) -> Simulate:
     """The simulator `name` of `SIMULATORS`.
 
     `options` are those of its ``simulate``: cycle and verilator take `dram`, or single options of
-    it, cycle also `values` and `timeline`; functional takes none.
+    it, and `max_cycles`, cycle also `values` and `timeline`; functional takes none. Raises
+    ArgumentError and DramError for what they do not take.
     """
-    if name not in SIMULATORS:
-        raise ValueError(f"Simulator must be one of {', '.join(SIMULATORS)}, not {name!r}")
-    module = "verilated" if name == "verilator" else name
-    simulate = import_module(f"accel.sim.{module}").simulate
+    simulate = _simulate(name)
+    require_options(f"Simulator {name}", name, options)
+    if "dram" in options:
+        require_kind("dram", options["dram"], Dram, "an accel.sim.dram.Dram")
+    for one in {"values", "timeline"} & options.keys():
+        require_kind(one, options[one], bool, "True or False")
+    if type(options.get("max_cycles", 1)) is not int or options.get("max_cycles", 1) < 1:
+        raise ArgumentError(f"max_cycles must be an integer of at least 1, not "
+                            f"{options['max_cycles']!r}")
+    memory_options = {field.name for field in fields(Dram)} & options.keys()
+    if memory_options:                  # what cannot be is refused now, not when it runs
+        replace(options.get("dram", DRAM), **{one: options[one] for one in memory_options})
     return lambda machine, program, memory: simulate(machine, program, memory, **options)
+
+
+def require_options(function: str, name: str, given: Collection[str],
+                    others: Collection[str] = ()) -> None:
+    """Raise ArgumentError for an option of `function` that is none of `others`, and that the
+    simulator `name` does not take.
+    """
+    known = {*others, *_options(name)}
+    for option in given:
+        takers = [one for one in SIMULATORS if option not in known and option in _options(one)]
+        if takers:
+            raise ArgumentError(f"{option} must come with the simulator {' or '.join(takers)}, "
+                                f"not {name}")
+    require_names(function, given, known)
+
+
+def _options(name: str) -> set[str]:
+    """Of a simulator."""
+    own = signature(_simulate(name)).parameters.values()
+    named = {one.name for one in own if one.kind == one.KEYWORD_ONLY} - {"inputs"}
+    of_memory = any(one.kind == one.VAR_KEYWORD for one in own)
+    return named | ({field.name for field in fields(Dram)} if of_memory else set())
+
+
+def _simulate(name: str) -> Callable[..., Run]:
+    if name not in SIMULATORS:
+        raise ArgumentError(f"Simulator must be one of {', '.join(SIMULATORS)}, not {name!r}")
+    module = "verilated" if name == "verilator" else name
+    return import_module(f"accel.sim.{module}").simulate

@@ -127,8 +127,8 @@ class Module:
         save(self, path)
 
     def set_input(self, name: str, array: Any) -> None:
-        """Refuses another name, shape or type than the network's."""
-        self._inputs[name] = self._checked(name, array)
+        """Keeps a copy; refuses another name, shape or type than the network's."""
+        self._inputs[name] = np.array(self._checked(name, array))
 
     def _checked(self, name: str, array: Any) -> np.ndarray:
         """Itself, or what another library shares through DLPack, where it is dense; else a copy."""
@@ -147,7 +147,7 @@ class Module:
         return np.require(array, requirements="C")
 
     def __call__(self, inputs: Mapping[str, Any]) -> Values:
-        """Refuses what `set_input` does, and inputs that are not all there."""
+        """Refuses what `set_input` does, and inputs that are not all there; copies none of them."""
         return self.run_many([inputs])[0]
 
     def profile(self, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -160,6 +160,9 @@ class Module:
         """Outputs by name for each of the inputs, in their order: while the accelerator computes
         one, the host computes another.
         """
+        if isinstance(inputs, Mapping) or not isinstance(inputs, Sequence):
+            raise InputError(f"Inputs of many runs must be a list of mappings, not "
+                             f"{type(inputs).__name__}")
         return [outputs for outputs, _ in self._execute(inputs)]
 
     def run(self) -> tuple[Run, ...]:
@@ -174,6 +177,9 @@ class Module:
         return self._made(values)
 
     def _complete(self, inputs: Mapping[str, Any]) -> Values:
+        if not isinstance(inputs, Mapping):
+            raise InputError(f"Inputs must be a mapping of names to arrays, not "
+                             f"{type(inputs).__name__}")
         values = {name: self._checked(name, array) for name, array in inputs.items()}
         missing = [name for name in self.graph.inputs if name not in inputs]
         if missing:
@@ -205,7 +211,7 @@ class Module:
         return self.perform(inputs, perform), tuple(runs)
 
     def get_output(self, name: str) -> np.ndarray:
-        if name not in self._outputs:
+        if name not in [*self._outputs]:
             raise InputError(f"Output must be one of {', '.join(self.graph.outputs)}, and the "
                              f"network must have run, not {name!r}")
         return self._outputs[name]

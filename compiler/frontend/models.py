@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
+from compiler.errors import ArgumentError
 from compiler.frontend import onnx_import
 from compiler.frontend.binding import (Bindings, bound_graph, bound_model, extents_of,
                                        open_dimensions, real_inputs)
@@ -27,7 +28,8 @@ def graph_of(model: Model, shapes: Mapping[str, int] | None = None, example_inpu
              arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The graph; `example_inputs` are those that an nn.Module is exported with, `source` is the
     file that an ONNX model was made from. Dimensions that `shapes` leave open have the extents of
-    `arrays`, by the name of the input. The inputs in `bind` become constants. Raises ImportRefused.
+    `arrays`, by the name of the input. The inputs in `bind` become constants. Raises ImportRefused,
+    and ArgumentError for what is no model.
     """
     if isinstance(model, Graph):
         return bound_graph(model, bind)
@@ -36,6 +38,9 @@ def graph_of(model: Model, shapes: Mapping[str, int] | None = None, example_inpu
 
         graph = torch_export.graph_of(model, shapes, example_inputs, arrays)
         return bound_graph(graph, bind)
+    if not isinstance(model, ModelProto | str | PathLike):
+        raise ArgumentError(f"Model must be the path of a file, an ONNX model, a program or module "
+                            f"of PyTorch, or a graph, not {model!r}")
     if not isinstance(model, ModelProto):
         source = str(model)
         model = onnx_import.read_model(Path(model))

@@ -17,6 +17,7 @@ from compiler.cpu_gpu_backends.llvm import host
 from compiler.files import whole_file
 from compiler.graph.graph import Graph
 from compiler.graph.partition import ACCEL, Partition, Segment, subgraph
+from runtime.arguments import require_kind, require_path
 from runtime.device import Device, SimulatedDevice, simulator
 from runtime.module import AccelSegment, Module, Settings, Step
 
@@ -63,12 +64,16 @@ def load(path: str | PathLike[str], *, sim: str = "functional", machine: Machine
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     machine : the accelerator, where it has instructions of one's own.
 
-    Raises ArtifactError for a file that is not such a one, or not whole, or for another machine.
+    Raises ArtifactError for a file that is not such a one, or not whole, or for another machine,
+    and ArgumentError for arguments that are not of their kind.
     """
+    require_path(path)
+    require_kind("machine", machine, Machine | None, "an accel.machine.Machine")
+    simulate = simulator(sim, **options)
     saved = read(path, machine)
     if saved.machine is None:
         return saved.on(None)
-    return saved.on(SimulatedDevice(saved.machine, simulator(sim, **options)))
+    return saved.on(SimulatedDevice(saved.machine, simulate))
 
 
 def save(module: Module, path: str | PathLike[str]) -> None:

@@ -1,0 +1,61 @@
+"""Arguments of `lockstep.compile` and its like: refused by name before anything is computed."""
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from operator import index
+from os import PathLike
+from typing import Any
+
+from compiler.errors import ArgumentError
+from compiler.graph.partition import ACCEL, HOST
+from runtime.costs import Link
+
+__all__ = ["require_kind", "require_names", "require_path", "require_settings", "shapes_of"]
+
+THREADS = (1, 2)
+
+
+def require_kind(name: str, value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name} must be {what}, not {value!r}")
+
+
+def require_names(function: str, given: Collection[str], known: Collection[str]) -> None:
+    """Raise ArgumentError for the first option that is not known, with those most like it."""
+    for name in given:
+        if name not in known:
+            like = get_close_matches(name, known, 3, 0.5) or sorted(known)
+            raise ArgumentError(f"{function} has no option {name!r}; the nearest are "
+                                f"{', '.join(like)}" if like else
+                                f"{function} has no option {name!r}")
+
+
+def require_path(path: object) -> None:
+    require_kind("Path", path, str | PathLike, "text or a path")
+
+
+def require_settings(*, integerize: Any, threads: Any, after: Any, cache: Any, pins: Any,
+                     link: Any) -> None:
+    """Those options of `runtime.compile_for` that are the same for every network."""
+    for name, value in (("integerize", integerize), ("cache", cache)):
+        require_kind(name, value, bool, "True or False")
+    if type(threads) is not int or threads not in THREADS:
+        raise ArgumentError(f"threads must be 1 or 2, not {threads!r}")
+    if after is not None and not callable(after):
+        raise ArgumentError(f"after must be a function of number, name and result, not {after!r}")
+    require_kind("link", link, Link | None, "a runtime.Link")
+    require_kind("pins", pins, Mapping | None, "a mapping of names to 'host' or 'accel'")
+    for name, target in (pins or {}).items():
+        if target not in (HOST, ACCEL):
+            raise ArgumentError(f"pins must be 'host' or 'accel' by name, not {name!r}: "
+                                f"{target!r}")
+
+
+def shapes_of(shapes: Any) -> dict[str, int] | None:
+    """Extents by name of the symbolic dimension; None where there are none."""
+    require_kind("shapes", shapes, Mapping | None, "a mapping of names to integers")
+    try:
+        found = {name: index(extent) for name, extent in (shapes or {}).items()}
+    except TypeError:
+        raise ArgumentError(f"shapes must be integers by name, not {shapes!r}") from None
+    return found or None
