@@ -10,10 +10,12 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import IO
 
 from compiler.errors import ArgumentError, Error, RequestError
+from compiler.processes import remove_at_end
 
 __all__ = ["FileError", "FileInProgress", "is_stream", "require_writable", "whole_file",
            "write_bytes", "write_text"]
@@ -45,6 +47,7 @@ class FileInProgress:
             raise ArgumentError(f"Path must be text or a path, not {path!r}")
         self.path = path
         self._scratch: str | None = None
+        self._registered = ExitStack()
         try:
             target, present = _destination(path)
             if isinstance(target, int):
@@ -62,6 +65,7 @@ class FileInProgress:
             raise _system_error(errno.EACCES)
         scratch = os.path.join(os.path.dirname(target),
                                f".lockstep-{os.getpid()}-{secrets.token_hex(8)}")
+        self._registered.enter_context(remove_at_end(Path(scratch)))    # if a signal ends us
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_MODE)
         self._scratch = scratch
         if present:
@@ -75,6 +79,7 @@ class FileInProgress:
             if self._scratch is not None:
                 os.replace(self._scratch, self._target)
                 self._scratch = None
+                self._registered.close()
         except OSError as error:
             raise FileError(self.path, error) from None
 
@@ -86,6 +91,7 @@ class FileInProgress:
             with suppress(FileNotFoundError):
                 os.unlink(self._scratch)
             self._scratch = None
+        self._registered.close()
 
 
 class _Stream(io.FileIO):

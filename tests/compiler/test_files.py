@@ -174,3 +174,10 @@ def test_an_archive_goes_to_the_output_in_one_stream(tmp_path) -> None:
         subprocess.run([sys.executable, "-c", code], check=True, stdout=file)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None and archive.read("x") == b"y" * 10
+
+
+def test_an_end_by_a_signal_leaves_nothing(tmp_path) -> None:
+    code = (f"from compiler.files import whole_file\nfrom compiler.processes import end\n"
+            f"with whole_file({str(tmp_path / 'x')!r}) as file:\n    end(143)")
+    done = subprocess.run([sys.executable, "-c", code])
+    assert done.returncode == 143 and not list(tmp_path.iterdir())
