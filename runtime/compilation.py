@@ -102,8 +102,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
         raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     else:
         graph = graph_of(model, shapes, example_inputs, bind=bind)
-    return compile_for(graph, device, **settings | {
-        "link": link if target.startswith("auto:") else None})
+    settings["link"] = link if target.startswith("auto:") else None
+    return compile_for(graph, device, **settings)
 
 
 QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
