@@ -15,8 +15,8 @@ from pathlib import Path
 from compiler.kept import (BuildError, CacheError, build_once, cache_folder, find, note, noted)
 from compiler.processes import call_all, run_tool
 
-__all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "call", "compile_shared",
-           "compiler", "digest", "find", "note", "noted", "processor", "run_tool"]
+__all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "call", "compile_objects",
+           "compile_shared", "compiler", "digest", "find", "note", "noted", "processor", "run_tool"]
 
 
 @cache
@@ -50,18 +50,31 @@ def digest(parts: Iterable[str]) -> str:
     return total.hexdigest()
 
 
+_COMMON = ("-fPIC", "-std=c++17")
+
+
 def compile_shared(sources: Mapping[Path, Sequence[str]], target: Path,
-                   flags: Sequence[str] = ()) -> None:
-    """Compile C++ files, each with flags of its own and the common ones, to a shared object."""
+                   flags: Sequence[str] = (), objects: Sequence[Path] = ()) -> None:
+    """Compile C++ files, each with flags of its own and the common ones, to a shared object, of
+    which `objects` that are there already become part.
+    """
     folder = target.parent.absolute()
-    command = [compiler()[0], "-fPIC", "-std=c++17", *flags]
-    objects = [str(folder / f"{source.stem}.o") for source in sources]
-    for done in call_all([[*command, *own, "-c", "-o", made, str(source.absolute())]
+    made = compile_objects(sources, folder, flags)
+    call([compiler()[0], *_COMMON, *flags, "-shared", "-o", str(folder / target.name),
+          *map(str, (*made, *objects))], folder)
+    for path in made:
+        os.unlink(path)
+
+
+def compile_objects(sources: Mapping[Path, Sequence[str]], folder: Path,
+                    flags: Sequence[str] = ()) -> list[Path]:
+    """Compile C++ files, each with flags of its own and the common ones, to objects in a folder."""
+    objects = [folder / f"{source.stem}.o" for source in sources]
+    for done in call_all([[compiler()[0], *_COMMON, *flags, *own, "-c", "-o", str(made),
+                           str(source.absolute())]
                           for (source, own), made in zip(sources.items(), objects)], cwd=folder):
         _require(done)
-    call([*command, "-shared", "-o", str(folder / target.name), *objects], folder)
-    for made in objects:
-        os.unlink(made)
+    return objects
 
 
 def call(command: Sequence[str], cwd: Path | None = None,

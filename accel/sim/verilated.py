@@ -14,7 +14,7 @@ import re
 import shutil
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -30,8 +30,8 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.status import COUNTERS, REPORTERS, Counters, Run, Status
 from compiler.errors import Error
-from compiler.native import (BuildError, build_once, call, compile_shared, compiler, digest, find,
-                             note, noted, processor)
+from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
+                             compiler, digest, find, note, noted, processor)
 
 from .dram import DRAM, Dram, DramTiming
 from .netlist import clocked, whole_words
@@ -187,11 +187,24 @@ def _verilate(folder: Path, optimization: tuple[str, ...], options: tuple[str, .
             f'#include "{name}"\n' for name in bodies))
     include = root / "include"
     edge = ("-DLOCKSTEP_EDGE",) if _has_one_edge(generated) else ()
-    sources = {folder / "core.cpp": (*optimization, *edge), folder / "once.cpp": ("-O0",),
-               **{include / name: ("-O1",) for name in _LIBRARY}}
+    sources = {folder / "core.cpp": (*optimization, *edge), folder / "once.cpp": ("-O0",)}
     compile_shared(sources, folder / "core.so", [*COMPILER_FLAGS, *(
-        f"-I{path}" for path in (generated, include, include / "vltstd", folder))])
+        f"-I{path}" for path in (generated, include, include / "vltstd", folder))],
+        verilator_objects(_LIBRARY, COMPILER_FLAGS))
     shutil.rmtree(generated)        # ten times the size of the object
+
+
+def verilator_objects(names: Sequence[str], flags: Sequence[str]) -> list[Path]:
+    """Objects of Verilator's own C++ files, which are the same for every model."""
+    include = verilator_root() / "include"
+    key = digest([*names, *flags, importlib.metadata.version("verilator"), compiler()[1]])
+
+    def make(folder: Path) -> None:
+        compile_objects({include / name: ("-O1",) for name in names}, folder,
+                        [*flags, f"-I{include}", f"-I{include / 'vltstd'}"])
+
+    made = build_once("verilator", key, None, make)
+    return [made / f"{Path(name).stem}.o" for name in names]
 
 
 _RARELY = "#define LOCKSTEP_RARELY(x) __builtin_expect_with_probability(!!(x), 0, 1.0)\n"

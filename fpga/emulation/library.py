@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from accel.sim.verilated import verilator_root
+from accel.sim.verilated import verilator_objects, verilator_root
 from compiler.native import build_once, call, compile_shared, compiler, digest, processor
 
 __all__ = ["build_library"]
@@ -37,11 +37,11 @@ def build_library(top: str, text: str, source: str, what: str,
             (folder / f"{part}.cpp").write_text("".join(
                 f'#include "{name}"\n' for name in included) + (source if part == "often" else ""))
         include = root / "include"
-        compile_shared({folder / "often.cpp": optimization, folder / "once.cpp": ("-O0",),
-                        include / "verilated.cpp": ("-O1",),
-                        include / "verilated_threads.cpp": ("-O1",)}, folder / f"{top}.so",
-                       ["-w", "-DVL_TIME_CONTEXT",
-                        *(f"-I{path}" for path in (generated, include, include / "vltstd"))])
+        common = ("-w", "-DVL_TIME_CONTEXT")
+        paths = [f"-I{path}" for path in (generated, include, include / "vltstd")]
+        compile_shared({folder / "often.cpp": optimization, folder / "once.cpp": ("-O0",)},
+                       folder / f"{top}.so", [*common, *paths],
+                       verilator_objects(("verilated.cpp", "verilated_threads.cpp"), common))
         shutil.rmtree(generated)
 
     return build_once(top, key, what, make) / f"{top}.so"

@@ -181,3 +181,18 @@ def test_pyverilator_reads_ports_and_ticks(tmp_path):
     text = (tmp_path / "core.vcd").read_text()
     assert "mem__request__valid" in text and "$enddefinitions" in text
     assert both(program(chain()))[1].ok         # the view's clock is not that of runs
+
+
+def test_verilators_own_files_are_compiled_once(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))
+    asked = ["verilated_threads.cpp"], verilated.COMPILER_FLAGS
+    (first,) = verilated.verilator_objects(*asked)
+    assert first.name == "verilated_threads.o" and tmp_path in first.parents
+
+    def compile_objects(*args) -> None:
+        raise AssertionError("must not be compiled again")
+
+    monkeypatch.setattr(verilated, "compile_objects", compile_objects)
+    assert verilated.verilator_objects(*asked) == [first]
+    with pytest.raises(AssertionError):         # other flags, another object
+        verilated.verilator_objects(["verilated_threads.cpp"], ["-w"])
