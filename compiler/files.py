@@ -5,6 +5,7 @@ The exceptions are files in folders that nobody else sees, such as those that
 """
 
 import errno
+import fcntl
 import io
 import os
 import secrets
@@ -22,6 +23,7 @@ __all__ = ["FileError", "FileInProgress", "is_stream", "require_writable", "whol
 
 LINKS = 40          # as many as Linux follows
 NEW_MODE = 0o666    # before the umask
+SCRATCH = ".lockstep-"
 
 
 class FileError(RequestError, OSError):
@@ -63,10 +65,12 @@ class FileInProgress:
     def _begin(self, target: str, present: os.stat_result | None) -> IO[bytes]:
         if present and not os.access(target, os.W_OK):
             raise _system_error(errno.EACCES)
+        _remove_leftovers(os.path.dirname(target))
         scratch = os.path.join(os.path.dirname(target),
-                               f".lockstep-{os.getpid()}-{secrets.token_hex(8)}")
+                               f"{SCRATCH}{os.getpid()}-{secrets.token_hex(8)}")
         self._registered.enter_context(remove_at_end(Path(scratch)))    # if a signal ends us
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_MODE)
+        descriptor = _created(scratch)
+        self._registered.callback(os.close, os.dup(descriptor))         # held until it is in place
         self._scratch = scratch
         if present:
             os.fchmod(descriptor, present.st_mode & 0o777)
@@ -170,6 +174,37 @@ def _destination(path: str | os.PathLike[str]) -> tuple[str | int, os.stat_resul
             return place, _present(place)
         place = os.path.join(folder, os.readlink(place))
     raise _system_error(errno.ELOOP)
+
+
+def _created(path: str) -> int:
+    """A new file, locked while anybody has it open: see `_remove_leftovers`. Where there are no
+    locks, leftovers stay.
+    """
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_MODE)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)            # somebody took it for a leftover just before
+
+
+def _remove_leftovers(folder: str) -> None:
+    """What processes were writing in there that were killed: its lock is free."""
+    with suppress(OSError), os.scandir(folder or ".") as entries:
+        for entry in entries:
+            if entry.name.startswith(SCRATCH):
+                _remove_if_free(entry.path)
+
+
+def _remove_if_free(path: str) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+        finally:
+            os.close(descriptor)
 
 
 def _present(path: str) -> os.stat_result | None:

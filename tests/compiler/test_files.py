@@ -181,3 +181,15 @@ def test_an_end_by_a_signal_leaves_nothing(tmp_path) -> None:
             f"with whole_file({str(tmp_path / 'x')!r}) as file:\n    end(143)")
     done = subprocess.run([sys.executable, "-c", code])
     assert done.returncode == 143 and not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_was_writing_goes(tmp_path) -> None:
+    code = (f"import os, signal\nfrom compiler.files import whole_file\n"
+            f"with whole_file({str(tmp_path / 'x')!r}):\n"
+            f"    os.kill(os.getpid(), signal.SIGKILL)")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -9
+    assert len(list(tmp_path.iterdir())) == 1
+    with whole_file(tmp_path / "y"):
+        write_text(tmp_path / "z", "")          # which leaves alone what is being written
+        assert len(list(tmp_path.iterdir())) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["y", "z"]
