@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from accel import isa
+from accel import isa, rules
 from accel.config import AccelConfig
 from accel.intrinsics import SHIPPED, Declaration
 from compiler.tensorize import Intrinsic
@@ -84,25 +84,22 @@ class MachineRecord:
 
 @dataclass(frozen=True)
 class Machine:
-    """`declarations` get the opcodes 2, 3, ... in their order."""
+    """`declarations` get the opcodes 2, 3, ... in their order.
+
+    Raises `accel.rules.DeclarationError` for what cannot be computed as it is declared.
+    """
 
     config: AccelConfig
     declarations: tuple[Declaration, ...] = SHIPPED
 
     def __post_init__(self):
-        names = [declaration.name for declaration in self.declarations]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"Instruction {name} must be declared once")
-        if len(names) > 254:
-            raise ValueError(f"Declarations must be at most 254 (8-bit opcodes), not {len(names)}")
-        assert all(intrinsic.loops <= len(isa.decode(isa.FORMATS[intrinsic.unit], 0)["loops"])
-                   for forms in self.forms.values() for intrinsic in forms)
+        rules.require_names(self.declarations)
+        rules.require(self.config, self.declarations, self.forms)
 
     @cached_property
     def forms(self) -> dict[str, tuple[Intrinsic, ...]]:
         """Every instruction's intrinsics, by name, in order of opcodes."""
-        return {d.name: d.build(self.config) for d in self.declarations}
+        return {d.name: tuple(d.build(self.config)) for d in self.declarations}
 
     def intrinsic(self, name: str) -> Intrinsic:
         """The first form of an instruction."""

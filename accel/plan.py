@@ -37,8 +37,8 @@ from accel.sharing import share
 from compiler.te import Read, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["FACTOR_BITS", "OPERAND_CYCLES", "Operation", "Plan", "PlanError", "UPDATE_CYCLES",
-           "factor_bits", "plan"]
+__all__ = ["FACTOR_BITS", "IN_FLIGHT", "OPERAND_CYCLES", "Operation", "Plan", "PlanError",
+           "UPDATE_CYCLES", "factor_bits", "open_instructions", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
 """Cycles from an element's issue until its operands stand at stage 0: the buffers' read latency,
@@ -46,6 +46,9 @@ and in vector the register that sources are selected into."""
 
 UPDATE_CYCLES = 3
 """Cycles from an accumulating element's reading of its destination until its value meets it."""
+
+IN_FLIGHT = 8
+"""Instructions of load, or of store, that may be started and not retired."""
 
 FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
@@ -250,9 +253,6 @@ def plan(machine: Machine, unit: str) -> Plan:
     bodies = machine.of_unit(unit)
     first = bodies[0]
     for body in bodies:
-        scopes = [operand.scopes for operand in body.operands]
-        if unit == "gemm" and scopes not in ([("inp",)], [("inp",), ("wgt",)]):
-            raise PlanError(f"Operands of {body.name} must be in inp, then in wgt")
         if (body.dst.shape, [extent for _, extent in body.reduce_axes]) != (
                 first.dst.shape, [extent for _, extent in first.reduce_axes]):
             raise PlanError(f"Bodies of {unit} must have one tile and one lane reduction, but "
@@ -274,6 +274,11 @@ def plan(machine: Machine, unit: str) -> Plan:
     shape = config.vector_tile if unit == "vector" else first.dst.shape
     return Plan(unit, bodies, opcodes, shape, interval, config.stage_depth, operations, last,
                 latency)
+
+
+def open_instructions(machine: Machine, unit: str) -> int:
+    """Instructions of a unit that may be started and not retired."""
+    return plan(machine, unit).retire_depth if unit in OPERAND_CYCLES else IN_FLIGHT
 
 
 def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):

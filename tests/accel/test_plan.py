@@ -255,15 +255,6 @@ def test_bodies_of_different_reductions_wrong():
                                   "plain differs from gemm")
 
 
-def test_operands_exchanged_wrong():
-    def build(config):
-        one, = reducing("turned", lambda x, w, i: te.sum(x * w, i)).build(config)
-        return (replace(one, operands=one.operands[::-1]),)
-
-    with pytest.raises(PlanError, match=r"^Operands of turned must be in inp, then in wgt$"):
-        plan(Machine(TINY, (*SHIPPED, Declaration("turned", "gemm", build))), "gemm")
-
-
 def rolled(name, index):
     """A vector body that reads an element of another place."""
     tile = (TINY.batch, TINY.block_out)
