@@ -18,10 +18,12 @@ BEGIN_CYCLES = 3
 """From `start` to the first cycle in which a run is on: the state is cleared in between."""
 
 STATUS_CYCLES = 5
-"""From an error, or from FINISH, to the status, and `halt`."""
+"""From an error, or from FINISH, to the status; from FINISH to `halt`."""
 
 SETTLING = 4
 """From `halt` to the first cycle in which what the units say of themselves counts."""
+
+assert PATIENCE > STATUS_CYCLES     # every error is known before a run ends
 
 OVER_CYCLES = 3
 """From the cycle in which nothing is seen to move any more to `done`; counters settle meanwhile."""
@@ -37,12 +39,13 @@ _ERROR = data.StructLayout({"error": 1, "index": INDEX_BITS, "status": Status})
 class Control(wiring.Component):
     """Starts a run and finds out how it ends.
 
-    A run is on `BEGIN_CYCLES` after `start`. The first error, or FINISH, sets the status
-    `STATUS_CYCLES` later; from then on `halt` is set. `done` rises `SETTLING` + `OVER_CYCLES`
-    after that, or `OVER_CYCLES` after all units were seen idle or blocked and no memory request
-    open, whichever is later. Of errors in one cycle that of the lowest instruction counts. A
-    deadlock is what docs/machine.md calls so, for `PATIENCE` cycles: nothing that could change it
-    is under way then. Whatever comes from outside passes a register first.
+    A run is on `BEGIN_CYCLES` after `start`. It ends `STATUS_CYCLES` after FINISH retires, or when
+    nothing has moved for `PATIENCE` cycles: nothing that could change that is under way then. From
+    then on `halt` is set. `done` rises `SETTLING` + `OVER_CYCLES` after that, or `OVER_CYCLES`
+    after all units were seen idle or blocked and no memory request open, whichever is later. An
+    error ends nothing: of all errors of a run that of the lowest instruction is the status in the
+    end. Where there is none, it is a deadlock if nothing moved. Whatever comes from outside passes
+    a register first.
 
     Members
     -------
@@ -75,6 +78,7 @@ class Control(wiring.Component):
         settled, stuck = self._quiet(m)
         fetch_index = _later(m, self.fetch_index, "fetch_index")
         patience, settling = Signal(range(PATIENCE)), Signal(range(SETTLING + 1))
+        failed = Signal()           # the status is that of an error
         (error, error_unit, error_index, error_status), finished = self._errors(m)
         waits, wait_unit, wait_index = self._tournament(m, "wait", [
             (u.blocked, Const(code, 8), u.blocked_index) for code, u in enumerate(self._seen)])
@@ -84,15 +88,15 @@ class Control(wiring.Component):
             m.d.sync += [self.halt.eq(1), self.fetching.eq(0)]
         with m.If(self.running & ~self.halt):
             m.d.sync += patience.eq(Mux(stuck, patience + 1, 0))
-            m.d.comb += ends.eq(error | finished | (stuck & (patience == PATIENCE - 1)))
-            with m.If(error):
+            m.d.comb += ends.eq(finished | (stuck & (patience == PATIENCE - 1)))
+            with m.If(error & (~failed | (error_index < self.status_index))):
                 m.d.sync += [self.status.eq(error_status), self.status_unit.eq(error_unit),
-                             self.status_index.eq(error_index)]
-            with m.Elif(finished):
+                             self.status_index.eq(error_index), failed.eq(1)]
+            with m.If(finished & ~failed):
                 m.d.sync += [self.status.eq(Status.DONE),
                              self.status_unit.eq(REPORTERS.index("fetch")),
                              self.status_index.eq(fetch_index)]
-            with m.Elif(stuck & (patience == PATIENCE - 1)):
+            with m.Elif(ends & ~failed):
                 m.d.sync += [
                     self.status.eq(Status.DEADLOCK),
                     self.status_unit.eq(Mux(waits, wait_unit, REPORTERS.index("fetch"))),
@@ -107,10 +111,11 @@ class Control(wiring.Component):
                 m.d.sync += settling.eq(settling + 1)
             with m.Elif(settled):
                 m.d.sync += self.running.eq(0)
-        self._begin(m, ending, settling, patience)
+        self._begin(m, ending, settling, patience, failed)
         return m
 
-    def _begin(self, m: Module, ending: Signal, settling: Signal, patience: Signal):
+    def _begin(self, m: Module, ending: Signal, settling: Signal, patience: Signal,
+               failed: Signal):
         """`start`, `clear`, and a cycle in which what `clear` resets is reset."""
         begins, cleared = Signal(), Signal()
         m.d.comb += begins.eq(self.start & ~(self.running | ending | self.clear | cleared))
@@ -119,7 +124,7 @@ class Control(wiring.Component):
             m.d.sync += self.done.eq(0)
         with m.If(self.clear):
             m.d.sync += [self.status.eq(Status.RUNNING), self.halt.eq(0), self.waiting.eq(0),
-                         patience.eq(0), settling.eq(0)]
+                         patience.eq(0), settling.eq(0), failed.eq(0)]
         with m.If(cleared):
             m.d.sync += [self.running.eq(1), self.fetching.eq(1)]
 
@@ -135,7 +140,7 @@ class Control(wiring.Component):
         return settled, stuck
 
     def _errors(self, m: Module) -> tuple[tuple, Signal]:
-        """The first error of a cycle, and `finished`, which takes as long."""
+        """The error of the lowest instruction of a cycle, and `finished`, which takes as long."""
         candidates = []
         for code, error in enumerate(self.errors):
             seen = _later(m, error, f"error{code}")

@@ -16,13 +16,11 @@ from accel.hw.interface import INDEX_BITS, unit_signature
 from accel.hw.loops import NEST_CYCLES, Ahead, LoopNest
 from accel.hw.queue import QUEUE_CYCLES, Queue
 from accel.isa import BASES, DMA
+from accel.plan import IN_FLIGHT
 from accel.status import ACTIVITIES, Status
 
-__all__ = ["BASE_REGISTERS", "IN_FLIGHT", "RUN", "RUN_CYCLES", "Front", "Stepper", "connect_unit",
+__all__ = ["BASE_REGISTERS", "RUN", "RUN_CYCLES", "Front", "Stepper", "connect_unit",
            "merge", "rotate"]
-
-IN_FLIGHT = 8
-"""Instructions of one unit that have started and not retired."""
 
 RUN_CYCLES = 2 + NEST_CYCLES + 1 + QUEUE_CYCLES
 """From the cycle in which an instruction is taken to its first run."""
@@ -48,8 +46,8 @@ class Front(wiring.Component):
     t asks for its signals in t + 2. One instruction in three cycles retires.
 
     Errors: a buffer that the unit does not take, in the cycle of the start; bytes outside the
-    buffer, when the run would be handed on; a completion with an error, instead of signalling.
-    After an error nothing more is taken; after a run outside its buffer none is offered.
+    buffer, when the run is handed on; a completion with an error, from when it is the oldest until
+    it has signalled. An instruction with an error goes its way, with wrong bytes.
 
     Parameters
     ----------
@@ -77,8 +75,8 @@ class Front(wiring.Component):
         m = Module()
         # The queue still shows an instruction in the cycle after it was taken.
         word, index = DMA(self.commands.p.word), self.commands.p.index
-        setup, failed, armed, arming = Signal(), Signal(), Signal(), Signal()
-        fault, bus_fault, missing = Signal(), Signal(), Signal(len(UNITS))
+        setup, armed, arming, missing = Signal(), Signal(), Signal(), Signal(len(UNITS))
+        illegal, outside, bus_error = Signal(), Signal(), Signal()
         m.submodules.held = held = Queue(
             data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), IN_FLIGHT, pause=True)
         # Of those held whether it is bad.
@@ -90,31 +88,30 @@ class Front(wiring.Component):
             self.waits.eq(Mux(self.commands.valid, word.waits[:len(UNITS)], 0)),
             missing.eq(self.waits & ~self.available),
             arming.eq(self.commands.valid & ~armed & ~missing.any() & held.i.ready
-                      & ~(self.halt | failed)),
-            self.take.eq(armed & nest.ready & ~(setup | failed)),
+                      & ~self.halt),
+            self.take.eq(armed & nest.ready & ~setup),
             self.commands.ready.eq(self.take),
             held.i.valid.eq(setup), held.i.p.index.eq(index), held.i.p.signals.eq(word.signals),
             self.started.eq(setup), self.started_index.eq(index),
         ]
-        m.d.sync += [setup.eq(self.take), armed.eq(Mux(armed, ~self.take, arming) & ~failed)]
+        m.d.sync += [setup.eq(self.take), armed.eq(Mux(armed, ~self.take, arming))]
 
-        outside, dropping = self._walk(m, nest, ahead, word, index, setup, fault)
-        m.d.sync += failed.eq(failed | self.error)
-        self._retire(m, held, complete, bus_fault)
-        m.d.comb += self.error.eq(fault | bus_fault)
-        with m.If(bus_fault):
+        self._walk(m, nest, ahead, word, index, setup, illegal, outside)
+        self._retire(m, held, complete, bus_error)
+        # In order of age: who is masked is not the lowest.
+        m.d.comb += self.error.eq(illegal | outside | bus_error)
+        with m.If(bus_error):
             m.d.comb += [self.error_status.eq(Status.BUS), self.error_index.eq(held.o.p.index)]
         with m.Elif(outside):
             m.d.comb += [self.error_status.eq(Status.ADDRESS), self.error_index.eq(self._checked)]
         with m.Else():
             m.d.comb += [self.error_status.eq(Status.ILLEGAL), self.error_index.eq(index)]
 
-        still = self.drained & ~(setup | ahead.waiting | ~dropping & (nest.busy | ahead.some))
+        still = self.drained & ~(setup | nest.busy | ahead.some)
         waiting = self.refused
         starved = self.commands.valid & missing.any()
-        open_ = held.some & ~failed
         m.d.comb += [
-            self.idle.eq(still & ~armed & ~complete.some & ~open_),
+            self.idle.eq(still & ~armed & ~complete.some & ~held.some),
             self.blocked.eq(still & ~armed & (waiting | starved & ~held.some)),
             self.blocked_index.eq(Mux(waiting, held.o.p.index, index)),
         ]
@@ -124,17 +121,15 @@ class Front(wiring.Component):
         return m
 
     def _walk(self, m: Module, nest: LoopNest, ahead: Ahead, word, index: Value, setup: Signal,
-              fault: Signal) -> tuple[Value, Signal]:
-        """From an instruction to checked runs; whether the one that is checked is outside, and
-        whether one before it was: then it is dropped."""
+              illegal: Signal, outside: Signal):
+        """From an instruction to runs, which are checked."""
         legal, run, there, bad = Signal(), Signal(RUN, reset_less=True), Signal(), Signal()
-        dropping, first_outside = Signal(), Signal()
         self._checked = Signal(INDEX_BITS, name="checked", reset_less=True)
-        past, outside = Signal(25), Signal()
+        past, passes = Signal(25), Signal()
         m.d.comb += [
             nest.base.buffer.eq(word.address),
             nest.base.dram.eq(self.bases[word.base] + word.dram),
-            nest.loops.eq(word.loops), nest.load.eq(setup & legal), nest.step.eq(ahead.step),
+            nest.loops.eq(word.loops), nest.load.eq(setup), nest.step.eq(ahead.step),
             nest.tag.index.eq(index), nest.tag.run.eq(word.run),
             nest.tag.pad_value.eq(word.pad_value), nest.tag.buffer.eq(word.buffer),
             past.eq(nest.out.buffer + nest.out_tag.run), ahead.made.eq(nest.made),
@@ -146,30 +141,26 @@ class Front(wiring.Component):
         with m.Switch(nest.out_tag.buffer):
             for name in self._buffers:
                 with m.Case(BUFFERS.index(name)):
-                    m.d.comb += outside.eq(
+                    m.d.comb += passes.eq(
                         past[exact_log2(self._config.buffers[name].size_bytes):].any())
         m.d.sync += [
-            there.eq(nest.valid), bad.eq(outside), self._checked.eq(nest.out_tag.index),
+            there.eq(nest.valid), bad.eq(passes), self._checked.eq(nest.out_tag.index),
             run.dram.eq(nest.out.dram), run.address.eq(nest.out.buffer),
             *(run[name].eq(nest.out_tag[name]) for name in ("run", "pad_value", "buffer")),
             run.pad.eq(nest.pad), run.last.eq(nest.last),
         ]
-        m.d.comb += [first_outside.eq(there & bad & ~dropping),
-                     ahead.valid.eq(there & ~bad & ~dropping), ahead.i.eq(run),
-                     fault.eq(setup & ~legal | first_outside)]
-        m.d.sync += dropping.eq(dropping | first_outside)
+        m.d.comb += [illegal.eq(setup & ~legal), outside.eq(there & bad),
+                     ahead.valid.eq(there), ahead.i.eq(run)]
         wiring.connect(m, ahead.o, wiring.flipped(self.run))
-        return first_outside, dropping
 
-    def _retire(self, m: Module, held: Queue, complete: Queue, bus_fault: Signal):
+    def _retire(self, m: Module, held: Queue, complete: Queue, bus_error: Signal):
         m.d.comb += [
             complete.i.valid.eq(self.completed), complete.i.payload.eq(self.completed_error),
             self.signals.eq(held.o.p.signals),
-            self.signal.eq(complete.o.valid & ~complete.o.payload),
+            self.signal.eq(complete.o.valid),
             self.retired.eq(self.signalled), self.retired_index.eq(held.o.p.index),
-            complete.o.ready.eq(complete.o.payload | self.signalled),
-            held.o.ready.eq(complete.o.valid & complete.o.ready),
-            bus_fault.eq(complete.o.valid & complete.o.payload),
+            complete.o.ready.eq(self.signalled), held.o.ready.eq(self.signalled),
+            bus_error.eq(complete.o.valid & complete.o.payload),
         ]
 
     def _activity(self, m: Module, states: dict[str, Value], starved: Value, missing: Value):

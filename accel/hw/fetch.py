@@ -34,7 +34,8 @@ class Fetch(wiring.Component):
     cycle here and retires in a later one, the first after `quiet` was set.
 
     Errors, for the instruction at hand: an unknown opcode; a word that came with a bus error;
-    FINISH with tokens left. The error is a pulse; nothing is handed on after it.
+    FINISH with tokens left. The error is a pulse; nothing is handed on after it: fetch stays
+    blocked.
 
     Members
     -------
@@ -46,7 +47,8 @@ class Fetch(wiring.Component):
     tokens_empty : all token counters are zero.
     started, started_index, retired, retired_index : events of FINISH.
     error, error_index, error_status : which failed, and how.
-    blocked : the queue at hand is full, FINISH waits, or the program has ended without FINISH.
+    blocked : the queue at hand is full, FINISH waits, the program has ended without FINISH, or the
+        instruction at hand has an error.
     index : position of the instruction at hand, `count` at the end.
     """
 
@@ -140,15 +142,15 @@ class Fetch(wiring.Component):
         m.d.comb += handed.eq(there & ~bad & Cat(ready).any())
 
         with m.If(there & bad):
-            m.d.comb += [wrong.eq(1), self.error_status.eq(Status.BUS)]
+            m.d.comb += [wrong.eq(1), self.blocked.eq(1), self.error_status.eq(Status.BUS)]
         with m.Elif(finishing):
             settled = begun & self.quiet
-            m.d.comb += [self.blocked.eq(~settled),
+            m.d.comb += [self.blocked.eq(~(settled & self.tokens_empty)),
                          self.retired.eq(settled & self.tokens_empty & ~over),
                          wrong.eq(settled & ~self.tokens_empty),
                          self.error_status.eq(Status.TOKENS_LEFT)]
         with m.Elif(there):
-            m.d.comb += [wrong.eq(~kind.as_value().any()), self.blocked.eq(~handed & ~wrong),
+            m.d.comb += [wrong.eq(~kind.as_value().any()), self.blocked.eq(~handed),
                          self.error_status.eq(Status.ILLEGAL)]
         with m.Elif(self.run & (self.index == self.count)):
             m.d.comb += self.blocked.eq(1)

@@ -66,9 +66,13 @@ class Gemm(wiring.Component):
             self.wgt.addr.eq(nest.out.b), self.wgt.en.eq(nest.valid),
         ]
         depth = config.buffers["acc"].depth
-        report(m, self, moves=nest.valid, begin=nest.begin, index=of.index, illegal=Const(0),
+        uses_b = [len(body.operands) > 1 for body in self.plan.bodies]
+        reads_b = Const(1) if all(uses_b) else Cat(
+            of.select[number] for number, uses in enumerate(uses_b) if uses).any()
+        report(m, self, moves=nest.valid, index=of.index, illegal=Const(0),
                address=outside(nest.out.a, config.buffers["inp"].depth)
-               | outside(nest.out.b, config.buffers["wgt"].depth) | outside(nest.out.dst, depth)
+               | reads_b & outside(nest.out.b, config.buffers["wgt"].depth)
+               | outside(nest.out.dst, depth)
                | wrong_bank(nest.out.dst, depth, of.banks))
 
         m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)

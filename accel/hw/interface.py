@@ -28,7 +28,7 @@ def unit_signature() -> dict:
 
     commands    queue output; ready rises in the cycle before `started` (it leaves the queue); then
                 it offers nothing for a cycle, and shows what has left
-    halt        nothing new may start (an error elsewhere)
+    halt        nothing new may start (the run is over)
     waits       mask of the instruction at the head of the queue (0 when none)
     available   all tokens in `waits` are there (combinational from waits)
     take        take them: in this cycle the head of the queue is accepted
@@ -36,7 +36,8 @@ def unit_signature() -> dict:
                 signals; it gets an answer in the cycle after its request, and the request stands
                 until the grant. `retired` pulses in the cycle of the grant.
     started, started_index, retired, retired_index     event ports
-    error, error_index, error_status      pulse: this instruction failed
+    error, error_index, error_status      this instruction has an error, and goes its way; it may be
+                said more than once
     idle        nothing is held, in flight or unretired (the queue is not counted)
     blocked, blocked_index     the head of the queue waits for tokens, or a retiring instruction
                 waits to signal, and nothing else of the unit moves; index of that instruction

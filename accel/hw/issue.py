@@ -156,21 +156,11 @@ def wrong_bank(address: Value, depth: int, banks: Value) -> Value:
     return ~banks.bit_select(address[exact_log2(depth) - 1], 1)
 
 
-def report(m: Module, unit: wiring.Component, *, moves: Value, begin: Value, index: Value,
-           illegal: Value, address: Value):
-    """Report an instruction's first error, two cycles after the iteration that has it.
+def report(m: Module, unit: wiring.Component, *, moves: Value, index: Value, illegal: Value,
+           address: Value):
+    """Report the instruction of every iteration with an error, a cycle after its addresses.
 
-    `moves` is high for one cycle of each iteration, `begin` is high in the first; `illegal` goes
-    before `address`.
+    `moves` is high for one cycle of each iteration; `illegal` goes before `address`.
     """
-    seen, new, bad = Signal(), Signal(), Signal()
-    moved, begins, illegal_there = (Signal(name=name)
-                                    for name in ("moved", "begins", "illegal_there"))
-    there = Signal.like(unit.error_index, name="index_there", reset_less=True)
-    m.d.sync += [moved.eq(moves), begins.eq(begin), bad.eq(moves & (illegal | address)),
-                 illegal_there.eq(illegal), there.eq(index)]
-    m.d.comb += new.eq(bad & (begins | ~seen))
-    with m.If(moved):
-        m.d.sync += seen.eq(bad | (seen & ~begins))
-    m.d.sync += [unit.error.eq(new), unit.error_index.eq(there),
-                 unit.error_status.eq(Mux(illegal_there, Status.ILLEGAL, Status.ADDRESS))]
+    m.d.sync += [unit.error.eq(moves & (illegal | address)), unit.error_index.eq(index),
+                 unit.error_status.eq(Mux(illegal, Status.ILLEGAL, Status.ADDRESS))]

@@ -51,7 +51,7 @@ class LoopNest(wiring.Component):
     load, ready, step : see above.
     busy : there are iterations to make. made : one is made in this cycle.
     valid : an iteration is at the outputs; those above are its addresses.
-    begin, last : it is the instruction's first or last.
+    last : it is the instruction's last.
     first : all loops with dst stride 0 stand at 0: a reduction begins.
     pad : it is padding.
     out_tag : that of its instruction.
@@ -63,7 +63,7 @@ class LoopNest(wiring.Component):
         super().__init__({
             "base": In(data.StructLayout(operands)), "loops": In(loops), "tag": In(tag),
             "empty": In(1), "load": In(1), "ready": Out(1), "step": In(1),
-            "busy": Out(1), "made": Out(1), "valid": Out(1), "begin": Out(1), "first": Out(1),
+            "busy": Out(1), "made": Out(1), "valid": Out(1), "first": Out(1),
             "last": Out(1), "pad": Out(1), "out_tag": Out(tag),
             "out": Out(data.StructLayout(operands)),
         })
@@ -118,7 +118,7 @@ class LoopNest(wiring.Component):
             m.d.sync += [half.eq(sum(some[1:], some[0])) for half, some in
                          zip(halves, (offsets[:middle], offsets[middle:]), strict=True)]
             m.d.sync += self.out[name].eq(halves[0] + halves[1])
-        flags = {"begin": begin, "last": last, "tag": tag,
+        flags = {"last": last, "tag": tag,
                  "first": Cat(level.neutral for level in levels).all()}
         self._hand_on(m, flags, [level.pads() for level in levels] if self._padded else [])
         return m
@@ -154,7 +154,7 @@ class LoopNest(wiring.Component):
                 pads = pad
         m.d.comb += [self.valid.eq(valid), self.out_tag.eq(flags["tag"]),
                      self.pad.eq(Cat(pads).any()),
-                     *(getattr(self, name).eq(flags[name]) for name in ("begin", "last", "first"))]
+                     *(getattr(self, name).eq(flags[name]) for name in ("last", "first"))]
 
 
 class _Level:
@@ -218,20 +218,19 @@ class Ahead(wiring.Component):
     made : the loops make an iteration. step : they may.
     valid, i : an iteration.
     o : iterations.
-    some : iterations are made and not taken. waiting : some of them are here.
+    some : iterations are made and not taken.
     """
 
     def __init__(self, shape):
         self._shape = shape
         super().__init__({"made": In(1), "step": Out(1), "valid": In(1), "i": In(shape),
-                          "o": Out(stream.Signature(shape)), "some": Out(1),
-                          "waiting": Out(1)})
+                          "o": Out(stream.Signature(shape)), "some": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.queue = queue = Queue(self._shape, AHEAD, registered=True)
         _, some, full = tally(m, "made", AHEAD, self.made, self.o.valid & self.o.ready)
-        m.d.comb += [self.step.eq(~full), self.some.eq(some), self.waiting.eq(queue.some),
+        m.d.comb += [self.step.eq(~full), self.some.eq(some),
                      queue.i.valid.eq(self.valid), queue.i.payload.eq(self.i)]
         wiring.connect(m, queue.o, wiring.flipped(self.o))
         return m

@@ -114,7 +114,7 @@ class Vector(wiring.Component):
             ahead.i.assign.eq((operation.reset & nest.first) | ~folds.any()),
             *(ahead.i[name].eq(nest.out[name]) for name in COMPUTE_OPERANDS),
         ]
-        report(m, self, moves=nest.valid, begin=nest.begin, index=nest.out_tag.index,
+        report(m, self, moves=nest.valid, index=nest.out_tag.index,
                illegal=operation.illegal, address=self._outside(nest, operation))
 
         self._folding = Signal(name="folding")      # an update reads acc

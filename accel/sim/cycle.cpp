@@ -44,12 +44,14 @@ public:
         bool was_finishing = finishing_, wanted = wants(full) && requests_.ready(now);
         blocked = retires = finishing_ = false;
         if (there && words_.front().error) {
+            blocked = true;
             fail(status::bus);
         } else if (there) {
             uint32_t unit = board_.program[index_].unit;
             if (unit == unit::fetch) {
                 finish(quiet, was_finishing);
             } else if (unit == NO_UNIT) {
+                blocked = true;
                 fail(status::illegal);
             } else {
                 handed = queues[unit]->level(now) != board_.p.queue_depth;
@@ -104,18 +106,16 @@ private:
     void finish(bool quiet, bool begun) {
         finishing_ = true;
         if (!begun) board_.started(board_.now, index_);
-        blocked = !(begun && quiet);
-        if (blocked || over_) return;
-        retires = board_.no_tokens();
+        bool settled = begun && quiet;
+        blocked = !(settled && board_.no_tokens());
+        if (!settled || over_) return;
+        retires = !blocked;
         if (retires) board_.retired(board_.now, index_);
-        else board_.fail(status::tokens_left, unit::fetch, index_);
+        else fail(status::tokens_left);
         over_ = true;
     }
 
-    void fail(uint32_t status) {
-        if (!over_) board_.fail(status, unit::fetch, index_);
-        over_ = true;
-    }
+    void fail(uint32_t status) { board_.fail(status, unit::fetch, index_); }
 
     Board &board_;
     const uint32_t base_;
@@ -124,7 +124,7 @@ private:
     Relay<Request> requests_;
     Fifo<Word> words_;                      // that have arrived
     bool finishing_ = false;
-    bool over_ = false;                     // FINISH has retired, or something is wrong
+    bool over_ = false;                     // FINISH has retired, or found tokens
 };
 
 // The arbiter and the memory behind it; accel/hw/arbiter.py.
@@ -347,7 +347,7 @@ public:
         board_.wake_all();
         while (!done_ && board_.now < config_.max_cycles) {
             uint64_t next = board_.upcoming();
-            if (stuck_ || ending_.there) next = std::min(next, next_end());
+            if (stuck_ || ending_at_ != NEVER) next = std::min(next, next_end());
             if (next == NEVER) break;       // it waits for what does not come
             board_.advance(std::min(next, config_.max_cycles));
             cycle();
@@ -385,8 +385,8 @@ private:
     // When a run may end that is about to.
     uint64_t next_end() const {
         if (board_.halt) return board_.now + 1;
-        uint64_t next = ending_.there ? ending_at_ : NEVER;
-        return stuck_ ? std::min(next, stuck_since_ + board_.p.patience - 1 + SEEN) : next;
+        uint64_t next = stuck_ ? stuck_since_ + board_.p.patience - 1 + SEEN : NEVER;
+        return std::min(next, ending_at_);
     }
 
     // FINISH waits until all is quiet.
@@ -403,17 +403,12 @@ private:
 
     void control() {
         uint64_t now = board_.now;
-        if (port_.works() && !(ending_.there || board_.error.there || fetch_.retires)) {
+        if (port_.works() && ending_at_ == NEVER && !fetch_.retires) {
             settled_since_ = NEVER;
             stuck_ = false;
             return;                     // nothing ends
         }
-        if (!ending_.there && (board_.error.there || fetch_.retires)) {
-            Error finish = {true, status::done, unit::fetch, fetch_.index()};
-            ending_ = board_.error.there ? board_.error : finish;
-            ending_at_ = now + board_.p.status - 1;
-        }
-        board_.error.there = false;
+        if (ending_at_ == NEVER && fetch_.retires) ending_at_ = now + board_.p.status - 1;
         bool settled = !port_.open(), stuck = fetch_.blocked;
         for (unsigned unit = 0; settled && unit < UNITS; unit++) {
             settled = seen_[unit]->idle || seen_[unit]->blocked;
@@ -430,7 +425,7 @@ private:
         if (!stuck || !stuck_) stuck_since_ = now;
         stuck_ = stuck;
         bool deadlock = stuck && now - stuck_since_ == board_.p.patience - 1 + SEEN;
-        if (ending_.there && now == ending_at_) end(ending_);
+        if (now == ending_at_) end({true, status::done, unit::fetch, fetch_.index()});
         else if (deadlock) end(blame());
     }
 
@@ -448,10 +443,10 @@ private:
         return first;
     }
 
+    // An error goes before how it ended.
     void end(const Error &how) {
-        how_ = how;
-        ended_at_ = board_.now;
-        ending_.there = true;
+        how_ = board_.error.there ? board_.error : how;
+        ended_at_ = ending_at_ = board_.now;
         stuck_ = false;
         board_.halt = true;
         board_.wake_all();
@@ -462,9 +457,8 @@ private:
         bool done = done_ && board_.now + board_.p.over <= config_.max_cycles;
         result.cycles = done ? board_.now + board_.p.over : config_.max_cycles;
         result.status = done ? how_.status : status::watchdog;
-        bool known = done || ended_at_ < result.cycles;
-        result.unit = known ? how_.unit : 0;
-        result.index = known ? how_.index : 0;
+        result.unit = done ? how_.unit : 0;
+        result.index = done ? how_.index : 0;
         for (unsigned unit = 0; unit < UNITS; unit++) {
             account(unit, result.cycles);
             Activity &activity = board_.activities[unit];
@@ -509,8 +503,8 @@ private:
     const Seen *const seen_[UNITS] = {&load_.front.seen, &gemm_.issue.seen, &vector_.issue.seen,
                                       &store_.front.seen};
     Error how_ = {};
-    Error ending_ = {};             // what is going to end the run, and when
-    uint64_t ending_at_ = NEVER, ended_at_ = NEVER, stuck_since_ = 0, settled_since_ = NEVER;
+    uint64_t ending_at_ = NEVER;    // when the run is going to end, as FINISH has retired
+    uint64_t ended_at_ = NEVER, stuck_since_ = 0, settled_since_ = NEVER;
     uint32_t waiting_ = 0;          // mask of units, after a deadlock
     bool stuck_ = false, quiet_ = false, done_ = false;
 };

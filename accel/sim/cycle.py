@@ -25,7 +25,6 @@ from accel.config import BUFFERS, UNITS
 from accel.hw.arbiter import BURSTS
 from accel.hw.control import BEGIN_CYCLES, OVER_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES
 from accel.hw.counters import COUNTER_CYCLES
-from accel.hw.dma import IN_FLIGHT
 from accel.hw.fetch import PREFETCH
 from accel.hw.interface import READ_LATENCY
 from accel.hw.load import BLOCK_BITS, LOADED
@@ -34,7 +33,7 @@ from accel.hw.store import writer_depth
 from accel.hw.tokens import TOKEN_BITS
 from accel.hw.vector import PARAMETERS
 from accel.machine import Machine
-from accel.plan import plan
+from accel.plan import IN_FLIGHT, plan
 from accel.program import Program
 from accel.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
 from compiler.native import build_once, compile_shared, compiler, digest, processor
@@ -70,7 +69,8 @@ class _Parameters(ctypes.Structure):
 
 class _Opcode(ctypes.Structure):
     """The unit, and of a vector operation which selectors its operands take (masks; 0: it does not
-    have the operand), whether it reads parameters, whether its update accumulates."""
+    have the operand), whether it reads parameters, whether its update accumulates. `b` of gemm:
+    whether it reads wgt."""
 
     _fields_ = [(name, ctypes.c_uint32)
                 for name in ("unit", "a", "b", "destinations", "record", "folds")]
@@ -192,6 +192,8 @@ def _opcodes(machine: Machine) -> ctypes.Array:
     table = (_Opcode * 256)(*(_Opcode(unit=NO_UNIT) for _ in range(256)))
     for opcode, unit in machine.units.items():
         table[opcode].unit = REPORTERS.index(unit)
+    for body in machine.of_unit("gemm"):
+        table[machine.opcodes[body.name]].b = len(body.operands) > 1
     for body in machine.of_unit("vector"):
         scopes = {operand.name: operand.scopes for operand in (*body.operands, body.dst)}
         one = table[machine.opcodes[body.name]]

@@ -134,10 +134,10 @@ public:
     void started(uint64_t cycle, uint32_t index) { start_[index] = int64_t(cycle); }
     void retired(uint64_t cycle, uint32_t index) { retire_[index] = int64_t(cycle); }
 
-    // An error in this cycle: that of the lowest instruction counts, then that of the first unit.
+    // Of all errors that of the lowest instruction counts, and of its own the first. When the
+    // hardware sees it is of no matter: before a run ends.
     void fail(uint32_t status, uint32_t unit, uint32_t index) {
-        if (!error.there || index < error.index || (index == error.index && unit < error.unit))
-            error = {true, status, unit, index};
+        if (!error.there || index < error.index) error = {true, status, unit, index};
     }
     Error error = {};
 

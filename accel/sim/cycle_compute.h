@@ -72,9 +72,6 @@ public:
     uint32_t index() const { return index_; }
 
     void done_at(uint64_t cycle, uint32_t banks) { dones_.push({cycle, banks}); }
-    void error_at(uint64_t cycle, uint32_t status, uint32_t index) {
-        errors_.push({cycle, status, index});
-    }
 
     // The rest. Whether anything changed but the place in the loops.
     bool conclude(bool working, bool standing) {
@@ -89,10 +86,6 @@ public:
         seen.idle = !opened_ && !armed_;
         seen.blocked = opened_ == finished_ && !armed_ && (seen.idle ? missing_ != 0 : refused);
         seen.blocked_index = seen.idle ? head_ : open_.front();
-        if (!errors_.empty() && errors_.front().cycle == now) {
-            board_.fail(errors_.front().status, unit_, errors_.front().index);
-            errors_.pop();
-        }
         show(working, standing, refused);
 
         bool done = !dones_.empty() && dones_.front().cycle == now;
@@ -116,18 +109,13 @@ public:
 
     uint64_t next_event() const {
         uint64_t next = dones_.empty() ? NEVER : dones_.front().cycle;
-        next = std::min(next, queue.next(board_.now));
-        return errors_.empty() ? next : std::min(next, errors_.front().cycle);
+        return std::min(next, queue.next(board_.now));
     }
 
 private:
     struct Done {
         uint64_t cycle;
         uint32_t banks;
-    };
-    struct Late {
-        uint64_t cycle;
-        uint32_t status, index;
     };
 
     void start() {
@@ -172,7 +160,6 @@ private:
     uint32_t index_ = 0;                        // loaded last
     Fifo<uint32_t> open_;                       // oldest first
     Fifo<Done> dones_;                          // last writes to come
-    Fifo<Late> errors_;
 };
 
 // Nothing in the pipeline ever waits, so an instruction's cycles are known when it is taken.
@@ -203,9 +190,8 @@ private:
         working_ = true;
         last_ = first + one.count() - 1;
         issue.done_at(last_ + board_.p.nest + board_.p.gemm_write, one.banks);
-        uint64_t wrong = first_error(one, board_.p.bank_depth, board_.max_cycles);
-        if (wrong != NEVER)
-            issue.error_at(first + wrong + board_.p.nest + 2, status::address, issue.index());
+        if (has_error(one, board_.p.bank_depth, board_.max_cycles))
+            board_.fail(status::address, unit::gemm, issue.index());
     }
 
     Board &board_;
@@ -267,19 +253,15 @@ private:
 
     void load(const Instruction &one) {
         left_ = one.illegal ? 1 : one.count();
-        iteration_ = 0;
-        index_ = issue.index();
-        illegal_ = one.illegal;
-        wrong_ = first_error(one, board_.p.bank_depth, board_.max_cycles);
+        if (has_error(one, board_.p.bank_depth, board_.max_cycles))
+            board_.fail(one.illegal ? status::illegal : status::address, unit::vector,
+                        issue.index());
         loaded_.push(&one);
     }
 
     // An iteration leaves the loops; it is there `nest` cycles later.
     void make(uint64_t now) {
         made_.push(now, now + board_.p.nest);
-        if (iteration_++ == wrong_)
-            issue.error_at(now + board_.p.nest + 2, illegal_ ? status::illegal : status::address,
-                           index_);
         left_--;
     }
 
@@ -337,10 +319,7 @@ private:
     const Issued &at(uint64_t cycle) const { return history_[cycle & (history_.size() - 1)]; }
 
     Board &board_;
-    uint64_t left_ = 0, iteration_ = 0;     // to make, and made, of the instruction in the loops
-    uint32_t index_ = 0;
-    bool illegal_ = false;
-    uint64_t wrong_ = NEVER;                // its first iteration with an error
+    uint64_t left_ = 0;                     // iterations to make of the instruction in the loops
     Window made_;                           // iterations between the loops and the slot
     Fifo<const Instruction *> loaded_;      // whose first iteration is not in the slot yet
     Nest nest_;                             // the slot's place in the loops

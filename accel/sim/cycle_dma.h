@@ -68,23 +68,18 @@ private:
         uint32_t waits = valid ? board_.program[head].waits : 0;
         uint32_t missing = board_.missing(unit_, waits);
         bool arming = valid && !armed_ && !missing && held_.size() != board_.p.in_flight
-                      && !(board_.halt || failed_);
-        bool take = armed_ && !(setup_ || failed_ || left_) && made_ <= now;
-        bool outside = now == outside_at_, illegal = setup_ && !word_->size;
-        bool there = complete_.valid(now), bad = there && complete_.front();
-        bool signalled = granted_, leaves = bad || signalled, waiting = refused_;
-        bool asks = there && !leaves;
+                      && !board_.halt;
+        bool take = armed_ && !(setup_ || left_) && made_ <= now;
+        bool there = complete_.valid(now), signalled = granted_, waiting = refused_;
+        bool asks = there && !signalled;
         bool fits = asks && board_.fits(unit_, board_.program[held_.front()].signals);
-        bool walks = !ahead_.empty() || (outside_at_ != NEVER && !dropping_);
-        bool still = drained && !(setup_ || walks);
+        bool still = drained && !setup_ && ahead_.empty();
         bool starved = valid && missing;
 
-        seen.idle = still && !armed_ && complete_.empty() && (held_.empty() || failed_);
+        seen.idle = still && !armed_ && complete_.empty() && held_.empty();
         seen.blocked = still && !armed_ && (waiting || (starved && held_.empty()));
         seen.blocked_index = waiting ? held_.front() : head;
-        if (bad) board_.fail(status::bus, unit_, held_.front());
-        else if (outside) board_.fail(status::address, unit_, outside_index_);
-        else if (illegal) board_.fail(status::illegal, unit_, index_);
+        if (there && complete_.front()) board_.fail(status::bus, unit_, held_.front());
 
         if (moving) board_.does(unit_, activity::busy, moved);
         else if (take || arming) board_.does(unit_, activity::busy, head);
@@ -95,24 +90,19 @@ private:
         else if (starved) board_.does(unit_, activity::token_of(missing), head);
         else board_.does(unit_, activity::command, -1);
 
-        if (leaves) {
-            if (signalled) {
-                board_.retired(now, held_.front());
-                board_.give(unit_, board_.program[held_.front()].signals);
-            }
+        if (signalled) {
+            board_.retired(now, held_.front());
+            board_.give(unit_, board_.program[held_.front()].signals);
             held_.pop();
             complete_.pop(now);
         }
-        bool goes_on = take || arming || leaves || setup_ || failed_ || fits
+        bool goes_on = take || arming || signalled || setup_ || fits
                        || refused_ != (asks && !fits);
         granted_ = fits;
         refused_ = asks && !fits;
-        armed_ = (armed_ ? !take : arming) && !failed_;
-        failed_ |= outside || illegal || bad;
-        dropping_ |= outside;
-        next_ = goes_on || failed_ ? now + 1 : std::min(queue.next(now), complete_.next(now));
+        armed_ = armed_ ? !take : arming;
+        next_ = goes_on ? now + 1 : std::min(queue.next(now), complete_.next(now));
         if (armed_ && made_ > now && !left_) next_ = std::min(next_, made_);
-        if (outside_at_ != NEVER && !dropping_) next_ = std::min(next_, outside_at_);
         if (setup_) enter();
         if (take) start(head, waits);
         setup_ = take;
@@ -130,7 +120,7 @@ private:
 
     // The instruction that is set up enters the loops.
     void enter() {
-        if (!word_->size) return;
+        if (!word_->size) board_.fail(status::illegal, unit_, index_);
         loops_ = word_;
         loops_index_ = index_;
         left_ = word_->count();
@@ -141,27 +131,22 @@ private:
     }
 
     // Iterations that are made from the next cycle on, as far as there is room for them; one a
-    // cycle. After one that is outside its buffer none is handed on.
+    // cycle.
     void make() {
         for (; left_ && level_ != board_.p.ahead; level_++) {
             made_ = std::max(made_, board_.now) + 1;
             uint64_t checked = made_ + board_.p.nest + 1;
             DmaRun run = {dram_[LEVELS_ - 1], address_[LEVELS_ - 1], loops_->run, loops_index_,
                           pads(), left_ == 1};
-            if (outside_at_ == NEVER && inside(run)) {
-                ahead_.push(checked, run);
-            } else if (outside_at_ == NEVER) {
-                outside_at_ = checked;
-                outside_index_ = loops_index_;
-                next_ = std::min(next_, checked);
-            }
+            if (outside(run)) board_.fail(status::address, unit_, loops_index_);
+            ahead_.push(checked, run);
             if (--left_) walk();
         }
         if (!left_) next_ = std::min(next_, made_);
     }
 
-    bool inside(const DmaRun &run) const {
-        return uint64_t(run.address) + run.run < loops_->size;
+    bool outside(const DmaRun &run) const {
+        return loops_->size && uint64_t(run.address) + run.run >= loops_->size;
     }
 
     bool pads() const {
@@ -191,16 +176,13 @@ private:
     const unsigned unit_;
     const Instruction *word_ = nullptr, *loops_ = nullptr;  // taken last; in the loops
     uint32_t index_ = 0, loops_index_ = 0;
-    bool armed_ = false, setup_ = false, failed_ = false;
+    bool armed_ = false, setup_ = false;
     bool granted_ = false, refused_ = false;    // what the oldest asked for in the cycle before
     bool moving_ = false, drained_ = true;      // in the cycle before
     uint64_t next_ = 0;                         // nothing changes by itself before
     uint64_t left_ = 0, made_ = 0;              // iterations to make; when the latest was, or will be
     uint32_t level_ = 0;                        // iterations that are made and not accepted
     Registered<DmaRun> ahead_;                  // of these, those that are handed on
-    uint64_t outside_at_ = NEVER;               // when one is found to be outside its buffer
-    uint32_t outside_index_ = 0;
-    bool dropping_ = false;                     // that was
     uint32_t at_[LEVELS_] = {}, dram_[LEVELS_] = {}, address_[LEVELS_] = {};
     Fifo<uint32_t> held_;           // instructions that are started and not retired
     Registered<uint8_t, 1, 1> complete_;        // of those, from the oldest on: is it an error

@@ -62,7 +62,7 @@ public:
         result.waits = get(word, word::control::waits) & ((1 << UNITS) - 1);
         result.signals = get(word, word::control::signals) & ((1 << UNITS) - 1);
         if (opcode.unit == unit::load || opcode.unit == unit::store) dma(word, result);
-        if (opcode.unit == unit::gemm) gemm(word, result);
+        if (opcode.unit == unit::gemm) gemm(word, opcode, result);
         if (opcode.unit == unit::vector) vector(word, opcode, result);
         return result;
     }
@@ -92,7 +92,7 @@ private:
         if (mask >> named & 1) result.size = p_.size[named];
     }
 
-    void gemm(const uint8_t *word, Instruction &result) const {
+    void gemm(const uint8_t *word, const Opcode &opcode, Instruction &result) const {
         namespace format = word::gemm;
         result.levels = format::loops;
         loops(word, format::loops_extent, format::loops_dst, format::loops_a, format::loops_b,
@@ -103,7 +103,7 @@ private:
         result.banks = get(word, format::banks);
         result.limit[DST] = p_.depth[buffer::acc];
         result.limit[A] = p_.depth[buffer::inp];
-        result.limit[B] = p_.depth[buffer::wgt];
+        result.limit[B] = opcode.b ? p_.depth[buffer::wgt] : 0;
         result.in_acc[DST] = true;
     }
 
@@ -220,9 +220,9 @@ private:
     uint32_t at_[LEVELS] = {}, address_[OPERANDS] = {};
 };
 
-// The first iteration that has an error, among the first `most`; NEVER if none has.
-inline uint64_t first_error(const Instruction &instruction, uint32_t bank_depth, uint64_t most) {
-    if (instruction.illegal) return 0;
+// Whether an iteration has an error, among the first `most`.
+inline bool has_error(const Instruction &instruction, uint32_t bank_depth, uint64_t most) {
+    if (instruction.illegal) return true;
     bool safe = true;
     for (unsigned k = 0; k < OPERANDS; k++) {
         if (!instruction.limit[k]) continue;
@@ -239,15 +239,15 @@ inline uint64_t first_error(const Instruction &instruction, uint32_t bank_depth,
         }
         safe &= low >= floor && high < ceiling;
     }
-    if (safe) return NEVER;
+    if (safe) return false;
     Nest nest;
     nest.load(instruction);
     for (uint64_t iteration = 0; iteration < most; iteration++) {
-        if (nest.outside(bank_depth)) return iteration;
+        if (nest.outside(bank_depth)) return true;
         if (nest.last()) break;
         nest.step();
     }
-    return NEVER;
+    return false;
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
-"""Random programs with one planted fault, to hold simulators against each other where they stop."""
+"""Random programs with a planted fault, or two, to hold simulators against each other in errors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
 
-import numpy as np
 
 from accel import isa
 from accel.access import Fault, touches
@@ -22,34 +21,58 @@ __all__ = ["FAULTS", "plant"]
 SHAPE_SEED = 1 << 40            # other programs than those without a fault
 
 Stream = list[Instruction]
+Change = Callable[[Machine, str, Stream, Random], str]
 
 
 def plant(machine: Machine, seed: int) -> Case:
-    """The program of a seed with a fault, which the functional simulator stops at.
+    """The program of a seed with one fault or two; at each alone the functional simulator ends
+    with an error.
 
     What is wrong, and in which unit, follows from the seed, so that all have their turn.
     """
     random = Random(f"{machine.hash} fault {seed}")
     turn, kind = divmod(seed, len(FAULTS))
-    change, unit = FAULTS[kind], UNITS[(turn + kind) % len(UNITS)]
+    chosen = [(FAULTS[kind], UNITS[(turn + kind) % len(UNITS)])]
+    if turn % 2:
+        chosen.append((random.choice(FAULTS), random.choice(UNITS)))
     case = generate(machine, SHAPE_SEED + seed)
     while True:
-        stream = case.program.instructions(machine)
-        if what := change(machine, unit, stream, random):
-            words = Program.assemble(machine, stream).words
-            program = replace(case.program, words=words)
-            run = functional.simulate(machine, program, case.memory)
+        found = [_harm(machine, case, change, unit, random) for change, unit in chosen]
+        if all(what for what, _ in found):
+            faulty = _with_words(machine, case, _merged(
+                case.program.instructions(machine), [stream for _, stream in found]))
+            run = functional.simulate(machine, faulty.program, faulty.memory)
             if run.status is not Status.DONE:
-                return replace(case, name=f"fault {seed}", program=program,
-                               memory=_written(case, words), fault=f"{what}: {run.describe()}")
+                what = ", ".join(what for what, _ in found)
+                return replace(faulty, name=f"fault {seed}", fault=f"{what}: {run.describe()}")
         case = generate(machine, SHAPE_SEED + random.randrange(1 << 40))    # it did no harm
 
 
-def _written(case: Case, words: np.ndarray) -> np.ndarray:
-    """The memory of a case with another program in it."""
+def _harm(machine: Machine, case: Case, change: Change, unit: str,
+          random: Random) -> tuple[str, Stream]:
+    """What a change did, and the stream with it; nothing said if that is not an error."""
+    stream = case.program.instructions(machine)
+    what = change(machine, unit, stream, random)
+    faulty = _with_words(machine, case, stream)
+    run = functional.simulate(machine, faulty.program, faulty.memory)
+    return (what, stream) if run.status is not Status.DONE else ("", stream)
+
+
+def _merged(plain: Stream, faulty: Sequence[Stream]) -> Stream:
+    """All changes to a stream; where two change one instruction, the later one."""
+    result = list(plain)
+    for stream in faulty:
+        result = [old if new == before else new
+                  for old, new, before in zip(result, stream, plain, strict=False)]
+    return result
+
+
+def _with_words(machine: Machine, case: Case, stream: Stream) -> Case:
+    """The case with another program, also in its memory."""
+    words = Program.assemble(machine, stream).words
     memory, first = case.memory.copy(), case.program.bases["program"]
     memory[first:first + words.size] = words.reshape(-1)
-    return memory
+    return replace(case, program=replace(case.program, words=words), memory=memory)
 
 
 def _change(stream: Stream, index: int, **fields: Any) -> None:
@@ -179,7 +202,7 @@ def _end(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     return f"finish at {index}"
 
 
-FAULTS: tuple[Callable[[Machine, str, Stream, Random], str], ...] = (
+FAULTS: tuple[Change, ...] = (
     _opcode, _selector, _bank, _address, _memory, _token, _address, _wait, _end)
 """What can be wrong with a program. Each changes the stream, if it can an instruction of the unit
 that it is given, and says what it did."""

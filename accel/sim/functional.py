@@ -3,9 +3,11 @@
 Values come straight from the declared bodies, by NumPy. There is no time: `cycles`, counters and
 events of the `Run` stay empty.
 
-An erroneous program ends with the status, unit and instruction of the hardware. Where a wait
-meets an empty counter in stream order, the units are followed from there on with their queues, as
-a Kahn network: its end does not depend on timing.
+An erroneous program ends with the status, unit and instruction of the hardware. An instruction
+with an error touches nothing and goes its way; of all errors, that of the lowest instruction is
+reported in the end. Where a wait meets an empty counter in stream order, or a signal a full one,
+the units are followed from there on with their queues, as a Kahn network: its end does not depend
+on timing.
 """
 
 from collections import deque
@@ -19,6 +21,7 @@ from accel import isa
 from accel.access import Fault, Touch, require_ranges, touches
 from accel.config import UNITS
 from accel.machine import Machine
+from accel.plan import open_instructions
 from accel.program import Instruction, Program
 from accel.status import Run, Status
 from accel.words import decode_words
@@ -44,7 +47,7 @@ def simulate(machine: Machine, program: Program, memory: np.ndarray | None = Non
 
 
 class _Stop(Exception):
-    """The machine stops here."""
+    """The machine stops here, if no instruction had an error before."""
 
     def __init__(self, status: Status, unit: str, index: int,
                  waiting: Mapping[str, int] | None = None):
@@ -52,17 +55,20 @@ class _Stop(Exception):
         self.run = (status, unit, index, waiting or {})
 
 
+_Error = tuple[int, Status, str]
+"""Instruction, status and unit: the lowest is the one that counts."""
+
+
 @dataclass
 class _Unit:
-    """A unit in the Kahn network: its queue, and the signals that it could not yet give."""
+    """A unit in the Kahn network: its queue, and what it has started and not retired."""
 
     queue: deque[int] = field(default_factory=deque)
-    signals: tuple[str, ...] = ()
-    index: int = 0              # of the instruction that wants to give them
+    open: deque[int] = field(default_factory=deque)
 
     @property
     def idle(self) -> bool:
-        return not self.queue and not self.signals
+        return not self.queue and not self.open
 
 
 class _Execution:
@@ -74,12 +80,17 @@ class _Execution:
         self.buffers = Buffers(machine.config)
         self.counters = {(a, b): 0 for a in UNITS for b in UNITS}
         self.units = {unit: _Unit() for unit in UNITS}
+        self.errors: list[_Error] = []
+        self.bus_errors: set[int] = set()       # of open instructions
 
     def run(self) -> Run:
         try:
             self._follow(self._in_order())
         except _Stop as stop:
             status, unit, index, waiting = stop.run
+            if self.errors:
+                index, status, unit = min(self.errors)
+                waiting = {}
             return Run(status, unit, index, self.memory, waiting=waiting)
 
     def _in_order(self) -> int:
@@ -87,11 +98,9 @@ class _Execution:
         for index, instruction in enumerate(self.stream):
             if instruction.unit == "fetch":
                 self._finish(index)
-            self._require_opcode(index, instruction)
-            if not self._take(instruction):
+            if instruction.unit == "illegal" or not self._start(index):
                 return index
-            self._perform(index, instruction)
-            if not self._give(index, instruction):
+            if not self._retire(instruction.unit):
                 return index + 1
         return len(self.stream)
 
@@ -103,16 +112,18 @@ class _Execution:
             while position < len(self.stream) and self._fetch(position):
                 position += 1
                 moved = True
-            for unit, state in self.units.items():
-                moved |= self._advance(unit, state)
+            for unit in self.units:
+                moved |= self._advance(unit)
+        if position < len(self.stream) and self.stream[position].unit == "illegal":
+            self.errors.append((position, Status.ILLEGAL, "fetch"))
         self._deadlock()
 
     def _fetch(self, position: int) -> bool:
+        """Whether the instruction goes to its queue. One that is illegal stays."""
         instruction = self.stream[position]
-        self._require_opcode(position, instruction)
-        if instruction.unit == "fetch":
-            if all(state.idle for state in self.units.values()):
-                self._finish(position)
+        if instruction.unit == "fetch" and all(state.idle for state in self.units.values()):
+            self._finish(position)
+        if instruction.unit not in self.units:
             return False
         queue = self.units[instruction.unit].queue
         if len(queue) == self.machine.config.queue_depth:
@@ -120,15 +131,37 @@ class _Execution:
         queue.append(position)
         return True
 
-    def _advance(self, unit: str, state: _Unit) -> bool:
-        """One step of a unit: give signals that are due, else the next instruction."""
-        if state.signals:
-            return self._give(state.index, self.stream[state.index])
-        if not state.queue or not self._take(self.stream[state.queue[0]]):
+    def _advance(self, unit: str) -> bool:
+        """One step of a unit: retire the oldest instruction, else start the next."""
+        state = self.units[unit]
+        if state.open and self._retire(unit):
+            return True
+        if not state.queue or len(state.open) == open_instructions(self.machine, unit) \
+                or not self._start(state.queue[0]):
             return False
-        index = state.queue.popleft()
-        self._perform(index, self.stream[index])
-        self._give(index, self.stream[index])
+        state.queue.popleft()
+        return True
+
+    def _start(self, index: int) -> bool:
+        """Perform an instruction, if its tokens are there."""
+        instruction = self.stream[index]
+        if not self._take(instruction):
+            return False
+        self._perform(index, instruction)
+        self.units[instruction.unit].open.append(index)
+        return True
+
+    def _retire(self, unit: str) -> bool:
+        """The oldest open instruction of a unit signals, if it can. If memory has answered it with
+        an error, that is known now."""
+        state = self.units[unit]
+        index = state.open[0]
+        if index in self.bus_errors:
+            self.errors.append((index, Status.BUS, unit))
+            self.bus_errors.remove(index)
+        if not self._give(self.stream[index]):
+            return False
+        state.open.popleft()
         return True
 
     def _take(self, instruction: Instruction) -> bool:
@@ -139,14 +172,11 @@ class _Execution:
             self.counters[pair] -= 1
         return True
 
-    def _give(self, index: int, instruction: Instruction) -> bool:
-        """Signal all targets at once, or remember that it is due."""
+    def _give(self, instruction: Instruction) -> bool:
+        """Signal all targets at once, if none of their counters is full."""
         pairs = [(instruction.unit, target) for target in instruction.signals]
-        state = self.units[instruction.unit]
         if any(self.counters[pair] == _FULL for pair in pairs):
-            state.signals, state.index = instruction.signals, index
             return False
-        state.signals = ()
         for pair in pairs:
             self.counters[pair] += 1
         return True
@@ -155,30 +185,30 @@ class _Execution:
         try:
             found = touches(self.machine, instruction)
             require_ranges(self.machine, instruction, found)
-            self._require_memory(found)
         except Fault as fault:
-            raise _Stop(fault.status, instruction.unit, index) from None
-        perform(self.machine, self.buffers, self.memory, self.bases, instruction, found)
+            self.errors.append((index, fault.status, instruction.unit))
+            return
+        if self._outside_memory(found):
+            self.bus_errors.add(index)
+        else:
+            perform(self.machine, self.buffers, self.memory, self.bases, instruction, found)
 
-    def _require_memory(self, found: Sequence[Touch]) -> None:
+    def _outside_memory(self, found: Sequence[Touch]) -> bool:
         for touch in found:
             if touch.memory in isa.BASES and touch.walk.count:
                 low, high = touch.walk.bounds
                 base = self.bases[touch.memory]
                 if (base + high) % (1 << 32) + touch.width > self.memory.size \
                         or (base + low) % (1 << 32) + touch.width > self.memory.size:
-                    raise Fault(Status.BUS, f"{touch.operand} leaves the memory")
+                    return True
+        return False
 
-    def _require_opcode(self, index: int, instruction: Instruction) -> None:
-        if instruction.unit == "illegal":
-            raise _Stop(Status.ILLEGAL, "fetch", index)
-
-    def _finish(self, index: int) -> None:
+    def _finish(self, index: int) -> NoReturn:
         left = any(self.counters.values())
         raise _Stop(Status.TOKENS_LEFT if left else Status.DONE, "fetch", index)
 
     def _deadlock(self) -> NoReturn:
-        waiting = {unit: state.index if state.signals else state.queue[0]
+        waiting = {unit: state.open[0] if state.open else state.queue[0]
                    for unit, state in self.units.items() if not state.idle}
         if not waiting:
             raise _Stop(Status.DEADLOCK, "fetch", len(self.stream))

@@ -231,8 +231,8 @@ void lockstep_run(const LockstepConfig *config, uint8_t *memory, int64_t *start,
     bool done = top->PORT_done && now;
     result->cycles = now;
     result->status = done ? uint32_t(top->PORT_status) : LOCKSTEP_WATCHDOG;
-    result->unit = uint32_t(top->PORT_status_unit);
-    result->index = uint32_t(top->PORT_status_index);
+    result->unit = done ? uint32_t(top->PORT_status_unit) : 0;
+    result->index = done ? uint32_t(top->PORT_status_index) : 0;
     result->protocol = bench.violated();
     uint64_t *waiting = result->waiting;
 #define WAITING(unit) \

@@ -1,3 +1,5 @@
+import pytest
+
 from accel.config import UNITS
 from accel.hw.control import (BEGIN_CYCLES, END_CYCLES, OVER_CYCLES, PATIENCE, SETTLING,
                               STATUS_CYCLES, Control)
@@ -26,7 +28,16 @@ def result(ctx, dut):
             ctx.get(dut.status_index))
 
 
-def test_of_two_errors_the_earlier_instruction_is_reported():
+def finishes(ctx, dut):
+    ctx.set(dut.finished, 1)
+
+
+def nothing_moves(ctx, dut):
+    ctx.set(dut.fetch_blocked, 1)
+
+
+@pytest.mark.parametrize("end", [finishes, nothing_moves])
+def test_of_all_errors_that_of_the_lowest_instruction_is_reported_in_the_end(end):
     dut = Control()
 
     async def testbench(ctx):
@@ -37,11 +48,21 @@ def test_of_two_errors_the_earlier_instruction_is_reported():
             ctx.set(dut.errors[code].status, status)
             ctx.set(dut.errors[code].index, index)
         await ctx.tick()
-        ctx.set(dut.errors[2].error, 0)                 # the first error stays
+        for code in (0, 2, 4):
+            ctx.set(dut.errors[code].error, 0)
         await pass_by(ctx, STATUS_CYCLES - 1)
-        assert ctx.get(dut.halt) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
-        await pass_by(ctx, SETTLING + OVER_CYCLES)
-        assert ctx.get(dut.done) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
+        assert not ctx.get(dut.halt) and result(ctx, dut) == (Status.ILLEGAL, "vector", 7)
+        for index in (12, 6, 7):                        # later, and one of them lower
+            ctx.set(dut.errors[1].error, 1)
+            ctx.set(dut.errors[1].status, Status.ADDRESS)
+            ctx.set(dut.errors[1].index, index)
+            await ctx.tick()
+        ctx.set(dut.errors[1].error, 0)
+        await pass_by(ctx, 3 * PATIENCE)
+        assert not ctx.get(dut.halt)
+        end(ctx, dut)
+        await pass_by(ctx, PATIENCE + SETTLING + OVER_CYCLES + 3)
+        assert ctx.get(dut.done) and result(ctx, dut) == (Status.ADDRESS, "gemm", 6)
     simulate(dut, testbench)
 
 

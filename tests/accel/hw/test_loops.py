@@ -21,7 +21,7 @@ def random_nest(rng, levels):
 
 
 def meaning(nest):
-    """(dst, a, b, begin, first, last) of every iteration."""
+    """(dst, a, b, first, last) of every iteration."""
     loops = nest["loops"]
     counts = list(product(*(range(loop["extent"]) for loop in loops)))
     if nest["empty"]:
@@ -30,7 +30,7 @@ def meaning(nest):
         addresses = [(nest["base"][name] + sum(loop[name] * i for loop, i in zip(loops, at)))
                      % (1 << 16) for name in ("dst", "a", "b")]
         first = not any(i for loop, i in zip(loops, at) if loop["dst"] == 0)
-        yield (*addresses, number == 0, first, number == len(counts) - 1)
+        yield (*addresses, first, number == len(counts) - 1)
 
 
 def run(layout, nests, p_stall, seed=0):
@@ -53,7 +53,7 @@ def run(layout, nests, p_stall, seed=0):
             waiting = waiting[1:] if load else waiting
             if ctx.get(dut.valid):
                 seen.append((*(ctx.get(dut.out[name]) for name in COMPUTE_OPERANDS),
-                             *(ctx.get(getattr(dut, name)) for name in ("begin", "first", "last"))))
+                             *(ctx.get(getattr(dut, name)) for name in ("first", "last"))))
                 ended = sum(one[-1] for one in seen) - seen[-1][-1]
                 assert ctx.get(dut.out_tag) == len(nests) - ended
             empty.append(not ctx.get(dut.valid))

@@ -1,12 +1,15 @@
 """Programs with a planted fault: what they hold, and that nothing takes them for good."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from accel.access import IllegalProgram, prove
 from accel.config import preset
 from accel.machine import Machine
-from accel.sim import functional, verilated
+from accel.program import Instruction, Program, finish
+from accel.sim import cycle, functional, verilated
 from accel.sim.faults import FAULTS, plant
 from accel.sim.locate import differ
 from accel.status import Status
@@ -23,6 +26,36 @@ def test_the_proof_refuses_it_and_both_simulators_stop_alike(case):
     run = verilated.simulate(MACHINE, case.program, case.memory, **case.timing)
     assert expected.status is not Status.DONE
     assert differ(expected, run) == ""
+
+
+TIMINGS = [{"latency": 0}, {"latency": 200, "outstanding": 1},
+           {"latency": 7, "stall_seed": 5, "bytes_per_cycle": 1.5}]
+
+
+def test_two_faults_end_alike_under_every_timing():
+    cases = [plant(MACHINE, seed) for seed in range(90) if seed // len(FAULTS) % 2]
+    assert all(", " in case.fault.split(":")[0] for case in cases)
+    for case in cases:
+        expected = functional.simulate(MACHINE, case.program, case.memory)
+        for timing in TIMINGS:
+            run = cycle.simulate(MACHINE, case.program, case.memory, values=False, **timing)
+            assert (run.status, run.unit, run.index) == (expected.status, expected.unit,
+                                                         expected.index), (case.fault, timing)
+
+
+def test_the_lower_instruction_is_reported_though_fetch_meets_its_error_first():
+    long = [{"extent": 4000}]
+    outside = 1 << 15
+    stream = [Instruction("gemm", "gemm", {"banks": 1, "reset": 1, "loops": long}),
+              Instruction("gemm", "gemm", {"banks": 1, "reset": 1, "base": {"a": outside}}),
+              Instruction("store", "store", {"buffer": 0}), finish()]
+    program = Program.assemble(MACHINE, stream, io_bytes=64)
+    words = program.words.copy()
+    words[3, 0] = 0                     # an illegal opcode
+    program = replace(program, words=words)
+    for simulate in (functional.simulate, cycle.simulate, verilated.simulate):
+        run = simulate(MACHINE, program)
+        assert (run.status, run.unit, run.index) == (Status.ADDRESS, "gemm", 1)
 
 
 def test_the_memory_holds_the_program_with_the_fault():
