@@ -13,6 +13,7 @@ from accel.program import Instruction
 from accel.status import REPORTERS, Run, Status
 from accel.words import decode_words
 
+from .forms import form_of, forms
 from .generate import Case
 
 __all__ = ["Coverage"]
@@ -24,8 +25,8 @@ DISTANCES = (1, 2, 3)
 class Coverage:
     """Counts by group and bin. The bins that a machine must fill exist from the start.
 
-    Groups: ``loop`` (opcode and loop level of extent > 1), ``form`` (where the operands of a
-    vector operation live), ``update`` (with and without reset), ``bypass`` (unit and distance),
+    Groups: ``loop`` (opcode and loop level of extent > 1), ``form`` (every `Form` of every
+    instruction), ``bypass`` (unit and distance),
     ``alias`` (a source that meets its own destination), ``token`` (ordered pair), ``stall`` (unit
     and cause), ``pad`` (edge and loop), ``align`` (bytes at odd places), ``bank``, ``segment``,
     ``fault`` (status and who is blamed).
@@ -34,6 +35,7 @@ class Coverage:
     def __init__(self, machine: Machine):
         self.machine = machine
         self.counts: dict[str, Counter[str]] = {}
+        self.ran: Counter[str] = Counter({d.name: 0 for d in machine.declarations})
         for group, name in self._required():
             self.counts.setdefault(group, Counter())[name] = 0
 
@@ -43,6 +45,8 @@ class Coverage:
             self._count("fault", f"{run.status.text} of {run.unit}")
             return
         for instruction in decode_words(self.machine, case.program.words)[:-1]:
+            self.ran[instruction.name] += 1
+            self._count("form", str(form_of(self.machine, instruction)))
             for group, name in self._of(instruction):
                 self._count(group, name)
         for unit, causes in run.counters.activity.items():
@@ -60,6 +64,11 @@ class Coverage:
         return [f"{group}: {name}" for group, bins in self.counts.items()
                 for name, count in bins.items() if not count]
 
+    @property
+    def missing(self) -> list[str]:
+        """Forms that no program held."""
+        return [name for name, count in self.counts["form"].items() if not count]
+
     def totals(self) -> dict[str, tuple[int, int]]:
         """Group to the number of bins that are filled, and of all."""
         return {group: (sum(count > 0 for count in bins.values()), len(bins))
@@ -68,18 +77,16 @@ class Coverage:
     # ---- which bins there are ----------------------------------------------------------------
 
     def _required(self) -> Iterator[tuple[str, str]]:
-        for name, forms in self.machine.forms.items():
-            for level in range(forms[0].loops):
-                yield "loop", f"{name} loop {level}"
-            if forms[0].reads_destination:
-                yield "update", f"{name} onto what is there"
-                yield "update", f"{name} with reset"
-            if forms[0].unit == "vector":
-                yield from (("form", form) for form in self._forms(name))
+        for name, intrinsics in self.machine.forms.items():
+            yield from (("loop", f"{name} loop {level}") for level in range(intrinsics[0].loops))
+        every = forms(self.machine)
+        yield from (("form", str(form)) for form in every)
         for unit in ("gemm", "vector"):
-            yield from (("bypass", f"{unit} at distance {d}") for d in DISTANCES)
+            if any(form.unit == unit and form.reset for form in every):
+                yield from (("bypass", f"{unit} at distance {d}") for d in DISTANCES)
             yield from (("bank", f"{unit} in {which}") for which in ("bank 0", "bank 1", "both"))
-        yield "alias", "vector reads what it wrote"
+        if self._meets_itself:
+            yield "alias", "vector reads what it wrote"
         yield from (("token", f"{a} to {b}") for a in UNITS for b in UNITS)
         yield from self._stalls()
         for loop in range(4):
@@ -91,15 +98,11 @@ class Coverage:
         yield from (("fault", f"{status.text} of {unit}")
                     for status, units in _BLAMED.items() for unit in units)
 
-    def _forms(self, name: str) -> Iterator[str]:
-        intrinsic = self.machine.intrinsic(name)
-        scopes = [operand.scopes for operand in intrinsic.operands if operand.name in "ab"]
-        combinations = [()]
-        for choices in scopes:
-            combinations = [(*head, one) for head in combinations for one in choices]
-        for sources in combinations:
-            for target in intrinsic.dst.scopes:
-                yield f"{name} {','.join(sources)} to {target}"
+    @property
+    def _meets_itself(self) -> bool:
+        """Whether an operation of vector can read what an iteration before wrote."""
+        return any(form.unit == "vector" and form.target == "acc" and "acc" in form.scopes.values()
+                   for form in forms(self.machine))
 
     def _stalls(self) -> Iterator[tuple[str, str]]:
         """A DMA unit that waits for a token of its own waits for its memory."""
@@ -107,7 +110,7 @@ class Coverage:
             dma = unit in DMA_BUFFERS
             causes = ["command", "signal", "memory" if dma else "bank"]
             causes += [other for other in UNITS if not (dma and other == unit)]
-            causes += ["hazard"] if unit == "vector" else []
+            causes += ["hazard"] if unit == "vector" and self._meets_itself else []
             yield from (("stall", f"{unit} for {cause}") for cause in causes)
 
     # ---- which bins an instruction fills -----------------------------------------------------
@@ -157,15 +160,10 @@ class Coverage:
     def _of_compute(self, instruction: Instruction,
                     found: Sequence[Touch]) -> Iterator[tuple[str, str]]:
         intrinsic, dst = self.machine.intrinsic(instruction.name), found[-1]
-        unit, fields = instruction.unit, instruction.fields
+        unit = instruction.unit
         if intrinsic.reads_destination:
-            how = "with reset" if fields["reset"] else "onto what is there"
-            yield "update", f"{instruction.name} {how}"
             yield from (("bypass", f"{unit} at distance {d}")
                         for d in _distances(dst.walk.addresses().reshape(-1)))
-        if unit == "vector":
-            sources = [_source(fields, o.name) for o in intrinsic.operands if o.name in "ab"]
-            yield "form", f"{instruction.name} {','.join(sources)} to {dst.memory}"
         in_acc = [touch for touch in found if touch.memory == "acc"]
         if len(in_acc) > 1 and dst.memory == "acc" and not accumulates(self.machine, instruction):
             if any(_meets(dst, touch) for touch in in_acc if not touch.write):
@@ -182,11 +180,6 @@ _BLAMED = {Status.ILLEGAL: ("fetch", "load", "vector", "store"), Status.ADDRESS:
 _ALIGNMENTS = ("from an odd place in memory", "from an odd place in the buffer",
                "of an odd number of bytes", "lower in the buffer", "higher in the buffer",
                "aligned alike", "across 64 bytes")
-
-
-def _source(fields, operand: str) -> str:
-    return (isa.SOURCES_A[fields["a_source"]] if operand == "a"
-            else isa.SOURCES_B[fields["b_source"]])
 
 
 def _distances(places: np.ndarray) -> Iterator[int]:

@@ -1,8 +1,9 @@
-"""Programs for what random ones do not reach: a token counter that is full, long waits for every
-cause, so that the counters of cycles are tried beyond a few thousand, extents, padding and strides
-of many bits."""
+"""Programs for what random ones may not reach: every form of every instruction, a token counter
+that is full, long waits for every cause, so that the counters of cycles are tried beyond a few
+thousand, extents, padding and strides of many bits."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ from accel.machine import Machine
 from accel.plan import plan
 from accel.program import Instruction, Program, TensorSlot, finish
 
-from .generate import Case
+from .forms import Form, form_of, forms, reads
+from .generate import Case, with_forms
 
 __all__ = ["changed", "directed", "nothing"]
+
+TOGETHER = 16           # forms that one program holds
 
 
 LATENCY = 40            # cycles from one short instruction to the next, at most
@@ -51,12 +55,17 @@ ORIGIN = 0x55 << 24
 def directed(machine: Machine) -> list[Case]:
     """Programs in which a token counter is full, for each unit as the one that signals; in which
     all others wait for a unit; in which units wait for a bank, a hazard or memory; in which every
-    loop is long; in which every loop has long strides."""
+    loop is long; in which every loop has long strides; that hold every form of every
+    instruction."""
+    every = forms(machine)
+    all_forms = [with_forms(machine, first, every[first:first + TOGETHER])
+                 for first in range(0, len(every), TOGETHER)]
+    if "acc" in reads(machine, _idle(machine)):         # all of vector depends on gemm
+        return all_forms
     return [*(_full_counter(machine, source, target)
               for source, target in zip(UNITS, (*UNITS[1:], UNITS[0]))),
-            *(_long_wait(machine, unit) for unit in UNITS),
-            _bank(machine, "gemm", "vector"), _bank(machine, "vector", "gemm"),
-            _hazard(machine), _slow_memory(machine), _extents(machine), _strides(machine)]
+            *(_long_wait(machine, unit) for unit in UNITS), *_banks(machine), *_hazard(machine),
+            _slow_memory(machine), _extents(machine), _strides(machine), *all_forms]
 
 
 def _full_counter(machine: Machine, source: str, target: str) -> Case:
@@ -65,7 +74,7 @@ def _full_counter(machine: Machine, source: str, target: str) -> Case:
     give = {"signals": isa.unit_mask([target])}
     take = {"waits": isa.unit_mask([source])}
     short, taking = nothing(machine, source, 1), changed(nothing(machine, target, 1), take)
-    busy = 256 * (LATENCY + _load_cycles(machine))
+    busy = 256 * (LATENCY + 1)
     body = [nothing(machine, target, busy), *[changed(short, give)] * 255, taking,
             changed(short, give), *[short] * _crowd(machine), *[taking] * 255]
     return _case(machine, f"full counter, {source} to {target}", body)
@@ -97,29 +106,65 @@ def _last(loops: list[dict[str, int]], count: int) -> list[dict[str, int]]:
     return [*others, *[{"extent": 1}] * (count - len(loops)), first]
 
 
+def _banks(machine: Machine) -> list[Case]:
+    """Either unit waits for the other; none where what vector does in out it cannot do in acc."""
+    to_acc = replace(_idle(machine), target="acc")
+    pairs = [("gemm", "vector"), ("vector", "gemm")] if to_acc in forms(machine) else []
+    return [_bank(machine, *pair) for pair in pairs]
+
+
 def _bank(machine: Machine, holder: str, other: str) -> Case:
     """A unit holds a bank of acc for long in which the other one writes another entry."""
-    acc = {"gemm": {}, "vector": {"banks": 1, "destination": 0}}
+    acc = {"gemm": {}, "vector": {"banks": 1, "destination": isa.DESTINATIONS.index("acc")}}
     return _case(machine, f"{other} waits for a bank", [
         nothing(machine, "gemm", 1), changed(nothing(machine, holder, LONG), acc[holder]),
         changed(nothing(machine, other, 1), acc[other])])
 
 
-def _hazard(machine: Machine) -> Case:
-    """Every iteration of vector reads what the one before it wrote."""
-    add = {"banks": 1, "b_source": isa.SOURCES_B.index("imm"), "imm": 1, "base": {},
-           "loops": [{"extent": LONG // 8}]}
-    first = {"banks": 1, "b_source": isa.SOURCES_B.index("imm"), "imm": 3, "base": {}}
-    return _case(machine, "hazards", [Instruction("copy", "vector", first),
-                                      Instruction("add", "vector", add)])
+def _hazard(machine: Machine) -> list[Case]:
+    """Every iteration of vector reads what the one before it wrote; none where no operation can."""
+    form = _plainest(machine, "acc", "acc")
+    if form is None:
+        return []
+    long = changed(_written_down(form), {"base": {}, "loops": [{"extent": LONG // 8}]})
+    return [_case(machine, "hazards", [_also(nothing(machine, "gemm", 1), "signals", "vector"),
+                                       _also(long, "waits", "gemm")])]
+
+
+def _plainest(machine: Machine, source: str, target: str) -> Form | None:
+    """An operation of vector from one buffer to another that reads as few others as can be, `copy`
+    where it is among these."""
+    found = [form for form in forms(machine) if form.unit == "vector" and form.target == target
+             and form.reset is None and source in form.scopes.values()]
+    return min(found, default=None, key=lambda form: (
+        len(reads(machine, form)), [*form.scopes.values()].count(source), form.name != "copy"))
+
+
+def _idle(machine: Machine) -> Form:
+    """The form of vector that reads least, into out if it can; `copy` where it is among these."""
+    return min((form for form in forms(machine) if form.unit == "vector"),
+               key=lambda form: (form.target != "out", len(reads(machine, form)),
+                                 form.name != "copy"))
+
+
+def _written_down(form: Form) -> Instruction:
+    """An instruction of vector."""
+    scopes = form.scopes
+    return Instruction(form.name, "vector", {
+        "banks": 3 if "acc" in (*scopes.values(), form.target) else 0,
+        "reset": int(bool(form.reset)),
+        "a_source": isa.SOURCES_A.index(scopes.get("a", "acc")),
+        "b_source": isa.SOURCES_B.index(scopes.get("b", "acc")),
+        "destination": isa.DESTINATIONS.index(form.target)})
 
 
 def _slow_memory(machine: Machine) -> Case:
     """Beats are rare: load and store wait for them."""
-    run, times = 16, 256
+    run, times = min(16, machine.config.buffers["inp"].size_bytes), 256
     loops = [{"extent": times}]
     body = [changed(nothing(machine, "load", 1), {
-        "base": isa.BASES.index("weights"), "run": run, "loops": loops}),
+        "buffer": isa.BUFFERS.index("inp"), "address": 0, "base": isa.BASES.index("weights"),
+        "run": run, "loops": loops}),
             changed(nothing(machine, "store", 1), {"run": 1, "loops": loops, "dram": 32})]
     case = _case(machine, "slow memory", body)
     rate = run * times / LONG
@@ -157,9 +202,9 @@ def _padded(machine: Machine, level: int, before: int, after: int) -> Instructio
 
 
 def _strides(machine: Machine) -> Case:
-    """Sixteen entries far from each other in memory go to places far from each other in a buffer,
-    by load, gemm or vector, and store, and to others in memory. In turn every four loops of a unit
-    that follow each other walk them, up and down."""
+    """Sixteen entries far from each other in memory go to places far from each other in a buffer
+    (to as many as it has, if they are fewer), by load, gemm or vector, and store, and to others in
+    memory. In turn every four loops of a unit that follow each other walk them, up and down."""
     body = [one for turn in range(2 * max(LOOPS.values())) for one in _scattered(machine, turn)]
     slot = TensorSlot("data", "io", 0, (FAR,), "uint8")
     program = Program.assemble(machine, [*with_tokens(machine, body), finish()], io_bytes=2 * FAR,
@@ -173,37 +218,44 @@ def _scattered(machine: Machine, turn: int) -> list[Instruction]:
     """The way of sixteen entries: in turn through res and, as products, through acc."""
     def dma(unit: str, buffer: str, first: int) -> Instruction:
         entry = machine.config.buffers[buffer].entry_bytes
-        loops, base = _walk(unit, turn, {"buffer": entry * _apart(machine, buffer), "dram": 0})
-        return Instruction(unit, unit, {
+        inside = [entry * step for step in steps[buffer]]
+        loops, base = _walk(unit, turn, {"buffer": inside, "dram": STRIDES})
+        return Instruction(machine.of_unit(unit)[0].name, unit, {
             "buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("io"), "run": entry,
             "dram": first + base["dram"], "address": base["buffer"], "loops": loops})
 
-    apart = {buffer: _apart(machine, buffer) for buffer in isa.BUFFERS}
+    steps = {buffer: _steps(machine, buffer) for buffer in isa.BUFFERS}
     source = ("res", "acc")[turn % 2]
-    loops, base = _walk("vector", turn, {"b": apart[source], "dst": apart["out"]})
-    copy = Instruction("copy", "vector", {
-        "banks": 3, "b_source": isa.SOURCES_B.index(source), "base": base, "loops": loops,
-        "destination": isa.DESTINATIONS.index("out")})
-    after = [copy, dma("store", "out", FAR)]
+    form = _plainest(machine, source, "out")
+    if form is None or reads(machine, form) != {source}:
+        return []
+    loops, base = _walk("vector", turn, {"b": steps[source], "dst": steps["out"]})
+    if "a" in form.scopes:
+        for fields in (base, *loops):
+            fields["a"] = fields.get("b", 0)
+    after = [changed(_written_down(form), {"base": base, "loops": loops}),
+             dma("store", "out", FAR)]
     if source == "res":
         return [dma("load", "res", 0), *after]
-    loops, base = _walk("gemm", turn, {"a": apart["inp"], "b": apart["wgt"], "dst": apart["acc"]})
-    product = Instruction("gemm", "gemm", {"banks": 3, "reset": 1, "base": base, "loops": loops})
+    loops, base = _walk("gemm", turn, {"a": steps["inp"], "b": steps["wgt"], "dst": steps["acc"]})
+    product = changed(nothing(machine, "gemm", 1), {"banks": 3, "base": base, "loops": loops})
     return [dma("load", "inp", 0), dma("load", "wgt", 0), product, *after]
 
 
-def _apart(machine: Machine, buffer: str) -> int:
-    """Entries from one of sixteen places of a buffer to the next."""
-    return machine.config.buffers[buffer].depth // 16
+def _steps(machine: Machine, buffer: str) -> list[int]:
+    """Strides, in entries, through sixteen places of a buffer that are as far apart as can be; of
+    one that has fewer entries, through these."""
+    depth = machine.config.buffers[buffer].depth
+    apart = max(1, depth // 16)
+    return [apart * times if apart * abs(times) < depth else 0 for times in (1, -2, 4, -8)]
 
 
 def _walk(unit: str, turn: int,
-          apart: Mapping[str, int]) -> tuple[list[dict[str, int]], dict[str, int]]:
-    """Four loops of two iterations, from level `turn` on, through sixteen places that are so much
-    apart (in memory: by `STRIDES`), and the first address for each operand."""
+          steps: Mapping[str, Sequence[int]]) -> tuple[list[dict[str, int]], dict[str, int]]:
+    """Four loops of two iterations, from level `turn` on, with these strides in some order, and
+    the first address for each operand."""
     loops, base = [{"extent": 1} for _ in range(LOOPS[unit])], {}
-    for number, (key, step) in enumerate(apart.items()):
-        strides = [step * times for times in (1, -2, 4, -8)] if key != "dram" else STRIDES
+    for number, (key, strides) in enumerate(steps.items()):
         sign = -1 if (turn >> 1) + number & 1 else 1
         signed = [sign * strides[(turn + number + k) % 4] for k in range(4)]
         base[key] = -sum(min(0, stride) for stride in signed)
@@ -220,50 +272,57 @@ def _case(machine: Machine, name: str, body: Sequence[Instruction]) -> Case:
 
 
 def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
-    """Before the stream, what writes the entries that gemm and store read."""
+    """With what writes the entries that gemm, vector and store read, and tokens for these."""
+    if (store := _first(body, "store")) is not None:
+        body[store] = _also(body[store], "waits", "vector")
+        body = [_also(changed(nothing(machine, "vector", 1), {"base": {}}), "signals", "store"),
+                *body]
+    used = {scope for one in body if one.unit == "vector"
+            for scope in reads(machine, form_of(machine, one))} & {"res", "par"}
     before: list[Instruction] = []
-    for unit, maker in (("gemm", "load"), ("store", "vector")):
-        first = next((k for k, one in enumerate(body) if one.unit == unit), None)
-        if first is None:
-            continue
-        made = ([changed(nothing(machine, maker, 1), {"buffer": k}) for k in range(2)]
-                if maker == "load" else [changed(nothing(machine, maker, 1), {"base": {}})])
-        made[-1] = changed(made[-1], {"signals": isa.unit_mask([unit])})
-        waits = body[first].fields.get("waits", 0) | isa.unit_mask([maker])
-        body[first] = changed(body[first], {"waits": waits})
-        before += made
+    for unit, buffers in (("gemm", ["inp", "wgt"]), ("vector", sorted(used))):
+        first = _first(body, unit)
+        if first is not None and buffers:
+            *some, last = (_filled(machine, buffer) for buffer in buffers)
+            before += [*some, _also(last, "signals", unit)]
+            body[first] = _also(body[first], "waits", "load")
     return before + body
+
+
+def _first(body: Sequence[Instruction], unit: str) -> int | None:
+    return next((k for k, one in enumerate(body) if one.unit == unit), None)
+
+
+def _also(instruction: Instruction, field: str, unit: str) -> Instruction:
+    """With one more unit that it waits for or signals."""
+    mask = instruction.fields.get(field, 0) | isa.unit_mask([unit])
+    return changed(instruction, {field: mask})
+
+
+def _filled(machine: Machine, buffer: str) -> Instruction:
+    """A load of an entry of nothing but padding."""
+    return changed(nothing(machine, "load", 1), {
+        "buffer": isa.BUFFERS.index(buffer), "address": 0,
+        "run": machine.config.buffers[buffer].entry_bytes})
 
 
 def changed(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
     return Instruction(instruction.name, instruction.unit, {**instruction.fields, **fields})
 
 
-def _entry_bytes(machine: Machine) -> int:
-    """Of the larger one of the entries that load writes for gemm."""
-    return max(machine.config.buffers[name].entry_bytes for name in ("inp", "wgt"))
-
-
-def _load_cycles(machine: Machine) -> int:
-    """Of a run of `_entry_bytes`."""
-    return max(1, _entry_bytes(machine) // machine.config.bus_bytes)
-
-
 def nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     """An instruction of about so many cycles that needs nothing but itself."""
-    if unit == "load":
-        cycles = max(1, cycles // _load_cycles(machine))
     if unit == "vector":
         cycles = max(1, cycles // machine.config.vector_beats)
-    loops = [{"extent": min(cycles, LONG)}]
-    if unit == "load":          # nothing but padding, of a whole entry
+    loops, name = [{"extent": min(cycles, LONG)}], machine.of_unit(unit)[0].name
+    if unit == "load":          # nothing but padding, where nothing is read
         loops.append({"extent": 1, "before": 1})
-        return Instruction("load", unit, {"buffer": 2, "base": 3, "run": _entry_bytes(machine),
-                                          "loops": loops})
+        last = machine.config.buffers["res"].size_bytes - 1
+        return Instruction(name, unit, {"buffer": isa.BUFFERS.index("res"), "base": 3, "run": 1,
+                                        "address": last, "loops": loops})
     if unit == "store":
-        return Instruction("store", unit, {"buffer": 5, "base": 3, "loops": loops})
+        return Instruction(name, unit, {"buffer": isa.BUFFERS.index("out"), "base": 3,
+                                        "loops": loops})
     if unit == "vector":
-        copy = {"b_source": isa.SOURCES_B.index("imm"), "destination": 1, "loops": loops,
-                "base": {"dst": 1}}
-        return Instruction("copy", unit, copy)
-    return Instruction("gemm", unit, {"banks": 1, "reset": 1, "loops": loops})
+        return changed(_written_down(_idle(machine)), {"loops": loops, "base": {"dst": 1}})
+    return Instruction(name, unit, {"banks": 1, "reset": 1, "loops": loops})

@@ -6,10 +6,10 @@ come before what is a set of instructions. Nothing is shared with the address se
 of tokens or the proof that compiled programs rely on, so that they cannot share a mistake.
 """
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -20,15 +20,21 @@ from accel.config import PARAM_BYTES, UNITS
 from accel.machine import Machine
 from accel.program import Instruction, Program, TensorSlot, finish
 from compiler.te import numpy_dtype
-from compiler.tensorize import Intrinsic
 
-__all__ = ["Case", "generate"]
+from . import shapes
+from .forms import Form, forms, reads
+
+__all__ = ["Case", "generate", "with_forms"]
 
 OUTPUT_BYTES = 400
 """Room for results in io."""
 
 ASSIGNED = 5
-"""Vector instructions of a program whose form follows from its seed, so that all get their turn."""
+"""Instructions of a program whose form follows from its seed, so that all get their turn."""
+
+TRIES, FEW_TRIES = 60, 8
+"""Shapes that are tried before an instruction is left out, where it must be there and elsewhere;
+in the last half of many all loops are short."""
 
 SEGMENTS = {"weights": 160, "activations": 320}
 """Bytes of the other segments."""
@@ -64,25 +70,6 @@ class _Placed:
     signals: int = 0
 
 
-_Form = tuple[str, dict[str, str], str]
-"""A vector operation, where its operands live, and its destination."""
-
-
-def _forms(machine: Machine) -> list[_Form]:
-    """All that the declarations allow."""
-    result = []
-    for intrinsic in machine.of_unit("vector"):
-        names = [operand.name for operand in intrinsic.operands]
-        for scopes in itertools.product(*(operand.scopes for operand in intrinsic.operands)):
-            result += [(intrinsic.name, dict(zip(names, scopes)), target)
-                       for target in intrinsic.dst.scopes]
-    return result
-
-
-def _of_name(forms: list[_Form], name: str) -> list[_Form]:
-    return [form for form in forms if form[0] == name]
-
-
 class _NoPlace(Exception):
     """Nothing of the chosen shape could be placed."""
 
@@ -92,6 +79,11 @@ def generate(machine: Machine, seed: int) -> Case:
     return _Generator(machine, seed).case()
 
 
+def with_forms(machine: Machine, seed: int, wanted: Sequence[Form]) -> Case:
+    """A program that holds an instruction of each of these forms, and shows what it did."""
+    return _Generator(machine, seed).case(wanted)
+
+
 class _Generator:
     def __init__(self, machine: Machine, seed: int):
         self.machine = machine
@@ -99,6 +91,8 @@ class _Generator:
         self.seed = seed
         self.random = Random(f"{machine.hash} {seed}")
         self.stream: list[_Placed] = []
+        self.forms = forms(machine)
+        self.short = False          # loops have one iteration
         self.record_count = 6 * self.config.block_out
         largest = max(b.entry_bytes for b in self.config.buffers.values())
         self.wide = min(16 * largest, max(8192, 2 * largest))
@@ -109,27 +103,52 @@ class _Generator:
         self.written["io"] = (1 << self.inputs) - 1
         self.written["weights"] = (1 << SEGMENTS["weights"]) - 1
 
-    def case(self) -> Case:
-        random = self.random
+    def case(self, wanted: Sequence[Form] = ()) -> Case:
         for buffer in ("inp", "wgt", "res", "par"):
-            self._try(lambda buffer=buffer: self._load(buffer, wide=True))
-        self._try(lambda: self._gemm(reset=1))
-        forms = _forms(self.machine)
-        names = sorted({name for name, _, _ in forms})
-        kinds = [self._load, self._gemm, self._store] + 2 * [lambda: self._vector(
-            random.choice(_of_name(forms, random.choice(names))))]
-        chosen = [random.choice(kinds) for _ in range(random.randrange(3, 29))]
+            self._try(lambda buffer=buffer: self._load_entries(buffer), must=True)
+        first = next((form for form in self.forms if form.unit == "gemm" and form.reset), None)
+        first = first or next(form for form in self.forms if form.unit == "gemm")
+        self._try(lambda: self._gemm(first), must=True)
+        if wanted:
+            self._fill_out()
+            for form in wanted:
+                self._try(lambda form=form: self._of(form), must=True)
+        else:
+            self._at_random()
+        self._show()
+        self._order()
+        return self._assembled(f"forms {wanted[0]} ..." if wanted else f"seed {self.seed}")
+
+    def _at_random(self) -> None:
+        random, forms = self.random, self.forms
+        units = {unit: [form for form in forms if form.unit == unit] for unit in UNITS}
+        kinds = [lambda unit=unit: self._of(_any_name(random, units[unit]))
+                 for unit in ("load", "gemm", "store", "vector", "vector")]
+        chosen: list[Callable[[], _Placed]] = [
+            random.choice(kinds) for _ in range(random.randrange(3, 29))]
         for turn in range(self.seed * ASSIGNED, (self.seed + 1) * ASSIGNED):
             place = random.randrange(len(chosen) // 2, len(chosen) + 1)
-            chosen.insert(place, lambda turn=turn: self._vector(
+            chosen.insert(place, lambda turn=turn: self._of(
                 forms[turn % len(forms)], (turn // len(forms) + turn) % 5))
         for kind in chosen:
             self._try(kind)
-        self._show()
-        self._order()
-        return self._assembled()
 
-    def _assembled(self) -> Case:
+    def _fill_out(self) -> None:
+        """Something in out, for a store."""
+        to_out = [form for form in self.forms if form.unit == "vector" and form.target == "out"
+                  and all(scope == "imm" or self.written[scope] for _, scope in form.sources)]
+        if to_out:
+            self._try(lambda: self._vector(to_out[0]), must=True)
+
+    def _of(self, form: Form, level: int | None = None) -> "_Placed":
+        """An instruction of a form; `level` is that of a loop that vector must have."""
+        match form.unit:
+            case "load": return self._load(form.target, name=form.name, padded=form.padded)
+            case "store": return self._store(form.name)
+            case "gemm": return self._gemm(form)
+            case _: return self._vector(form, level)
+
+    def _assembled(self, name: str) -> Case:
         random = self.random
         stream = [Instruction(p.name, p.unit, p.fields | {"waits": p.waits, "signals": p.signals})
                   for p in self.stream]
@@ -139,7 +158,7 @@ class _Generator:
                                    weights=weights, inputs=(slot,),
                                    activations_bytes=SEGMENTS["activations"])
         memory = program.image({"data": self._data(slot.shape[0])})
-        return Case(f"seed {self.seed}", program, memory, self._timing())
+        return Case(name, program, memory, self._timing())
 
     def _timing(self) -> dict[str, Any]:
         """Options of the memory: half of them with no more than latency and stalls."""
@@ -170,34 +189,52 @@ class _Generator:
         data[self.records:] = records.view(np.uint8)
         return data
 
-    def _try(self, kind) -> None:
+    def _try(self, kind: Callable[[], "_Placed"], must: bool = False) -> None:
         """Add an instruction, unless no shape of several can be placed."""
-        for _ in range(8):
+        tries = TRIES if must else FEW_TRIES
+        for number in range(tries):
+            self.short = must and number >= tries // 2
             try:
                 placed = kind()
             except _NoPlace:
                 continue
+            finally:
+                self.short = False
             self._append(placed)
             return
 
     # ---- instructions ------------------------------------------------------------------------
 
-    def _load(self, buffer: str = "", wide: bool = False) -> _Placed:
-        random = self.random
-        buffer = buffer or random.choice(["inp", "wgt", "res", "par"])
-        if buffer == "par":
-            return self._load_records()
-        entry = self.config.buffers[buffer].entry_bytes
-        run = (random.randrange(entry, min(16 * entry, self.wide) + 1) if wide
-               else random.randrange(1, RUN))
-        loops = self._loops(4, ("dram", "buffer"), 8, 2 if wide else 12)
-        for loop in loops if random.random() < 0.5 else ():
-            if random.random() < 0.6:
-                loop["before"] = random.randrange(0, 3)
-                loop["after"] = random.randrange(0, 3)
-        return self._dma("load", buffer, run, loops)
+    def _load_entries(self, buffer: str) -> "_Placed":
+        """A load that fills a whole entry, and mostly several."""
+        placed = self._load(buffer, wide=True)
+        if not self._whole(buffer, placed.writes[buffer]):
+            raise _NoPlace
+        return placed
 
-    def _load_records(self) -> _Placed:
+    def _load(self, buffer: str, wide: bool = False, name: str = "",
+              padded: bool | None = None) -> _Placed:
+        """`padded`: whether some iterations are padding; None: now and then."""
+        random = self.random
+        name = name or self.machine.of_unit("load")[0].name
+        if buffer == "par":
+            return self._load_records(name)
+        entry, size = (self.config.buffers[buffer].entry_bytes,
+                       self.config.buffers[buffer].size_bytes)
+        run = (2 * entry - 1 if wide and self.short
+               else random.randrange(entry, min(16 * entry, self.wide, size) + 1) if wide
+               else random.randrange(1, min(RUN, size)))
+        loops = self._loops(4, ("dram", "buffer"), 8, 2 if wide else 12)
+        if random.random() < 0.5 if padded is None else padded:
+            for loop in loops:
+                if random.random() < 0.6:
+                    loop["before"] = random.randrange(0, 3)
+                    loop["after"] = random.randrange(0, 3)
+            if padded and not any(loop.get("before") or loop.get("after") for loop in loops):
+                raise _NoPlace
+        return self._dma(name, "load", buffer, run, loops)
+
+    def _load_records(self, name: str) -> _Placed:
         """Whole records on whole records: their fields have ranges."""
         random = self.random
         block = self.config.block_out
@@ -206,52 +243,56 @@ class _Generator:
         loops[level] = {"extent": random.randrange(1, 4),
                         "dram": PARAM_BYTES * random.randrange(0, block // 2 + 1),
                         "buffer": PARAM_BYTES * random.choice([1, 2, block])}
-        count = random.choice([block, 2 * block, block + 1, 3])
+        if self.short:
+            loops[level]["extent"] = 1
+        count = 2 * block - 1 if self.short else random.choice([block, 2 * block, block + 1, 3])
         reach = (loops[level]["extent"] - 1) * loops[level]["dram"] // PARAM_BYTES
         first = random.randrange(self.record_count - count - reach + 1)
-        return self._dma("load", "par", PARAM_BYTES * count, loops,
+        return self._dma(name, "load", "par", PARAM_BYTES * count, loops,
                          dram=self.records + PARAM_BYTES * first,
                          step=PARAM_BYTES * random.choice([1, block, block]))
 
-    def _store(self) -> _Placed:
-        return self._dma("store", "out", self.random.randrange(1, RUN),
+    def _store(self, name: str) -> _Placed:
+        return self._dma(name, "store", "out", self.random.randrange(1, RUN),
                          self._loops(4, ("dram", "buffer"), 8, 12))
 
-    def _dma(self, unit: str, buffer: str, run: int, loops: list[dict[str, int]],
+    def _dma(self, name: str, unit: str, buffer: str, run: int, loops: list[dict[str, int]],
              dram: int | None = None, step: int = 1) -> _Placed:
         """Place both sides; `dram` says where in io, `step` is the alignment in the buffer."""
-        valid = {index for index in _indices(loops)
-                 if unit == "store" or not _padding(index, loops)}
-        outside = [_offset(index, loops, "dram") for index in _indices(loops) if index in valid]
-        inside = [_offset(index, loops, "buffer") for index in _indices(loops)]
+        valid = {index for index in shapes.indices(loops)
+                 if unit == "store" or not shapes.padding(index, loops)}
+        outside = [shapes.offset(index, loops, "dram") for index in shapes.indices(loops)
+                   if index in valid]
+        inside = [shapes.offset(index, loops, "buffer") for index in shapes.indices(loops)]
         size = self.config.buffers[buffer].size_bytes
         if unit == "load":
             segment = self._segment() if dram is None else "io"
             if dram is None:
-                dram = self._readable(segment, _widened(outside, run)) if outside else 0
-            address = self._anywhere(_widened(inside, run), size, step)
+                dram = self._readable(segment, shapes.widened(outside, run)) if outside else 0
+            address = self._anywhere(shapes.widened(inside, run), size, step)
         else:
             segment = self.random.choice(["io", "io", "activations"])
-            address = self._readable(buffer, _widened(inside, run))
-            dram = self._room(segment, _widened(outside, run))
-        remote = {segment: _bits(dram + o for o in _widened(outside, run))}
-        local = {buffer: _bits(address + o for o in _widened(inside, run))}
+            address = self._readable(buffer, shapes.widened(inside, run))
+            dram = self._room(segment, shapes.widened(outside, run))
+        remote = {segment: shapes.bits(dram + o for o in shapes.widened(outside, run))}
+        local = {buffer: shapes.bits(address + o for o in shapes.widened(inside, run))}
         fields = {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index(segment),
                   "dram": dram % (1 << 32), "address": address, "run": run,
-                  "pad_value": self.random.randrange(256), "loops": _modular(loops, 1 << 24)}
+                  "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
         reads, writes = (remote, local) if unit == "load" else (local, remote)
-        return _Placed(unit, unit, fields, reads, writes)
+        return _Placed(name, unit, fields, reads, writes)
 
     def _segment(self) -> str:
         """Where to load from."""
         return self.random.choice([name for name in ("io", "io", *SEGMENTS)
                                    if self.written[name]])
 
-    def _dma_at(self, unit: str, buffer: str, run: int, address: int, dram: int) -> _Placed:
-        """One run to a place in io that nothing else touches."""
-        fields = {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("io"),
+    def _shown(self, run: int, address: int) -> _Placed:
+        """One run of out to a place in io that nothing else touches."""
+        dram, name = self._fresh(run), self.machine.of_unit("store")[0].name
+        fields = {"buffer": isa.BUFFERS.index("out"), "base": isa.BASES.index("io"),
                   "dram": dram, "address": address, "run": run, "loops": []}
-        return _Placed(unit, unit, fields, {buffer: (1 << run) - 1 << address},
+        return _Placed(name, "store", fields, {"out": (1 << run) - 1 << address},
                        {"io": (1 << run) - 1 << dram})
 
     def _room(self, segment: str, offsets: list[int]) -> int:
@@ -261,81 +302,78 @@ class _Generator:
         low = self.inputs if self.random.random() < 0.8 else 0
         return low + self._anywhere(offsets, self.io_bytes - low)
 
-    def _gemm(self, reset: int | None = None) -> _Placed:
-        random = self.random
-        reset = random.randrange(2) if reset is None else reset
+    def _gemm(self, form: Form) -> _Placed:
         loops = self._loops(6, ("dst", "a", "b"), 3, ITERATIONS)
         self._meet(loops)
-        offsets = _offsets(loops)
-        a = self._entry("inp", offsets["a"])
-        b = self._entry("wgt", offsets["b"])
-        dst = (self._anywhere(offsets["dst"], self.config.buffers["acc"].depth) if reset
-               else self._readable("acc", offsets["dst"]))
-        return self._gemm_at(loops, {"dst": dst, "a": a, "b": b}, reset)
+        offsets = shapes.offsets(loops)
+        base = {key: self._entry(scope, offsets[key]) for key, scope in _keys(form).items()}
+        base |= {"dst": self._readable("acc", offsets["dst"]) if "acc" in reads(self.machine, form)
+                 else self._anywhere(offsets["dst"], self.config.buffers["acc"].depth)}
+        return self._gemm_at(form, loops, base)
 
-    def _gemm_at(self, loops: list[dict[str, int]], base: dict[str, int], reset: int) -> _Placed:
-        offsets = _offsets(loops)
-        dst, a, b = base["dst"], base["a"], base["b"]
-        places = _bits(dst + o for o in offsets["dst"])
-        reads = {"inp": self._bytes("inp", a, offsets["a"]),
-                 "wgt": self._bytes("wgt", b, offsets["b"])}
-        if not reset:
-            reads["acc"] = places
-        fields = {"banks": self._banks(places), "reset": reset,
-                  "base": base, "loops": _modular(loops, 1 << 16)}
-        return _Placed("gemm", "gemm", fields, reads, {"acc": places})
+    def _gemm_at(self, form: Form, loops: list[dict[str, int]], base: dict[str, int]) -> _Placed:
+        offsets = shapes.offsets(loops)
+        places = shapes.bits(base["dst"] + o for o in offsets["dst"])
+        read = {scope: self._bytes(scope, base[key], offsets[key])
+                for key, scope in _keys(form).items()}
+        if "acc" in reads(self.machine, form):
+            read["acc"] = places
+        fields = {"banks": self._banks(places), "reset": self._reset(form),
+                  "base": base, "loops": shapes.modular(loops, 1 << 16)}
+        return _Placed(form.name, "gemm", fields, read, {"acc": places})
 
-    def _vector(self, form: _Form, level: int | None = None) -> _Placed:
+    def _reset(self, form: Form) -> int:
+        """Of updates that do not accumulate it means nothing."""
+        return self.random.randrange(2) if form.reset is None else int(form.reset)
+
+    def _vector(self, form: Form, level: int | None = None) -> _Placed:
         random = self.random
-        name, scopes, target = form
-        intrinsic = self.machine.intrinsic(name)
         loops = self._loops(5, ("dst", "a", "b"), 3, ITERATIONS, level)
-        if intrinsic.update != "assign":
+        if form.reset is not None:
             self._meet(loops)
-        offsets = _offsets(loops)
+        offsets = shapes.offsets(loops)
         base = {"dst": 0, "a": random.randrange(1 << 16), "b": random.randrange(1 << 16)}
-        for key, scope in _keys(scopes).items():
+        for key, scope in _keys(form).items():
             if scope != "imm":
                 base[key] = self._source(scope, offsets[key])
-        reset = random.randrange(2)
-        read = intrinsic.update != "assign" and not reset
-        base["dst"] = self._destination(target, offsets, base, scopes, read)
-        return self._vector_at(name, scopes, target, loops, base, reset)
+        base["dst"] = self._destination(form, offsets, base)
+        return self._vector_at(form, loops, base)
 
-    def _vector_at(self, name: str, scopes: dict[str, str], target: str,
-                   loops: list[dict[str, int]], base: dict[str, int], reset: int = 0) -> _Placed:
-        intrinsic, offsets = self.machine.intrinsic(name), _offsets(loops)
-        reads: dict[str, int] = {}
-        for key, scope in _keys(scopes).items():
+    def _vector_at(self, form: Form, loops: list[dict[str, int]],
+                   base: dict[str, int]) -> _Placed:
+        offsets, scopes = shapes.offsets(loops), form.scopes
+        read: dict[str, int] = {}
+        for key, scope in _keys(form).items():
             if scope != "imm":
-                reads[scope] = reads.get(scope, 0) | self._bytes(scope, base[key], offsets[key])
-        places = self._bytes(target, base["dst"], offsets["dst"])
-        if intrinsic.update != "assign" and not reset:
-            reads["acc"] = reads.get("acc", 0) | places
-        touched = (places if target == "acc" else 0) | reads.get("acc", 0)
-        fields = self._immediates(intrinsic) | {
-            "banks": self._banks(touched), "reset": reset, "base": base,
+                read[scope] = read.get(scope, 0) | self._bytes(scope, base[key], offsets[key])
+        places = self._bytes(form.target, base["dst"], offsets["dst"])
+        if form.reset is False:
+            read["acc"] = read.get("acc", 0) | places
+        touched = (places if form.target == "acc" else 0) | read.get("acc", 0)
+        fields = self._immediates() | {
+            "banks": self._banks(touched), "reset": self._reset(form), "base": base,
             "a_source": isa.SOURCES_A.index(scopes.get("a", self.random.choice(isa.SOURCES_A))),
             "b_source": isa.SOURCES_B.index(scopes.get("b", "par")),
-            "destination": isa.DESTINATIONS.index(target), "loops": _modular(loops, 1 << 16)}
-        return _Placed(name, "vector", fields, reads, {target: places})
+            "destination": isa.DESTINATIONS.index(form.target),
+            "loops": shapes.modular(loops, 1 << 16)}
+        return _Placed(form.name, "vector", fields, read, {form.target: places})
 
     def _source(self, scope: str, offsets: list[int]) -> int:
         return self._readable("acc", offsets) if scope == "acc" else self._entry(scope, offsets)
 
-    def _destination(self, target: str, offsets, base, scopes, read: bool) -> int:
+    def _destination(self, form: Form, offsets, base) -> int:
         """Somewhere; sometimes close to a source in acc, so that iterations meet."""
-        if read:
+        if form.reset is False:
             return self._readable("acc", offsets["dst"])
-        depth = self.config.buffers[target].depth
-        near = [base[key] for key, scope in scopes.items() if scope == "acc" and key in base]
+        target, depth = form.target, self.config.buffers[form.target].depth
+        near = [base[key] for key, scope in form.sources if scope == "acc" and key in base]
         if target == "acc" and near and self.random.random() < 0.6:
             place = self.random.choice(near) + self.random.randrange(-2, 5)
             if all(0 <= place + offset < depth for offset in offsets["dst"]):
                 return place
         return self._anywhere(offsets["dst"], depth)
 
-    def _immediates(self, intrinsic: Intrinsic) -> dict[str, int]:
+    def _immediates(self) -> dict[str, int]:
         random = self.random
         lo, hi = sorted((random.randrange(-128, 128), random.randrange(-128, 128)))
         if random.random() < 0.6:
@@ -365,45 +403,65 @@ class _Generator:
         other parts.
         """
         for start, count in self._stretches("out", 3):
-            self._append(self._dma_at("store", "out", count, start, self._fresh(count)))
+            self._append(self._shown(count, start))
         for start, count in self._stretches("acc", 3):
             self._show_acc(start, count)
-        for buffer, a, b in (("inp", 1, 0), ("wgt", 0, 1)):
-            other = [start for start, _ in self._stretches("wgt" if a else "inp", 1)]
-            for start, count in self._stretches(buffer, 1) if other else ():
-                loops = [{"extent": count, "dst": 1, "a": a, "b": b}]
-                base = {"dst": 0, "a": start if a else other[0], "b": start if b else other[0]}
-                self._append(self._gemm_at(loops, base, 1))
+        self._show_factors()
+        for scope in ("res", "par"):
+            for start, count in self._stretches(scope, 1):
+                self._show_result(scope, start, count)
+
+    def _show_factors(self) -> None:
+        """Products of a stretch of inp or wgt with an entry of the other."""
+        for buffer, other in (("inp", "wgt"), ("wgt", "inp")):
+            form = next((form for form in self.forms if form.unit == "gemm"
+                         and form.reset is not False and buffer in form.scopes.values()), None)
+            stretches = self._stretches(other, 1)
+            if form is None or not stretches:
+                continue
+            for start, count in self._stretches(buffer, 1):
+                base = {"dst": 0} | {key: start if scope == buffer else stretches[0][0]
+                                     for key, scope in _keys(form).items()}
+                steps = {key: int(scope == buffer) for key, scope in _keys(form).items()}
+                self._append(self._gemm_at(form, [{"extent": count, "dst": 1, **steps}], base))
                 self._show_acc(0, count)
-        for start, count in self._stretches("res", 1):
-            self._show_result("copy", {"b": "res"}, start, count)
-        for start, count in self._stretches("par", 1):
-            scopes = {"a": "acc", "bias": "par", "mult": "par", "shift": "par"}
-            self._show_result("requantize", scopes, start, count)
 
     def _show_acc(self, start: int, count: int) -> None:
         for byte in (0, self.random.randrange(1, 4)):
-            self._show_result("shr", {"a": "acc", "b": "imm"}, start, count, 8 * byte)
+            self._show_result("acc", start, count, 8 * byte)
 
-    def _show_result(self, name: str, scopes: dict[str, str], start: int, count: int,
-                     imm: int = 0) -> None:
-        """The operation over entries from `start` on, into out; then a store."""
-        keys = _keys(scopes)
-        if name not in self.machine.opcodes or "acc" in scopes.values() and not self.written["acc"]:
+    def _show_result(self, scope: str, start: int, count: int, imm: int = 0) -> None:
+        """What is in `scope` from `start` on, by an operation into out; then a store. Other
+        operands stand still."""
+        form = next((form for form in self._showing if scope in form.scopes.values()), None)
+        if form is None:
             return
-        base = {"dst": 0, "a": start, "b": start}
-        loops = [{"extent": count, "dst": 1, "a": 1, "b": 1}]
-        if name == "requantize":        # one accumulator for all records
-            base["a"], loops[0]["a"] = self._source("acc", [0]), 0
-        placed = self._vector_at(name, scopes, "out", loops, base)
-        placed.fields["imm"] = imm if "b" in keys else 0
+        base, loop = {"dst": 0}, {"extent": count, "dst": 1}
+        try:
+            for key, place in _keys(form).items():
+                here = place == scope
+                loop[key] = int(here)
+                base[key] = start if here else 0 if place == "imm" else self._source(place, [0])
+        except _NoPlace:
+            return
+        placed = self._vector_at(form, [loop], base)
+        if "imm" in form.scopes.values():
+            placed.fields["imm"] = imm
         self._append(placed)
-        run = count * self.config.buffers["out"].entry_bytes
-        self._append(self._dma_at("store", "out", run, 0, self._fresh(run)))
+        self._append(self._shown(count * self.config.buffers["out"].entry_bytes, 0))
+
+    @cached_property
+    def _showing(self) -> list[Form]:
+        """Operations into out, those first that tell most of what they read."""
+        telling = ("shr acc,imm to out", "copy res to out", "requantize acc to out")
+        to_out = [form for form in self.forms if form.unit == "vector" and form.target == "out"]
+        return sorted(to_out, key=lambda form: str(form) not in telling)
 
     def _stretches(self, buffer: str, most: int) -> list[tuple[int, int]]:
         """Start and length of parts that have been written: entries; of out, bytes."""
-        written = self.written[buffer] if buffer in ("acc", "out") else self._whole(buffer)
+        written = self.written[buffer]
+        if buffer not in ("acc", "out"):
+            written = self._whole(buffer, written)
         found = [(match.start(), len(match.group())) for match
                  in re.finditer("1+", format(written, "b")[::-1])]
         limit = min(SHOWN, *(self.config.buffers[name].depth for name in ("out", "acc")))
@@ -434,6 +492,8 @@ class _Generator:
         """
         random = self.random
         loops = [{"extent": 1} for _ in range(levels)]
+        if self.short:
+            return loops
         chosen = random.sample(range(levels), random.randrange(0, min(4, levels) + 1))
         for level in chosen if first is None else [first, *(k for k in chosen if k != first)]:
             extent = random.randrange(2, 5)
@@ -446,7 +506,7 @@ class _Generator:
 
     def _meet(self, loops: list[dict[str, int]]) -> None:
         """Now and then, let updates of one entry follow each other by one to three iterations."""
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.3 and not self.short:
             outer, inner = sorted(self.random.sample(range(len(loops)), 2))
             for loop in loops:
                 loop["extent"] = 1
@@ -455,16 +515,15 @@ class _Generator:
 
     def _readable(self, memory: str, offsets: list[int]) -> int:
         """A base at which every address has been written."""
-        return self._pick(_fitting(self.written[memory], set(offsets)))
+        return self._pick(shapes.fitting(self.written[memory], set(offsets)))
 
     def _entry(self, buffer: str, offsets: list[int]) -> int:
         """The same, for entries of a buffer that counts bytes."""
-        return self._pick(_fitting(self._whole(buffer), set(offsets)))
+        return self._pick(shapes.fitting(self._whole(buffer, self.written[buffer]), set(offsets)))
 
-    def _whole(self, buffer: str) -> int:
-        """The entries of which every byte has been written."""
+    def _whole(self, buffer: str, whole: int) -> int:
+        """The entries of which every byte is in the set `whole`."""
         size = self.config.buffers[buffer].entry_bytes
-        whole = self.written[buffer]
         for shift in range((size - 1).bit_length()):
             whole &= whole >> (1 << shift)          # bit k: bytes k to k + size - 1 are written
         bits = format(whole, "b")[::-1][::size]
@@ -547,52 +606,14 @@ class _Generator:
             self._token(earlier, index, signalled)
 
 
-def _indices(loops: list[dict[str, int]]) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*(range(loop["extent"]) for loop in loops))
-
-
-def _offset(index: tuple[int, ...], loops: list[dict[str, int]], key: str) -> int:
-    return sum(i * loop.get(key, 0) for i, loop in zip(index, loops))
-
-
-def _offsets(loops: list[dict[str, int]]) -> dict[str, list[int]]:
-    """For each operand of a computation, the entries of its iterations, from the base."""
-    return {key: [_offset(index, loops, key) for index in _indices(loops)]
-            for key in ("dst", "a", "b")}
-
-
-def _keys(scopes: dict[str, str]) -> dict[str, str]:
+def _keys(form: Form) -> dict[str, str]:
     """Field of the word to where its operand lives; per-channel parameters are at `b`."""
-    return {name if name in ("a", "b") else "b": scope for name, scope in scopes.items()}
+    if form.unit == "gemm":
+        return {key: scope for key, (_, scope) in zip("ab", form.sources)}
+    return {name if name in ("a", "b") else "b": scope for name, scope in form.sources}
 
 
-def _padding(index: tuple[int, ...], loops: list[dict[str, int]]) -> bool:
-    return any(i < loop.get("before", 0) or i >= loop["extent"] - loop.get("after", 0)
-               for i, loop in zip(index, loops))
-
-
-def _widened(offsets: list[int], run: int) -> list[int]:
-    return [offset + byte for offset in offsets for byte in range(run)]
-
-
-def _bits(addresses) -> int:
-    total = 0
-    for address in set(addresses):
-        total |= 1 << address
-    return total
-
-
-def _fitting(written: int, offsets: set[int]) -> int:
-    """The bases for which every ``base + offset`` is in the set `written`."""
-    low = min(offsets)
-    shifted = written << -low if low < 0 else written >> low
-    total = shifted
-    for offset in offsets:
-        total &= shifted >> (offset - low)
-    return total
-
-
-def _modular(loops: list[dict[str, int]], modulus: int) -> list[dict[str, int]]:
-    """Strides as the word stores them; those into DRAM are signed."""
-    return [{key: value % modulus if key in ("dst", "a", "b", "buffer") else value
-             for key, value in loop.items()} for loop in loops]
+def _any_name(random: Random, forms: Sequence[Form]) -> Form:
+    """Names are equally likely, and then the forms of one."""
+    name = random.choice(sorted({form.name for form in forms}))
+    return random.choice([form for form in forms if form.name == name])

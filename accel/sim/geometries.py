@@ -18,6 +18,9 @@ __all__ = ["check_geometries", "random_config"]
 OPTIMIZATION = ("-O0",)
 """Of Verilated models that run a few programs: they are compiled in a third of the time."""
 
+DEPTHS = (2, 2, 2, 3, 4, 5, 6, 7, 8)
+"""Entries of a buffer, as powers of two: 4 are the fewest that are legal."""
+
 MOST_MACS = 128                 # multipliers: what makes a model slow to build
 
 
@@ -34,7 +37,7 @@ def random_config(seed: int) -> AccelConfig:
                "par": block_out * PARAM_BYTES, "acc": batch * block_out * 4,
                "out": batch * block_out}
     sizes: dict[str, Any] = {
-        f"{name}_bytes": max(entries[name] << random.randrange(4, 9), 2 * bus_bytes)
+        f"{name}_bytes": max(entries[name] << random.choice(DEPTHS), 2 * bus_bytes)
         for name in BUFFERS}
     return AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes, bus_bytes=bus_bytes,
                        queue_depth=random.choice([1, 2, 4, 8, 16, 64]),

@@ -20,9 +20,9 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "check", help="run random programs on all simulators and compare them",
         description="Run random legal programs on the functional simulator, on the cycle "
                     "simulator and on the RTL, compare status, memory and, between the last two, "
-                    "the cycle of every event, and count what the programs covered. Exit status: 0 "
-                    "they agree and every bin is filled, 1 the first difference or an empty bin, 2 "
-                    "the request was wrong.")
+                    "the cycle of every event, and count what the programs covered: every form of "
+                    "every instruction runs. Exit status: 0 they agree and every bin is filled, 1 "
+                    "the first difference or an empty bin, 2 the request was wrong.")
     parser.add_argument("--config", type=Geometry, metavar="PRESET|FILE.toml",
                         help=f"the machine (default {DEFAULT})")
     parser.add_argument("--geometries", type=_positive, metavar="N",
@@ -110,7 +110,16 @@ def _show_geometries(reports: Sequence[Any]) -> None:
         if report.difference is not None:
             console.print(report.machine.config.to_toml(), highlight=False, markup=False)
             console.print(report.difference.describe(), highlight=False, markup=False)
+    _show_end(console, reports)
+
+
+def _show_end(console, reports: Sequence[Any]) -> None:
+    """Whether all agree, and, if nothing differs, how often each instruction ran."""
+    from accel.sim.check import ran
+
     console.print("the simulators agree" if all(r.ok for r in reports) else "NOT OK")
+    if all(report.difference is None for report in reports):
+        console.print(ran(reports), highlight=False, markup=False, soft_wrap=True)
 
 
 def _show(report) -> None:
@@ -132,4 +141,4 @@ def _show(report) -> None:
         console.print(report.difference.describe(), highlight=False, markup=False)
     for name in report.empty:
         console.print(f"never covered: {name}", highlight=False, markup=False)
-    console.print("the simulators agree" if report.ok else "NOT OK")
+    _show_end(console, [report])

@@ -1,6 +1,7 @@
 """``lockstep check``: what it prints, writes and returns."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,10 +29,11 @@ def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"tiny-1x4x4 ({MACHINE.hash[:12]}), seed 7"
     assert any(line.split()[1:2] + line.split()[4:6] == ["token", "of", "16"] for line in lines)
-    assert lines[-1] == "the simulators agree"
+    assert lines[-2] == "the simulators agree"
+    assert lines[-1].startswith("load ran ") and lines[-1].endswith(" times, every form")
     report = json.loads(path.read_text())
     assert report["ok"] and report["difference"] is None and report["seed"] == 7
-    assert report["machine_hash"] == MACHINE.hash and report["programs"] == 14 + 3 + 1 + 10
+    assert report["machine_hash"] == MACHINE.hash and report["programs"] == 23 + 3 + 1 + 10
     assert report["cycles"] > 10_000 and report["coverage"]["pad"].keys() >= {"before in loop 0"}
 
 
@@ -59,7 +61,15 @@ def test_empty_bins_are_printed_and_are_status_1(capsys, monkeypatch, only_funct
     monkeypatch.setattr(check, "COUNT", 1)
     assert main(["check", "--count", "1"]) == 1
     out = capsys.readouterr().out
-    assert "never covered: stall: vector for bank\n" in out and out.endswith("NOT OK\n")
+    assert "never covered: stall: vector for bank\n" in out and "\nNOT OK\n" in out
+
+
+def test_a_form_that_never_ran_is_printed_and_is_status_1(capsys, monkeypatch, only_functional):
+    monkeypatch.setattr(check, "directed", lambda machine: [])
+    assert main(["check", "--count", "1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "NOT OK"
+    assert re.fullmatch(r"load ran \d+ times, .*, never ran: .*mul acc,acc to acc.*", lines[-1])
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -80,9 +90,9 @@ def test_random_geometries(capsys, tmp_path, monkeypatch):
         if name != "verilated"})
     path = tmp_path / "report.json"
     assert main(["check", "--geometries", "2", "--count", "5", "--json", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "the simulators agree"
+    assert capsys.readouterr().out.splitlines()[-2] == "the simulators agree"
     report = json.loads(path.read_text())
-    assert report["ok"] and [one["programs"] for one in report["geometries"]] == [28, 27]
+    assert report["ok"] and [one["programs"] for one in report["geometries"]] == [37, 36]
     assert report["geometries"][0]["geometry"] != report["geometries"][1]["geometry"]
 
 

@@ -75,7 +75,8 @@ def test_the_first_wrong_instruction_is_named(name):
     assert found.simulators == ("right", "wrong")
     assert found.text.startswith(name)
     told = re.fullmatch(
-        rf"(seed \d+|full counter, .*): right and wrong differ: instruction \d+ `{name} .*`: byte "
+        rf"(seed \d+|full counter, .*|forms .*): right and wrong differ: instruction \d+ "
+        rf"`{name} .*`: byte "
         r"\d+ of .* is [0-9a-f]{2}; [0-9a-f]{2} \(\d+ bytes of memory differ, from (\d+): "
         r"([0-9a-f ]+); ([0-9a-f ]+)\)", found.describe())
     assert told, found.describe()

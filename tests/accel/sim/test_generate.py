@@ -8,7 +8,7 @@ import pytest
 
 from accel import isa
 from accel.access import IllegalProgram, prove
-from accel.config import UNITS, preset
+from accel.config import UNITS, AccelConfig, preset
 from accel.machine import Machine
 from accel.program import Program
 from accel.sim import cycle, functional
@@ -71,7 +71,13 @@ def test_the_proof_refuses_programs_that_lack_a_token():
     assert refused > 40 and kept > 10
 
 
-@pytest.mark.parametrize("machine", [MACHINE, WIDE, SMALL], ids=["tiny", "wide", "small"])
+LEAST = Machine(AccelConfig("least", 1, 16, 4, inp_bytes=64, wgt_bytes=256, res_bytes=16,
+                            par_bytes=128, acc_bytes=64, out_bytes=16, bus_bytes=4))
+"""The fewest entries that buffers can have; an entry of wgt is longer than all of res."""
+
+
+@pytest.mark.parametrize("machine", [MACHINE, WIDE, SMALL, LEAST],
+                         ids=["tiny", "wide", "small", "least"])
 def test_directed_programs_are_legal(machine):
     for case in directed(machine):
         prove(machine, case.program)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accel.config import AccelConfig
+from accel.config import BUFFERS, AccelConfig
 from accel.machine import Machine
 from accel.sim.generate import generate
 from accel.sim.geometries import check_geometries, random_config
@@ -19,6 +19,12 @@ def test_geometries_differ_in_everything():
         if field not in ("clock_mhz", "operand", "accumulator", "output"):
             assert len({getattr(config, field) for config in configs}) >= 3, field
     assert all(config.macs_per_cycle <= 128 for config in configs)
+
+
+def test_buffers_go_down_to_the_fewest_entries():
+    configs = [random_config(seed) for seed in range(100)]
+    for buffer in BUFFERS:
+        assert min(config.buffers[buffer].depth for config in configs) == 4
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,0 +1,90 @@
+"""The forms of instructions: every way in which what is declared can be written down."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from accel import isa
+from accel.access import operand_scope
+from accel.machine import Machine
+from accel.program import Instruction
+from compiler.tensorize import Intrinsic
+
+__all__ = ["Form", "form_of", "forms", "reads"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """An instruction, where its operands live, and how it meets its destination.
+
+    Parameters
+    ----------
+    sources : pairs (operand, scope), in order of declaration.
+    target : where the destination lives; for a store what it reads.
+    reset : of an update that accumulates, whether it begins anew.
+    padded : some iterations of a load are padding.
+    """
+
+    name: str
+    unit: str
+    sources: tuple[tuple[str, str], ...]
+    target: str
+    reset: bool | None = None
+    padded: bool = False
+
+    @property
+    def scopes(self) -> dict[str, str]:
+        return dict(self.sources)
+
+    def __str__(self) -> str:
+        if self.unit in ("load", "store"):
+            return f"{self.name} {self.target}" + (" with padding" if self.padded else "")
+        how = {None: "", True: " with reset", False: " onto what is there"}[self.reset]
+        if self.unit == "gemm":
+            return self.name + how
+        places = ",".join(scope for operand, scope in self.sources if operand in ("a", "b"))
+        return " ".join(filter(None, (self.name, places, "to", self.target))) + how
+
+
+def forms(machine: Machine) -> list[Form]:
+    """All that the declarations allow, in order of opcodes."""
+    return [form for name, intrinsics in machine.forms.items() for intrinsic in intrinsics
+            for form in _of(name, intrinsic)]
+
+
+def _of(name: str, intrinsic: Intrinsic) -> Iterator[Form]:
+    unit = intrinsic.unit
+    if unit == "load":
+        for buffer in intrinsic.dst.scopes:
+            yield Form(name, unit, (), buffer, padded=bool(intrinsic.immediates))
+    elif unit == "store":
+        for buffer in intrinsic.operands[0].scopes:
+            yield Form(name, unit, (), buffer)
+    else:
+        names = [operand.name for operand in intrinsic.operands]
+        for scopes in itertools.product(*(operand.scopes for operand in intrinsic.operands)):
+            for target in intrinsic.dst.scopes:
+                for reset in (False, True) if intrinsic.reads_destination else (None,):
+                    yield Form(name, unit, tuple(zip(names, scopes)), target, reset)
+
+
+def form_of(machine: Machine, instruction: Instruction) -> Form:
+    """The form of an instruction, which must be legal. A load of which nothing is padding counts
+    as one without, and so does one into a buffer of which no form has padding."""
+    name, unit, fields = instruction.name, instruction.unit, instruction.fields
+    if unit in ("load", "store"):
+        buffer = isa.BUFFERS[fields["buffer"]]
+        padded = any(loop.get("before") or loop.get("after") for loop in fields.get("loops", ()))
+        allowed = any(form.immediates and buffer in form.dst.scopes for form in machine.forms[name])
+        return Form(name, unit, (), buffer, padded=padded and allowed)
+    intrinsic = machine.intrinsic(name)
+    sources = tuple((operand.name, operand_scope(instruction, intrinsic, operand.name))
+                    for operand in intrinsic.operands)
+    reset = bool(fields.get("reset", 0)) if intrinsic.reads_destination else None
+    return Form(name, unit, sources, operand_scope(instruction, intrinsic, "dst"), reset)
+
+
+def reads(machine: Machine, form: Form) -> set[str]:
+    """The buffers that a form of gemm or vector reads."""
+    there = {form.target} if form.reset is False else set()
+    return there | {scope for _, scope in form.sources if scope != "imm"}

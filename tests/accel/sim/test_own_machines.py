@@ -1,0 +1,117 @@
+"""A check of machines with instructions of one's own: each form of each runs and is compared."""
+
+from dataclasses import replace
+
+import pytest
+
+from accel.access import prove
+from accel.config import preset
+from accel.intrinsics import SHIPPED, Declaration, vector_op
+from accel.machine import Machine
+from accel.program import Program
+from accel.sim import functional
+from accel.sim.check import Report, check, default_simulators, ran
+from accel.sim.directed import directed
+from accel.sim.forms import form_of, forms
+from compiler import te
+from compiler.te import Axis, Var
+from compiler.tensorize import Intrinsic, Operand
+
+TINY = preset("tiny-1x4x4")
+
+
+def lanes(name, value, update="sum", operands=("inp", "wgt")):
+    """A gemm instruction: `value` of the lanes of inp and wgt, and the index that it reduces."""
+    def build(config):
+        b, o = Axis(Var("b"), config.batch), Axis(Var("o"), config.block_out)
+        i = te.reduce_axis(config.block_in, "i")
+        places = {"inp": (b, config.batch), "wgt": (o, config.block_out)}
+        reads = [te.placeholder((places[one][1], i.extent), "int8", one)[
+            places[one][0].var, i.var].astype("int32") for one in operands]
+        return (Intrinsic(
+            name, "gemm", Operand("dst", (b.extent, o.extent), "int32", (("acc", "int32"),)),
+            tuple(Operand(one, (places[one][1], i.extent), "int8", ((one, "int8"),))
+                  for one in operands), (b, o), value(*reads, i), update, loops=6),)
+    return Declaration(name, "gemm", build)
+
+
+L1 = lanes("l1", lambda x, w, i: te.sum(te.abs(x - w), i))
+ENERGY = lanes("energy", lambda x, i: te.sum(x * x, i), operands=("inp",))
+LARGEST = lanes("largest", lambda x, w, i: te.max(x * w, i), "max")
+LATEST = lanes("latest", lambda x, w, i: te.sum(x + w, i), "assign")
+ABSDIFF = vector_op("absdiff", lambda a, b: te.abs(a - b))
+PLAIN = {one.name: one for one in SHIPPED}
+MOVES = (PLAIN["load"], PLAIN["store"])
+
+MACHINES = {
+    "l1 beside gemm": Machine(TINY, (*SHIPPED, ABSDIFF, L1)),
+    "many products": Machine(TINY, (*SHIPPED, L1, ENERGY, LARGEST, LATEST)),
+    "l1 for gemm": Machine(TINY, (*(one for one in SHIPPED if one.name != "gemm"), L1)),
+    "few operations": Machine(TINY, (L1, ABSDIFF, vector_op("total", lambda a: a, update="sum"),
+                                     *MOVES)),
+    "nothing but assignments": Machine(TINY, (
+        *MOVES, LATEST, vector_op("halved", lambda a, bias: (a >> 1) + bias, a=("res",)))),
+    "all from acc": Machine(TINY, (*MOVES, PLAIN["gemm"],
+                                   vector_op("twice", lambda a: a + a, a=("acc",)))),
+}
+
+
+def without_rtl():
+    return {name: one for name, one in default_simulators().items() if name != "verilated"}
+
+
+def same(report: Report) -> str:
+    return report.difference.describe() if report.difference else ""
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_directed_programs_hold_every_form(name):
+    machine, held = MACHINES[name], set()
+    for case in directed(machine):
+        prove(machine, case.program)
+        held |= {form_of(machine, one) for one in case.program.instructions(machine)[:-1]}
+    assert held >= set(forms(machine))
+
+
+@pytest.mark.parametrize("name", ["many products", "few operations", "nothing but assignments",
+                                  "all from acc"])
+def test_simulators_agree_on_every_form(name):
+    report = check(MACHINES[name], 6, 0, without_rtl(), locate=False)
+    assert report.ok, same(report) or report.missing
+    assert all(report.coverage.ran.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["many products", "few operations"])
+def test_the_rtl_agrees_on_every_form(name):
+    report = check(MACHINES[name], 12, 0)
+    assert report.ok, same(report) or report.missing
+
+
+def test_a_wrong_product_of_ones_own_is_found():
+    machine = MACHINES["l1 beside gemm"]
+
+    def plain(machine, case):
+        return functional.simulate(machine, case.program, case.memory)
+
+    def wrong(machine, case):
+        stream = [replace(one, name="gemm") if one.name == "l1" else one
+                  for one in case.program.instructions(machine)]
+        words = Program.assemble(machine, stream).words
+        return functional.simulate(machine, replace(case.program, words=words), case.memory)
+
+    report = check(machine, 1, 0, {"right": plain, "wrong": wrong})
+    assert report.difference is not None and report.difference.text.startswith("l1 ")
+
+
+def test_what_ran_is_told():
+    report = check(MACHINES["few operations"], 1, 0, {
+        "functional": lambda machine, case: functional.simulate(machine, case.program,
+                                                                case.memory)})
+    counts = report.coverage.ran
+    assert ran([report]) == (
+        f"l1 ran {counts['l1']} times, absdiff ran {counts['absdiff']:,} times, total ran "
+        f"{counts['total']:,} times, load ran {counts['load']:,} times, store ran "
+        f"{counts['store']:,} times, every form")
+    lacking = replace(report, missing=["l1 with reset"])
+    assert not lacking.ok and ran([lacking]).endswith(", never ran: l1 with reset")
