@@ -54,7 +54,7 @@ class IllegalProgram(Error, ValueError):
 
 
 class Fault(Exception):
-    """What stops the machine at one instruction: the status it reports, and a sentence."""
+    """An error of an instruction: the status that the machine reports, and a sentence."""
 
     def __init__(self, status: Status, sentence: str):
         super().__init__(sentence)

@@ -8,6 +8,7 @@ import pytest
 from accel.access import IllegalProgram, prove
 from accel.config import preset
 from accel.machine import Machine
+from accel.plan import IN_FLIGHT, open_instructions
 from accel.program import Instruction, Program, finish
 from accel.sim import cycle, functional, verilated
 from accel.sim.faults import FAULTS, plant
@@ -56,6 +57,32 @@ def test_the_lower_instruction_is_reported_though_fetch_meets_its_error_first():
     for simulate in (functional.simulate, cycle.simulate, verilated.simulate):
         run = simulate(MACHINE, program)
         assert (run.status, run.unit, run.index) == (Status.ADDRESS, "gemm", 1)
+
+
+GIVING = {"gemm": {"banks": 1, "reset": 1}, "store": {"buffer": 5, "base": 3}}
+REFUSED = 255                   # the first signal that finds its counter full
+
+
+@pytest.mark.parametrize("unit, wrong, behind, status, index", [
+    ("gemm", {"banks": 2}, 0, Status.ADDRESS, REFUSED + 1),
+    ("gemm", {"banks": 2}, open_instructions(MACHINE, "gemm") - 2, Status.ADDRESS, None),
+    ("gemm", {"banks": 2}, open_instructions(MACHINE, "gemm") - 1, Status.DEADLOCK, REFUSED),
+    ("store", {"buffer": 0}, IN_FLIGHT - 2, Status.ILLEGAL, None),
+    ("store", {"buffer": 0}, IN_FLIGHT - 1, Status.DEADLOCK, REFUSED),
+    ("store", {"dram": 1 << 30}, 0, Status.DEADLOCK, REFUSED),      # never the oldest
+])
+def test_an_error_behind_a_signal_that_is_refused(unit, wrong, behind, status, index):
+    """So many instructions start behind it; a bus error counts when its instruction is the oldest.
+    """
+    plain = Instruction(unit, unit, GIVING[unit])
+    giving = replace(plain, fields={**plain.fields, "signals": 1})
+    last = replace(plain, fields={**plain.fields, **wrong})
+    stream = [*[giving] * (REFUSED + 1), *[plain] * behind, last, finish()]
+    program = Program.assemble(MACHINE, stream, io_bytes=64)
+    for simulate in (functional.simulate, cycle.simulate, verilated.simulate):
+        run = simulate(MACHINE, program)
+        expected = (status, unit, REFUSED + 1 + behind if index is None else index)
+        assert (run.status, run.unit, run.index) == expected, simulate.__module__
 
 
 def test_the_memory_holds_the_program_with_the_fault():
