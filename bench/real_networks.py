@@ -63,6 +63,7 @@ class Network:
     right: Callable[[Any, Any], float] = field(default=lambda answer, truth: float(answer == truth))
     show: Callable[[Any], str] = str
     bind: Mapping[str, Array] = field(default_factory=dict)
+    in_float: bool = False      # an int8 file stands for the float network that it was made from
     judged: int = 12        # samples that answers are judged on
 
     @property
@@ -375,5 +376,7 @@ NETWORKS = (
     Network("nudenet", "nudenet", "320n.onnx", photographs, parts, same_boxes, show_boxes,
             judged=6),
     Network("smart_turn", "pipecat", "audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx", turns,
-            has_ended, judged=6))
+            has_ended, in_float=True, judged=6),
+    Network("smart_turn_int8", "pipecat", "audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
+            turns, has_ended, judged=6))
 BY_NAME = {network.name: network for network in NETWORKS}

@@ -8,23 +8,29 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
-__all__ = ["Peer", "bound", "quantized_by_onnx_runtime"]
+__all__ = ["Peer", "bound", "in_float", "is_int8", "quantized_by_onnx_runtime"]
 
 Array = np.ndarray
 Values = Mapping[str, Array]
 
 
 class Peer:
-    """A model in ONNX Runtime, on one thread; a call takes inputs and returns outputs by name."""
+    """A model in ONNX Runtime, on one thread; a call takes inputs and returns outputs by name.
+    Where it is `plain`, every node is computed by itself, as ONNX defines it.
+    """
 
-    def __init__(self, model: ModelProto):
+    def __init__(self, model: ModelProto, plain: bool = False):
         import onnxruntime
 
         onnxruntime.set_default_logger_severity(3)      # errors: some models have idle tensors
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
+        if plain:
+            options.graph_optimization_level = (
+                onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
         self.session = onnxruntime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         self.inputs = {value.name for value in self.session.get_inputs()}
@@ -45,6 +51,44 @@ def bound(model: ModelProto, values: Mapping[str, Array]) -> ModelProto:
             made.graph.input.remove(value)
             made.graph.initializer.append(numpy_helper.from_array(values[value.name], value.name))
     return made
+
+
+def is_int8(model: ModelProto) -> bool:
+    return any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
+
+
+def in_float(model: ModelProto) -> ModelProto:
+    """The float network that an int8 one stands for: values are as they were before they were
+    quantized, weights are the products of their integers and scales.
+    """
+    made = ModelProto()
+    made.CopyFrom(model)
+    tensors = {one.name: one for one in made.graph.initializer}
+    before: dict[str, str] = {}         # values by their quantized form
+    same: dict[str, str] = {}
+    nodes: list[NodeProto] = []
+    for node in made.graph.node:
+        node.input[:] = [same.get(value, value) for value in node.input]
+        if node.op_type == "QuantizeLinear":
+            before[node.output[0]] = node.input[0]
+        elif node.op_type == "DequantizeLinear" and node.input[0] in before:
+            same[node.output[0]] = before[node.input[0]]
+        elif node.op_type == "DequantizeLinear":
+            made.graph.initializer.append(_dequantized(node, tensors))
+        else:
+            nodes.append(node)
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    return made
+
+
+def _dequantized(node: NodeProto, tensors: Mapping[str, TensorProto]) -> TensorProto:
+    given = [tensors[name] for name in node.input]
+    result = helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "weight", [], [result], given)
+    alone = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    (array,) = ReferenceEvaluator(alone).run(None, {})
+    return numpy_helper.from_array(np.asarray(array), node.output[0])
 
 
 def quantized_by_onnx_runtime(model: ModelProto, samples: Sequence[Values]) -> ModelProto:

@@ -44,7 +44,7 @@ def test_a_small_network_is_measured(figures: Figures) -> None:
 
 
 def test_tables_fit_eighty_columns(figures: Figures, capsys) -> None:
-    longest = Figures("silero_16k_sequence", 1.5e-6, 25.25, 31.5, 123, 10 ** 9, 2 * 10 ** 9)
+    longest = Figures("silero_16k_sequence", False, 1.5e-6, 25.25, 31.5, 123, 10 ** 9, 2 * 10 ** 9)
     longest.processor_seconds = dict.fromkeys(real_models.STAGES, 1234.5)
     longest.right = dict.fromkeys(real_models.SIDES, 1.0)
     longest.megabytes = 12345
