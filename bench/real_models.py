@@ -45,6 +45,7 @@ from rich.table import Table
 from bench.real_networks import BY_NAME, NETWORKS, Network, Sample
 from bench.real_peer import Peer, bound, in_float, is_int8, quantized_by_onnx_runtime
 from bench.shares import macs
+from compiler.frontend.binding import extents_of, real_inputs
 from compiler.graph.partition import ACCEL
 from compiler.quantize import quantize
 from runtime import Module
@@ -173,68 +174,70 @@ def _compare(found: Figures, side: str, made: Sequence[Values], real: Sequence[V
 
 @dataclass(frozen=True)
 class _Trial:
-    """A network, its inputs that are constants bound, and what it is tried on."""
+    """A network and what it is tried on. `bind` has the inputs that are always the same."""
 
     model: ModelProto
     found: Figures
     peer: Peer
+    bind: Mapping[str, Array]
     calibration: list[Values]
     judged: list[Sample]
 
     @classmethod
     def of(cls, network: Network, found: Figures) -> "_Trial":
-        model = bound(onnx.load(network.path or network.file), network.bind)
+        model = onnx.load(network.path or network.file)
         model = in_float(model) if network.in_float else model
         found.is_int8 = is_int8(model)
         peer = Peer(model, plain=found.is_int8)
         calibration, judged = network.divided(peer)
-        names = {value.name for value in model.graph.input}
-
-        def plain(sample: Sample) -> Values:
-            return {name: array for name, array in sample.inputs.items() if name in names}
-
-        return cls(model, found, peer, [plain(sample) for sample in calibration],
-                   [Sample(plain(sample), sample.truth) for sample in judged])
+        return cls(model, found, peer, network.bind,
+                   [sample.inputs for sample in calibration], judged)
 
     def run(self, call: Callable[[Values], Values]) -> list[Values]:
         return [call(sample.inputs) for sample in self.judged]
 
+    def run_ours(self, call: Callable[[Values], Values]) -> list[Values]:
+        return self.run(lambda inputs: call(self._open(inputs)))
+
     def ours(self) -> list[Values] | None:
         module = self.found.attempt("compile", lambda: compile_model(
-            self.model, "cpu", shapes=self._shapes(), cache=False))
-        return module and self.found.attempt("run", lambda: self.run(module))
+            self.model, "cpu", shapes=self._shapes(self.model), bind=self.bind, cache=False))
+        return module and self.found.attempt("run", lambda: self.run_ours(module))
 
     def int8(self, target: str) -> list[Values] | None:
-        model = self.model
+        model, bind = self.model, self.bind
         if not self.found.is_int8:
-            made = self.found.attempt("quantize", lambda: quantize(model, self.calibration))
+            made = self.found.attempt("quantize", lambda: quantize(
+                model, self._stacked(), bind=self.bind))
             if made is None:
                 return None
-            model = made.model
+            model, bind = made.model, {}
         module = self.found.attempt("compile int8", lambda: compile_model(
-            model, target, sim="cycle", shapes=self._shapes(), cache=False))
+            model, target, sim="cycle", shapes=self._shapes(model), bind=bind, cache=False))
         if module is None:
             return None
         _count(self.found, module)
-        return self.found.attempt("run int8", lambda: self.run(
+        return self.found.attempt("run int8", lambda: self.run_ours(
             lambda inputs: _accelerated(self.found, module, inputs)))
 
     def their_int8(self) -> list[Values] | None:
         made = self.found.attempt("quantize (ORT)", lambda: Peer(
             self.model if self.found.is_int8
-            else quantized_by_onnx_runtime(self.model, self.calibration)))
+            else quantized_by_onnx_runtime(bound(self.model, self.bind), self.calibration)))
         return made and self.found.attempt("run int8 (ORT)", lambda: self.run(made))
 
-    def _shapes(self) -> dict[str, int]:
-        """Extents of the model's symbolic dimensions, as the samples have them."""
-        made = {}
-        for value in self.model.graph.input:
-            dims = value.type.tensor_type.shape.dim
-            extents = self.judged[0].inputs[value.name].shape
-            for axis, (dim, extent) in enumerate(zip(dims, extents, strict=True)):
-                if dim.dim_value < 1:
-                    made[dim.dim_param or f"{value.name}.{axis}"] = extent
-        return made
+    def _open(self, inputs: Values) -> dict[str, Array]:
+        return {name: array for name, array in inputs.items() if name not in self.bind}
+
+    def _stacked(self) -> dict[str, Array]:
+        """The calibration samples with a dimension more, one run of the network after the other."""
+        return {name: np.stack([inputs[name] for inputs in self.calibration])
+                for name in self._open(self.calibration[0])}
+
+    def _shapes(self, model: ModelProto) -> dict[str, int]:
+        """Extents of the model's open dimensions, as the samples have them."""
+        values = [value for value in real_inputs(model.graph) if value.name not in self.bind]
+        return extents_of(values, self.judged[0].inputs)
 
 
 def _accelerated(found: Figures, module: Module, inputs: Values) -> Values:

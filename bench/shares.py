@@ -47,7 +47,7 @@ def macs(graph: Graph, node: Node) -> int:
     match node.op.removeprefix("q"):
         case "dense" | "matmul":
             return prod(made) * read[0][-1]
-        case "conv2d":
+        case "conv" | "conv2d":
             return prod(made) * prod(read[1][1:])
         case "convtranspose2d":
             outputs = made[1] // node.attrs.get("group", 1)
