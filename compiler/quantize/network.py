@@ -199,7 +199,7 @@ def _types(model: ModelProto) -> Types:
         graph = model.graph
     typed = [*graph.input, *graph.value_info, *graph.output]
     tensors = {value.name: value.type.tensor_type for value in typed}
-    return {name: (tensor.elem_type, tuple(dim.dim_value for dim in tensor.shape.dim))
+    return {name: (tensor.elem_type, tuple(max(dim.dim_value, 0) for dim in tensor.shape.dim))
             for name, tensor in tensors.items() if tensor.HasField("shape")}
 
 

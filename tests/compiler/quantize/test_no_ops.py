@@ -160,6 +160,13 @@ def test_what_depends_on_an_open_batch_stays(float_model, onnx_runtime, rng) -> 
     assert quantized.shape == SHAPE
 
 
+def test_an_extent_below_zero_is_an_open_one(float_model, rng) -> None:
+    """As exporters write it that know no names of dimensions."""
+    model = network(float_model, lambda one, x: one.add("Max", x), PLACES["between"], batch=-1)
+    made = quantize(model, rng.standard_normal((2, *SHAPE[1:]), np.float32))
+    assert [layer.quantized for layer in made.layers] == [True] * 2
+
+
 def _empty_roi(one, x: str) -> str:
     roi = one.add("Constant", value=onnx.numpy_helper.from_array(np.zeros(0, np.float32)))
     scales = one.constant(np.array([1, 1, 2, 2], np.float32))
