@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.spoiled_text import damage
 
-__all__ = ["spoiled_archive"]
+__all__ = ["spoiled_archive", "zeros_archive"]
 
 Rng = np.random.Generator
 Members = dict[str, bytes]
@@ -106,7 +106,7 @@ def _array(rng: Rng, array: np.ndarray) -> tuple[np.ndarray, str]:
 
 def _names(rng: Rng, members: Members, name: str) -> str:
     """An array more, less, or by another name."""
-    new = str(rng.choice(["other.npy", "x", "", "/x.npy", "../x.npy", "x.npy.npy", "é.npy", ".npy",
+    new = str(rng.choice(["other.npy", "x", "/x.npy", "../x.npy", "x.npy.npy", "é.npy", ".npy",
                           "a" * 1000 + ".npy", "x.npy/", "X.npy"]))
     action = int(rng.integers(3))
     if action == 0:
@@ -142,17 +142,23 @@ FIELDS = (("version", (4, 6), (0, 63, 255, 65535)),
 
 def _bomb(rng: Rng, path: Path, name: str, array: np.ndarray) -> str:
     """A small member of zeros that expands to much: its size is in its header, or is not."""
-    block = zlib.compressobj(9, zlib.DEFLATED, -15)
-    zeros = block.compress(bytes(1 << 20)) + block.flush(zlib.Z_FULL_FLUSH)
     mebibytes = int(rng.choice([1, 300, 2000, 6000]))
     shape = [(mebibytes << 18,), array.shape, (1, 3, mebibytes << 10, 256)][int(rng.integers(3))]
+    member = f"{name}.npy" if rng.random() < 0.7 else "other.npy"
+    zeros_archive(path, member, shape, mebibytes)
+    return f"{mebibytes} MiB of zeros as {member}{list(shape)}"
+
+
+def zeros_archive(path: Path, member: str, shape: tuple[int, ...], mebibytes: int) -> None:
+    """Writes an archive of one member of float32, so many MiB of zeros, in a thousandth of that."""
     header = _npy_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n"
                          .encode())
-    start = zlib.compressobj(9, zlib.DEFLATED, -15)
-    body = start.compress(header) + start.flush(zlib.Z_FULL_FLUSH) + zeros * mebibytes + b"\x03\x00"
-    member = f"{name}.npy" if rng.random() < 0.7 else "other.npy"
-    _write_deflated(path, member.encode(), body, len(header) + (mebibytes << 20))
-    return f"{mebibytes} MiB of zeros as {member}{list(shape)}"
+    parts = []
+    for data in (header, bytes(1 << 20)):
+        deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+        parts.append(deflate.compress(data) + deflate.flush(zlib.Z_FULL_FLUSH))
+    _write_deflated(path, member.encode(), parts[0] + parts[1] * mebibytes + b"\x03\x00",
+                    len(header) + (mebibytes << 20))
 
 
 def _write_deflated(path: Path, name: bytes, body: bytes, size: int) -> None:

@@ -132,19 +132,27 @@ class Module:
 
     def _checked(self, name: str, array: Any) -> np.ndarray:
         """Itself, or what another library shares through DLPack, where it is dense; else a copy."""
-        if name not in self.graph.inputs:
-            raise InputError(f"Input must be one of {', '.join(self.graph.inputs)}, not {name!r}")
-        wanted = self.graph.values[name]
+        self.require_input(name)
         try:
             foreign = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray)
             array = np.from_dlpack(array) if foreign else np.asarray(array)
         except (BufferError, RuntimeError, ValueError) as error:
             raise InputError(f"Input {name} must be an array in the host's memory: "
                              f"{error}") from None
-        if tuple(array.shape) != wanted.shape or array.dtype != numpy_dtype(wanted.dtype):
-            raise InputError(f"Input {name} must be {wanted.dtype} of shape {wanted.shape}, not "
-                             f"{array.dtype} of shape {tuple(array.shape)}")
+        self.require_input(name, array.shape, array.dtype)
         return np.require(array, requirements="C")
+
+    def require_input(self, name: str, shape: Sequence[int] | None = None,
+                      dtype: np.dtype | None = None) -> None:
+        """Refuses what `set_input` refuses, without the array; a part that is None is not judged.
+        """
+        if name not in self.graph.inputs:
+            raise InputError(f"Input must be one of {', '.join(self.graph.inputs)}, not {name!r}")
+        wanted = self.graph.values[name]
+        if shape is not None and (tuple(shape) != wanted.shape
+                                  or dtype != numpy_dtype(wanted.dtype)):
+            raise InputError(f"Input {name} must be {wanted.dtype} of shape {wanted.shape}, not "
+                             f"{dtype} of shape {tuple(shape)}")
 
     def __call__(self, inputs: Mapping[str, Any]) -> Values:
         """Refuses what `set_input` does, and inputs that are not all there; copies none of them."""

@@ -1,6 +1,8 @@
-"""Operators that ONNX defines by other operators: their bodies, with a node's attributes put in."""
+"""Functions of a model, and operators that ONNX defines by others: their bodies, with a node's
+attributes put in, how many nodes they stand for, and the types that ONNX infers.
+"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,13 @@ import onnx
 
 from compiler.frontend.values import NodeRefused, Value
 
-__all__ = ["body_of", "bound"]
+__all__ = ["body_of", "bound", "expanded", "types_of"]
+
+DEEPEST = 100
+"""Functions that call one another."""
+
+LARGEST_KNOWN = 1 << 10
+"""Elements of a constant that ONNX is told for its inference: shapes, not tables."""
 
 
 def body_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
@@ -43,6 +51,55 @@ def _type_of(item: Any) -> onnx.TypeProto:
     dtype = onnx.TensorProto.STRING if item.dtype == "string" else (
         onnx.helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype)))
     return onnx.helper.make_tensor_type_proto(dtype, item.shape)
+
+
+def types_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
+             opsets: Mapping[str, int]) -> dict[str, onnx.TypeProto]:
+    """What ONNX infers of this node alone, by the names of its outputs; nothing where it cannot."""
+    known = {name: item for name, item in zip(proto.input, inputs, strict=True)
+             if name and isinstance(item, Value)}
+    if schema is None or len(known) < len(set(filter(None, proto.input))):
+        return {}
+    imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    shapes = {name: item.array for name, item in known.items()
+              if item.constant and item.array is not None and item.size <= LARGEST_KNOWN}
+    try:
+        return onnx.shape_inference.infer_node_outputs(
+            schema, proto, {name: _type_of(item) for name, item in known.items()},
+            {name: onnx.numpy_helper.from_array(array) for name, array in shapes.items()},
+            opset_imports=imports)
+    except (NodeRefused, onnx.shape_inference.InferenceError, onnx.checker.ValidationError,
+            ValueError, TypeError, RuntimeError):
+        return {}
+
+
+def expanded(model: onnx.ModelProto) -> int:
+    """How many nodes the model has with its functions put in.
+
+    Raises NodeRefused for functions that call themselves, or one another too deeply.
+    """
+    functions = {(one.domain, one.name): one for one in model.functions}
+    known: dict[tuple[str, str], int] = {}
+
+    def size(nodes: Iterable[onnx.NodeProto], calls: tuple[tuple[str, str], ...]) -> int:
+        return sum(1 + called((node.domain, node.op_type), calls)
+                   + sum(size(graph.node, calls) for attribute in node.attribute
+                         for graph in (attribute.g, *attribute.graphs)) for node in nodes)
+
+    def called(name: tuple[str, str], calls: tuple[tuple[str, str], ...]) -> int:
+        if name not in functions:
+            return 0
+        if name in calls:
+            circle = (*calls[calls.index(name):], name)
+            raise NodeRefused("functions must not call themselves: "
+                              + " calls ".join(".".join(one) for one in circle[:5]))
+        if len(calls) == DEEPEST:
+            raise NodeRefused(f"functions must call one another {DEEPEST} deep at most")
+        if name not in known:
+            known[name] = size(functions[name].node, (*calls, name))
+        return known[name]
+
+    return size(model.graph.node, ())
 
 
 def bound(function: onnx.FunctionProto, proto: onnx.NodeProto) -> list[onnx.NodeProto]:

@@ -6,14 +6,14 @@ node are taken to be what ONNX's own inference says, and its readers are judged 
 
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
 from compiler.frontend import registry
-from compiler.frontend.functions import body_of, bound
+from compiler.frontend.functions import body_of, bound, types_of
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
 from compiler.graph.graph import DTYPES, Node, TensorType
 from compiler.graph.rules import TypeRefused
@@ -71,7 +71,6 @@ class Importer(Tracer):
         self.outputs: Sequence[str] = ()
         self.proto = onnx.NodeProto()
         self.depth = 0
-        self._inferred: Mapping[str, onnx.TypeProto] | None = None
 
     @property
     def opset(self) -> int:
@@ -129,12 +128,13 @@ class Importer(Tracer):
             domain = "" if proto.domain in STANDARD else f"{proto.domain}."
             reason = re.sub(rf"^{re.escape(name)}[.\w]*: ", "", _reason(error))
             self.refusals.append(f"{name} ({domain}{proto.op_type}): {reason}")
-            self.names.update({output: self._guessed(output) for output in proto.output if output})
+            self.names.update(self._guessed(proto))
 
     def _convert(self, proto: onnx.NodeProto, name: str) -> None:
         for output in proto.output:
             if output and output in self.names.maps[0]:
                 raise NodeRefused(f"output {output!r} must be defined once")
+        self.count()
         convert = self._rule(proto)
         inputs = [self._item(value) for value in proto.input]
         while inputs and inputs[-1] is None and not proto.input[len(inputs) - 1]:
@@ -206,14 +206,23 @@ class Importer(Tracer):
                 values[item.name], item.name, item.role = new, new, output
         self.builder.rename(start, values, nodes)
 
-    def _guessed(self, output: str) -> Item:
-        """A value of the type that ONNX infers, to judge the readers of a refused node by."""
-        if self._inferred is None:
-            self._inferred = _inferred_types(self.model)
-        type_ = self._inferred.get(output, onnx.TypeProto()).tensor_type
-        extents = [dim.dim_value for dim in type_.shape.dim]
-        dtype = dtype_name(element_type(type_.elem_type)) if type_.elem_type else ""
-        if not type_.HasField("shape") or dtype not in DTYPES or not all(e > 0 for e in extents):
+    def _guessed(self, proto: onnx.NodeProto) -> dict[str, Item]:
+        """Values of the types that ONNX infers, to judge the readers of a refused node by."""
+        domain = "" if proto.domain in STANDARD else proto.domain
+        inferred = types_of(registry.schema_of(domain, proto.op_type, self.opsets.get(domain, 1)),
+                            proto, [self.names.get(name) for name in proto.input], self.opsets)
+        told = {one.name: one.type for one in (*self.model.graph.value_info,
+                                               *self.model.graph.output)}
+        return {output: self._of_type(output, inferred.get(output) or told.get(output))
+                for output in proto.output if output}
+
+    def _of_type(self, output: str, type_: onnx.TypeProto | None) -> Item:
+        if type_ is None or not type_.tensor_type.HasField("shape"):
+            return UNKNOWN
+        extents = [dim.dim_value for dim in type_.tensor_type.shape.dim]
+        code = type_.tensor_type.elem_type
+        dtype = dtype_name(element_type(code)) if code else ""
+        if dtype not in DTYPES or not all(extent > 0 for extent in extents):
             return UNKNOWN
         return self.input(self.builder.fresh(output), TensorType(tuple(extents), dtype))
 
@@ -254,16 +263,3 @@ def _value_names(graph: onnx.GraphProto) -> list[str]:
     return [*(tensor.name for tensor in graph.initializer),
             *(value.name for value in graph.input),
             *(output for node in graph.node for output in node.output)]
-
-
-def _inferred_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
-    whole = onnx.ModelProto()
-    whole.CopyFrom(model)
-    known = {one.domain for one in model.opset_import}
-    strange = {node.domain for node in model.graph.node} - known
-    whole.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in strange)
-    try:
-        graph = onnx.shape_inference.infer_shapes(whole, data_prop=True).graph
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
-        return {}
-    return {one.name: one.type for one in (*graph.value_info, *graph.output)}

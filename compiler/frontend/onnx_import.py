@@ -14,12 +14,13 @@ from google.protobuf.message import DecodeError
 
 import compiler.frontend.onnx_ops       # noqa: F401 - registers the operators
 from compiler.frontend.binding import dimensions, open_dimensions, real_inputs
+from compiler.frontend.functions import expanded
 from compiler.frontend.importer import CONTRADICTIONS, Importer, element_type
 from compiler.frontend.refusal import ImportRefused
-from compiler.frontend.values import NodeRefused, dtype_name
+from compiler.frontend.values import MOST_STEPS, NodeRefused, dtype_name
 from compiler.graph.graph import Graph, TensorType
 
-__all__ = ["ImportRefused", "check_model", "convert", "load", "read_model"]
+__all__ = ["ImportRefused", "check_functions", "check_model", "convert", "load", "read_model"]
 
 OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
@@ -100,6 +101,20 @@ def check_model(model: onnx.ModelProto, place: str) -> None:
     if model.graph.sparse_initializer:
         raise ImportRefused(f"{place}: sparse initializers are not supported; store "
                             f"{model.graph.sparse_initializer[0].values.name!r} as a dense tensor")
+    check_functions(model, place)
+
+
+def check_functions(model: onnx.ModelProto, place: str) -> None:
+    """Refuses functions that stand for too many operators, or for themselves: before ONNX's own
+    inference, which puts them in one by one.
+    """
+    try:
+        count = expanded(model)
+    except NodeRefused as error:
+        raise ImportRefused(f"{place}: {error}; export the model again") from None
+    if count > MOST_STEPS:
+        raise ImportRefused(f"{place}: must have {MOST_STEPS:,} operators at most with its "
+                            f"functions put in, not {count:,}; make it smaller")
 
 
 def _input_types(graph: onnx.GraphProto, shapes: dict[str, int],

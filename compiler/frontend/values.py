@@ -14,13 +14,11 @@ from compiler.graph.graph import DTYPES, Graph, Node, TensorType
 from compiler.graph.ops import infer
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.graph.room import VARIABLE, most_bytes
 from compiler.te import is_float, numpy_dtype
 
-__all__ = ["MOST_BYTES", "NodeRefused", "Tracer", "Value", "axes_of", "dtype_name", "frozen"]
-
-MOST_BYTES = 1 << 31
-"""Of all constants that an importer computes."""
-
+__all__ = ["MOST_STEPS", "NodeRefused", "Tracer", "Value", "axes_of", "dtype_name", "frozen",
+           "require_parts"]
 
 class NodeRefused(Exception):
     """Why a node cannot be imported."""
@@ -163,8 +161,24 @@ def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(int(axis) % rank for axis in axes)
 
 
+def require_parts(count: int) -> None:
+    """Refuses to divide a value into more parts than a graph may have nodes."""
+    if count > MOST_NODES:
+        raise NodeRefused(f"it must make {MOST_NODES:,} parts at most, not {count:,}")
+
+
 MOST_NODES = 50_000
 """Of a graph: loops and sequences are unrolled, and their lengths are a few bytes in a file."""
+
+SHARE, GROWTH = 8, 16
+"""Constants that an importer computes may take one part in `SHARE` of what a network may take, and
+`GROWTH` times what the model's own take.
+"""
+
+MOST_STEPS = 3 * MOST_NODES
+"""Nodes of a model that an importer looks at and constants that it computes, loops unrolled and
+functions put in.
+"""
 
 Run = Callable[[Graph, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 """Computes the outputs of a graph for its inputs."""
@@ -185,7 +199,8 @@ class Tracer:
         self.feeds: dict[str, np.ndarray] = {}
         self.bound: dict[str, np.ndarray] = {}
         self.staged = False
-        self.computed_bytes = 0
+        self.own_bytes = self.computed_bytes = 0
+        self.steps = 0
         self.names_of_constants: set[str] = set()
         self.current = "node"
 
@@ -196,7 +211,10 @@ class Tracer:
         return Value(self, type_.shape, type_.dtype, name)
 
     def constant(self, array: Any, role: str = "", given: bool = False) -> Value:
+        """Elements that are known; those of the model itself have a name as their role."""
         array = np.asarray(array)
+        if role:
+            self.own_bytes += array.nbytes
         return Value(self, array.shape, dtype_name(array.dtype), None, array, given, role)
 
     def emit(self, op: str, *operands: Any, **attrs: Any) -> Value:
@@ -219,26 +237,51 @@ class Tracer:
         made = self.builder.values[output]
         return Value(self, made.shape, made.dtype, output)
 
+    def count(self) -> None:
+        """Counts a step, and refuses it when there are too many."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise NodeRefused(f"the model must take {MOST_STEPS:,} steps at most, loops unrolled "
+                              "and functions put in")
+
     def _folded(self, op: str, values: list[Value], attrs: dict, empty: bool) -> Value:
+        self.count()
         arrays = [self.demand(value, "operand") for value in values]
         node = Node(op, self.current, tuple(f"x{place}" for place in range(len(values))), ("y",),
                     attrs)
         if not empty:
             made = infer(node, [TensorType.of(array) for array in arrays])
             self.check_size(made.shape, made.dtype)
+        else:
+            self._check_unusual(node, values)
         with np.errstate(all="ignore"):
             made = evaluate_node(node, arrays)
         return self.constant(frozen(np.asarray(made)), given=any(value.given for value in values))
+
+    def _check_unusual(self, node: Node, values: list[Value]) -> None:
+        """`check_size` for tensors without elements, or of a type that processors lack: as if they
+        had one element, of a type as wide. Where no rule tells, the result is as large as what it
+        is made of.
+        """
+        widths = [_itemsize(value.dtype) for value in values]
+        types = [TensorType(tuple(max(extent, 1) for extent in value.shape),
+                            value.dtype if value.dtype in DTYPES else STAND_INS[width])
+                 for value, width in zip(values, widths, strict=True)]
+        try:
+            made = infer(node, types)
+        except ValueError:              # TypeRefused, and extents of 0 that are told
+            return
+        self.check_size((*made.shape, max(widths)), "int8")
 
     def check_size(self, shape: Sequence[int], dtype: str) -> None:
         """Counts a constant that is computed while a model is read, and refuses it when that would
         be too much.
         """
-        size = prod(shape) * np.dtype(object if dtype == "string" else dtype).itemsize
-        left = MOST_BYTES - self.computed_bytes
+        left = most_bytes() // SHARE + GROWTH * self.own_bytes - self.computed_bytes
+        size = prod(shape) * _itemsize(dtype)
         if size > left or min(shape, default=1) < 0:
             raise NodeRefused(f"its result must have {left:,} bytes at most and no extent below 0, "
-                              f"not the shape {tuple(shape)}")
+                              f"not the shape {tuple(shape)}; {VARIABLE}, in GiB, sets how much")
         self.computed_bytes += size
 
     def computed(self, rule: Callable[..., Any], *values: Value) -> Any:
@@ -295,6 +338,13 @@ class Tracer:
             for value in waiting:
                 assert value.name is not None
                 value.array, value.given, value.name = made[value.name], True, None
+
+
+STAND_INS = {1: "int8", 2: "int16", 4: "float32", 8: "float64"}
+
+
+def _itemsize(dtype: str) -> int:
+    return np.dtype(object if dtype == "string" else dtype).itemsize
 
 
 def without_idle_inputs(graph: Graph) -> Graph:

@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.nodes import Names, attribute, read_by, rewired
 from compiler.quantize.recurrent import unrolled
+from compiler.frontend.onnx_import import ImportRefused, check_functions
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.single import Meaning, Types, meaning
 from compiler.quantize.weights import WEIGHTED
@@ -157,6 +158,10 @@ def prepare(model: ModelProto, place: str = "model", kept: Iterable[str] = ()) -
     """The network of a float model, which stays as it is. LSTMs are unrolled, but for those whose
     name is in `kept`. Raises QuantizeRefused, with `place` before the reason.
     """
+    try:
+        check_functions(model, place)
+    except ImportRefused as error:
+        raise QuantizeRefused(str(error)) from None
     model = _modern(model, place)
     model = unrolled(model, _extents(_types(model)), tuple(kept))
     for node in model.graph.node:

@@ -1,13 +1,12 @@
 """Calibration sets as users have them: arrays, batches one by one, files."""
 
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from compiler.frontend.arrays import ArraysRefused, read_arrays
 from compiler.quantize.refusal import QuantizeRefused
 
 __all__ = ["CalibrationSet", "calibration_set"]
@@ -19,7 +18,7 @@ any iterable; or the path of an .npz or .npy file, or several.
 """
 
 
-def calibration_set(given: CalibrationSet) -> dict[str, Array] | Array:
+def calibration_set(given: CalibrationSet) -> Mapping[str, Array] | Array:
     """All samples of the only input, or of each input by its name.
 
     Raises QuantizeRefused for a file that holds no arrays, and for parts that do not fit together.
@@ -50,13 +49,8 @@ def _joined(parts: Sequence[Any]) -> dict[str, Array] | Array:
         raise QuantizeRefused(f"calibration samples must fit together: {error}") from None
 
 
-def _read(path: str | PathLike[str]) -> dict[str, Array] | Array:
+def _read(path: str | PathLike[str]) -> Mapping[str, Array] | Array:
     try:
-        with open(path, "rb") as file:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.lib.npyio.NpzFile):
-                return {name: found[name] for name in found.files}
-            return found
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        pass
-    raise QuantizeRefused(f"{fspath(path)!r} must be an .npz archive or an .npy array of numbers")
+        return read_arrays(path)
+    except ArraysRefused as error:
+        raise QuantizeRefused(str(error)) from None

@@ -10,21 +10,14 @@ from compiler.files import whole_file
 __all__ = ["arrays", "random_inputs", "set_inputs", "write_outputs"]
 
 
-def arrays(path: Path) -> dict[str, Any]:
-    """Those of an .npz file, by name."""
-    import zipfile
-    import zlib
+def arrays(path: Path) -> Mapping[str, Any]:
+    """Those of an .npz file, by name; each is read when it is asked for."""
+    from compiler.frontend.arrays import ArrayFile, read_arrays
 
-    import numpy as np
-
-    try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.lib.npyio.NpzFile):
-                return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        pass
-    raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
+    found = read_arrays(path)
+    if not isinstance(found, ArrayFile):
+        raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
+    return found
 
 
 def random_inputs(module, seed: int) -> dict[str, Any]:
@@ -50,6 +43,9 @@ def random_inputs(module, seed: int) -> dict[str, Any]:
 
 
 def set_inputs(module, given: Mapping[str, Any]) -> None:
+    """Those of a file are judged by their headers before any is read."""
+    for name, header in getattr(given, "headers", {}).items():
+        module.require_input(name, header.shape, header.dtype)
     for name, array in given.items():
         module.set_input(name, array)
 

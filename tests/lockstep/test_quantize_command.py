@@ -62,7 +62,7 @@ def test_files_are_joined_and_the_budget_is_reported(tmp_path, capsys) -> None:
     (["{tmp}/none.onnx"], ".*/none.onnx: no such file; give the path of an ONNX model"),
     (["{int8}"], r".*digits-int8.onnx: is quantized already: .*; give the float model"),
     (["{float}", "--calibration", "{float}"],
-     "'.*digits-float.onnx' must be an .npz archive or an .npy array of numbers"),
+     "'.*digits-float.onnx' must be an .npz archive or an .npy array of numbers: it begins as .*"),
     (["{float}", "--calibration", "{tmp}/x.npz", "{tmp}/y.npy"],
      "calibration samples must all be arrays by name, as .npz archives have them, .*, not both"),
     (["{float}", "--calibration", "{tmp}/x.npz", "{tmp}/z.npz"],

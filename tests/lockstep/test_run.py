@@ -18,6 +18,7 @@ from accel.machine import Machine
 from accel.program import Program
 from accel.sim import cycle
 from accel.status import Run, Status
+from bench.spoiled_arrays import zeros_archive
 from compiler.frontend import load
 from compiler.graph import evaluate, optimize
 from lockstep.cli import main
@@ -398,12 +399,18 @@ def contents(tmp_path: Path) -> dict[str, bytes]:
             "objects": (tmp_path / "objects.npz").read_bytes(), "cut short": whole[:-60]}
 
 
-@pytest.mark.parametrize("kind", ["text", "nothing", "one array", "objects", "cut short"])
-def test_a_file_that_holds_no_arrays(capsys, tmp_path, kind: str) -> None:
+NUMBERS = "must be an .npz archive or an .npy array of numbers"
+
+
+@pytest.mark.parametrize(("kind", "reason"), [
+    ("text", f"{NUMBERS}: it begins as neither"), ("nothing", f"{NUMBERS}: it begins as neither"),
+    ("objects", f"{NUMBERS}: an array must hold numbers, not |O"),
+    ("cut short", f"{NUMBERS}: File is not a zip file"),
+    ("one array", "must be an .npz archive of named arrays")])
+def test_a_file_that_holds_no_arrays(capsys, tmp_path, kind: str, reason: str) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(contents(tmp_path)[kind])
-    refused(capsys, f"{str(path)!r} must be an .npz archive of named arrays", DIGITS, *TINY,
-            "--input", path)
+    refused(capsys, f"{str(path)!r} {reason}", DIGITS, *TINY, "--input", path)
 
 
 @pytest.mark.parametrize(("option", "value", "message"), [
@@ -503,3 +510,16 @@ def test_auto_reports_its_decision(tmp_path, capsys) -> None:
 ])
 def test_pins_and_links_that_cannot_be(capsys, options: list[str], message: str) -> None:
     refused(capsys, message, DIGITS, *TINY, *options)
+
+
+@pytest.mark.parametrize(("name", "shape", "line"), [
+    ("other", (1 << 28,), "Input must be one of image, not 'other'"),
+    ("image", (1 << 28,), "Input image must be float32 of shape (1, 1, 8, 8), not float32 of "
+                          "shape (268435456,)")])
+def test_inputs_are_judged_before_they_are_read(capsys, tmp_path, monkeypatch, name: str, shape,
+                                                line: str) -> None:
+    from compiler.frontend.arrays import ArrayFile
+
+    monkeypatch.setattr(ArrayFile, "__getitem__", None)
+    zeros_archive(tmp_path / "a.npz", f"{name}.npy", shape, 1024)
+    refused(capsys, line, DIGITS, *TINY, "--input", str(tmp_path / "a.npz"))

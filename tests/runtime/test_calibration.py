@@ -89,7 +89,7 @@ def test_the_host_computes_integers_too() -> None:
      "calibration samples must all be arrays by name, as .npz archives have them, or all be plain "
      "arrays, as .npy files are, not both"),
     ({"calibration": "none.npz"},
-     "'none.npz' must be an .npz archive or an .npy array of numbers"),
+     "'none.npz' must be an .npz archive or an .npy array of numbers: No such file or directory"),
     ({"calibration": []}, "calibration samples must fit together: "
                           "need at least one array to concatenate"),
     ({"calibration": [{"x": SAMPLES}, {"y": SAMPLES}]},

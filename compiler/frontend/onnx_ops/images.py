@@ -89,7 +89,9 @@ def roi_align(t, x, rois, batch_indices, *, coordinate_transformation_mode="outp
     shift = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0
 
     def align(images: np.ndarray, regions: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        made = np.empty((len(regions), images.shape[1], output_height, output_width), images.dtype)
+        shape = (len(regions), images.shape[1], output_height, output_width)
+        t.check_size(shape, images.dtype.name)
+        made = np.empty(shape, images.dtype)
         for one, (region, number) in enumerate(zip(regions, numbers, strict=True)):
             x1, y1, x2, y2 = region * spatial_scale - shift
             least = 0.0 if shift else 1.0
@@ -136,6 +138,7 @@ def col2im(t, x, image_shape, block_shape, *, dilations=None, pads=None, strides
     def gather(columns: np.ndarray) -> np.ndarray:
         n = columns.shape[0]
         parts = columns.reshape(n, -1, *block, *counts)
+        t.check_size((n, parts.shape[1], *wide), columns.dtype.name)
         made = np.zeros((n, parts.shape[1], *wide), columns.dtype)
         for tap in combinations(*map(range, block)):
             where = tuple(slice(tap[axis] * dilations[axis], tap[axis] * dilations[axis]

@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 
 from compiler.frontend.registry import operator
-from compiler.frontend.values import NodeRefused, Value, axes_of
+from compiler.frontend.values import NodeRefused, Value, axes_of, require_parts
 from compiler.te import numpy_dtype
 
 
@@ -89,6 +89,7 @@ def split(t, x, split=None, *, axis, num_outputs=None):
     else:
         count = num_outputs or len(t.outputs)
         each = -(-x.shape[place] // count)
+        require_parts(count)
         sizes = [each] * (count - 1) + [x.shape[place] - each * (count - 1)]
     if sum(sizes) != x.shape[place] or min(sizes) < 0:
         raise NodeRefused(f"split must divide the extent {x.shape[place]}, not {sizes}")
@@ -185,6 +186,7 @@ def space_to_depth(t, x, *, blocksize, mode="DCR"):
 @operator("Trilu")
 def trilu(t, x, k=None, *, upper):
     offset = 0 if k is None else int(t.demand(k, "k").reshape(()))
+    t.check_size(x.shape[-2:], "bool")
     ones = np.ones(x.shape[-2:], bool)
     kept = np.triu(ones, offset) if upper else np.tril(ones, offset)
     return t.constant(kept).where(x, 0) if x.size else x
@@ -196,6 +198,7 @@ def one_hot(t, indices, depth, values, *, axis):
     place, = axes_of((axis,), indices.rank + 1)
     whole = indices.astype("int64").unsqueeze(place)
     wrapped = (whole < 0).where(whole + count, whole)
+    t.check_size((count,), "int64")
     numbers = np.arange(count).reshape([-1 if axis == place else 1
                                         for axis in range(indices.rank + 1)])
     off, on = (values.cut(0, which, which + 1).reshape() for which in (0, 1))

@@ -144,6 +144,8 @@ def max_unpool(t, x, places, output_shape=None, *, kernel_shape, pads=None, stri
         int(extent) for extent in t.demand(output_shape, "output shape"))
 
     def unpool(values: np.ndarray, where: np.ndarray) -> np.ndarray:
+        for extents in (inferred, shape):
+            t.check_size(extents, values.dtype.name)
         made = np.zeros(prod(inferred), values.dtype)
         made[where.reshape(-1)] = values.reshape(-1)
         wide = np.zeros(shape, values.dtype)

@@ -43,6 +43,8 @@ def resize(t, x, roi=None, scales=None, sizes=None, *, antialias=0, axes=None,
     if coordinate_transformation_mode == "tf_crop_and_resize":
         region = t.demand(roi, "roi").reshape(2, -1).tolist()
         crops = list(zip(*region, strict=True))
+    for extent in extents:
+        t.check_size((extent,), "float64")
     found = [places_of(coordinate_transformation_mode, x.shape[axis], extent, factor, crop)
              for axis, factor, extent, crop in zip(places, factors, extents, crops, strict=True)]
     if mode == "nearest":

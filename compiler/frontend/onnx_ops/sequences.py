@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.frontend.registry import operator
-from compiler.frontend.values import NodeRefused, axes_of
+from compiler.frontend.values import NodeRefused, axes_of, require_parts
 
 
 @operator("SequenceConstruct")
@@ -59,6 +59,8 @@ def concat_from_sequence(t, sequence, *, axis, new_axis=0):
 def split_to_sequence(t, x, split=None, *, axis=0, keepdims=1):
     place, = axes_of((axis,), x.rank)
     extent = x.shape[place]
+    if split is None or split.rank == 0:
+        require_parts(extent if split is None else extent // max(int(t.demand(split, "split")), 1))
     if split is None:
         sizes = [1] * extent
     elif split.rank == 0:

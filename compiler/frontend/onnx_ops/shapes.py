@@ -5,7 +5,7 @@ import onnx
 
 from compiler.frontend.importer import element_type
 from compiler.frontend.registry import operator
-from compiler.frontend.values import NodeRefused, frozen
+from compiler.frontend.values import NodeRefused, dtype_name, frozen
 from compiler.te import numpy_dtype
 
 FORMS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64,
@@ -18,7 +18,7 @@ def constant(t, *, value=None, value_float=None, value_floats=None, value_int=No
     if value is not None:
         return t.constant(value, t.proto.output[0] if not t.depth else "")
     if sparse_value is not None:
-        return t.constant(_dense(sparse_value))
+        return t.constant(_dense(t, sparse_value))
     given = {"value_float": value_float, "value_floats": value_floats, "value_int": value_int,
              "value_ints": value_ints, "value_string": value_string,
              "value_strings": value_strings}
@@ -28,9 +28,10 @@ def constant(t, *, value=None, value_float=None, value_floats=None, value_int=No
     raise NodeRefused("value must be given")
 
 
-def _dense(sparse) -> np.ndarray:
+def _dense(t, sparse) -> np.ndarray:
     values = onnx.numpy_helper.to_array(sparse.values)
     places = onnx.numpy_helper.to_array(sparse.indices)
+    t.check_size(tuple(sparse.dims), dtype_name(values.dtype))
     made = np.zeros(tuple(sparse.dims), values.dtype)
     if places.ndim == 1:
         made.reshape(-1)[places] = values
@@ -62,6 +63,7 @@ def eye_like(t, x, *, dtype=None, k):
     if x.rank != 2:
         raise NodeRefused(f"input must have 2 dimensions, not {x.rank}")
     kind = numpy_dtype(x.dtype) if dtype is None else element_type(dtype)
+    t.check_size(x.shape, dtype_name(kind))
     return t.constant(np.eye(x.shape[0], x.shape[1], k, kind))
 
 
@@ -77,13 +79,17 @@ def range_(t, start, limit, delta, *, stash_type=1):
         raise NodeRefused("delta must not be 0")
     count = max(int(np.ceil((last - first) / step)), 0)
     t.check_size((count,), start.dtype)
-    made = (first + np.arange(count).astype(wide) * step).astype(kind)
+    made = np.arange(count).astype(wide, copy=False)
+    made *= step
+    made += first
+    made = made.astype(kind, copy=False)
     return t.constant(made, given=any(value.given for value in (start, limit, delta)))
 
 
 def _window(rule):
     def window(t, size, *, output_datatype=1, periodic=1):
         count = int(t.demand(size, "size").reshape(()))
+        t.check_size((count,), "float64")
         turns = np.arange(count) * 2 * np.pi / (count if periodic else max(count - 1, 1))
         return t.constant(rule(turns).astype(element_type(output_datatype)), given=size.given)
     return window

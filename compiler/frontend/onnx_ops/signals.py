@@ -37,6 +37,7 @@ def _transformed(t, x: Value, axis: int, length: int | None, inverse: bool,
     perm = [*(place for place in range(x.rank) if place != axis), axis]
     moved = x.transpose(*perm)
     results = count if inverse or not onesided else count // 2 + 1
+    t.check_size((used, results), "float64")
     turns = np.outer(np.arange(used), np.arange(results)) * (2 * np.pi / count)
     weights = np.full((used, 1), 1 / count if inverse else 1.0)
     if real:
@@ -79,6 +80,7 @@ def stft(t, signal, frame_step, window=None, frame_length=None, *, onesided):
     if signal.rank == 2:
         signal = signal.unsqueeze(2)
     count = (signal.shape[1] - length) // step + 1
+    t.check_size((count, length), "int64")
     places = np.arange(count)[:, None] * step + np.arange(length)
     frames = t.emit("gather", signal, t.constant(places), axis=1)
     if window is not None:
@@ -94,6 +96,7 @@ def mel_weight_matrix(t, num_mel_bins, dft_length, sample_rate, lower_edge_hertz
 
     def triangles(*numbers: np.ndarray) -> np.ndarray:
         count, length, rate, low, high = (one.reshape(()).item() for one in numbers)
+        t.check_size((length // 2 + 1, count), "float64")
         ends = [2595 * np.log10(1 + edge / 700) for edge in (low, high)]
         mels = np.arange(count + 2) * (ends[1] - ends[0]) / (count + 2) + ends[0]
         corners = ((length + 1) * 700 * (10 ** (mels / 2595) - 1) // rate).astype(np.int64)

@@ -11,7 +11,11 @@ from compiler.frontend.values import NodeRefused
 
 @operator("StringConcat")
 def string_concat(t, a, b):
-    return t.computed(lambda left, right: np.asarray(left + right, object), a, b)
+    def join(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        both = np.broadcast_arrays(left, right)
+        t.check_size((sum(len(text) for one in both for text in one.reshape(-1)),), "int8")
+        return np.asarray(left + right, object)
+    return t.computed(join, a, b)
 
 
 @operator("StringSplit")
@@ -20,6 +24,7 @@ def string_split(t, x, *, delimiter=None, maxsplit=None):
         most = -1 if maxsplit is None else maxsplit
         parts = [str(one).split(delimiter or None, most) for one in texts.reshape(-1)]
         counts = np.array([len(one) for one in parts], np.int64)
+        t.check_size((len(parts), max(counts, default=0)), "string")
         made = np.full((len(parts), max(counts, default=0)), "", object)
         for row, one in enumerate(parts):
             made[row, :len(one)] = one
@@ -69,6 +74,7 @@ def tf_idf_vectorizer(t, x, *, max_gram_length, max_skip_count, min_gram_length,
 
     def count(rows: np.ndarray) -> np.ndarray:
         table = np.atleast_2d(rows)
+        t.check_size((len(table), max(ngram_indexes) + 1), "float32")
         made = np.zeros((len(table), max(ngram_indexes) + 1), np.float32)
         for row, words in zip(made, table, strict=True):
             found = _counted(words.tolist(), min_gram_length, max_gram_length, max_skip_count)

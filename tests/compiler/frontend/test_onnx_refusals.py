@@ -419,12 +419,13 @@ def test_what_contradicts_itself_in_a_way_nobody_looks_for() -> None:
 def test_a_constant_that_is_too_large() -> None:
     size = [numbers("n", 1 << 20, 1 << 20)]
     assert refused_node("ConstantOfShape", "n", constants=size) == (
-        "its result must have 2,147,483,648 bytes at most and no extent below 0, not the shape "
-        "(1048576, 1048576)")
+        "its result must have 268,435,712 bytes at most and no extent below 0, not the shape "
+        "(1048576, 1048576); LOCKSTEP_MEMORY, in GiB, sets how much")
 
 
 def test_constants_that_are_too_large_together(monkeypatch) -> None:
-    monkeypatch.setattr(values, "MOST_BYTES", 100)
+    monkeypatch.setattr(values, "most_bytes", lambda: 800)
+    monkeypatch.setattr(values, "GROWTH", 0)
     size, more = numbers("n", 15), numbers("m", 11)
     nodes = [helper.make_node("ConstantOfShape", ["n"], ["a"]),
              helper.make_node("ConstantOfShape", ["m"], ["b"], "second")]

@@ -1,0 +1,176 @@
+"""Tiny models that ask for all memory or all time: refused within a second and 500 MB."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import FunctionProto, TensorProto, helper, numpy_helper
+
+from compiler.frontend import ImportRefused, convert
+from compiler.quantize.network import prepare
+from compiler.quantize.refusal import QuantizeRefused
+
+MOST_MEGABYTES = 500
+
+
+def numbers(name: str, *values: int) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def model(nodes, constants=(), functions=(), shape=(2, 3), opset=20) -> onnx.ModelProto:
+    """From x to y, which is x and what the shape of `a` decides."""
+    kind = helper.make_tensor_value_info
+    nodes = [*nodes, helper.make_node("Cast", ["a"], ["f"], to=1),
+             helper.make_node("ReduceMean", ["f"], ["m"], keepdims=0),
+             helper.make_node("Add", ["x", "m"], ["y"])]
+    return helper.make_model(
+        helper.make_graph(nodes, "g", [kind("x", 1, shape)], [kind("y", 1, None)], constants),
+        ir_version=9, functions=functions,
+        opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("own", 1)])
+
+
+def scalar(name: str, value) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(value), name)
+
+
+def range_() -> onnx.ModelProto:
+    return model([helper.make_node("Range", ["zero", "n", "one"], ["a"])],
+                 [scalar("zero", 0), scalar("n", 10**15), scalar("one", 1)])
+
+
+def doubled(first: str = "c", operator: str = "Concat", refused: bool = False) -> onnx.ModelProto:
+    """33 nodes that each double; a refused one asks ONNX for the types of what follows."""
+    names = [first, *(f"v{place}" for place in range(32)), "a"]
+    attributes = {"axis": 0} if operator == "Concat" else {}
+    nodes = [helper.make_node(operator, [before, before], [after], **attributes)
+             for before, after in zip(names, names[1:], strict=False)]
+    constants = [numbers("c", 1, 2), numpy_helper.from_array(np.array(["ab"], object), "s")]
+    if operator == "StringConcat":
+        nodes.append(helper.make_node("Shape", [nodes[-1].output[0]], ["shape"]))
+        nodes[-2].output[0], nodes[-1].input[0], nodes[-1].output[0] = "t", "t", "a"
+    if refused:
+        nodes.insert(0, helper.make_node("NonZero", ["x"], ["unused"]))
+    return model(nodes, constants)
+
+
+def calls(depth: int, last: str = "") -> onnx.ModelProto:
+    """Functions that each call the next one twice."""
+    imports = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
+
+    def function(place: int) -> FunctionProto:
+        below = f"f{place + 1}" if place < depth else last
+        nodes = [helper.make_node(below or "Relu", [before], [after],
+                                  domain="own" if below else "")
+                 for before, after in (("p", "q"), ("q", "r"))]
+        return helper.make_function("own", f"f{place}", ["p"], ["r"], nodes, imports)
+
+    return model([helper.make_node("f0", ["x"], ["a"], domain="own")],
+                 functions=[function(place) for place in range(depth + 1)])
+
+
+def padded_from_nothing() -> onnx.ModelProto:
+    """Of a tensor without elements, which is computed at once."""
+    return model([helper.make_node("Pad", ["none", "pads"], ["a"])],
+                 [numpy_helper.from_array(np.empty((0, 3), np.float32), "none"),
+                  numbers("pads", 1 << 28, 0, 0, 0)])
+
+
+def expanded_float8() -> onnx.ModelProto:
+    """Of a type that processors lack, which is computed at once."""
+    return model([helper.make_node("Expand", ["e", "shape"], ["a"])],
+                 [helper.make_tensor("e", TensorProto.FLOAT8E5M2, [1], [1.0]),
+                  numbers("shape", 1 << 31)])
+
+
+def turned(trips: int, depth: int) -> onnx.ModelProto:
+    """Loops in loops that leave nothing in the graph."""
+    kind = helper.make_tensor_value_info
+    node = helper.make_node("Neg", [f"c{depth}"], [f"o{depth}"])
+    for place in range(depth, 0, -1):
+        body = helper.make_graph(
+            [node, helper.make_node("Identity", [f"g{place}"], [f"h{place}"])], "body",
+            [kind(f"n{place}", 7, []), kind(f"g{place}", 9, []), kind(f"c{place}", 7, None)],
+            [kind(f"h{place}", 9, []), kind(f"o{place}", 7, None)])
+        node = helper.make_node("Loop", ["trips", "true", f"c{place - 1}" if place > 1 else "c"],
+                                [f"o{place - 1}" if place > 1 else "a"], body=body)
+    return model([node], [scalar("trips", trips), scalar("true", True), numbers("c", 1)])
+
+
+TOO_LARGE = ("its result must have [0-9,]+ bytes at most and no extent below 0, not the shape .*; "
+             "LOCKSTEP_MEMORY, in GiB, sets how much.*")
+BOMBS = {
+    "range": (range_, rf"m: cannot import Range_0 \(Range\): {TOO_LARGE}"),
+    "concat": (doubled, rf"m: cannot import Concat_.. \(Concat\): {TOO_LARGE}"),
+    "inferred": (lambda: doubled(refused=True), rf"m: cannot import NonZero_0 .*{TOO_LARGE}"),
+    "strings": (lambda: doubled("s", "StringConcat"),
+                rf"m: cannot import StringConcat_.. \(StringConcat\): {TOO_LARGE}"),
+    "calls": (lambda: calls(30), "m: must have 150,000 operators at most with its functions put "
+                                 "in, not 4,294,967,298; make it smaller"),
+    "recursion": (lambda: calls(2, "f1"), "m: functions must not call themselves: own.f1 calls "
+                                          "own.f2 calls own.f1; export the model again"),
+    "deep": (lambda: calls(200), "m: functions must call one another 100 deep at most; export the "
+                                 "model again"),
+    "empty": (padded_from_nothing, rf"m: cannot import Pad_0 \(Pad\): {TOO_LARGE}"),
+    "float8": (expanded_float8, rf"m: cannot import Expand_0 \(Expand\): {TOO_LARGE}"),
+    "loops": (lambda: turned(1000, 3),
+              r"m: cannot import Loop_0 \(Loop\): Loop_0 \(Loop\): .*the model must take 150,000 "
+              "steps at most, loops unrolled and functions put in.*"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused(name: str) -> None:
+    made, said = BOMBS[name]
+    assert len(made().SerializeToString()) < 1 << 15
+    with pytest.raises(ImportRefused, match=f"^{said}$"):
+        convert(made(), "m")
+
+
+@pytest.mark.parametrize("name", ["range", "concat", "inferred", "calls", "recursion"])
+def test_little_is_taken_before(name: str, tmp_path: Path) -> None:
+    """In a process of its own, whose peak is measured, with the imports."""
+    path = tmp_path / "m.onnx"
+    onnx.save(BOMBS[name][0](), path)
+    code = ("import resource, sys; from compiler.frontend import ImportRefused, load\n"
+            "before = resource.getrusage(resource.RUSAGE_SELF).ru_utime\n"
+            "try: load(sys.argv[1])\n"
+            "except ImportRefused: used = resource.getrusage(resource.RUSAGE_SELF)\n"
+            "print(used.ru_utime - before, used.ru_maxrss)")
+    limit = 5 << 30
+    done = subprocess.run([sys.executable, "-c", code, str(path)], text=True, capture_output=True,
+                          check=True, preexec_fn=lambda: resource.setrlimit(
+                              resource.RLIMIT_AS, (limit, limit)))
+    seconds, kibibytes = map(float, done.stdout.split())
+    assert kibibytes * 1024 < MOST_MEGABYTES * 10**6
+    assert seconds < 5          # one on a machine that has nothing else to do
+
+
+@pytest.mark.parametrize("name", ["calls", "recursion"])
+def test_the_quantizer_refuses_before_inference(name: str) -> None:
+    made, said = BOMBS[name]
+    with pytest.raises(QuantizeRefused, match=f"^{said}$"):
+        prepare(made(), "m")
+
+
+def test_what_is_large_enough_still_runs() -> None:
+    """Functions within functions, loops, and constants that are computed."""
+    assert len(convert(calls(6), "m").nodes) == 128 + 3
+    assert len(convert(turned(20, 2), "m").nodes) == 1
+
+
+def test_readers_of_a_refused_node_are_still_judged() -> None:
+    """By the type that ONNX infers from the node alone, or that the model declares."""
+    softmax = helper.make_node("Softmax", ["g"], ["a"], "reader", axis=7)
+    nodes = [helper.make_node("ReduceMean", ["x"], ["mean"], keepdims=0),
+             helper.make_node("Cast", ["mean"], ["axis"], to=7),
+             helper.make_node("CumSum", ["x", "axis"], ["g"]), softmax]
+    with pytest.raises(ImportRefused, match="CumSum_2.*reader"):
+        convert(model(nodes), "m")
+    declared = model([helper.make_node("Strange", ["x"], ["g"], domain="own"), softmax])
+    declared.graph.value_info.append(helper.make_tensor_value_info("g", 1, [2, 3]))
+    with pytest.raises(ImportRefused, match="Strange_0.*reader"):
+        convert(declared, "m")
