@@ -13,10 +13,12 @@ the target of the last segment so far and, for each live value, the segment from
 target can read it, counted back from the last, and which targets have it. Of two states one goes
 where the other costs no more, can read every value no later and has it wherever the first one has
 it: it cannot end cheaper. What remains grows with the number of values that are live at once; only
-beyond `STATES` of them the cheapest are kept and the rest given up, and the result says so.
+beyond `STATES` of them the cheapest are kept and the rest given up, and the result says so. What is
+left then is moved, as `moves` says, for as long as that makes it cheaper: so in any case no
+division that differs by one node, one layer or one segment costs less.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
@@ -24,11 +26,12 @@ from typing import Protocol
 import numpy as np
 
 from compiler.errors import Error
+from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, HOST, Target, runs
 
-__all__ = ["STATES", "Costs", "Pins", "PinRefused", "Placement", "pinned", "place", "prefer",
-           "price"]
+__all__ = ["STATES", "TARGETS", "Costs", "Pins", "PinRefused", "Placement", "moves", "pinned",
+           "place", "prefer", "price"]
 
 STATES = 512
 TARGETS: tuple[Target, ...] = (HOST, ACCEL)
@@ -149,10 +152,43 @@ def place(graph: Graph, costs: Costs, pins: Pins | None = None,
         exact = exact and len(frontier) <= states
         frontier = frontier[:states]
     best = min(frontier, key=lambda state: state.seconds, default=None)
-    if best is None or best.seconds >= known.seconds:
-        return Placement(known.targets, known.seconds, exact)
-    targets = dict(zip((node.name for node in graph.nodes), best.chosen(), strict=True))
-    return Placement(MappingProxyType(targets), price(graph, targets, costs), exact)
+    targets = known.targets
+    if best is not None and best.seconds < known.seconds:
+        targets = dict(zip((node.name for node in graph.nodes), best.chosen(), strict=True))
+    if not exact:
+        targets = _settled(graph, targets, costs, options)
+    return Placement(MappingProxyType(dict(targets)), price(graph, targets, costs), exact)
+
+
+def moves(graph: Graph, targets: Mapping[str, Target], options: Mapping[str, Iterable[Target]],
+          start: Callable[[Target], float]) -> Iterator[Mapping[str, Target]]:
+    """The placements that differ by one segment, one layer or one node: each of it that the other
+    target may have, by `options`, moves there. A layer is what the host computes with one kernel.
+    """
+    together = [*runs(graph, targets, start), *(group.nodes for group in fuse(graph).groups),
+                *((node,) for node in graph.nodes)]
+    seen: set[frozenset[str]] = {frozenset()}
+    for nodes in together:
+        for target in TARGETS:
+            names = frozenset(node.name for node in nodes if targets[node.name] != target
+                              and target in options[node.name])
+            if names not in seen:
+                seen.add(names)
+                yield {**targets, **dict.fromkeys(names, target)}
+
+
+def _settled(graph: Graph, targets: Mapping[str, Target], costs: Costs,
+             options: Options) -> Mapping[str, Target]:
+    """The placement moved until no move makes it cheaper."""
+    least = price(graph, targets, costs)
+    while True:
+        for other in moves(graph, targets, options, costs.start):
+            seconds = price(graph, other, costs)
+            if seconds < least * (1 - 1e-9):
+                targets, least = other, seconds
+                break
+        else:
+            return targets
 
 
 def _options(graph: Graph, costs: Costs, pins: Pins) -> Options:

@@ -9,7 +9,7 @@ import pytest
 
 from compiler.graph import Builder, Graph, Node, TensorType, divide
 from compiler.graph.partition import ACCEL, HOST, Target
-from compiler.graph.placement import PinRefused, pinned, place, prefer, price
+from compiler.graph.placement import PinRefused, moves, pinned, place, prefer, price
 
 TARGETS: tuple[Target, ...] = (HOST, ACCEL)
 
@@ -120,6 +120,30 @@ def test_with_few_states_a_placement_is_possible_and_says_what_it_is() -> None:
         best = place(graph, table).seconds
         assert placement.seconds == best if placement.exact else placement.seconds >= best
         assert placement.seconds <= min(prefer(graph, one, table).seconds for one in TARGETS)
+
+
+def test_a_placement_of_few_states_is_moved_until_that_makes_it_no_cheaper() -> None:
+    for graph, table, _ in cases(100, 9):
+        placement = place(graph, table, states=1)
+        options: dict[str, list[Target]] = {
+            node.name: [one for one in TARGETS if table.node(node, one) is not None]
+            for node in graph.nodes}
+        assert all(price(graph, other, table) >= placement.seconds
+                   for other in moves(graph, placement.targets, options, table.start))
+
+
+def test_moves_are_those_of_segments_layers_and_nodes() -> None:
+    """One kernel of the host can have them all; the last one stays where it is."""
+    graph = chain("relu", "neg", "relu", "neg")
+
+    def moved(*chosen: Target) -> list[set[str]]:
+        targets: dict[str, Target] = dict(zip(("n0", "n1", "n2", "n3"), chosen, strict=True))
+        options: dict[str, Sequence[Target]] = {**dict.fromkeys(targets, TARGETS), "n3": (ACCEL,)}
+        return [{name for name in targets if other[name] != targets[name]}
+                for other in moves(graph, targets, options, lambda target: 1)]
+
+    assert moved(HOST, HOST, ACCEL, ACCEL) == [{"n0", "n1"}, {"n2"}, {"n0"}, {"n1"}]
+    assert moved(HOST, ACCEL, HOST, ACCEL) == [{"n0"}, {"n1"}, {"n2"}, {"n0", "n2"}]
 
 
 def test_a_wide_graph_beyond_the_states_is_not_exact() -> None:
