@@ -4,7 +4,8 @@ Candidates are the division that `compiler.graph.placement` finds by estimates, 
 which gives the accelerator all that it can have, and the host alone. Each is compiled and priced as
 it is, and the cheapest is taken; so `auto` is never dearer than the better of greedy and host. The
 price of what was proposed corrects the estimates, and the search is repeated until it proposes
-nothing new.
+nothing new. Then one node, one layer or one segment of the cheapest is moved to the other target:
+what may gain by that is compiled and priced too, until no move makes it cheaper.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from accel.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu import CpuTarget
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, HOST, Partition, Target, partition
-from compiler.graph.placement import Pins, Placement, pinned, place, prefer
+from compiler.graph.placement import TARGETS, Pins, Placement, moves, pinned, place, prefer
 from compiler.graph.placement import price as estimate
 from runtime.costs import CopyPrice, Price, Pricing
 
@@ -26,6 +27,13 @@ PINNED = "it is pinned to the host"
 
 ROUNDS = 4
 """How often estimates are corrected at most."""
+
+DOUBT = 0.1
+"""Estimates of a move may be wrong by so much of the whole price: what is dearer by less is priced
+as it is."""
+
+TRIES = 16
+"""How many moves in a row are priced at most without one that is cheaper."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ class _Candidates:
             self._add(f"proposal {number}", proposed)
         if not self.prices:
             raise LoweringError(self.notes[0])
-        name = min(self.prices, key=lambda one: self.prices[one].seconds)
+        name = self._moved(min(self.prices, key=lambda one: self.prices[one].seconds))
         parts = self.pricing.divided(self.placements[name].targets,
                                      self._reasons(self.placements[name].targets))
         return Choice(name, Price(parts, self.prices[name].steps), self.pricing,
@@ -127,6 +135,46 @@ class _Candidates:
                 self.pricing.divided(placement.targets, {}))
         except LoweringError as error:
             self.notes.append(f"{name} cannot be compiled: {error}")
+
+    def _moved(self, best: str) -> str:
+        """The name of the candidate that no move makes cheaper, from `best` on."""
+        tried = {_key(one.targets) for one in self.placements.values()}
+        number = 0
+        while True:
+            for placement in self._promising(best, tried):
+                tried.add(_key(placement.targets))
+                name = f"move {number + 1}"
+                self._add(name, placement)
+                if name in self.prices and _is_less(self.prices[name], self.prices[best]):
+                    best, number = name, number + 1
+                    break
+                self.placements.pop(name)
+                self.prices.pop(name, None)
+            else:
+                return best
+
+    def _promising(self, best: str, tried: set[frozenset[str]]) -> list[Placement]:
+        """Moves that may be cheaper than the candidate, those that promise most first: no others
+        than such as the estimate does not call dearer by more than a share of the price.
+        """
+        targets, least = self.placements[best].targets, self.prices[best].seconds
+        options = {node.name: self._allowed(node) for node in self.graph.nodes}
+        limit = estimate(self.graph, targets, self.pricing) + DOUBT * least
+        found = [Placement(other, seconds, exact=False)
+                 for other in moves(self.graph, targets, options, self.pricing.start)
+                 if _key(other) not in tried
+                 and (seconds := estimate(self.graph, other, self.pricing)) < limit
+                 and self._least(other) < least]
+        return sorted(found, key=lambda one: one.seconds)[:TRIES]
+
+    def _allowed(self, node: Node) -> list[Target]:
+        if node.name in self.pins:
+            return [self.pins[node.name]]
+        return [one for one in TARGETS if self.pricing.refusal(node, one) is None]
+
+    def _least(self, targets: Mapping[str, Target]) -> float:
+        """A bound on the price, for which nothing is compiled."""
+        return sum(map(self.pricing.least, self.pricing.divided(targets, {}).steps))
 
     def _reasons(self, targets: Mapping[str, Target]) -> dict[str, str]:
         """Why each node on the host is there."""
@@ -146,6 +194,15 @@ class _Candidates:
         slower = f"slower by {_time(moved)}" if moved > 0 else "no faster beside its neighbours"
         return (f"{slower} on the accelerator: {_time(there)} there, {_time(here)} on the host, "
                 f"copies and starts {'+' if way >= 0 else ''}{_time(way)}")
+
+
+def _key(targets: Mapping[str, Target]) -> frozenset[str]:
+    return frozenset(name for name, target in targets.items() if target == ACCEL)
+
+
+def _is_less(one: Price, other: Price) -> bool:
+    """By more than sums of floats differ."""
+    return one.seconds < other.seconds * (1 - 1e-9)
 
 
 def _time(seconds: float) -> str:

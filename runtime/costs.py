@@ -2,9 +2,10 @@
 
 Cycles of the accelerator come from the cycle simulator and become seconds by the clock of the
 machine. Times of the host, and of the changes of layout at its border, are measured on the
-computer that this runs on: the least of several runs, kept in the cache of `compiler.native` by
-what was run and on which processor, so that they are the same the next time. What nobody can
-measure here is assumed: see `Link`.
+computer that this runs on: processor time, the least of several samples, kept in the cache of
+`compiler.native` by what was run and on which processor, so that they are the same the next time.
+A kept time says how long the clock went meanwhile; where that is much longer, other work was in
+the way, and the next process measures anew. What nobody can measure here is assumed: see `Link`.
 """
 
 import inspect
@@ -12,7 +13,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from compiler.graph.partition import (ACCEL, HOST, Copy, Partition, Segment, Tar
                                       subgraph)
 from compiler.native import digest, note, noted, processor
 
-__all__ = ["LINK", "CopyPrice", "Link", "Price", "Pricing", "SegmentPrice", "known",
+__all__ = ["LINK", "CopyPrice", "Link", "Price", "Pricing", "SegmentPrice", "Timing", "known",
            "measured", "segment_borders"]
 
 
@@ -117,10 +118,10 @@ Measure = Callable[[str, Callable[[], object]], float]
 class Pricing:
     """Prices of one optimized graph, whose integer layers `accel` may have.
 
-    As `compiler.graph.placement.Costs` it estimates: what a node costs on the accelerator is its
-    share of the last simulated segment that it was in, on the host that of a segment of its own.
-    `division` is exact: it compiles, simulates and measures the segments as they are. `times` are
-    the seconds of all that was measured, by what it was.
+    As `compiler.graph.placement.Costs` it estimates: what a node costs on either target is its
+    share of the last simulated or measured segment that it was in; on the host, before there was
+    one, what it takes by itself. `division` is exact: it compiles, simulates and measures the
+    segments as they are. `times` are the seconds of all that was measured, by what it was.
     """
 
     graph: Graph
@@ -130,8 +131,12 @@ class Pricing:
     host: CpuTarget = field(default_factory=CpuTarget)
     measure: Measure = field(default_factory=lambda: measured)
     cycles: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
     overhead_cycles: float = 0.0
+    _alone: dict[str, float] = field(default_factory=dict)
+    _call: float | None = None
+    _copies: dict[tuple[Copy, TensorType, bool], CopyPrice] = field(default_factory=dict)
     _refusals: dict[tuple[str, Target], str | None] = field(default_factory=dict)
     _programs: dict[tuple[str, ...], tuple[CompiledSegment, int]] = field(default_factory=dict)
     _natives: dict[tuple[tuple[Node, ...], tuple[str, ...]], HostSegment] = field(
@@ -148,7 +153,7 @@ class Pricing:
         if self.refusal(node, target) is not None:
             return None
         if target == HOST:
-            return max(0.0, self._alone_seconds(node) - self._call_seconds())
+            return self.seconds.get(node.name, self._alone_seconds(node))
         return self.cycles.get(node.name, 0) / self._clock
 
     def copy(self, value: str, target: Target) -> float:
@@ -201,7 +206,7 @@ class Pricing:
     def _segment(self, graph: Graph, segment: Segment) -> SegmentPrice:
         part = subgraph(graph, segment)
         if segment.target == HOST:
-            return SegmentPrice(segment, self._host_seconds(part))
+            return SegmentPrice(segment, self._shared_seconds(part))
         _, cycles = self._simulated(core(part))
         return SegmentPrice(segment, self.link.start_seconds + cycles / self._clock, cycles)
 
@@ -249,18 +254,36 @@ class Pricing:
             self._natives[key] = self.host.compile(part)
         return self._natives[key]
 
+    def _shared_seconds(self, part: Graph) -> float:
+        """Of a segment of the host, which become those of the nodes that it has: in proportion to
+        what each takes by itself.
+        """
+        total = self._host_seconds(part)
+        known = {node.name: node for node in self.graph.nodes}
+        alone = {node.name: self._alone_seconds(known[node.name]) for node in part.nodes
+                 if node.name in known}
+        scale = max(0.0, total - self._call_seconds()) / (sum(alone.values()) or 1.0)
+        self.seconds |= {name: seconds * scale for name, seconds in alone.items()}
+        return total
+
     def _alone_seconds(self, node: Node) -> float:
-        """Of a segment of the host that has this node alone."""
-        read = dict.fromkeys(v for v in node.inputs if v not in self.graph.constants)
-        return self._host_seconds(subgraph(
-            self.graph, Segment(HOST, (node,), tuple(read), node.outputs)))
+        """Of a segment of the host that has this node alone, without its start."""
+        if node.name not in self._alone:
+            read = dict.fromkeys(v for v in node.inputs if v not in self.graph.constants)
+            total = self._host_seconds(subgraph(
+                self.graph, Segment(HOST, (node,), tuple(read), node.outputs)))
+            self._alone[node.name] = max(0.0, total - self._call_seconds())
+        return self._alone[node.name]
 
     def _call_seconds(self) -> float:
         """Of a segment of the host that computes nothing."""
-        kind = TensorType((1,), "int8")
-        native = self.host.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
-        given = _samples({"x": kind})
-        return self._measured(f"call {inspect.getsource(type(native))}", lambda: native(given))
+        if self._call is None:
+            kind = TensorType((1,), "int8")
+            native = self.host.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
+            given = _samples({"x": kind})
+            self._call = self._measured(f"call {inspect.getsource(type(native))}",
+                                        lambda: native(given))
+        return self._call
 
     def _host_seconds(self, part: Graph) -> float:
         native = self._native(part)
@@ -271,6 +294,11 @@ class Pricing:
         return self._measured(f"segment of {len(part.nodes)} nodes {key}", lambda: native(given))
 
     def _copied(self, copy: Copy, kind: TensorType, last: bool = False) -> CopyPrice:
+        if (copy, kind, last) not in self._copies:
+            self._copies[copy, kind, last] = self._measured_copy(copy, kind, last)
+        return self._copies[copy, kind, last]
+
+    def _measured_copy(self, copy: Copy, kind: TensorType, last: bool) -> CopyPrice:
         """To the accelerator go plain tensors; from it come its blocks, padding included. `last`:
         the host has the image with its channels last.
         """
@@ -306,45 +334,107 @@ def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:
 
 
 KIND = "times"                      # of entries of the cache
-_RUNS, _ENOUGH_SECONDS, _MOST_RUNS = 5, 0.05, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one call takes, and what it can be judged by.
+
+    Parameters
+    ----------
+    seconds : processor time of the thread that calls, the least of several samples. Where a kernel
+        has several threads, the others compute while this one does, so they add nothing.
+    wall_seconds : by the clock, in that sample.
+    samples : how many there were.
+    """
+
+    seconds: float
+    wall_seconds: float
+    samples: int
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the thread had a processor almost all the time: no other work disturbed it."""
+        return 0 < self.seconds < float("inf") and self.wall_seconds <= _QUIET * self.seconds
+
+
+_SAMPLES, _MOST_SAMPLES = 5, 200
+_ENOUGH_SECONDS, _MOST_SECONDS = 0.05, 0.5      # of all samples: quiet ones, and others
+_SAMPLE_SECONDS = 50e-6             # a call that is shorter is repeated within a sample
+_TICKS = 100                        # of the clock in a sample, at least
+_QUIET = 1.25
 _known: dict[str, float] = {}
 
 
 def measured(key: str, run: Callable[[], object]) -> float:
-    """Seconds of one `run`: the least of several, or what was kept for this key and processor."""
+    """Seconds of one `run`, or what was kept for this key and processor. What was measured while
+    other work disturbed it holds for this process alone: the next one measures anew.
+    """
     entry = _entry(key)
     if entry not in _known:
         kept = _kept(entry)
-        _known[entry] = _time(run) if kept is None else kept
         if kept is None:
+            kept = _time(run)
             with suppress(OSError):         # without a cache it is measured again
-                note(KIND, entry, json.dumps({"seconds": _known[entry]}))
+                note(KIND, entry, json.dumps(asdict(kept)))
+        _known[entry] = kept.seconds
     return _known[entry]
 
 
 def known(key: str) -> float | None:
     """What `measured` would give without measuring; None where it would have to."""
     entry = _entry(key)
-    return _known[entry] if entry in _known else _kept(entry)
+    if entry in _known:
+        return _known[entry]
+    kept = _kept(entry)
+    return None if kept is None else kept.seconds
 
 
 def _entry(key: str) -> str:
     return digest(["host times", key, processor()])
 
 
-def _time(run: Callable[[], object]) -> float:
-    times: list[float] = []
+def _time(run: Callable[[], object]) -> Timing:
+    """The quickest of several samples. While none is quiet there are more of them, for a while."""
     run()                                   # code and data come into the caches
-    while len(times) < _RUNS or sum(times) < _ENOUGH_SECONDS and len(times) < _MOST_RUNS:
-        begin = time.perf_counter()
+    calls = _calls(run)
+    samples: list[tuple[float, float]] = []
+    while _wants_more(samples):
+        samples.append(_sample(run, calls))
+    seconds, wall = min(samples)
+    return Timing(seconds / calls, wall / calls, len(samples))
+
+
+def _wants_more(samples: list[tuple[float, float]]) -> bool:
+    count, spent = len(samples), sum(wall for _, wall in samples)
+    if count < _SAMPLES:
+        return True
+    seconds, wall = min(samples)
+    enough = _ENOUGH_SECONDS if Timing(seconds, wall, count).is_quiet else _MOST_SECONDS
+    return count < _MOST_SAMPLES and spent < enough
+
+
+def _calls(run: Callable[[], object]) -> int:
+    """Calls of a sample: so many that it is long beside a tick of the clock."""
+    least = max(_SAMPLE_SECONDS, _TICKS * time.get_clock_info("thread_time").resolution)
+    calls = 1
+    while (wall := _sample(run, calls)[1]) < least:
+        calls = max(2 * calls, int(calls * least / wall) + 1 if wall > 0 else 0)
+    return calls
+
+
+def _sample(run: Callable[[], object], calls: int) -> tuple[float, float]:
+    """Seconds of the processor and by the clock for so many calls."""
+    wall, begin = time.perf_counter(), time.thread_time()
+    for _ in range(calls):
         run()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    return time.thread_time() - begin, time.perf_counter() - wall
 
 
-def _kept(entry: str) -> float | None:
+def _kept(entry: str) -> Timing | None:
+    """What was kept, if it was quiet; None for any other and for what cannot be judged."""
     try:
-        seconds = json.loads(noted(KIND, entry) or "")["seconds"]
-    except (ValueError, KeyError, TypeError):
+        kept = Timing(**json.loads(noted(KIND, entry) or ""))
+        return kept if kept.is_quiet else None
+    except (ValueError, TypeError):
         return None
-    return seconds if isinstance(seconds, float) and 0 < seconds < float("inf") else None

@@ -16,9 +16,9 @@ from bench.networks import detours_graph
 from bench.partition import cheapest
 from compiler.graph import Graph, evaluate
 from compiler.graph.partition import ACCEL, HOST, Target
-from compiler.graph.placement import PinRefused
-from runtime import Module, SimulatedDevice, compile_graph
-from runtime.auto import choose
+from compiler.graph.placement import TARGETS, PinRefused, moves
+from runtime import Module, SimulatedDevice, auto, compile_graph
+from runtime.auto import Choice, choose
 from runtime.costs import Link, Pricing
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
@@ -52,6 +52,18 @@ def residual(seed: int = 1) -> Graph:
     return net.graph(net.add(net.conv(y, 4, (3, 3), pads=(1, 1, 1, 1)), x))
 
 
+def convolutions_and_detours() -> Graph:
+    """Six convolutions, then small operators between those of the host."""
+    net = Net(4)
+    x = net.input(1, 4, 6, 6)
+    for _ in range(6):
+        x = net.conv(x, 4, (1, 1))
+    for _ in range(2):
+        x = net.rescale(net.add_node("quantize", net.add_node(
+            "dequantize", x, scale=0.5, zp=-4), scale=0.5, zp=3))
+    return net.graph(net.add_node("dequantize", x, scale=0.5, zp=1))
+
+
 def device_of(machine=TINY) -> SimulatedDevice:
     return SimulatedDevice(machine, cycle.simulate)
 
@@ -83,19 +95,73 @@ def test_a_slow_host_leaves_all_to_the_accelerator() -> None:
 
 def test_a_proposal_beats_both_where_some_layers_are_worth_the_way() -> None:
     """Six convolutions are; a small operator between those of the host is not."""
-    net = Net(4)
-    x = net.input(1, 4, 6, 6)
-    for _ in range(6):
-        x = net.conv(x, 4, (1, 1))
-    for _ in range(2):
-        x = net.rescale(net.add_node("quantize", net.add_node(
-            "dequantize", x, scale=0.5, zp=-4), scale=0.5, zp=3))
-    graph = net.graph(net.add_node("dequantize", x, scale=0.5, zp=1))
-    choice = choose(pricing_of(graph, always(10e-6)))
+    choice = choose(pricing_of(convolutions_and_detours(), always(10e-6)))
     assert choice.name == "proposal 1"
     assert choice.price.seconds < min(choice.candidates["greedy"], choice.candidates["host"])
     first, rest = choice.price.partition.segments
     assert (first.target, len(first.nodes), rest.target) == (ACCEL, 6, HOST)
+
+
+def test_what_a_segment_of_the_host_takes_corrects_the_estimates_of_its_nodes() -> None:
+    """By themselves the nodes seem to cost nothing there, so that all would be better off."""
+    def together(what: str, run: Callable[[], object]) -> float:
+        nodes = int(what.split()[2]) if what.startswith("segment") else 0
+        return 10e-6 * nodes if nodes > 1 else 0.1e-6 * nodes
+
+    choice = choose(pricing_of(convolutions_and_detours(), together))
+    assert choice.price.seconds < min(choice.candidates["greedy"], choice.candidates["host"])
+    assert {one.target for one in choice.price.partition.segments} == {HOST, ACCEL}
+
+
+def a_whim(seed: int) -> Callable:
+    """Times that no estimate foresees: of each segment another one."""
+    def measure(what: str, run: Callable[[], object]) -> float:
+        return 1e-6 * (1 + crc32(f"{seed} {what}".encode()) % 200)
+    return measure
+
+
+def moved_prices(pricing: Pricing, targets: dict[str, Target]) -> list[float]:
+    """Of every division that differs by one node, one layer or one segment."""
+    options: dict[str, list[Target]] = {
+        node.name: [one for one in TARGETS if pricing.refusal(node, one) is None]
+        for node in pricing.graph.nodes}
+    return [pricing.division(pricing.divided(other, {})).seconds
+            for other in moves(pricing.graph, targets, options, pricing.start)]
+
+
+def targets_of(choice: Choice) -> dict[str, Target]:
+    names = {node.name for node in choice.pricing.graph.nodes}
+    return {node.name: one.target for one in choice.price.partition.segments
+            for node in one.nodes if node.name in names}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_move_of_a_node_a_layer_or_a_segment_is_cheaper(seed: int, monkeypatch) -> None:
+    """Here no estimate is trusted, so every move is priced."""
+    monkeypatch.setattr(auto, "DOUBT", float("inf"))
+    pricing = pricing_of(residual(), a_whim(seed), link=Link(start_seconds=2e-6))
+    choice = choose(pricing)
+    prices = moved_prices(pricing, targets_of(choice))
+    assert len(prices) >= 3
+    assert choice.price.seconds <= min(prices) * (1 + 1e-9)
+
+
+def test_a_move_that_pays_is_taken(monkeypatch) -> None:
+    """No estimate proposes it: five nodes of the host take less time than each by itself."""
+    def measure(what: str, run: Callable[[], object]) -> float:
+        nodes = int(what.split()[2]) if what.startswith("segment") else 0
+        return 1e-6 * {0: 0, 1: 10, 5: 1, 6: 60}.get(nodes, 200)
+
+    monkeypatch.setattr(auto, "DOUBT", 1.0)
+    choice = choose(pricing_of(residual(), measure, link=Link(start_seconds=2e-6)))
+    assert choice.name == "move 1" and choice.candidates["host"] == pytest.approx(60e-6)
+    assert choice.price.seconds == min(choice.candidates.values()) < 59e-6
+
+
+def test_moves_that_promise_nothing_are_not_compiled() -> None:
+    pricing = pricing_of(residual(), always(1.0))
+    choose(pricing)
+    assert len(pricing._programs) == 2      # those of greedy
 
 
 @pytest.mark.parametrize("start", [0.0, 5e-6, 20e-6])

@@ -154,9 +154,12 @@ def test_what_auto_decided_is_kept(own_cache: Path, measured, request) -> None:
     np.testing.assert_array_equal(result(again), result(first))
 
 
+ANOTHER = '{"seconds": 12.5, "wall_seconds": 13.0, "samples": 5}'
+
+
 @pytest.mark.parametrize("change", [
-    shutil.rmtree, lambda entry: note("times", entry.name, '{"seconds": 12.5}'),
-    lambda entry: (entry / "text").write_text('{"seconds": 12.5}')],
+    shutil.rmtree, lambda entry: note("times", entry.name, ANOTHER),
+    lambda entry: (entry / "text").write_text(ANOTHER)],
     ids=["removed", "another", "damaged"])
 def test_other_times_are_another_division(own_cache: Path, measured, monkeypatch, request,
                                           change) -> None:
