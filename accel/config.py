@@ -212,6 +212,9 @@ def load(path: str | Path) -> AccelConfig:
         raise ConfigError(f"Configuration {path} does not exist") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"Configuration {path} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"Configuration {path} nests values too deeply; a geometry has numbers "
+                          f"and names alone") from None
     known = {field.name for field in fields(AccelConfig)}
     table.setdefault("name", path.stem)
     if unknown := sorted(set(table) - known):

@@ -21,7 +21,7 @@ def external_files(path: str | PathLike[str]) -> list[Path]:
     found = {entry.value for tensor in _tensors(model)
              if tensor.data_location == onnx.TensorProto.EXTERNAL
              for entry in tensor.external_data if entry.key == "location"}
-    return [Path(path).parent / name for name in sorted(found)]
+    return [Path(path).parent / name for name in sorted(found) if "\0" not in name]
 
 
 def _tensors(message: Message) -> Iterator[onnx.TensorProto]:

@@ -45,6 +45,9 @@ def read_model(path: Path) -> onnx.ModelProto:
         raise ImportRefused(f"{path}: is not an ONNX file; give a model in .onnx format") from None
     except OSError as error:
         raise ImportRefused(f"{path}: cannot be read: {error.strerror or error}") from None
+    except RuntimeError as error:       # what the checker finds on the way to external data
+        raise ImportRefused(f"{path}: its external data cannot be read: {str(error)[:200]}; export "
+                            f"it again") from None
     except (onnx.checker.ValidationError, *CONTRADICTIONS) as error:
         reason = str(error) or type(error).__name__
         raise ImportRefused(f"{path}: is not a valid ONNX model: {reason}; export it again"

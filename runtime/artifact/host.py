@@ -10,13 +10,14 @@ from typing import Any
 
 from compiler.cpu_gpu_backends.cpu import HostSegment, Step
 from compiler.cpu_gpu_backends.llvm import Kernel
+from compiler.cpu_gpu_backends.llvm.elf import ObjectError, require_object
 from compiler.cpu_gpu_backends.llvm.machine import Machine as Processor
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
 from compiler.ir import Program, Seq
 from compiler.te import Buffer
 
-from .container import Container, Members
+from .container import ArtifactError, Container, Members
 
 __all__ = ["Kernels", "host_json", "host_of", "kernel_of", "processor_json"]
 
@@ -44,10 +45,14 @@ class Kernels:
 
 
 def kernel_of(made: Mapping[str, Any], container: Container) -> Kernel:
-    """Linked into this process."""
+    """Linked into this process, if the object file is whole."""
     inputs, outputs = (tuple(map(_buffer_of, made[key])) for key in ("inputs", "outputs"))
-    return Kernel.restored(Program(made["name"], inputs, outputs, Seq(())),
-                           container.data(made["code"]))
+    code = container.data(made["code"])
+    try:
+        require_object(code)
+        return Kernel.restored(Program(made["name"], inputs, outputs, Seq(())), code)
+    except (ObjectError, RuntimeError) as error:        # LLVM's refusals are RuntimeErrors
+        raise ArtifactError(f"was altered: {made['code']} cannot be linked: {error}") from None
 
 
 def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:

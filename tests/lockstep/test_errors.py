@@ -116,6 +116,18 @@ def test_weights_beside_the_network_are_inputs(there, capsys) -> None:
     assert (there / "m.data").read_bytes() == b"1234"
 
 
+@pytest.mark.parametrize("name", ["n" * 5000, "n/" * 2500, "\0", "m" * 256])
+def test_weights_in_a_file_whose_name_is_too_long(there, capsys, name: str) -> None:
+    external(there / "m.onnx", name)
+    Path("y").touch()
+    for line in (["run", "m.onnx"], ["compile", "m.onnx", "-o", "y"],
+                 ["quantize", "m.onnx", "--calibration", "x.npz", "-o", "y"]):
+        assert cli.main(line) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("lockstep: error: m.onnx: ") and err.count("\n") == 1
+        assert len(err) < 1000
+
+
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/stdout", "/dev/fd/1"])
 def test_devices_take_any_number_of_outputs(path: str) -> None:
     require_files({"output": OutputFile(path), "json": OutputFile(path)})
@@ -191,3 +203,13 @@ def test_a_target_that_is_none(there, capsys, command: list[str], target: str) -
     assert capsys.readouterr() == ("", f"lockstep: error: Target must be accel:PRESET, "
                                        f"accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, not "
                                        f"{target!r}\n")
+
+
+@pytest.mark.parametrize("text", ["x=" + "[" * 2000 + "]" * 2000, "x=" + "{a=" * 2000 + "1"])
+@pytest.mark.parametrize("line", [["run", "m.onnx", "--target", "accel:own.toml"],
+                                  ["check", "--config", "own.toml"], ["configs", "own.toml"]])
+def test_a_geometry_of_many_brackets(there, capsys, line: list[str], text: str) -> None:
+    Path("own.toml").write_text(text)
+    assert cli.main(line) == 2
+    assert capsys.readouterr() == ("", "lockstep: error: Configuration own.toml nests values too "
+                                       "deeply; a geometry has numbers and names alone\n")

@@ -232,6 +232,32 @@ def test_what_was_not_written_is_refused(taken: Path, tmp_path, make, message: s
     refused(path, message)
 
 
+def with_object(path: Path, change: Callable[[bytes], bytes]) -> bytes:
+    """The machine code of a kernel changed, and all hashes right."""
+    members = content(path)
+    members["kernels/0.o"] = change(members["kernels/0.o"])
+    manifest = json.loads(members["manifest.json"])
+    manifest["members"]["kernels/0.o"] = {
+        "bytes": len(members["kernels/0.o"]),
+        "sha256": hashlib.sha256(members["kernels/0.o"]).hexdigest()}
+    return packed(sealed(members | {"manifest.json": json.dumps(manifest).encode()}))
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    (lambda code: b"", "has 0 bytes, fewer than a header"),
+    (lambda code: code[:40], "has 40 bytes, fewer than a header"),
+    (lambda code: code[:len(code) // 2], "is cut off before its table of sections ends"),
+    (lambda code: code[:-1], "is cut off before its table of sections ends"),
+    (lambda code: b"x" * len(code), "is no relocatable ELF file of 64 bits"),
+    (lambda code: code.replace(b"kernel", b"kernem"), ""),
+])
+def test_machine_code_that_is_cut_off_is_refused(taken: Path, tmp_path, change,
+                                                 reason: str) -> None:
+    path = tmp_path / "net.lockstep"
+    path.write_bytes(with_object(taken, change))
+    refused(path, f"was altered: kernels/0.o cannot be linked: {reason}")
+
+
 def test_an_archive_packed_by_another_program(taken: Path, tmp_path) -> None:
     (tmp_path / "net").write_bytes(packed(content(taken)))
     assert_right(load(tmp_path / "net"), net_inputs())
