@@ -189,12 +189,14 @@ def _is_right(folder: Path) -> bool:
     if known is None:
         return False
     try:
-        if stat.S_ISDIR(known.st_mode) and (
-                json.loads((folder / HASHES).read_bytes()) == _hashes(folder)):
+        found = _hashes(folder) if stat.S_ISDIR(known.st_mode) else {HASHES: ""}
+        if HASHES not in found:                 # an older Lockstep wrote none
+            return False
+        if found.pop(HASHES) and json.loads((folder / HASHES).read_bytes()) == found:
             return True
     except (ValueError, RecursionError):
         pass
-    except FileNotFoundError:                   # an older Lockstep wrote none
+    except FileNotFoundError:                   # it was removed just now
         return False
     except OSError as error:
         raise _Passed(f"Entry {folder} of the cache cannot be read ({error.strerror})") from None
@@ -207,7 +209,6 @@ def _hashes(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for path, known in _within(str(folder)):
         found[path[len(str(folder)) + 1:]] = _hash(path) if stat.S_ISREG(known.st_mode) else ""
-    found.pop(HASHES, None)
     return found
 
 

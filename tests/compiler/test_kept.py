@@ -60,9 +60,9 @@ def replaced_by_a_link(entry: Path) -> None:
     (entry / "code").symlink_to(entry.parent / "elsewhere")
 
 
-def replaced_by_a_pipe(entry: Path) -> None:
-    (entry / "code").unlink()
-    os.mkfifo(entry / "code")
+def replaced(path: Path, make) -> None:
+    path.unlink()
+    make(path)
 
 
 def all_of_it_a_link(entry: Path) -> None:
@@ -82,8 +82,11 @@ def all_of_it_a_file(entry: Path) -> None:
     lambda entry: os.truncate(entry / "code", 3), lambda entry: os.truncate(entry / "code", 0),
     lambda entry: os.truncate(entry / "hashes.json", 7),
     lambda entry: (entry / "hashes.json").write_text("[" * 100_000),
+    lambda entry: replaced(entry / "hashes.json", lambda path: os.symlink("/dev/zero", path)),
+    lambda entry: replaced(entry / "hashes.json", lambda path: os.symlink(path, path)),
+    lambda entry: replaced(entry / "code", os.mkfifo),
     lambda entry: (entry / "code").unlink(), lambda entry: (entry / "new").write_text(""),
-    replaced_by_a_link, replaced_by_a_pipe])
+    replaced_by_a_link])
 def test_what_is_damaged_is_built_again(caplog, damage):
     entry = built()
     damage(entry)
@@ -101,6 +104,8 @@ def test_an_entry_without_hashes_is_built_again(caplog):
     (built() / "hashes.json").unlink()
     assert find("kind", KEY) is None
     assert (built() / "hashes.json").exists() and not caplog.records
+    replaced(built() / "hashes.json", os.mkdir)
+    assert (built() / "hashes.json").is_file() and not caplog.records
 
 
 def test_notes(own_cache):
