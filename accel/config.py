@@ -210,7 +210,7 @@ def load(path: str | Path) -> AccelConfig:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"Configuration {path} does not exist") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise ConfigError(f"Configuration {path} cannot be read: {error}") from None
     except RecursionError:
         raise ConfigError(f"Configuration {path} nests values too deeply; a geometry has numbers "

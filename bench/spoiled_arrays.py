@@ -15,7 +15,7 @@ __all__ = ["spoiled_archive", "zeros_archive"]
 
 Rng = np.random.Generator
 Members = dict[str, bytes]
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+METHODS = (*(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) * 4, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
 def spoiled_archive(rng: Rng, path: Path, arrays: Mapping[str, np.ndarray]) -> str:

@@ -58,7 +58,9 @@ def types_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
     """What ONNX infers of this node alone, by the names of its outputs; nothing where it cannot."""
     known = {name: item for name, item in zip(proto.input, inputs, strict=True)
              if name and isinstance(item, Value)}
-    if schema is None or len(known) < len(set(filter(None, proto.input))):
+    more = [one for one in proto.attribute if one.name == "num_outputs" and
+            one.i > len(proto.output)]      # ONNX would list them all
+    if more or schema is None or len(known) < len(set(filter(None, proto.input))):
         return {}
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
     shapes = {name: item.array for name, item in known.items()
@@ -69,7 +71,7 @@ def types_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
             {name: onnx.numpy_helper.from_array(array) for name, array in shapes.items()},
             opset_imports=imports)
     except (NodeRefused, onnx.shape_inference.InferenceError, onnx.checker.ValidationError,
-            ValueError, TypeError, RuntimeError):
+            ValueError, TypeError, RuntimeError, MemoryError):
         return {}
 
 

@@ -212,3 +212,11 @@ def test_the_hash_covers_declarations() -> None:
     assert len({machine.hash for machine in machines}) == len(machines)
     again = Machine(TINY, (*SHIPPED, vector_op("double", lambda a: a + a)))
     assert again.hash == machines[2].hash
+
+
+def test_a_number_that_python_does_not_convert(tmp_path) -> None:
+    path = tmp_path / "huge.toml"
+    path.write_text(f"batch = {'9' * 5000}")
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value).startswith(f"Configuration {path} cannot be read: Exceeds the limit")

@@ -100,6 +100,11 @@ def turned(trips: int, depth: int) -> onnx.ModelProto:
     return model([node], [scalar("trips", trips), scalar("true", True), numbers("c", 1)])
 
 
+def split() -> onnx.ModelProto:
+    """ONNX's inference would list all of the outputs."""
+    return model([helper.make_node("Split", ["x"], ["a"], axis=1, num_outputs=1 << 40)])
+
+
 TOO_LARGE = ("its result must have [0-9,]+ bytes at most and no extent below 0, not the shape .*; "
              "LOCKSTEP_MEMORY, in GiB, sets how much.*")
 BOMBS = {
@@ -116,6 +121,8 @@ BOMBS = {
                                  "model again"),
     "empty": (padded_from_nothing, rf"m: cannot import Pad_0 \(Pad\): {TOO_LARGE}"),
     "float8": (expanded_float8, rf"m: cannot import Expand_0 \(Expand\): {TOO_LARGE}"),
+    "split": (split, r"m: cannot import Split_0 \(Split\): it must make 50,000 parts at most, not "
+                     "1,099,511,627,776; .*"),
     "loops": (lambda: turned(1000, 3),
               r"m: cannot import Loop_0 \(Loop\): Loop_0 \(Loop\): .*the model must take 150,000 "
               "steps at most, loops unrolled and functions put in.*"),
