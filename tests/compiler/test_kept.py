@@ -5,6 +5,8 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -207,15 +209,14 @@ def as_nobody(code: str, cache: Path, tmp: Path) -> subprocess.CompletedProcess[
 
 
 @pytest.fixture
-def shared(tmp_path_factory) -> Path:
-    """A folder that everybody can read, in one that everybody can write."""
-    folder = tmp_path_factory.mktemp("shared")
-    for one in (folder, *folder.parents):
-        if one.stat().st_uid == os.geteuid() and str(one) != "/tmp" and one != Path("/"):
-            one.chmod(one.stat().st_mode | 0o055)
-    (folder / "tmp").mkdir()
-    (folder / "tmp").chmod(0o1777)
-    return folder
+def shared() -> Iterator[Path]:
+    """A folder that everybody can read; pytest's own are for their user alone."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "tmp").mkdir()
+        (folder / "tmp").chmod(0o1777)
+        yield folder
 
 
 @as_root
