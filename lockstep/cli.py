@@ -20,6 +20,8 @@ import lockstep.commands
 
 __all__ = ["main", "make_parser"]
 
+LONGEST_WORD = 300
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose refusal is one sentence that says where to look."""
@@ -71,5 +73,11 @@ def run(argv: Sequence[str] | None) -> int:
         processes.hold()
         if error.exit_status is None:
             raise
-        print(f"lockstep: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"lockstep: error: {_line(error)}", file=sys.stderr)
         return error.exit_status
+
+
+def _line(error: Error) -> str:
+    """The message in one line; of a name that fills a screen, the beginning."""
+    return " ".join(word if len(word) <= LONGEST_WORD else f"{word[:LONGEST_WORD]}..."
+                    for word in str(error).split())
