@@ -1,0 +1,334 @@
+"""Do PyTorch's usual networks come through the quantizer to the accelerator?
+
+    python -m bench.torch_quantized [NAME ...] [--size small|full] [--sim functional|cycle]
+                                    [--json FILE]
+
+Each network (all unless told), with seeded random weights, is exported by torch.export, quantized
+by 8 seeded samples, compiled for `accel:pynq-1x16x16`, and run on a sample that is none of them.
+Language models have two layers and a small vocabulary: `full` has their real width, `small` a few
+dozen channels. Images are 224 to 320 pixels wide (32 to 64 when small). Printed are
+layers of the network in int8, products (convolutions, dense layers, products of two computed
+matrices) on the accelerator and in all, segments on the accelerator, and the signal to quantization
+noise ratio of the output against torch in float. The exit status is 1 where a network is refused,
+or where nothing runs on the accelerator. Random weights tell nothing about accuracy: the ratio
+shows that values are right.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["NETWORKS", "Figures", "measure"]
+
+TARGET = "accel:pynq-1x16x16"
+SAMPLES = 8
+TOKENS = 16
+VOCABULARY = 500
+PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul", "conv", "einsum",
+            "qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
+
+Network = tuple[Any, tuple[str, ...], list[tuple]]
+"""A module, names of its inputs, and samples: a tuple of tensors each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """`products` are in the compiled network, `on_accelerator` how many of them run there;
+    `refused` is the reason if there is one.
+    """
+
+    name: str
+    layers: int
+    quantized: int
+    products: int
+    on_accelerator: int
+    segments: int
+    decibels: float
+    seconds: float
+    refused: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return not self.refused and self.on_accelerator > 0
+
+
+# ---- networks ----------------------------------------------------------------------------------
+
+def _language(model: Any, masked: bool, seed: int) -> Network:
+    """Samples of random words; with a mask, the last few of some are none."""
+    import torch
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids, attention_mask):
+            return self.model(input_ids=input_ids, attention_mask=attention_mask,
+                              use_cache=False, return_dict=True)[0]
+
+    class Encoding(Logits):
+        def forward(self, input_ids, attention_mask):
+            return self.model(input_ids=input_ids, attention_mask=attention_mask,
+                              return_dict=True)[0]
+
+    made = torch.Generator().manual_seed(seed)
+    samples = []
+    for number in range(SAMPLES + 1):
+        words = torch.randint(0, VOCABULARY, (1, TOKENS), generator=made)
+        mask = torch.ones(1, TOKENS, dtype=torch.int64)
+        if masked:
+            mask[:, TOKENS - number % 4:] = 0 if number % 4 else 1
+        samples.append((words, mask))
+    module = (Encoding if masked else Logits)().eval()
+    return module, ("input_ids", "attention_mask"), samples
+
+
+def gpt2(small: bool) -> Network:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    width = 64 if small else 768
+    config = GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=width, n_layer=2,
+                        n_head=4 if small else 12)
+    return _language(GPT2LMHeadModel(config), False, 1)
+
+
+def llama(small: bool) -> Network:
+    """Rotary positions, grouped queries, gates of SiLU."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    width = 64 if small else 1024
+    config = LlamaConfig(vocab_size=VOCABULARY, hidden_size=width, intermediate_size=3 * width,
+                         num_hidden_layers=2, num_attention_heads=width // 16,
+                         num_key_value_heads=width // 32, max_position_embeddings=64)
+    return _language(LlamaForCausalLM(config), False, 2)
+
+
+def bert(small: bool) -> Network:
+    from transformers import BertConfig, BertModel
+
+    width = 64 if small else 768
+    config = BertConfig(vocab_size=VOCABULARY, hidden_size=width, num_hidden_layers=2,
+                        num_attention_heads=4 if small else 12, intermediate_size=4 * width,
+                        max_position_embeddings=64)
+    return _language(BertModel(config, add_pooling_layer=False), True, 3)
+
+
+def _images(module: Any, size: int, seed: int) -> Network:
+    import torch
+
+    made = torch.Generator().manual_seed(seed)
+    samples = [(torch.randn(1, 3, size, size, generator=made),) for _ in range(SAMPLES + 1)]
+    _settle(module, [x for x, in samples])
+    return module.eval(), ("x",), samples
+
+
+def _settle(module: Any, images: list) -> None:
+    """Batch norms with the statistics of these images: else random weights let values die."""
+    import torch
+
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.momentum = None
+    module.train()
+    with torch.no_grad():
+        module(torch.cat(images))
+
+
+def _yolo(width: int) -> Any:
+    """As YOLOv8 is built: convolutions with batch norm and SiLU, blocks that split, shorten and
+    join, pooling at three scales, two heads; boxes are distances decoded by a softmax.
+    """
+    import torch
+    from torch import nn
+
+    def conv(inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
+                             nn.BatchNorm2d(outputs), nn.SiLU())
+
+    class Block(nn.Module):
+        def __init__(self, width: int):
+            super().__init__()
+            self.enter, self.leave = conv(width, width, 1), conv(3 * width // 2, width, 1)
+            self.steps = nn.Sequential(conv(width // 2, width // 2), conv(width // 2, width // 2))
+
+        def forward(self, x):
+            a, b = self.enter(x).chunk(2, 1)
+            return self.leave(torch.cat([a, b, b + self.steps(b)], 1))
+
+    class Pooled(nn.Module):
+        def __init__(self, width: int):
+            super().__init__()
+            self.enter, self.leave = conv(width, width // 2, 1), conv(2 * width, width, 1)
+            self.pool = nn.MaxPool2d(5, 1, 2)
+
+        def forward(self, x):
+            parts = [self.enter(x)]
+            for _ in range(3):
+                parts.append(self.pool(parts[-1]))
+            return self.leave(torch.cat(parts, 1))
+
+    class Yolo(nn.Module):
+        def __init__(self, w: int):
+            super().__init__()
+            self.first = nn.Sequential(conv(3, w, 3, 2), conv(w, 2 * w, 3, 2), Block(2 * w),
+                                       conv(2 * w, 4 * w, 3, 2), Block(4 * w))
+            self.second = nn.Sequential(conv(4 * w, 8 * w, 3, 2), Block(8 * w), Pooled(8 * w))
+            self.up, self.join = nn.Upsample(scale_factor=2), conv(12 * w, 4 * w, 1)
+            self.heads = nn.ModuleList(nn.Sequential(conv(one, one), nn.Conv2d(one, 64 + 10, 1))
+                                       for one in (4 * w, 8 * w))
+
+        def forward(self, x):
+            fine = self.first(x)
+            coarse = self.second(fine)
+            fine = self.join(torch.cat([self.up(coarse), fine], 1))
+            places = torch.cat([head(one).flatten(2) for head, one
+                                in zip(self.heads, (fine, coarse), strict=True)], 2)
+            boxes, classes = places.split((64, 10), 1)
+            shares = boxes.unflatten(1, (4, 16)).softmax(2)
+            distances = (shares * torch.arange(16.0).reshape(1, 1, 16, 1)).sum(2)
+            return torch.cat([distances, classes.sigmoid()], 1)
+
+    return Yolo(width)
+
+
+def yolo(small: bool) -> Network:
+    return _images(_yolo(8 if small else 16), 64 if small else 320, 4)
+
+
+def _efficientnet_b0(classes: int) -> Any:
+    """Tan and Le 2019, table 1, with the layers that torchvision's has in inference: inverted
+    bottlenecks with SiLU and a squeeze to a quarter of what enters, gated by a sigmoid.
+    """
+    from torch import nn
+
+    def conv(inputs: int, outputs: int, kernel: int = 1, stride: int = 1, group: int = 1,
+             act: bool = True) -> list[nn.Module]:
+        layers = [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=group,
+                            bias=False), nn.BatchNorm2d(outputs)]
+        return [*layers, nn.SiLU()] if act else layers
+
+    class Gate(nn.Module):
+        def __init__(self, width: int, squeezed: int):
+            super().__init__()
+            self.body = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, squeezed, 1),
+                                      nn.SiLU(), nn.Conv2d(squeezed, width, 1), nn.Sigmoid())
+
+        def forward(self, x):
+            return x * self.body(x)
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inputs: int, outputs: int, expand: int, kernel: int, stride: int):
+            super().__init__()
+            wide = inputs * expand
+            self.body = nn.Sequential(
+                *(conv(inputs, wide) if expand > 1 else []),
+                *conv(wide, wide, kernel, stride, wide), Gate(wide, max(1, inputs // 4)),
+                *conv(wide, outputs, act=False))
+            self.shortcut = stride == 1 and inputs == outputs
+
+        def forward(self, x):
+            return x + self.body(x) if self.shortcut else self.body(x)
+
+    layers, inputs = conv(3, 32, 3, 2), 32
+    for expand, outputs, count, stride, kernel in (
+            (1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+            (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)):
+        for number in range(count):
+            layers.append(Bottleneck(inputs, outputs, expand, kernel, 1 if number else stride))
+            inputs = outputs
+    return nn.Sequential(*layers, *conv(inputs, 1280), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(1280, classes))
+
+
+def efficientnet_b0(small: bool) -> Network:
+    return _images(_efficientnet_b0(100), 32 if small else 224, 5)
+
+
+NETWORKS: dict[str, Callable[[bool], Network]] = {
+    "gpt2": gpt2, "llama": llama, "bert": bert, "yolo": yolo, "efficientnet_b0": efficientnet_b0}
+
+
+# ---- figures -----------------------------------------------------------------------------------
+
+def measure(name: str, small: bool = True, sim: str = "functional") -> Figures:
+    """Of one network. A refusal is among the figures."""
+    import torch
+
+    from compiler.errors import Error
+
+    torch.manual_seed(0)
+    begin = time.perf_counter()
+    module, inputs, samples = NETWORKS[name](small)
+    try:
+        figures = _measured(module, inputs, samples, sim)
+    except Error as error:
+        figures = {"layers": 0, "quantized": 0, "products": 0, "on_accelerator": 0, "segments": 0,
+                   "decibels": 0.0, "refused": str(error)}
+    return Figures(name=name, seconds=time.perf_counter() - begin, **figures)
+
+
+def _measured(module: Any, inputs: tuple[str, ...], samples: list[tuple], sim: str
+              ) -> dict[str, Any]:
+    import torch
+
+    import lockstep
+    from compiler.frontend import torch_export
+
+    *known, last = samples
+    program = torch_export.exported(module, last)
+    calibration = {name: np.concatenate([one[place].numpy() for one in known])
+                   for place, name in enumerate(inputs)}
+    made = lockstep.quantize(program, calibration)
+    compiled = lockstep.compile(made.model, TARGET, sim=sim, cache=False)
+    with torch.no_grad():
+        real = module(*last).numpy().astype(np.float64)
+    arrays = {name: last[place].numpy() for place, name in enumerate(inputs)}
+    result, = compiled(arrays).values()
+    accelerated = {node.name for segment in compiled.partition.segments
+                   if segment.target == "accel" for node in segment.nodes}
+    products = [node.name for node in compiled.graph.nodes if node.op in PRODUCTS]
+    return {"layers": len(made.layers),
+            "quantized": sum(layer.quantized for layer in made.layers),
+            "products": len(products),
+            "on_accelerator": sum(name in accelerated for name in products),
+            "segments": len(compiled.accelerated),
+            "decibels": float(10 * np.log10(np.sum(real**2) / np.sum((real - result)**2)))}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
+    parser.add_argument("--size", choices=("small", "full"), default="full")
+    parser.add_argument("--sim", choices=("functional", "cycle"), default="functional")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
+    args = parser.parse_args()
+    unknown = [name for name in args.names if name not in NETWORKS]
+    if unknown:
+        parser.error(f"NAME must be one of {', '.join(NETWORKS)}, not {unknown[0]!r}")
+    print(f"{'network':17}{'int8':>10}{'products':>10}{'segments':>10}{'dB':>7}{'s':>7}")
+    found = []
+    for name in args.names or NETWORKS:
+        found.append(measure(name, args.size == "small", args.sim))
+        _show(found[-1])
+    if args.json:
+        args.json.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    return int(not all(one.holds for one in found))
+
+
+def _show(one: Figures) -> None:
+    print(f"{one.name:17}{f'{one.quantized}/{one.layers}':>10}"
+          f"{f'{one.on_accelerator}/{one.products}':>10}{one.segments:10}{one.decibels:7.1f}"
+          f"{one.seconds:7.1f}{'  REFUSED: ' * bool(one.refused)}{one.refused}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

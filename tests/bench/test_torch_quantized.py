@@ -1,0 +1,20 @@
+"""PyTorch's usual networks, small, through the quantizer to the accelerator: none is refused."""
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `torch` is not installed")
+
+from bench.torch_quantized import NETWORKS, measure  # noqa: E402 - it needs torch
+
+OF_TRANSFORMERS = ("gpt2", "llama", "bert")
+LEAST_DB = {"gpt2": 25, "llama": 25, "bert": 25, "yolo": 10, "efficientnet_b0": 10}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_it_runs_on_the_accelerator(name) -> None:
+    if name in OF_TRANSFORMERS:
+        pytest.importorskip("transformers", reason="transformers is not installed")
+    figures = measure(name)
+    assert figures.holds, figures
+    assert figures.decibels > LEAST_DB[name], figures
