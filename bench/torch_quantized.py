@@ -5,13 +5,13 @@
 
 Each network (all unless told), with seeded random weights, is exported by torch.export, quantized
 by 8 seeded samples, compiled for `accel:pynq-1x16x16`, and run on a sample that is none of them.
-Language models have two layers and a small vocabulary: `full` has their real width, `small` a few
-dozen channels. Images are 224 to 320 pixels wide (32 to 64 when small). Printed are
-layers of the network in int8, products (convolutions, dense layers, products of two computed
-matrices) on the accelerator and in all, segments on the accelerator, and the signal to quantization
-noise ratio of the output against torch in float. The exit status is 1 where a network is refused,
-or where nothing runs on the accelerator. Random weights tell nothing about accuracy: the ratio
-shows that values are right.
+Language models come from transformers; they have two layers and a small vocabulary: `full` has
+their real width, `small` a few dozen channels. Images are 224 to 320 pixels wide, 32 to 64 when
+small. Printed are layers of the network in int8, products (convolutions, dense layers, products of
+two computed matrices) on the accelerator and in all, segments on the accelerator, and the signal to
+quantization noise ratio of the output against torch in float. The exit status is 1 where a network
+is refused, or where nothing runs on the accelerator. Random weights tell nothing about accuracy:
+the ratio shows that values are right.
 """
 
 import argparse
@@ -34,8 +34,8 @@ VOCABULARY = 500
 PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul", "conv", "einsum",
             "qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
 
-Network = tuple[Any, tuple[str, ...], list[tuple]]
-"""A module, names of its inputs, and samples: a tuple of tensors each."""
+Network = tuple[Any, list[tuple]]
+"""A module, and samples: a tuple of its inputs each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _language(model: Any, masked: bool, seed: int) -> Network:
             mask[:, TOKENS - number % 4:] = 0 if number % 4 else 1
         samples.append((words, mask))
     module = (Encoding if masked else Logits)().eval()
-    return module, ("input_ids", "attention_mask"), samples
+    return module, samples
 
 
 def gpt2(small: bool) -> Network:
@@ -127,7 +127,7 @@ def _images(module: Any, size: int, seed: int) -> Network:
     made = torch.Generator().manual_seed(seed)
     samples = [(torch.randn(1, 3, size, size, generator=made),) for _ in range(SAMPLES + 1)]
     _settle(module, [x for x, in samples])
-    return module.eval(), ("x",), samples
+    return module.eval(), samples
 
 
 def _settle(module: Any, images: list) -> None:
@@ -266,17 +266,16 @@ def measure(name: str, small: bool = True, sim: str = "functional") -> Figures:
 
     torch.manual_seed(0)
     begin = time.perf_counter()
-    module, inputs, samples = NETWORKS[name](small)
+    module, samples = NETWORKS[name](small)
     try:
-        figures = _measured(module, inputs, samples, sim)
+        figures = _measured(module, samples, sim)
     except Error as error:
         figures = {"layers": 0, "quantized": 0, "products": 0, "on_accelerator": 0, "segments": 0,
                    "decibels": 0.0, "refused": str(error)}
     return Figures(name=name, seconds=time.perf_counter() - begin, **figures)
 
 
-def _measured(module: Any, inputs: tuple[str, ...], samples: list[tuple], sim: str
-              ) -> dict[str, Any]:
+def _measured(module: Any, samples: list[tuple], sim: str) -> dict[str, Any]:
     import torch
 
     import lockstep
@@ -284,6 +283,7 @@ def _measured(module: Any, inputs: tuple[str, ...], samples: list[tuple], sim: s
 
     *known, last = samples
     program = torch_export.exported(module, last)
+    inputs = program.graph_signature.user_inputs
     calibration = {name: np.concatenate([one[place].numpy() for one in known])
                    for place, name in enumerate(inputs)}
     made = lockstep.quantize(program, calibration)

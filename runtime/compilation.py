@@ -42,7 +42,8 @@ from runtime.costs import LINK, Link, Pricing, segment_borders
 from runtime.device import Device, SimulatedDevice, require_options, simulator
 from runtime.module import AccelSegment, Module, Settings, Step
 
-__all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph", "quantized",
+__all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph",
+           "is_about_float", "quantized",
            "target_config"]
 
 PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
@@ -50,6 +51,11 @@ CONVERSIONS = ("quantize", "dequantize", "to_int8", "to_uint8")
 IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
             "a network that `lockstep quantize` made")
+
+
+def is_about_float(note: str) -> bool:
+    """Whether a note of a graph says that nothing runs on the accelerator, and why."""
+    return note.startswith(IN_FLOAT[:IN_FLOAT.index(":")])
 
 
 class TargetError(Error, ValueError):
@@ -117,9 +123,10 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
     that `shapes` leave open have the extents of `arrays`, by the name of the input; `options` as
     `compiler.quantize.quantize` has them.
     """
-    made = quantize(model, calibration, **options).model
+    made = quantize(model, calibration, **options)
     source = str(model) if isinstance(model, str | PathLike) else None
-    return graph_of(made, shapes_of(shapes), source=source, arrays=arrays)
+    graph = graph_of(made.model, shapes_of(shapes), source=source, arrays=arrays)
+    return replace(graph, notes=(made.hindrance, *graph.notes)) if made.hindrance else graph
 
 
 def target_config(target: str) -> AccelConfig | None:
@@ -186,7 +193,8 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
     layout = lay_out(parts, segment_borders(graph, accel)) if accel else as_it_is(parts)
     show("layout", layout)
     parts, graph = layout.partition, layout.partition.graph
-    if accel and (settings or {}).get("integerize", True) and _is_float(graph):
+    told = any(map(is_about_float, graph.notes))
+    if accel and (settings or {}).get("integerize", True) and _is_float(graph) and not told:
         graph = replace(graph, notes=(IN_FLOAT, *graph.notes))
     steps = []
     for segment in parts.segments:

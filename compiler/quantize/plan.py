@@ -7,10 +7,11 @@ spans them all, so that joining them moves bytes and computes nothing. Both inpu
 computed values have zero point 128, which is 0 in int8.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from onnx import NodeProto
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.sink_dequantize import SINKS_BELOW
@@ -53,6 +54,25 @@ class Plan:
                 for value, group in self.groups.items()}
 
 
+def hindrance(node: NodeProto, parts: Sequence[str], rank: int) -> str:
+    """Why a node that became these operators of the graph, the last first, has no integer form, and
+    what helps.
+    """
+    op = node.op_type
+    if op in ("Conv", "ConvTranspose") and rank not in (0, 4):
+        axes = rank - 2
+        return (f"it convolves over {axes} dimension{'s' * (axes > 1)}, and integer operators over "
+                "2: write it as a convolution of images" + " of height 1" * (axes == 1))
+    if op == "Gemm":
+        return "alpha and beta must be 1, and transA 0, where its weights are computed"
+    if len(parts) < 2 or parts[0] not in RULES:
+        return f"{op} has no integer form"
+    lacking = [one for one in dict.fromkeys(parts) if one not in RULES]
+    return (f"{op} becomes {', '.join(dict.fromkeys(reversed(parts)))}: "
+            + (f"{lacking[0]} has no integer form" if lacking else
+               "write it as that many nodes, which have one each"))
+
+
 def make_plan(network: Network, graph: Graph, kept: Mapping[str, str] | None = None,
               unbounded: Collection[str] = ()) -> Plan:
     """The plan for a network, whose float model is `graph` after import. Layers whose name is in
@@ -92,13 +112,13 @@ class _Planning:
         """Why the layer stays in float."""
         if layer.name in self.kept:
             return self.kept[layer.name]
-        node = self.producers.get(layer.core)
-        if node is None or node.op not in RULES:
-            return f"{layer.node.op_type} has no integer form"
-        data = self._data(layer)
+        node, data = self.producers.get(layer.core), self._data(layer)
         read = [self._origin(value) for value in data]
+        parts = self._parts(layer.core, {*read, *data})
+        if node is None or node.op not in RULES or parts[1:]:
+            return hindrance(layer.node, [one.op for one in parts], self._rank(layer))
         if read != [one for one in map(self._origin, node.inputs) if one in read]:
-            return f"{layer.node.op_type} is imported as more than one operator"
+            return f"{layer.node.op_type} reads its inputs in another order than {node.op}"
         for value in (*data, layer.value):
             if value in self.unbounded:
                 return f"value {value!r} is not finite for all calibration samples"
@@ -115,6 +135,22 @@ class _Planning:
         while value in self.producers and self.producers[value].op == "identity":
             value = self.producers[value].inputs[0]
         return value
+
+    def _parts(self, value: str, read: Collection[str]) -> list[Node]:
+        """The operators that compute the value from these, the last one first."""
+        found: dict[str, Node] = {}
+        waiting = [value]
+        while waiting:
+            node = self.producers.get(waiting.pop())
+            if node is not None and node.name not in found:
+                found[node.name] = node
+                waiting += [one for one in node.inputs if one not in read]
+        return list(found.values())
+
+    def _rank(self, layer: Layer) -> int:
+        """Dimensions of what the layer makes; 0 where that is no tensor."""
+        made = self.graph.values.get(layer.core)
+        return len(made.shape) if made else 0
 
     def _data(self, layer: Layer) -> list[str]:
         """What the layer reads that is computed."""

@@ -1,5 +1,6 @@
 """Post-training quantization to int8: from a float ONNX model and samples to its QDQ form."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -41,12 +42,14 @@ from compiler.quantize.plan import Plan, make_plan
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import Scale
 from compiler.quantize.sets import CalibrationSet, calibration_set
+from compiler.quantize.weights import WEIGHTED
 from compiler.quantize.writer import write
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 
 RANKING_SAMPLES = 4         # that layers are ranked on before some fall back to float
 BRANCHING = ("If", "Loop", "Scan", "SequenceMap")
+NOTHING = "nothing runs on the accelerator: the quantizer left every layer in float"
 KEPT = "kept in float on request"
 
 Array = np.ndarray
@@ -88,6 +91,21 @@ class Quantized:
     samples: int
     equalized: int
     fell_back: tuple[str, ...]
+
+    @property
+    def hindrance(self) -> str:
+        """Why no layer is in int8, by the reason that most layers with weights have, or most of
+        all where none has; empty where some layer is.
+        """
+        if any(layer.quantized for layer in self.layers):
+            return ""
+        weighted = [layer for layer in self.layers if layer.op in WEIGHTED] or self.layers
+        if not weighted:
+            return f"{NOTHING}: the network has no layers"
+        reason, count = Counter(layer.reason for layer in weighted).most_common(1)[0]
+        first = next(layer for layer in weighted if layer.reason == reason)
+        more = f" ({count} layers like this)" if count > 1 else ""
+        return f"{NOTHING}: {first.name} ({first.op}): {reason}{more}"
 
     def save(self, path: str | PathLike[str]) -> None:
         """Raises FileError where it cannot be written."""

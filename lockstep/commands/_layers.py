@@ -14,10 +14,10 @@ _SEGMENTS = 8       # more are counted
 
 def show(figures: Mapping[str, Any], verbose: bool = False) -> None:
     """Print what to do, the layers, the sums and what ran on the host."""
-    from runtime.compilation import IN_FLOAT
+    from runtime.compilation import is_about_float
 
-    if IN_FLOAT in figures["notes"]:
-        say(IN_FLOAT)
+    for note in filter(is_about_float, figures["notes"]):
+        say(note)
     timed = any(layer["cycles"] for layer in figures["layers"])
     if figures["layers"]:
         _show_layers(figures, timed)
@@ -89,13 +89,13 @@ def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]
     """Why what is on the host is there, and what the compiler could not do. Of a network in float,
     where everything has the same reason, only how many there are.
     """
-    from runtime.compilation import IN_FLOAT
+    from runtime.compilation import is_about_float
 
-    if IN_FLOAT in figures["notes"] and not verbose:
+    if any(map(is_about_float, figures["notes"])) and not verbose:
         yield f"on the host: all {len(figures['host'])} operators (--verbose lists them)"
         return
     yield from counted("on the host", host_entries(figures), verbose)
-    notes = [(Note.of(text), text) for text in figures["notes"] if text != IN_FLOAT]
+    notes = [(Note.of(text), text) for text in figures["notes"] if not is_about_float(text)]
     for fate in dict.fromkeys(note.fate for note, _ in notes if note):
         entries = [(note.node, note.op, note.reason) for note, _ in notes
                    if note and note.fate == fate]

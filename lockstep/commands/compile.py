@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from lockstep.commands._compilation import compiled, machine_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write
-    from runtime.compilation import IN_FLOAT
+    from runtime.compilation import is_about_float
 
     args.target = DEFAULT_TARGET if args.target is None else args.target
     args.threads = args.threads or DEFAULT_THREADS
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
     with whole_file(args.output) as file:
         write(module, file)
     if not is_stream(args.output):
-        if IN_FLOAT in module.graph.notes:
-            say(IN_FLOAT)
+        for note in filter(is_about_float, module.graph.notes):
+            say(note)
         say(_summary(args, module))
         if args.verbose:
             for name, reason in module.partition.reasons.items():

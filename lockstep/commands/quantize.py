@@ -90,7 +90,8 @@ def _figures(args: argparse.Namespace, made) -> dict[str, Any]:
         "equalize": args.equalize, "equalized_pairs": made.equalized,
         "bias_correction": args.bias_correction, "budget": args.budget,
         "keep_float": args.keep_float, "fell_back": list(made.fell_back),
-        "samples": made.samples, "agreement": made.agreement, "sqnr_db": made.decibels,
+        "hindrance": made.hindrance, "samples": made.samples, "agreement": made.agreement,
+        "sqnr_db": made.decibels,
         "layers": [asdict(layer) for layer in made.layers]}
 
 
@@ -114,6 +115,8 @@ def _decibels(value: float | None) -> str:
 
 def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
     layers = figures["layers"]
+    if figures["hindrance"]:
+        yield figures["hindrance"]
     yield (f"{sum(layer['quantized'] for layer in layers)} of {len(layers)} layers in int8, "
            f"observer {figures['observer']}, {figures['samples']} samples, no random numbers")
     if figures["equalize"]:

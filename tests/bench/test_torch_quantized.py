@@ -2,9 +2,7 @@
 
 import pytest
 
-pytest.importorskip("torch", reason="the extra `torch` is not installed")
-
-from bench.torch_quantized import NETWORKS, measure  # noqa: E402 - it needs torch
+from bench.torch_quantized import NETWORKS, measure
 
 OF_TRANSFORMERS = ("gpt2", "llama", "bert")
 LEAST_DB = {"gpt2": 25, "llama": 25, "bert": 25, "yolo": 10, "efficientnet_b0": 10}
@@ -13,6 +11,7 @@ LEAST_DB = {"gpt2": 25, "llama": 25, "bert": 25, "yolo": 10, "efficientnet_b0": 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_it_runs_on_the_accelerator(name) -> None:
+    pytest.importorskip("torch", reason="the extra `torch` is not installed")
     if name in OF_TRANSFORMERS:
         pytest.importorskip("transformers", reason="transformers is not installed")
     figures = measure(name)
