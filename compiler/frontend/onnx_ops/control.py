@@ -71,6 +71,8 @@ def scan(t, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_dir
             in zip(scan_input_axes or [0] * len(series), series, strict=True)]
     turned = scan_input_directions or (0,) * len(series)
     length = series[0].shape[axes[0]]
+    if length > MOST_TIMES:
+        raise NodeRefused(f"must take {MOST_TIMES:,} turns at most, not {length:,}")
     rows: list[list[Value]] = []
     for time in range(length):
         slices = []

@@ -105,6 +105,17 @@ def split() -> onnx.ModelProto:
     return model([helper.make_node("Split", ["x"], ["a"], axis=1, num_outputs=1 << 40)])
 
 
+def scanned() -> onnx.ModelProto:
+    """A turn for each of many rows."""
+    kind = helper.make_tensor_value_info
+    body = helper.make_graph([helper.make_node("Add", ["s", "e"], ["t"])], "body",
+                             [kind("s", 1, [3]), kind("e", 1, [3])], [kind("t", 1, [3])])
+    return model([helper.make_node("Expand", ["x", "rows"], ["long"]),
+                  helper.make_node("Scan", ["first", "long"], ["a"], body=body, num_scan_inputs=1)],
+                 [numbers("rows", 1 << 17, 3),
+                  numpy_helper.from_array(np.zeros(3, np.float32), "first")], shape=(1, 3))
+
+
 TOO_LARGE = ("its result must have [0-9,]+ bytes at most and no extent below 0, not the shape .*; "
              "LOCKSTEP_MEMORY, in GiB, sets how much.*")
 BOMBS = {
@@ -123,6 +134,8 @@ BOMBS = {
     "float8": (expanded_float8, rf"m: cannot import Expand_0 \(Expand\): {TOO_LARGE}"),
     "split": (split, r"m: cannot import Split_0 \(Split\): it must make 50,000 parts at most, not "
                      "1,099,511,627,776; .*"),
+    "scan": (scanned, r"m: cannot import Scan_1 \(Scan\): must take 20,000 turns at most, not "
+                      "131,072; .*"),
     "loops": (lambda: turned(1000, 3),
               r"m: cannot import Loop_0 \(Loop\): Loop_0 \(Loop\): .*the model must take 150,000 "
               "steps at most, loops unrolled and functions put in.*"),
