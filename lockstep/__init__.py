@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from accel.machine import Machine
     from accel.target import assemble
     from compiler.errors import ArgumentError, Error
+    from compiler.files import FileError
     from compiler.frontend.onnx_import import ImportRefused
     from compiler.native import BuildError
     from compiler.quantize import quantize
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from runtime.module import InputError
 
 __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "ConfigError",
-           "DeviceError", "Error", "ImportRefused", "InputError", "Machine", "QuantizeRefused",
-           "TargetError", "assemble", "compile", "load", "preset", "quantize", "vector_op"]
+           "DeviceError", "Error", "FileError", "ImportRefused", "InputError", "Machine",
+           "QuantizeRefused", "TargetError", "assemble", "compile", "load", "preset", "quantize",
+           "vector_op"]
 
 _HOMES = {
     "AccelConfig": "accel.config", "Machine": "accel.machine", "assemble": "accel.target",
@@ -35,7 +37,7 @@ _HOMES = {
     "quantize": "compiler.quantize", "vector_op": "accel.intrinsics",
     "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",
     "BuildError": "compiler.native", "ConfigError": "accel.config",
-    "DeviceError": "runtime.device", "Error": "compiler.errors",
+    "DeviceError": "runtime.device", "Error": "compiler.errors", "FileError": "compiler.files",
     "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
     "QuantizeRefused": "compiler.quantize.refusal", "TargetError": "runtime.compilation",
 }

@@ -7,6 +7,7 @@ is always a defect of Lockstep.
 
 import argparse
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -21,6 +22,7 @@ import lockstep.commands
 __all__ = ["main", "make_parser"]
 
 LONGEST_WORD = 300
+OUTPUT = 1      # descriptor of standard output
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,15 +53,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         processes.end_by_signals()
+    if isinstance(sys.stdout, io.TextIOWrapper):        # names of files may be in no character set
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return run(argv)
+        status = run(argv)
+        _flush_output()
+        return status
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:     # `lockstep isa | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        return _without_output(error)
     finally:
         processes.hold()
+
+
+def _flush_output() -> None:
+    if sys.stdout is not None:          # who closed it wants none
+        sys.stdout.flush()
+
+
+def _without_output(error: OSError) -> int:
+    """The exit status, if it is standard output that failed: then it fails again. Else the error is
+    raised again.
+    """
+    if sys.stdout is None:
+        raise error
+    try:
+        os.write(OUTPUT, b"\n")
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), OUTPUT)
+    else:
+        raise error
+    if isinstance(error, BrokenPipeError):      # `lockstep isa | head`: the reader has seen enough
+        return 0
+    print(f"lockstep: error: standard output cannot be written: {error.strerror}", file=sys.stderr)
+    return 2
 
 
 def run(argv: Sequence[str] | None) -> int:

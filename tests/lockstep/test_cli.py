@@ -1,6 +1,7 @@
 """The command line's promise: exit status 2 and one line for a wrong request, never a traceback."""
 
 import argparse
+import os
 import subprocess
 import sys
 from types import ModuleType
@@ -82,6 +83,12 @@ def test_a_defect_keeps_its_traceback(planted) -> None:
         cli.main(["planted"])
 
 
+def test_an_error_of_the_system_that_is_not_of_the_output_is_a_defect(planted) -> None:
+    planted.append(refuse(OSError(5, "disk")))
+    with pytest.raises(OSError, match="disk"):
+        cli.main(["planted"])
+
+
 def test_an_interrupt_is_status_130(planted) -> None:
     planted.append(refuse(KeyboardInterrupt()))
     assert cli.main(["planted"]) == 130
@@ -128,3 +135,22 @@ def test_a_closed_pipe_is_quiet() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("line", [["configs"], ["configs", "tiny-1x4x4"], ["isa"]])
+def test_an_output_that_is_full_is_one_line(line: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "lockstep", *line], stdout=full,
+                              stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "lockstep: error: standard output cannot be "
+                                                 "written: No space left on device\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_what_the_output_has_no_characters_for_is_escaped(encoding: str) -> None:
+    code = ("from lockstep import cli\ncli.run = lambda argv: print('\\u2192 \\udcff') or 0\n"
+            "raise SystemExit(cli.main([]))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True,
+                          env={**os.environ, "PYTHONIOENCODING": encoding})
+    arrow = "\u2192" if encoding == "utf-8" else "\\u2192"
+    assert (done.returncode, done.stdout.decode()) == (0, f"{arrow} \\udcff\n")

@@ -11,6 +11,7 @@ from accel.intrinsics import vector_op
 from accel.machine import Machine
 from accel.target import assemble
 from compiler.errors import ArgumentError, Error
+from compiler.files import FileError
 from compiler.frontend.onnx_import import ImportRefused
 from compiler.native import BuildError
 from compiler.quantize import quantize
@@ -27,7 +28,8 @@ def test_names() -> None:
     assert found == {"AccelConfig": AccelConfig, "ArgumentError": ArgumentError,
                      "ArtifactError": ArtifactError, "BuildError": BuildError,
                      "ConfigError": ConfigError, "DeviceError": DeviceError, "Error": Error,
-                     "ImportRefused": ImportRefused, "InputError": InputError,
+                     "FileError": FileError, "ImportRefused": ImportRefused,
+                     "InputError": InputError,
                      "Machine": Machine, "QuantizeRefused": QuantizeRefused,
                      "TargetError": TargetError, "assemble": assemble, "compile": compile,
                      "load": load, "preset": preset, "quantize": quantize, "vector_op": vector_op}

@@ -1,6 +1,6 @@
 """Object files: whether what they say of themselves lies within them.
 
-LLVM maps what an object file says and looks no further: a table that is cut off ends the process.
+LLVM checks some of this and believes the rest: an offset beyond a section ends the process.
 ELF-64 as in the System V ABI: a header of 64 bytes, sections anywhere, a table of their headers.
 """
 
