@@ -6,6 +6,8 @@ ELF-64 as in the System V ABI: a header of 64 bytes, sections anywhere, a table 
 
 import struct
 
+from compiler.errors import Error
+
 __all__ = ["ObjectError", "require_object"]
 
 HEADER = struct.Struct("<4sBBBB8xHHIQQQIHHHHHH")
@@ -16,7 +18,7 @@ MAGIC, CLASS_64, LITTLE_ENDIAN, RELOCATABLE = b"\x7fELF", 2, 1, 1
 SYMBOLS, STRINGS, RELOCATIONS, NO_BITS = 2, 3, 4, 8
 
 
-class ObjectError(ValueError):
+class ObjectError(Error, ValueError):
     """An object file that is cut off, or no object file: why."""
 
 
