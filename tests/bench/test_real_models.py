@@ -59,7 +59,7 @@ def test_tables_fit_eighty_columns(figures: Figures, capsys) -> None:
 def test_a_stage_that_fails_is_told_and_the_others_go_on(monkeypatch) -> None:
     pytest.importorskip("onnxruntime")
 
-    def refuse(*given):
+    def refuse(*given, **options):
         raise ValueError("no such operator")
 
     monkeypatch.setattr(real_models, "quantize", refuse)
