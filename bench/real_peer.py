@@ -59,7 +59,8 @@ def is_int8(model: ModelProto) -> bool:
 
 def in_float(model: ModelProto) -> ModelProto:
     """The float network that an int8 one stands for: values are as they were before they were
-    quantized, weights are the products of their integers and scales.
+    quantized, weights are the products of their integers and scales. A Relu that a quantizer left
+    out, because the integers end at zero, is not there.
     """
     made = ModelProto()
     made.CopyFrom(model)
@@ -67,12 +68,15 @@ def in_float(model: ModelProto) -> ModelProto:
     before: dict[str, str] = {}         # values by their quantized form
     same: dict[str, str] = {}
     nodes: list[NodeProto] = []
+    outputs = {value.name for value in made.graph.output}
     for node in made.graph.node:
         node.input[:] = [same.get(value, value) for value in node.input]
         if node.op_type == "QuantizeLinear":
             before[node.output[0]] = node.input[0]
         elif node.op_type == "DequantizeLinear" and node.input[0] in before:
             same[node.output[0]] = before[node.input[0]]
+            if node.output[0] in outputs:
+                nodes.append(helper.make_node("Identity", [before[node.input[0]]], node.output))
         elif node.op_type == "DequantizeLinear":
             made.graph.initializer.append(_dequantized(node, tensors))
         else:
