@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from accel import isa, rules
-from accel.config import AccelConfig
+from accel.config import AccelConfig, ConfigError
 from accel.intrinsics import SHIPPED, Declaration
 from compiler.tensorize import Intrinsic
 
@@ -93,6 +93,8 @@ class Machine:
     declarations: tuple[Declaration, ...] = SHIPPED
 
     def __post_init__(self):
+        if not isinstance(self.config, AccelConfig):
+            raise ConfigError(f"Machine must have an AccelConfig, not {self.config!r}")
         rules.require_names(self.declarations)
         rules.require(self.config, self.declarations, self.forms)
 

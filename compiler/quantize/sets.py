@@ -29,6 +29,8 @@ def calibration_set(given: CalibrationSet) -> Mapping[str, Array] | Array:
         return _read(given)
     if hasattr(given, "__array__"):
         return np.asarray(given)
+    if not isinstance(given, Iterable):
+        raise QuantizeRefused(f"calibration samples must be arrays or files of them, not {given!r}")
     return _joined([_read(one) if isinstance(one, str | PathLike) else one for one in given])
 
 

@@ -95,6 +95,19 @@ def test_load_refuses(path, options, message: str) -> None:
     refused(lambda: lockstep.load(path, **options), lockstep.ArgumentError, message)
 
 
+@pytest.mark.parametrize("samples", [5, 0.5])
+def test_calibration_that_is_no_set_of_samples(samples) -> None:
+    message = f"calibration samples must be arrays or files of them, not {samples!r}"
+    refused(lambda: lockstep.quantize(DIGITS, samples), lockstep.QuantizeRefused, message)
+    refused(lambda: lockstep.compile(DIGITS, "cpu", calibration=samples), lockstep.QuantizeRefused,
+            message)
+
+
+def test_a_machine_of_no_geometry() -> None:
+    refused(lambda: lockstep.Machine("tiny-1x4x4"), lockstep.ConfigError,
+            "Machine must have an AccelConfig, not 'tiny-1x4x4'")
+
+
 @pytest.fixture(scope="module")
 def module() -> Module:
     net = Net(6)
