@@ -29,6 +29,8 @@ OPSET = 17              # what older models become
 IR_VERSION = 8          # the one that opset 17 came with
 CLAMPED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Concat", "AveragePool",
            "GlobalAveragePool")
+INTEGER_FORMS = (*CLAMPED, "Relu", "Clip", "LeakyRelu", "MaxPool", "Slice", "Split", "Transpose",
+                 "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Resize", "Upsample")
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv",
              "QLinearMatMul", "ConvInteger", "MatMulInteger")
 
@@ -313,6 +315,10 @@ class _Preparation:
         before = self._before(affine.source)
         if before is not None and before.clamp is None and self._fold(before, node, affine):
             return True
+        source = self.layers.get(affine.source)
+        if node.op_type != "BatchNormalization" and source and (
+                source.node.op_type not in INTEGER_FORMS):
+            return False            # a step between two in float, as in 1 / (1 + exp(-x))
         alone = as_convolution(node, affine, network.tensors, network.names, self.shapes)
         if alone is not None:
             self._add(Layer(alone, (node.name,)))

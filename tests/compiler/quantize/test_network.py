@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from compiler.quantize import QuantizeRefused
+from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.network import prepare
 
 
@@ -151,3 +151,16 @@ def test_quantized_already_wrong(float_model) -> None:
     with pytest.raises(QuantizeRefused, match="^model: is quantized already: q is a QuantizeLinear;"
                                               " give the float model$"):
         prepare(one.model(x))
+
+
+def test_a_sum_within_a_float_function_is_no_convolution(float_model, rng) -> None:
+    """1 / (1 + exp(-x)): rounded to 8 bits the denominator could be 0."""
+    one = float_model()
+    x = one.conv(one.input("x", 1, 3, 8, 8), 3, 4)
+    power = one.add("Exp", one.add("Neg", x))
+    gate = one.add("Reciprocal", one.add("Add", power, one.constant(np.float32(1)), name="sum"))
+    made = quantize(one.model(one.add("Mul", x, gate)),
+                    5 * rng.standard_normal((4, 3, 8, 8), np.float32))
+    layer = next(layer for layer in made.layers if layer.name == "sum")
+    assert (layer.op, layer.quantized) == ("Add", False)
+    assert made.decibels is not None and made.decibels > 30
