@@ -85,6 +85,9 @@ def _of_model(kind: str, what: str, rng: Rng, folder: Path, share: float) -> Cas
     if inputs is None and rng.random() < 0.5:
         return Case(kind, what, ("compile", MODEL, *options, "-o", "made.lockstep"), ANY)
     save_arrays(folder / INPUTS, inputs or {})
+    if kind == "onnx" and rng.random() < 0.15:
+        return Case(kind, f"quantized, {what}", ("quantize", MODEL, "--calibration", INPUTS, "-o",
+                                                 "int8.onnx"), ANY)
     given = ("--input", INPUTS) if inputs is not None else ()
     return Case(kind, what, ("run", MODEL, *options, "--sim", "functional", *given,
                              "--output", RESULT), PEER if given else ANY, share)

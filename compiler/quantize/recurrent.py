@@ -17,6 +17,10 @@ __all__ = ["unrolled"]
 Array = np.ndarray
 PLAIN = {"clip": 0.0, "input_forget": 0, "layout": 0}
 """Attributes, and what they must be; `activations` must be those that ONNX takes unless told."""
+
+MOST_STEPS = 1000
+"""Each becomes a dozen nodes, which are measured one by one."""
+
 ACTIVATIONS = [b"Sigmoid", b"Tanh", b"Tanh"]
 
 
@@ -24,7 +28,7 @@ def unrolled(model: ModelProto, shapes: Mapping[str, Sequence[int]], whole: Coll
              ) -> ModelProto:
     """The model with its LSTMs unrolled over time, but for those named in `whole` and those that
     are not plain: with computed weights, lengths, states, peepholes, other activations, or a number
-    of steps that `shapes` do not give.
+    of steps that `shapes` do not give or that is above `MOST_STEPS`.
     """
     constants = {one.name: one for one in model.graph.initializer}
     plain = [node for node in model.graph.node if node.op_type == "LSTM"
@@ -52,7 +56,7 @@ def _is_plain(node: NodeProto, shapes: Mapping[str, Sequence[int]], constants: C
               ) -> bool:
     steps = shapes.get(node.input[0], ())
     ways = 2 if attribute(node, "direction", "forward") == "bidirectional" else 1
-    return (len(steps) == 3 and steps[0] > 0 and not any(node.input[4:])
+    return (len(steps) == 3 and 0 < steps[0] <= MOST_STEPS and not any(node.input[4:])
             and all(name in constants for name in node.input[1:4] if name)
             and all(attribute(node, name, value) == value for name, value in PLAIN.items())
             and attribute(node, "activations", ACTIVATIONS * ways) == ACTIVATIONS * ways)

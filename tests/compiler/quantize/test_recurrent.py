@@ -52,7 +52,7 @@ def test_the_operators_mean_the_same(direction: str, bias: bool) -> None:
 
 
 @pytest.mark.parametrize("options", [
-    {"length": True}, {"steps": "T"}, {"clip": 3.0}, {"input_forget": 1},
+    {"length": True}, {"steps": "T"}, {"steps": 1001}, {"clip": 3.0}, {"input_forget": 1},
     {"activations": ["Tanh", "Tanh", "Tanh"]}])
 def test_others_stay(options: dict) -> None:
     network = prepare(model(**options))
