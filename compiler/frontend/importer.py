@@ -35,7 +35,7 @@ def element_type(code: int) -> np.dtype:
 
 
 CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError,
-                  MemoryError, RecursionError)
+                  MemoryError, RuntimeError)
 """What a model causes whose inputs and attributes contradict each other in a way that no operator
 looks for.
 """

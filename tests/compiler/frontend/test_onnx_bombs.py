@@ -116,6 +116,12 @@ def scanned() -> onnx.ModelProto:
                   numpy_helper.from_array(np.zeros(3, np.float32), "first")], shape=(1, 3))
 
 
+def axes() -> onnx.ModelProto:
+    """More than NumPy broadcasts."""
+    return model([helper.make_node("Expand", ["x", "shape"], ["a"])],
+                 [numbers("shape", *(1,) * 60, 2, 3)])
+
+
 TOO_LARGE = ("its result must have [0-9,]+ bytes at most and no extent below 0, not the shape .*; "
              "LOCKSTEP_MEMORY, in GiB, sets how much.*")
 BOMBS = {
@@ -136,6 +142,8 @@ BOMBS = {
                      "1,099,511,627,776; .*"),
     "scan": (scanned, r"m: cannot import Scan_1 \(Scan\): must take 20,000 turns at most, not "
                       "131,072; .*"),
+    "axes": (axes, r"m: cannot import Expand_0 \(Expand\): its inputs and attributes contradict "
+                   r"each other \(RuntimeError: this function only supports up to 32 dim.*"),
     "loops": (lambda: turned(1000, 3),
               r"m: cannot import Loop_0 \(Loop\): Loop_0 \(Loop\): .*the model must take 150,000 "
               "steps at most, loops unrolled and functions put in.*"),
