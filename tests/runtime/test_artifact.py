@@ -217,6 +217,8 @@ def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
     (lambda path: edited(path, lambda m: m.update(format="frame")), "but a 'frame'"),
     (lambda path: edited(path, lambda m: m.update(version=2)),
      "has version 2 of the format, and this Lockstep reads 1; compile the network again"),
+    (lambda path: edited(path, lambda m: m["graph"].update(notes=[2])),
+     "contradicts itself (ValueError: notes must be sentences)"),
     (lambda path: edited(path, lambda m: m.pop("graph")), "contradicts itself (KeyError: 'graph')"),
     (lambda path: edited(path, lambda m: m["machine"]["config"].update(block_in=8)),
      "(tiny-1x4x4): block_in is 4, not 8; compile the network again, or give the machine"),
