@@ -113,18 +113,23 @@ class Figures:
             self.processor_seconds[stage] = time.process_time() - worked
 
 
-def difference(ours: Values, theirs: Values) -> float:
-    """The largest one, by the largest element of the output; of the worst output."""
-    worst = 0.0
-    for name, wanted in theirs.items():
-        made = ours[name]
-        if made.shape != wanted.shape or not np.array_equal(np.isfinite(made), np.isfinite(wanted)):
-            return np.inf
+def difference(ours: Sequence[Values], theirs: Sequence[Values]) -> float:
+    """The largest one, by the largest element that the output has in any sample; of the worst
+    output. (A probability near zero by itself has the rounding of the logit that it comes from.)
+    """
+    return max(_apart([one[name] for one in ours], [one[name] for one in theirs])
+               for name in theirs[0])
+
+
+def _apart(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
+    apart, largest = 0.0, 0.0
+    for made, wanted in zip(ours, theirs, strict=True):
         finite = np.isfinite(wanted)
-        apart = np.abs(made[finite].astype(float) - wanted[finite]).max(initial=0)
-        largest = np.abs(wanted[finite]).max(initial=0)
-        worst = max(worst, apart / largest if largest else np.inf * (apart > 0) if apart else 0.0)
-    return worst
+        if made.shape != wanted.shape or not np.array_equal(np.isfinite(made), finite):
+            return np.inf
+        apart = max(apart, np.abs(made[finite].astype(float) - wanted[finite]).max(initial=0))
+        largest = max(largest, np.abs(wanted[finite]).max(initial=0))
+    return apart / largest if largest else np.inf if apart else 0.0
 
 
 def decibels(noisy: Sequence[Values], real: Sequence[Values]) -> float | None:
@@ -167,7 +172,7 @@ def _judge(found: Figures, network: Network, side: str, made: Sequence[Values],
 
 def _compare(found: Figures, side: str, made: Sequence[Values], real: Sequence[Values]) -> None:
     match side:
-        case "ours" if not found.is_int8: found.error = max(map(difference, made, real))
+        case "ours" if not found.is_int8: found.error = difference(made, real)
         case "int8": found.decibels = decibels(made, real)
         case "their_int8": found.their_decibels = decibels(made, real)
 

@@ -76,12 +76,14 @@ def test_a_stage_that_fails_is_told_and_the_others_go_on(monkeypatch) -> None:
 
 def test_noise_and_differences() -> None:
     real = [{"a": np.array([3.0, 4.0]), "b": np.array([1.0])}]
-    assert difference(real[0], real[0]) == 0 and decibels(real, real) is None
-    noisy = {"a": np.array([3.0, 4.5]), "b": np.array([1.0])}
-    assert difference(noisy, real[0]) == 0.125
-    assert decibels([noisy], real) == pytest.approx(20)
-    assert difference({"a": np.array([np.nan, 4.0]), "b": real[0]["b"]}, real[0]) == np.inf
-    assert difference({"a": real[0]["a"], "b": np.array([[1.0]])}, real[0]) == np.inf
+    assert difference(real, real) == 0 and decibels(real, real) is None
+    noisy = [{"a": np.array([3.0, 4.5]), "b": np.array([1.0])}]
+    assert difference(noisy, real) == 0.125
+    assert decibels(noisy, real) == pytest.approx(20)
+    wide = {"a": np.array([8.0, 8.0]), "b": np.array([1.0])}
+    assert difference([*noisy, wide], [*real, wide]) == 0.5 / 8
+    assert difference([{**real[0], "a": np.array([np.nan, 4.0])}], real) == np.inf
+    assert difference([{**real[0], "b": np.array([[1.0]])}], real) == np.inf
 
 
 def test_answers_are_compared() -> None:
@@ -138,4 +140,4 @@ def test_an_int8_file_stands_for_a_float_network() -> None:
     again = in_float(int8)
     assert is_int8(int8) and not is_int8(again) and not is_int8(real)
     given = {"x": rng.standard_normal((1, 8), np.float32)}
-    assert difference(Peer(again)(given), Peer(real)(given)) < 0.02
+    assert difference([Peer(again)(given)], [Peer(real)(given)]) < 0.02
