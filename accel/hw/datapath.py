@@ -57,9 +57,10 @@ class Datapath(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         emission = _Emission(m, self, platform)
-        values = [emission.at(self.plan.value, index, 0, self.plan.latency)
-                  for index in np.ndindex(*self.plan.shape)]
-        m.d.comb += self.value.eq(Cat(_widened(value, signed(VALUE_BITS)) for value in values))
+        for lane, index in enumerate(np.ndindex(*self.plan.shape)):
+            value = emission.at(self.plan.value, index, 0, self.plan.latency)
+            m.d.comb += self.value.word_select(lane, VALUE_BITS).eq(
+                _widened(value, signed(VALUE_BITS)))
         return m
 
 

@@ -120,12 +120,13 @@ def _matched(stream: list[Instruction]) -> list[Instruction]:
 
 def _show(machine: Machine, stream: list[Instruction],
           offset: int) -> tuple[list[Instruction], list[str]]:
-    """Append stores of out and of each byte of acc; what each byte that they store is."""
+    """Append stores of out and, where there is `shr`, of each byte of acc; what each byte that they
+    store is."""
     out, acc = machine.config.buffers["out"], machine.config.buffers["acc"]
     store = _store_out(machine, offset)
     steps = [(store, [f"byte {k} of out" for k in range(out.size_bytes)])]
     part = min(out.depth, acc.depth)
-    for first in range(0, acc.depth, part):
+    for first in range(0, acc.depth, part) if "shr" in machine.opcodes else ():
         for byte in range(4):
             steps.append((_byte_to_out(first, part, byte), []))
             names = [f"byte {byte} of lane {k % machine.config.lanes} of acc entry "
@@ -161,7 +162,7 @@ def _with(instruction: Instruction, **fields: int) -> Instruction:
 def _store_out(machine: Machine, offset: int) -> Instruction:
     size = machine.config.buffers["out"].size_bytes
     run = min(size, 1 << 12)
-    return Instruction("store", "store", {
+    return Instruction(machine.of_unit("store")[0].name, "store", {
         "buffer": isa.BUFFERS.index("out"), "base": isa.BASES.index("io"), "dram": offset,
         "run": run, "loops": [{"extent": size // run, "dram": run, "buffer": run}]})
 

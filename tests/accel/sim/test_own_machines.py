@@ -6,8 +6,10 @@ import pytest
 
 from accel.access import prove
 from accel.config import preset
+from accel.hw.datapath import Datapath
 from accel.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine import Machine
+from accel.plan import plan
 from accel.program import Program
 from accel.sim import functional
 from accel.sim.check import Report, check, default_simulators, ran
@@ -16,6 +18,7 @@ from accel.sim.forms import form_of, forms
 from compiler import te
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic, Operand
+from tests.support.amaranth_sim import simulate
 
 TINY = preset("tiny-1x4x4")
 
@@ -86,6 +89,22 @@ def test_simulators_agree_on_every_form(name):
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing
+
+
+def test_lanes_of_few_bits_are_lanes_of_the_datapath():
+    """A sum of distances has ten bits and no sign; a lane of the value has 32."""
+    datapath = Datapath(plan(MACHINES["few operations"], "gemm"))
+
+    async def testbench(ctx):
+        ctx.set(datapath.valid, 1)
+        ctx.set(datapath.select, 1)
+        await ctx.tick()
+        ctx.set(datapath.inp, 0)
+        ctx.set(datapath.wgt, sum(lane << 32 * lane for lane in range(4)))
+        for _ in range(3):
+            await ctx.tick()
+        assert ctx.get(datapath.value) == sum(lane << 32 * lane for lane in range(4))
+    simulate(datapath, testbench)
 
 
 def test_a_wrong_product_of_ones_own_is_found():
