@@ -4,6 +4,7 @@ A copy has everything imported already, which would take most of the time otherw
 """
 
 import contextlib
+import faulthandler
 import os
 import resource
 import signal
@@ -81,6 +82,7 @@ def _become(work: Callable[[], int], folder: Path, said: list[Path], limits: Lim
     """The child: what the interpreter would do with the work as its program."""
     status = 70
     try:
+        faulthandler.disable()      # pytest's writes to where pytest's own errors go
         os.setpgid(0, 0)
         for number, path in zip((1, 2), said, strict=True):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
