@@ -59,7 +59,7 @@ from examples.networks.parameters import Filled, fill, images, samples
 from lockstep.cli import Parser
 from lockstep.commands._progress import progress_bar
 from compiler.errors import RequestError
-from lockstep.errors import output_file
+from lockstep.paths import output_file
 from compiler.files import whole_file
 
 __all__ = ["NETWORKS", "Filled", "Layer", "Network", "build", "fill", "float_model", "images",

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from compiler import processes
 from compiler.errors import Error, RequestError
-from lockstep.errors import require_files
+from lockstep.paths import require_files
 import lockstep.commands
 
 __all__ = ["main", "make_parser"]

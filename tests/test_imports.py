@@ -112,7 +112,7 @@ def test_the_house_is_read() -> None:
     names = {target for house in MAY_IMPORT for path in (ROOT / house).rglob("*.py")
              for _, target in imported(path, ROOT)}
     assert "compiler.te.Expr" in names
-    assert "lockstep.errors.input_file" in names
+    assert "lockstep.paths.input_file" in names
 
 
 def plant(root: Path, path: str, text: str) -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from lockstep.errors import Geometry, input_file
+from lockstep.paths import Geometry, input_file
 
 __all__ = ["CALIBRATION", "DEFAULT_TARGET", "DEFAULT_THREADS", "QUANTIZER", "add_compilation",
            "add_quantizer", "add_verbose", "at_least", "link", "pin", "quantizer_options", "rate",

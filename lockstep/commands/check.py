@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler.errors import RequestError
 from compiler.files import write_text
-from lockstep.errors import Geometry, output_file
+from lockstep.paths import Geometry, output_file
 
 __all__ = ["add_parser", "run"]
 

@@ -13,7 +13,7 @@ from lockstep.commands._arguments import (CALIBRATION, add_bind, add_quantizer, 
                                           quantizer_options)
 from lockstep.commands._lines import counted, say
 from lockstep.commands._table import show_table
-from lockstep.errors import input_file, model_file, output_file
+from lockstep.paths import input_file, model_file, output_file
 
 __all__ = ["add_parser", "run", "watching"]
 

@@ -13,7 +13,7 @@ from lockstep.commands._arguments import (DEFAULT_TARGET, add_compilation, at_le
                                           row_buffer)
 from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
-from lockstep.errors import input_file, model_file, output_file
+from lockstep.paths import input_file, model_file, output_file
 from compiler.files import whole_file
 
 __all__ = ["add_parser", "run"]

@@ -11,7 +11,7 @@ import pytest
 import lockstep.commands
 from compiler.errors import Error, RequestError
 from lockstep import cli
-from lockstep.errors import input_file, output_file
+from lockstep.paths import input_file, output_file
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from compiler.frontend.external import external_files
 from lockstep import cli
-from lockstep.errors import (Geometry, ModelFile, OutputFile, OutputFolder, input_file, model_file,
+from lockstep.paths import (Geometry, ModelFile, OutputFile, OutputFolder, input_file, model_file,
                              output_file, require_files)
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits-int8.onnx"
