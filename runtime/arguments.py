@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from operator import index
 from os import PathLike
+from types import UnionType
 from typing import Any
 
 from compiler.errors import ArgumentError
@@ -15,7 +16,7 @@ __all__ = ["require_kind", "require_names", "require_path", "require_settings", 
 THREADS = (1, 2)
 
 
-def require_kind(name: str, value: object, kind: type, what: str) -> None:
+def require_kind(name: str, value: object, kind: type | UnionType, what: str) -> None:
     if not isinstance(value, kind):
         raise ArgumentError(f"{name} must be {what}, not {value!r}")
 

@@ -16,6 +16,9 @@ import numpy as np
 from compiler.errors import Error
 from compiler.te import numpy_dtype
 
+from .schema import MANIFEST as MANIFEST_FIELDS
+from .schema import require
+
 __all__ = ["FORMAT", "VERSION", "ArtifactError", "Container", "Members", "is_archive",
            "opened", "write_archive"]
 
@@ -159,6 +162,7 @@ def _manifest(archive: zipfile.ZipFile) -> dict[str, Any]:
                             f"reads {VERSION}; compile the network again")
     if archive.read(SEAL).split()[:1] != [hashlib.sha256(text).hexdigest().encode()]:
         raise ArtifactError("was altered: its manifest is not the one that was written")
+    require(manifest, MANIFEST_FIELDS)
     return manifest
 
 

@@ -37,7 +37,7 @@ def graph_of(made: Mapping[str, Any], container: Container) -> Graph:
     constants = {name: container.array(reference)
                  for name, reference in made["constants"].items()}
     return verify(Graph(made["name"], tuple(made["inputs"]), tuple(made["outputs"]), tuple(nodes),
-                        values, constants, _notes(made["notes"])))
+                        values, constants, tuple(made["notes"])))
 
 
 def partition_json(partition: Partition) -> dict[str, Any]:
@@ -91,9 +91,3 @@ def _attr_of(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_attr_of, value))
     return float(value["float"]) if isinstance(value, Mapping) else value
-
-
-def _notes(made: Any) -> tuple[str, ...]:
-    if not isinstance(made, list) or not all(isinstance(note, str) for note in made):
-        raise ValueError("notes must be sentences")
-    return tuple(made)

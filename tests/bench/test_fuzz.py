@@ -142,6 +142,15 @@ def test_wrong_values_are_found(expect: str, tmp_path: Path, monkeypatch) -> Non
         assert judge(Case("onnx", "", (), expect), folder).outcome == outcome
 
 
+def test_random_numbers_have_no_peer(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("RandomNormal", [], ["y"], shape=[3])
+    kind = onnx.helper.make_tensor_value_info
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(
+        [node], "g", [], [kind("y", 1, [3])])), tmp_path / "model.onnx")
+    assert compared(tmp_path, "model.onnx", "inputs.npz", {"y": SIZES["x"]}, 1e-4) == (
+        "no peer", "it draws random numbers")
+
+
 def test_a_model_that_no_peer_takes_is_not_judged(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     folder = tmp_path / "case"

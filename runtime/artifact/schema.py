@@ -1,0 +1,139 @@
+"""What a manifest holds: the type of every field, and the check of it.
+
+Who reads a manifest relies on the types; what the fields mean together is checked where they are
+read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["MANIFEST", "require"]
+
+Kind = Any
+"""A type of JSON's (`float` takes integers too); ``[kind]`` for a list; ``{str: kind}`` for any
+names, ``{"field": kind}`` for these and perhaps others; a tuple of alternatives, `None` among them;
+or a function that says whether it is one.
+"""
+
+NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false", None: "null"}
+
+
+class Optional(str):
+    """A field that older files lack."""
+
+
+def is_attribute(value: Any) -> bool:
+    """An attribute of a node."""
+    match value:
+        case list(): return all(map(is_attribute, value))
+        case {"float": str()}: return len(value) == 1
+        case None | bool() | int() | float() | str(): return True
+    return False
+
+
+ARRAY = {"member": str, "dtype": str, "shape": [int]}
+BUFFER = {"name": str, "dtype": str, "shape": [int]}
+SLOT = {"name": str, "base": str, "offset": int, "shape": [int], "dtype": str, "layout": str,
+        "logical": [int]}
+SUMS = {"count": int, "bytes": int}
+PLACE = {"inputs": [str], "outputs": [str]}
+
+GRAPH = {
+    "name": str, **PLACE, "notes": [str],
+    "nodes": [{"op": str, "name": str, **PLACE, "attrs": {str: is_attribute}}],
+    "values": {str: {"dtype": str, "shape": [int]}}, "constants": {str: ARRAY}}
+SEGMENT = {"target": str, "nodes": [str], **PLACE}
+COPY = {"copy": str, "source": str, "target": str}
+PROGRAM = {
+    "words": ARRAY, "weights": ARRAY, "activations_bytes": int, "io_bytes": int,
+    "inputs": [SLOT], "outputs": [SLOT], "layers": [[(str, int)]], "sites": str, "origins": ARRAY}
+WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
+        "note": str}
+AUTO = {
+    "chosen": str, "seconds": float, "candidates": {str: float}, "exact": bool, "notes": [str],
+    "assumed": {str: {"value": float, "unit": str}},
+    "copies": [{"value": str, "source": str, "target": str, "bytes": int, "seconds": float,
+                "layout_seconds": float}],
+    "segments": [{"device": str, "cycles": int, "seconds": float, "nodes": [str]}],
+    "nodes": {str: {str: (float, None)}}}
+LAYOUT = {**SUMS, "at_every_border": SUMS,
+          "conversions": [{"value": str, "bytes": int, "where": str}]}
+MACHINE = {
+    "config": {str: (int, float, str)}, "hash": str, "name": str, "geometry": {str: (int, str)},
+    Optional("instructions"): {str: [(int, str)]}, Optional("layouts"): {str: str}}
+
+MANIFEST = {
+    "format": str, "version": int, "made_with": {str: str}, "settings": {str: (int, bool)},
+    Optional("auto"): (AUTO, None), Optional("layout"): (LAYOUT, None), "machine": (MACHINE, None),
+    "processor": {"triple": str, "cpu": str, "features": str}, "graph": GRAPH,
+    "partition": {"steps": [(COPY, SEGMENT)], "reasons": {str: str}},
+    "parts": [({"program": PROGRAM, "work": [[WORK]]},
+               {"groups": [{"nodes": [str], "kernel": (int, None)}]})],
+    "kernels": [{"name": str, "inputs": [BUFFER], "outputs": [BUFFER], "code": str}],
+    "members": {str: {"bytes": int, "sha256": str}}}
+
+
+def require(value: Any, kind: Kind, where: str = "") -> None:
+    """Raise ValueError for the first field that is of another kind."""
+    match kind:
+        case tuple(): _require_one(value, kind, where)
+        case list():
+            _require_type(value, list, "a list", where)
+            for number, item in enumerate(value):
+                require(item, kind[0], f"{where}[{number}]")
+        case dict() if str in kind:
+            _require_type(value, dict, "an object", where)
+            for name, item in value.items():
+                require(item, kind[str], _within(where, name))
+        case dict(): _require_fields(value, kind, where)
+        case None | type(): _require_plain(value, kind, where)
+        case _: _require(kind(value), "an attribute", value, where)
+
+
+def _require_one(value: Any, kinds: tuple[Kind, ...], where: str) -> None:
+    """Of alternatives with fields that which has all of its fields counts, else the last."""
+    records = [kind for kind in kinds if isinstance(kind, dict)]
+    if isinstance(value, Mapping) and records:
+        require(value, next((kind for kind in records if kind.keys() <= value.keys()),
+                            records[-1]), where)
+        return
+    plain = [kind for kind in kinds if not isinstance(kind, dict)]
+    _require(any(_is_plain(value, kind) for kind in plain),
+             " or ".join([*(NAMES[kind] for kind in plain), *["an object" for _ in records[:1]]]),
+             value, where)
+
+
+def _require_fields(value: Any, fields: Mapping[str, Kind], where: str) -> None:
+    _require_type(value, dict, "an object", where)
+    for name, kind in fields.items():
+        if name in value:
+            require(value[name], kind, _within(where, name))
+        elif not isinstance(name, Optional):
+            raise ValueError(f"{_within(where, name)} is missing")
+
+
+def _require_plain(value: Any, kind: type | None, where: str) -> None:
+    _require(_is_plain(value, kind), NAMES[kind], value, where)
+
+
+def _require_type(value: Any, kind: type, name: str, where: str) -> None:
+    _require(isinstance(value, kind), name, value, where)
+
+
+def _is_plain(value: Any, kind: type | None) -> bool:
+    """True is no number here."""
+    if kind is None or value is None:
+        return value is kind
+    return isinstance(value, bool) == (kind is bool) and isinstance(
+        value, (int, float) if kind is float else kind)
+
+
+def _require(holds: bool, what: str, value: Any, where: str) -> None:
+    if not holds:
+        text = repr(value)
+        raise ValueError(f"{where or 'the manifest'} must be {what}, not "
+                         f"{text if len(text) <= 60 else f'{text[:57]}...'}")
+
+
+def _within(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
