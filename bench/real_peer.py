@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, version_converter
 from onnx.reference import ReferenceEvaluator
 
 __all__ = ["Peer", "bound", "in_float", "is_int8", "quantized_by_onnx_runtime"]
@@ -96,7 +96,9 @@ def _dequantized(node: NodeProto, tensors: Mapping[str, TensorProto]) -> TensorP
 
 
 def quantized_by_onnx_runtime(model: ModelProto, samples: Sequence[Values]) -> ModelProto:
-    """Static, QDQ, int8, a scale for each output channel, after ONNX Runtime's own preparation."""
+    """Static, QDQ, int8, a scale for each output channel, after ONNX Runtime's own preparation.
+    What its quantizer makes invalid models of is written in another way before.
+    """
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -112,8 +114,30 @@ def quantized_by_onnx_runtime(model: ModelProto, samples: Sequence[Values]) -> M
     logging.getLogger().setLevel(logging.ERROR)     # it warns in the root's name
     with tempfile.TemporaryDirectory() as folder:
         plain, ready, made = (Path(folder, name) for name in ("a.onnx", "b.onnx", "c.onnx"))
-        onnx.save(model, plain)
+        onnx.save(_with_scales_of_channels(model), plain)
         quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
+        onnx.save(_with_flat_biases(onnx.load(ready)), ready)
         quantize_static(str(ready), str(made), Reader(), per_channel=True,
                         activation_type=QuantType.QInt8, weight_type=QuantType.QInt8)
         return onnx.load(made)
+
+
+SCALES_OF_CHANNELS = 13     # the first opset whose DequantizeLinear has an axis
+
+
+def _with_scales_of_channels(model: ModelProto) -> ModelProto:
+    """The same network in an opset that has them."""
+    (opset,) = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
+    if opset >= SCALES_OF_CHANNELS:
+        return model
+    return version_converter.convert_version(model, SCALES_OF_CHANNELS)
+
+
+def _with_flat_biases(model: ModelProto) -> ModelProto:
+    """The same network: a bias [1, N] of Gemm, which takes [N] as well, is that."""
+    biases = {node.input[2] for node in model.graph.node
+              if node.op_type == "Gemm" and len(node.input) == 3}
+    for one in model.graph.initializer:
+        if one.name in biases and len(one.dims) == 2 and one.dims[0] == 1:
+            del one.dims[0]
+    return model
