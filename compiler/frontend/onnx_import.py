@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 import compiler.frontend.onnx_ops       # noqa: F401 - registers the operators
 from compiler.frontend.binding import dimensions, open_dimensions, real_inputs
@@ -24,6 +26,8 @@ __all__ = ["ImportRefused", "check_functions", "check_model", "convert", "load",
 
 OLDEST_OPSET = 1
 """Before 7 many operators had attributes that they lack today; those are refused one by one."""
+
+UNREAD = ("doc_string", "metadata_props")
 
 
 def load(path: str | PathLike[str], shapes: Mapping[str, int] | None = None) -> Graph:
@@ -104,7 +108,27 @@ def check_model(model: onnx.ModelProto, place: str) -> None:
     if model.graph.sparse_initializer:
         raise ImportRefused(f"{place}: sparse initializers are not supported; store "
                             f"{model.graph.sparse_initializer[0].values.name!r} as a dense tensor")
+    check_names(model, place)
     check_functions(model, place)
+
+
+def check_names(message: Message, place: str) -> None:
+    """Refuses names that are no text: protobuf gives these as bytes."""
+    for field, value in _fields(message):
+        for item in value if field.is_repeated else (value,):
+            if isinstance(item, Message):
+                check_names(item, place)
+            elif isinstance(item, bytes):
+                raise ImportRefused(f"{place}: names must be UTF-8, not {item!r}; export the "
+                                    f"model again")
+
+
+def _fields(message: Message) -> list[tuple[Any, Any]]:
+    """Texts and messages in a message; of a tensor the name alone, its data may be large."""
+    if isinstance(message, onnx.TensorProto):
+        return [(message.DESCRIPTOR.fields_by_name["name"], message.name)]
+    return [(field, value) for field, value in message.ListFields() if field.name not in UNREAD
+            and field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE)]
 
 
 def check_functions(model: onnx.ModelProto, place: str) -> None:

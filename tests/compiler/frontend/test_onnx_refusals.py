@@ -106,6 +106,30 @@ def test_a_refusal_is_one_line_whatever_the_names() -> None:
         f"model {SUPPORTED}")
 
 
+@pytest.mark.parametrize("place", ["node", "operator", "value", "attribute", "dimension", "weight",
+                                   "branch"])
+def test_names_that_are_no_text(place: str) -> None:
+    def name(here: str, otherwise: str) -> str:
+        return "QUEER" if here == place else otherwise
+
+    value = helper.make_tensor_value_info
+    inner = helper.make_graph([helper.make_node("Identity", ["x"], ["z"], name("branch", "i"))],
+                              "inner", [], [value("z", TensorProto.FLOAT, [2])])
+    nodes = [helper.make_node(name("operator", "Relu"), ["x"], [name("value", "y")],
+                              name("node", "relu")),
+             helper.make_node("If", ["c"], ["w"], then_branch=inner, else_branch=inner)]
+    model = helper.make_model(helper.make_graph(
+        nodes, "g", [value("x", TensorProto.FLOAT, [name("dimension", "n")])],
+        [value("w", TensorProto.FLOAT, [2])],
+        [numpy_helper.from_array(np.zeros(1, bool), name("weight", "c"))]))
+    model.graph.node[0].attribute.append(helper.make_attribute(name("attribute", "alpha"), 1))
+    text = model.SerializeToString().replace(b"QUEER", b"QU\xb2ER")
+    with pytest.raises(ImportRefused) as refusal:
+        convert(onnx.ModelProto.FromString(text), "m")
+    assert str(refusal.value) == ("m: names must be UTF-8, not b'QU\\xb2ER'; export the model "
+                                  "again")
+
+
 def test_every_offending_node_is_listed() -> None:
     """Nodes behind a refused one are judged by the type that ONNX infers for it, or not at all;
     what is fine is not listed.
