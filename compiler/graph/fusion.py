@@ -187,7 +187,7 @@ class _Fusion:
         if last is None or not end(last):
             return None
         between = self._between(node, last)
-        if not all(map(inside, between.values())):
+        if len(between) > MOST_COPIES or not all(map(inside, between.values())):
             return None
         together = {name: one for member in (node, *between.values(), last)
                     for name, one in self.home[member.name].items()}
@@ -198,10 +198,10 @@ class _Fusion:
         return last
 
     def _between(self, node: Node, last: Node) -> dict[str, Node]:
-        """The nodes on all paths between the two."""
+        """The nodes on all paths between the two; where there are too many for a group, some."""
         found: dict[str, Node] = {}
         waiting = [node]
-        while waiting:
+        while waiting and len(found) <= MOST_COPIES:
             for reader in self.readers[waiting.pop().outputs[0]]:
                 if reader is not last and reader.name not in found:
                     found[reader.name] = reader

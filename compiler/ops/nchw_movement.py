@@ -49,13 +49,15 @@ def _joined(axis: int, inputs: Sequence[Tensor], value: Callable[[int, Expr], Ex
     shape[axis] = starts[-1] + inputs[-1].shape[axis]
 
     def element(*indices: Expr) -> Expr:
-        place, found = indices[axis], None
-        for which in reversed(range(len(inputs))):
-            inner = (*indices[:axis], place - starts[which], *indices[axis + 1:])
-            one = value(which, inputs[which][inner])
-            end = starts[which] + inputs[which].shape[axis]
-            found = one if found is None else te.select(place < end, one, found)
-        assert found is not None
-        return found
+        return among(0, len(inputs), indices)
+
+    def among(first: int, end: int, indices: Sequence[Expr]) -> Expr:
+        """By halves, so that the expression of many inputs is not deep."""
+        if end - first > 1:
+            middle = (first + end) // 2
+            return te.select(indices[axis] < starts[middle], among(first, middle, indices),
+                             among(middle, end, indices))
+        inner = (*indices[:axis], indices[axis] - starts[first], *indices[axis + 1:])
+        return value(first, inputs[first][inner])
 
     return te.compute(tuple(shape), element, name)

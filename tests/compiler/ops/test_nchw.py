@@ -65,3 +65,12 @@ def test_an_unknown_operator_is_refused() -> None:
     message = f"Operator must be one of {', '.join(nchw.OPERATORS)}, not 'softmax'"
     with pytest.raises(ValueError, match=f"^{message}$"):
         nchw.build("softmax", {}, [], "y")
+
+
+def test_a_concat_of_many_inputs_is_not_deep() -> None:
+    """Python recurses into expressions."""
+    inputs = [te.placeholder((1, 2), "float32", f"x{number}") for number in range(3000)]
+    program = lower([nchw.build("concat", {"axis": 0}, inputs, "y")])
+    arrays = {f"x{number}": np.full((1, 2), number, np.float32) for number in range(3000)}
+    wanted = np.repeat(np.arange(3000, dtype=np.float32), 2).reshape(3000, 2)
+    np.testing.assert_array_equal(interpret(program, arrays)["y"], wanted)
