@@ -22,7 +22,7 @@ import numpy as np
 from compiler.errors import Error
 from compiler.graph.room import require_bytes
 
-__all__ = ["ArrayFile", "ArraysRefused", "Header", "read_arrays"]
+__all__ = ["ArrayFile", "ArraysRefused", "Header", "array_shapes", "read_arrays"]
 
 LARGEST_HEADER = 10_000
 MOST_AXES = 64                  # of NumPy
@@ -78,6 +78,13 @@ class ArrayFile(Mapping[str, np.ndarray]):
         with _refusing(self.path), zipfile.ZipFile(self.path) as archive, \
                 archive.open(f"{name}.npy") as file:
             return _array(file)
+
+
+def array_shapes(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shape of each array; those of a file are not read for that."""
+    if isinstance(arrays, ArrayFile):
+        return {name: header.shape for name, header in arrays.headers.items()}
+    return {name: np.shape(array) for name, array in arrays.items()}
 
 
 def read_arrays(path: str | PathLike[str]) -> ArrayFile | np.ndarray:

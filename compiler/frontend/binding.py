@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, ValueInfoProto, numpy_helper
 
+from compiler.frontend.arrays import array_shapes
 from compiler.frontend.refusal import ImportRefused
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.passes import EliminateDeadCode, FoldConstants
@@ -50,9 +51,9 @@ def open_dimensions(inputs: Iterable[ValueInfoProto]) -> dict[str, str]:
 def extents_of(inputs: Iterable[ValueInfoProto], arrays: Mapping[str, Array],
                shapes: Mapping[str, int] | None = None) -> dict[str, int]:
     """`shapes`, and for each open dimension that they leave open what the arrays have there."""
-    made = dict(shapes or {})
+    made, given = dict(shapes or {}), array_shapes(arrays)
     for value in inputs:
-        extents = np.shape(arrays.get(value.name, ()))
+        extents = given.get(value.name, ())
         dims = dimensions(value)
         if len(extents) == len(dims):
             for axis, (dim, extent) in enumerate(zip(dims, extents, strict=True)):

@@ -119,7 +119,7 @@ def _show_end(console, reports: Sequence[Any]) -> None:
 
     console.print("the simulators agree" if all(r.ok for r in reports) else "NOT OK")
     if all(report.difference is None for report in reports):
-        console.print(ran(reports), highlight=False, markup=False, soft_wrap=True)
+        console.print(ran(reports), highlight=False, markup=False)
 
 
 def _show(report) -> None:
