@@ -70,7 +70,7 @@ def test_an_unknown_operator_is_refused() -> None:
 def test_a_concat_of_many_inputs_is_not_deep() -> None:
     """Python recurses into expressions."""
     inputs = [te.placeholder((1, 2), "float32", f"x{number}") for number in range(3000)]
-    program = lower([nchw.build("concat", {"axis": 0}, inputs, "y")])
+    made = lower([nchw.build("concat", {"axis": 0}, inputs, "y")], "concat")
     arrays = {f"x{number}": np.full((1, 2), number, np.float32) for number in range(3000)}
     wanted = np.repeat(np.arange(3000, dtype=np.float32), 2).reshape(3000, 2)
-    np.testing.assert_array_equal(interpret(program, arrays)["y"], wanted)
+    np.testing.assert_array_equal(interpret(made, arrays)["y"], wanted)
