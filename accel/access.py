@@ -8,7 +8,6 @@ bytes from its start, in acc entries.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 from typing import overload
 
@@ -23,6 +22,7 @@ from accel.status import Status
 from accel.words import decode_words
 from compiler.errors import Error
 from compiler.latency_hiding import Access, Event, Tokens, Violation, check, insert_tokens
+from compiler.lazy import cached_property
 from compiler.tensorize import Intrinsic
 
 __all__ = ["Fault", "IllegalProgram", "Touch", "Walk", "event", "prove", "require_ranges",

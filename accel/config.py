@@ -7,10 +7,10 @@ the geometry (entry sizes, depths, lanes) is derived here, once.
 import json
 import tomllib
 from dataclasses import MISSING, asdict, dataclass, fields
-from functools import cached_property
 from pathlib import Path
 
 from compiler.errors import Error
+from compiler.lazy import cached_property
 
 __all__ = ["BUFFERS", "UNITS", "AccelConfig", "BufferGeometry", "ConfigError", "load", "preset",
            "preset_names"]

@@ -9,12 +9,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from accel import isa, rules
 from accel.config import AccelConfig, ConfigError
 from accel.intrinsics import SHIPPED, Declaration
+from compiler.lazy import cached_property
 from compiler.tensorize import Intrinsic
 
 __all__ = ["FINISH", "Machine", "MachineRecord"]

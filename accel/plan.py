@@ -25,7 +25,7 @@ Timing, from the cycle in which an element is issued (its buffer addresses are p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 
 import numpy as np
@@ -34,6 +34,7 @@ from accel.dataflow import (WIDE, Graph, Interval, Node, PlanError, bus_of, lowe
                             topological)
 from accel.machine import Machine
 from accel.sharing import share
+from compiler.lazy import cached_property
 from compiler.te import Read, walk
 from compiler.tensorize import Intrinsic
 

@@ -7,7 +7,6 @@ that it was compiled for.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from accel import isa
 from accel.machine import Machine, MachineRecord
 from accel.provenance import UNKNOWN, Origin, Provenance
 from compiler.errors import Error
+from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
 __all__ = ["Instruction", "Program", "ProgramError", "TensorSlot", "disassemble", "finish"]

@@ -9,7 +9,6 @@ of tokens or the proof that compiled programs rely on, so that they cannot share
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -19,6 +18,7 @@ from accel import isa
 from accel.config import PARAM_BYTES, UNITS
 from accel.machine import Machine
 from accel.program import Instruction, Program, TensorSlot, finish
+from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
 from . import shapes

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -17,6 +16,7 @@ from compiler.graph.memory import MemoryPlan, Task, plan_memory
 from compiler.graph.reference import check_inputs
 from compiler.graph.room import bytes_of
 from compiler.ir import Program
+from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
 __all__ = ["Arenas", "HostSegment", "Step", "dense", "plan_groups"]
