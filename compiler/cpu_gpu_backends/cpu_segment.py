@@ -13,7 +13,7 @@ from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.fusion import Group, Groups, overwritable
 from compiler.graph.graph import Graph, TensorType
 from compiler.graph.memory import MemoryPlan, Task, plan_memory
-from compiler.graph.reference import check_inputs
+from compiler.graph.reference import check_inputs, evaluate_node
 from compiler.graph.room import bytes_of
 from compiler.ir import Program
 from compiler.lazy import cached_property
@@ -92,10 +92,11 @@ class HostSegment:
 
     @cached_property
     def _views(self) -> frozenset[str]:
-        """Inputs and constants in other shapes."""
-        groups, given = [step.group for step in self.steps], {*self.graph.inputs, *self.constants}
+        """Inputs and constants in other shapes, and parts of them."""
+        groups, given = self.groups.groups, {*self.graph.inputs, *self.constants}
+        root = _storage(groups)
         return frozenset(group.output for group in groups
-                         if group.is_view and _storage(groups)(group.output) in given)
+                         if group.is_view and root(group.output) in given)
 
     def run(self, given: Mapping[str, Array], block: Array,
             after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
@@ -112,7 +113,7 @@ class HostSegment:
         step = self.steps[number]
         given = [values[value] for value in step.group.inputs]
         if step.kernel is None:
-            return given[0].reshape(step.type.shape)
+            return evaluate_node(step.group.nodes[0], given)
         program = step.kernel.program
         result, *workspaces = program.outputs
         offset = self.plan.offsets.get(step.group.output)
@@ -166,7 +167,8 @@ def _task(graph: Graph, group: Group, program: Program | None,
     if program is None:
         return Task((), group.output)
     reads = tuple(map(root, group.inputs))
-    free = (root(value) for value in overwritable(graph, group))
+    free = (root(value) for value in overwritable(graph, group)
+            if bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)]))
     return Task(reads, group.output,
                 tuple(int(buffer.size_bytes) for buffer in program.outputs[1:]),
                 tuple(value for value in free if reads.count(value) == 1))

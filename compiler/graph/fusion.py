@@ -32,18 +32,21 @@ JOINS = ("concat", "qconcat")       # larger than each input, and yet each eleme
 class Group:
     """Nodes in topological order that one kernel computes; the last one's output is the result.
 
-    `inputs` are the values that it reads from outside, constants too, in order of first use.
+    `inputs` are the values that it reads from outside, constants too, in order of first use. A
+    view shows its input, or elements of it that follow each other, in a shape of its own.
     """
 
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
+    is_view: bool
 
     @classmethod
-    def of(cls, nodes: Iterable[Node]) -> "Group":
+    def of(cls, nodes: Iterable[Node], graph: Graph) -> "Group":
         nodes = tuple(nodes)
         made = {node.outputs[0] for node in nodes}
         read = dict.fromkeys(value for node in nodes for value in node.inputs)
-        return cls(nodes, tuple(value for value in read if value not in made))
+        return cls(nodes, tuple(value for value in read if value not in made),
+                   len(nodes) == 1 and _is_view(graph, nodes[0]))
 
     @property
     def output(self) -> str:
@@ -53,11 +56,6 @@ class Group:
     def name(self) -> str:
         """The operators in order: ``conv2d+add+relu``."""
         return "+".join(node.op for node in self.nodes)
-
-    @property
-    def is_view(self) -> bool:
-        """Whether it only gives its input another shape."""
-        return [node.op for node in self.nodes] == ["reshape"]
 
     def __str__(self) -> str:
         names = ", ".join(node.name for node in self.nodes)
@@ -93,15 +91,15 @@ def overwritable(graph: Graph, group: Group) -> tuple[str, ...]:
 
 def separate(graph: Graph) -> Groups:
     """Every node by itself."""
-    return Groups(graph, tuple(Group.of([node]) for node in graph.nodes))
+    return Groups(graph, tuple(Group.of([node], graph) for node in graph.nodes))
 
 
 def fuse(graph: Graph) -> Groups:
     """Before: a verified graph. After: every node in exactly one group, by the rules above.
 
     An injective operator is not fused into a reader that would compute its elements more than
-    once, and no further than `MOST_COPIES`. Reshapes at the ends of a group stay by themselves:
-    they are views, which cost nothing.
+    once, and no further than `MOST_COPIES`. Views at the ends of a group stay by themselves: they
+    cost nothing.
     """
     return _Fusion(graph).run()
 
@@ -225,9 +223,9 @@ class _Fusion:
         """In the order of their last nodes, whose inputs all come from groups that end earlier."""
         different = {id(members): members for members in self.home.values()}
         groups = [part for members in different.values()
-                  for part in _without_views(self._sorted(members))]
+                  for part in _without_views(self.graph, self._sorted(members))]
         groups.sort(key=lambda nodes: self.place[nodes[-1].name])
-        return Groups(self.graph, tuple(map(Group.of, groups)))
+        return Groups(self.graph, tuple(Group.of(nodes, self.graph) for nodes in groups))
 
     def _sorted(self, members: Mapping[str, Node]) -> list[Node]:
         return sorted(members.values(), key=lambda node: self.place[node.name])
@@ -242,16 +240,30 @@ class _Fusion:
         return prod(self.graph.values[value].shape)
 
 
-def _without_views(nodes: list[Node]) -> list[list[Node]]:
-    """The group with reshapes at its ends taken off, and each of those by itself."""
+def _without_views(graph: Graph, nodes: list[Node]) -> list[list[Node]]:
+    """The group with views at its ends taken off, and each of those by itself."""
     rest, alone = list(nodes), []
-    while len(rest) > 1 and (ends := [node for node in rest if _is_end(node, rest)]):
+    while len(rest) > 1 and (ends := [node for node in rest if _is_end(graph, node, rest)]):
         rest.remove(ends[0])
         alone.append([ends[0]])
     return [rest, *alone]
 
 
-def _is_end(node: Node, nodes: list[Node]) -> bool:
-    """Whether it is a reshape that is the result, or reads nothing of the group."""
+def _is_end(graph: Graph, node: Node, nodes: list[Node]) -> bool:
+    """Whether it is a view that reads nothing of the group, or a reshape that is its result. A
+    slice that is the result stays: nothing else of what it reads is computed.
+    """
     made = {one.outputs[0] for one in nodes}
-    return node.op == "reshape" and (node is nodes[-1] or node.inputs[0] not in made)
+    return (node.op == "reshape" and node is nodes[-1]
+            or node.inputs[0] not in made and _is_view(graph, node))
+
+
+def _is_view(graph: Graph, node: Node) -> bool:
+    """Whether the result is the operand's elements, from one to another, as they lie there."""
+    if node.op != "slice":
+        return node.op == "reshape"
+    whole, part = graph.values[node.inputs[0]].shape, graph.values[node.outputs[0]].shape
+    first = next((axis for axis, extent in enumerate(part) if extent > 1), len(part))
+    return (all(step == 1 or extent == 1 for step, extent
+                in zip(node.attrs["step"], part, strict=True))
+            and part[first + 1:] == whole[first + 1:])

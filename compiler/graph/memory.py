@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
+
 __all__ = ["LINE", "MemoryPlan", "Span", "Task", "plan_memory"]
 
 LINE = 64       # bytes that every place is aligned to: a cache line, a vector of AVX-512
@@ -40,10 +42,6 @@ class Span:
     size: int
     first: int
     last: int
-
-    def meets(self, other: "Span") -> bool:
-        """Whether both are in use in one task."""
-        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,20 +123,20 @@ def _value_spans(tasks: Sequence[Task], sizes: Mapping[str, int]) -> list[Span]:
 
 
 def _placed(spans: Sequence[Span]) -> dict[Span, int]:
-    """Each span in the smallest gap between those that it meets, which were placed before; at the
-    end where there is none.
+    """Each span in the smallest gap between those of the spans before it that are in use in one
+    task with it; at their end where there is none.
     """
-    places: dict[Span, int] = {}
-    for span in spans:
-        taken = sorted((offset, offset + other.size) for other, offset in places.items()
-                       if other.meets(span))
-        best, room, end = None, 0, 0
-        for begin, stop in taken:
-            if span.size <= begin - end and (best is None or begin - end < room):
-                best, room = end, begin - end
-            end = max(end, stop)
-        places[span] = end if best is None else best
-    return places
+    first, last, size = (np.array([getattr(span, name) for span in spans], np.int64)
+                         for name in ("first", "last", "size"))
+    begin = np.zeros(len(spans), np.int64)
+    for number in range(len(spans)):
+        meets = np.flatnonzero((first[:number] <= last[number]) & (first[number] <= last[:number]))
+        taken = meets[np.lexsort((size[meets], begin[meets]))]
+        ends = np.maximum.accumulate(np.append(0, begin[taken] + size[taken]))
+        gaps = begin[taken] - ends[:-1]
+        fitting = np.flatnonzero(gaps >= size[number])
+        begin[number] = ends[fitting[np.argmin(gaps[fitting])] if fitting.size else -1]
+    return dict(zip(spans, begin.tolist(), strict=True))
 
 
 def _end(places: Mapping[Span, int]) -> int:

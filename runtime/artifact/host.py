@@ -65,7 +65,7 @@ def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
 def host_of(made: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> HostSegment:
     """`graph` is the segment's."""
     nodes = {node.name: node for node in graph.nodes}
-    groups = [Group.of(nodes[name] for name in one["nodes"]) for one in made["groups"]]
+    groups = [Group.of((nodes[name] for name in one["nodes"]), graph) for one in made["groups"]]
     if sorted(node.name for group in groups for node in group.nodes) != sorted(nodes):
         raise ValueError("groups must hold every node once")
     known = {*graph.inputs, *graph.constants}

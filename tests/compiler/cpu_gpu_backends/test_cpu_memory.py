@@ -72,6 +72,43 @@ def test_a_plan_that_overlaps_gives_other_results() -> None:
     assert np.abs(with_plan(segment, wrong)(inputs)["y"] - wanted).max() > 0.1
 
 
+def rows(count: int) -> Graph:
+    """A running sum over the rows of a matrix, as an unrolled loop makes it."""
+    net = Builder("rows")
+    net.add_input("x", TensorType((count, 3), "float32"))
+    net.add_input("start", TensorType((1, 3), "float32"))
+    net.emit("tanh", "first", ["x"], "a")
+    last, made = "start", []
+    for row in range(count):
+        net.emit("slice", f"row{row}", ["a"], f"r{row}", begin=(row, 0), end=(row + 1, 3),
+                 step=(1, 1))
+        last = net.emit("add", f"sum{row}", [last, f"r{row}"], f"s{row}")
+        made.append(last)
+    net.emit("concat", "all", made, "y", axis=0)
+    return net.finish(["y", "r1"])
+
+
+def test_rows_of_a_matrix_share_a_kernel() -> None:
+    segment = CpuTarget().compile(rows(20))
+    assert len({step.kernel for step in segment.steps if step.kernel}) <= 4
+    inputs = inputs_of(segment.graph)
+    found, wanted = poisoned_run(segment, segment.graph), evaluate(segment.graph, inputs)
+    for name, array in wanted.items():
+        assert_near(found[name], array)
+
+
+def test_a_part_gives_no_place_away() -> None:
+    """What is computed from a row would lie at the start of the matrix, not where the row is."""
+    net = Builder("part")
+    net.add_input("x", TensorType((4, 16), "float32"))
+    net.add_constant("w", np.eye(16, dtype=np.float32))
+    net.emit("matmul", "first", ["x", "w"], "a")
+    net.emit("slice", "row", ["a"], "r", begin=(2, 0), end=(3, 16), step=(1, 1))
+    net.emit("matmul", "last", [net.emit("tanh", "tanh", ["r"], "t"), "w"], "y")
+    plan = CpuTarget().compile(net.finish(["y"])).plan
+    assert {("a",), ("t",)} == {span.values for span in plan.places}
+
+
 def test_a_residual_sum_takes_the_place_of_its_operand() -> None:
     segment = CpuTarget().compile(chain())
     assert segment.plan.offsets["s"] == segment.plan.offsets["c1"]

@@ -124,6 +124,26 @@ def test_reshapes_at_the_ends_are_views() -> None:
     assert [group.is_view for group in made] == [True, False, True]
 
 
+@pytest.mark.parametrize(("begin", "end", "step", "is_view"), [
+    ((0, 1, 0, 0), (1, 3, 6, 6), (1, 1, 1, 1), True),
+    ((0, 1, 2, 0), (1, 2, 4, 6), (7, 7, 1, 1), True),
+    ((0, 3, 5, 1), (1, 4, 6, 3), (1, 1, 1, 1), True),
+    ((0, 1, 2, 0), (1, 3, 4, 6), (1, 1, 1, 1), False),
+    ((0, 0, 0, 0), (1, 4, 6, 6), (1, 2, 1, 1), False),
+    ((0, 0, 0, 0), (1, 1, 2, 3), (1, 1, 1, 1), False)])
+def test_elements_that_follow_each_other_are_views(begin, end, step, is_view: bool) -> None:
+    net = Net()
+    net.op("relu", net.op("slice", "x", begin=begin, end=end, step=step))
+    made = fuse(net.finish(["B"])).groups
+    assert [group.is_view for group in made] == ([True, False] if is_view else [False])
+
+
+def test_a_slice_that_is_a_result_is_computed_alone() -> None:
+    net = Net()
+    net.op("slice", net.op("relu", "x"), begin=(0,) * 4, end=(1, 1, 6, 6), step=(1,) * 4)
+    assert groups(net, "B") == ["ab"]
+
+
 def test_doubling_ends_a_group() -> None:
     """x + x, ten times: written out, it would be 1024 terms."""
     net, value = Net(), "x"
