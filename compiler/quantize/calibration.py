@@ -14,10 +14,9 @@ from compiler.frontend.onnx_import import ImportRefused, convert
 from compiler.graph.graph import Graph
 from compiler.graph.passes import FoldConstants
 from compiler.graph.pipeline import optimize, standard_passes
-from compiler.quantize.network import Network
 from compiler.quantize.refusal import QuantizeRefused
 
-__all__ = ["Samples", "first_run", "imported", "program"]
+__all__ = ["Samples", "converted", "first_run", "imported", "program"]
 
 BATCH = 4               # samples at a time where the model leaves it open: all values are kept
 
@@ -36,26 +35,28 @@ class Samples:
     shapes: Mapping[str, int]       # of open dimensions, by their name or place
 
     @classmethod
-    def of(cls, network: Network, given: Mapping[str, Array] | Array) -> "Samples":
-        """Raises QuantizeRefused for a set that does not fit the network's inputs.
+    def of(cls, values: Iterable[onnx.ValueInfoProto], place: str,
+           given: Mapping[str, Array] | Array) -> "Samples":
+        """Raises QuantizeRefused, with `place` before the reason, for a set that does not fit a
+        network's inputs, which are `values`.
 
         An array stands for that of the only input. One with a dimension more than its input has
         an element for each run. Else a first dimension that the model leaves open has the
         samples, at most `BATCH` in a run; one that it fixes is cut into as many runs, and what is
         enough for a single run is given to each.
         """
-        arrays = _by_name(network, given)
-        inputs = {value.name: value for value in network.inputs}
-        counts = {name: _runs(network, inputs[name], array) for name, array in arrays.items()}
+        inputs = {value.name: value for value in values}
+        arrays = _by_name(place, inputs, given)
+        counts = {name: _runs(place, inputs[name], array) for name, array in arrays.items()}
         counted = {name: count for name, count in counts.items() if count not in (None, 1)}
         loose = {name: len(arrays[name]) for name, count in counts.items() if count is None}
-        runs = _only(network, counted, "runs") or _loose_runs(network, loose, counts, arrays)
-        batch = _batch(network, loose, runs, arrays)
+        runs = _only(place, counted, "runs") or _loose_runs(place, loose, counts, arrays)
+        batch = _batch(place, inputs, loose, runs, arrays)
         made = {name: _cut(array, inputs[name], counts[name], runs)
                 for name, array in arrays.items()}
         shapes: dict[str, int] = {}
         for name, array in made.items():
-            _bind(network, inputs[name], array.shape[1:], shapes)
+            _bind(place, inputs[name], array.shape[1:], shapes)
         return cls(made, runs, batch, shapes)
 
     @property
@@ -63,12 +64,12 @@ class Samples:
         """Samples of all runs."""
         return self.runs * self.batch
 
-    def require_finite(self, network: Network, values: Iterable[str]) -> None:
+    def require_finite(self, place: str, values: Iterable[str]) -> None:
         """Raises QuantizeRefused where one of these is an input."""
         for name in self.arrays.keys() & values:
             infinite = ~np.isfinite(self.arrays[name]).reshape(-1)
-            place = int(np.argmax(infinite)) * self.count // infinite.size
-            _refuse(network, f"must be finite: sample {place} of {name!r} is not")
+            sample = int(np.argmax(infinite)) * self.count // infinite.size
+            _refuse(place, f"must be finite: sample {sample} of {name!r} is not")
 
     def batches(self, limit: int | None = None) -> Iterator[dict[str, Array]]:
         """The inputs of one run after the other, at least one and as many as `limit` samples
@@ -95,34 +96,35 @@ def first_run(inputs: Iterable[onnx.ValueInfoProto], given: Mapping[str, Array] 
     return made
 
 
-def _refuse(network: Network, rule: str) -> NoReturn:
-    raise QuantizeRefused(f"{network.place}: calibration set {rule}")
+def _refuse(place: str, rule: str) -> NoReturn:
+    raise QuantizeRefused(f"{place}: calibration set {rule}")
 
 
-def _by_name(network: Network, given: Mapping[str, Array] | Array) -> dict[str, Array]:
-    names = [value.name for value in network.inputs]
+def _by_name(place: str, inputs: Mapping[str, onnx.ValueInfoProto],
+             given: Mapping[str, Array] | Array) -> dict[str, Array]:
+    names = list(inputs)
     if not names:
-        raise QuantizeRefused(f"{network.place}: must have an input to calibrate")
+        raise QuantizeRefused(f"{place}: must have an input to calibrate")
     if not isinstance(given, Mapping):
         if len(names) > 1:
-            _refuse(network, f"must name its arrays, for inputs {', '.join(names)}")
+            _refuse(place, f"must name its arrays, for inputs {', '.join(names)}")
         given = {names[0]: given}
     if set(given) != set(names):
-        _refuse(network, f"must hold {', '.join(names)}, not {', '.join(given) or 'nothing'}")
-    return {name: _checked(network, name, np.asarray(given[name])) for name in names}
+        _refuse(place, f"must hold {', '.join(names)}, not {', '.join(given) or 'nothing'}")
+    return {name: _checked(place, inputs[name], np.asarray(given[name])) for name in names}
 
 
-def _checked(network: Network, name: str, array: Array) -> Array:
-    value = next(one for one in network.inputs if one.name == name)
+def _checked(place: str, value: onnx.ValueInfoProto, array: Array) -> Array:
+    name = value.name
     wanted = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     if array.dtype != wanted:
-        _refuse(network, f"must hold {wanted} for {name!r}, not {array.dtype}")
+        _refuse(place, f"must hold {wanted} for {name!r}, not {array.dtype}")
     if array.ndim == 0 < len(dimensions(value)) or not array.size:
-        _refuse(network, f"must hold at least one sample of {name!r}, not shape {array.shape}")
+        _refuse(place, f"must hold at least one sample of {name!r}, not shape {array.shape}")
     return array
 
 
-def _runs(network: Network, value: onnx.ValueInfoProto, array: Array) -> int | None:
+def _runs(place: str, value: onnx.ValueInfoProto, array: Array) -> int | None:
     """How many runs the array has enough for; None where the model leaves that open."""
     dims = dimensions(value)
     if array.ndim == len(dims) + 1:
@@ -132,23 +134,23 @@ def _runs(network: Network, value: onnx.ValueInfoProto, array: Array) -> int | N
     if isinstance(dims[0], str):
         return None
     if len(array) % dims[0]:
-        _refuse(network, f"must have a multiple of the {dims[0]} that the model takes at a time "
+        _refuse(place, f"must have a multiple of the {dims[0]} that the model takes at a time "
                          f"of {value.name!r}, not {len(array)}")
     return len(array) // dims[0]
 
 
-def _only(network: Network, counts: Mapping[str, int], what: str) -> int | None:
+def _only(place: str, counts: Mapping[str, int], what: str) -> int | None:
     """The number that all inputs have, None where there are none."""
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{number} of {name!r}" for name, number in counts.items())
-        _refuse(network, f"must have as many {what} of every input, not {listed}")
+        _refuse(place, f"must have as many {what} of every input, not {listed}")
     return next(iter(counts.values()), None)
 
 
-def _loose_runs(network: Network, loose: Mapping[str, int], counts: Mapping[str, int | None],
+def _loose_runs(place: str, loose: Mapping[str, int], counts: Mapping[str, int | None],
                 arrays: Mapping[str, Array]) -> int:
     """As few runs as `BATCH` allows; a sample a run where some input is the same in all."""
-    count = _only(network, loose, "samples")
+    count = _only(place, loose, "samples")
     if count is None:
         return 1
     shared = any(counts[name] is not None and array.ndim for name, array in arrays.items())
@@ -156,18 +158,18 @@ def _loose_runs(network: Network, loose: Mapping[str, int], counts: Mapping[str,
     return count // size
 
 
-def _batch(network: Network, loose: Mapping[str, int], runs: int, arrays: Mapping[str, Array]
-           ) -> int:
+def _batch(place: str, inputs: Mapping[str, onnx.ValueInfoProto], loose: Mapping[str, int],
+           runs: int, arrays: Mapping[str, Array]) -> int:
     """Samples of a run: of the inputs that are left open, else of the first that has more than
     one.
     """
-    count = _only(network, loose, "samples")
+    count = _only(place, loose, "samples")
     if count is None:
-        return next((len(arrays[value.name]) // runs for value in network.inputs
+        return next((len(arrays[value.name]) // runs for value in inputs.values()
                      if (dims := dimensions(value)) and arrays[value.name].ndim == len(dims)
                      and len(arrays[value.name]) == runs * dims[0]), 1)
     if count % runs:
-        _refuse(network, f"must have as many samples for each of its {runs} runs, not {count} of "
+        _refuse(place, f"must have as many samples for each of its {runs} runs, not {count} of "
                          f"{next(iter(loose))!r}")
     return count // runs
 
@@ -181,7 +183,7 @@ def _cut(array: Array, value: onnx.ValueInfoProto, count: int | None, runs: int)
     return array.reshape(runs, -1, *array.shape[1:])
 
 
-def _bind(network: Network, value: onnx.ValueInfoProto, shape: Sequence[int],
+def _bind(place: str, value: onnx.ValueInfoProto, shape: Sequence[int],
           shapes: dict[str, int]) -> None:
     """Checks the shape of a run's input, and binds the open dimensions of the model in it."""
     dims = dimensions(value)
@@ -190,20 +192,26 @@ def _bind(network: Network, value: onnx.ValueInfoProto, shape: Sequence[int],
         for dim, extent in zip(dims, shape, strict=True))
     if not fits:
         wanted, found = ",".join(map(str, dims)), ",".join(map(str, ("N", *shape[1:])))
-        _refuse(network, f"must fit input {value.name!r} [{wanted}], not [{found}]")
+        _refuse(place, f"must fit input {value.name!r} [{wanted}], not [{found}]")
 
 
-def imported(model: ModelProto, name: str, shapes: Mapping[str, int] | None = None,
-             every: bool = False) -> Graph:
-    """The graph of a model, its constants folded; with `every`, each of its values that a graph can
-    hold is an output. Raises QuantizeRefused.
+def converted(model: ModelProto, place: str, shapes: Mapping[str, int] | None = None,
+              every: bool = False) -> Graph:
+    """The graph of a model, open dimensions bound by `shapes`; with `every`, each of its values
+    that a graph can hold is an output. Raises QuantizeRefused, with `place` before the reason.
     """
     used = set(open_dimensions(model.graph.input).values())
     bound = {symbol: extent for symbol, extent in (shapes or {}).items() if symbol in used}
     try:
-        return optimize(convert(model, name, bound, every=every), (FoldConstants(),))
+        return convert(model, place, bound, every=every)
     except ImportRefused as error:
         raise QuantizeRefused(str(error)) from None
+
+
+def imported(model: ModelProto, place: str, shapes: Mapping[str, int] | None = None,
+             every: bool = False) -> Graph:
+    """What `converted` gives, its constants folded."""
+    return optimize(converted(model, place, shapes, every), (FoldConstants(),))
 
 
 def program(graph: Graph, outputs: Sequence[str]) -> HostSegment:

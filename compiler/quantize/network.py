@@ -13,13 +13,16 @@ import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
+from compiler.graph.graph import Graph
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
+from compiler.quantize.calibration import converted
 from compiler.quantize.nodes import Names, attribute, read_by, rewired
 from compiler.quantize.recurrent import unrolled
 from compiler.frontend.onnx_import import ImportRefused, check_functions
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.single import Meaning, Types, meaning
 from compiler.quantize.weights import WEIGHTED
+from compiler.te import numpy_dtype
 
 __all__ = ["Layer", "Network", "bounds", "layers_after", "model_of", "plain",
            "prepare"]
@@ -156,20 +159,21 @@ def bounds(clamp: NodeProto, tensors: Mapping[str, Array]) -> tuple[float, float
     return found[0], found[1]
 
 
-def prepare(model: ModelProto, place: str = "model", kept: Iterable[str] = ()) -> Network:
+def prepare(model: ModelProto, place: str = "model", kept: Iterable[str] = (),
+            shapes: Mapping[str, int] | None = None) -> Network:
     """The network of a float model, which stays as it is. LSTMs are unrolled, but for those whose
-    name is in `kept`. Raises QuantizeRefused, with `place` before the reason.
+    name is in `kept`. The importer judges the whole model first, open dimensions bound by `shapes`:
+    what comes after it relies on weights that fit. Raises QuantizeRefused, with `place` before the
+    reason.
     """
     try:
         check_functions(model, place)
     except ImportRefused as error:
         raise QuantizeRefused(str(error)) from None
     model = _modern(model, place)
+    _require_float(model, place)
+    _correct_types(model, converted(model, place, shapes, every=True))
     model = unrolled(model, _extents(_types(model)), tuple(kept))
-    for node in model.graph.node:
-        if node.op_type in QUANTIZED:
-            raise QuantizeRefused(f"{place}: is quantized already: {node.name or node.op_type} is "
-                                  f"a {node.op_type}; give the float model")
     tensors = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
     values = {value.name for value in model.graph.input}
     values.update(value for node in model.graph.node for value in node.output)
@@ -177,6 +181,13 @@ def prepare(model: ModelProto, place: str = "model", kept: Iterable[str] = ()) -
     types = _types(model)
     _Preparation(network, types, _extents(types)).run()
     return network
+
+
+def _require_float(model: ModelProto, place: str) -> None:
+    for node in model.graph.node:
+        if node.op_type in QUANTIZED:
+            raise QuantizeRefused(f"{place}: is quantized already: {node.name or node.op_type} is "
+                                  f"a {node.op_type}; give the float model")
 
 
 def _modern(model: ModelProto, place: str) -> ModelProto:
@@ -196,6 +207,20 @@ def _modern(model: ModelProto, place: str) -> ModelProto:
                 f"{place}: opset must be at least {OLDEST_OPSET}, not {max(versions, default=1)}, "
                 f"and onnx.version_converter cannot change it: {''.join(reason)}") from None
     return made
+
+
+def _correct_types(model: ModelProto, judged: Graph) -> None:
+    """Takes back what the model tells wrongly of its values' types and shapes."""
+    for value in (*model.graph.value_info, *model.graph.output):
+        real, tensor = judged.values.get(value.name), value.type.tensor_type
+        if real is None or not value.type.HasField("tensor_type"):
+            continue
+        extents = [dim.dim_value for dim in tensor.shape.dim]
+        if len(extents) != len(real.shape) or any(
+                told > 0 and told != extent
+                for told, extent in zip(extents, real.shape, strict=True)):
+            tensor.ClearField("shape")
+        tensor.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(numpy_dtype(real.dtype)))
 
 
 def _types(model: ModelProto) -> Types:

@@ -22,7 +22,7 @@ from compiler.frontend.binding import (
 )
 from compiler.frontend.models import is_of_torch
 from compiler.frontend.onnx_export import exported_model
-from compiler.frontend.onnx_import import ImportRefused, convert, read_model
+from compiler.frontend.onnx_import import ImportRefused, check_model, convert, read_model
 from compiler.graph.graph import Graph
 from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
@@ -150,10 +150,12 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     samples = calibration_set(calibration)
     try:
         model = _bound(model, samples, example_inputs, bind, place)
+        check_model(model, place)
     except ImportRefused as error:
         raise QuantizeRefused(str(error)) from None
-    network = prepare(model, place, options.keep_float)
-    return _Quantizer(network, samples, options, watch).run()
+    fitted = Samples.of(real_inputs(model.graph), place, samples)
+    network = prepare(model, place, options.keep_float, fitted.shapes)
+    return _Quantizer(network, fitted, options, watch).run()
 
 
 def _bound(model: Any, samples: Mapping[str, Array] | Array, example_inputs: Any,
@@ -223,11 +225,10 @@ class _Attempt:
 
 
 class _Quantizer:
-    def __init__(self, network: Network, calibration: Mapping[str, Array] | Array,
-                 options: _Options, watch: Watch):
+    def __init__(self, network: Network, samples: Samples, options: _Options, watch: Watch):
         self.network, self.options, self.watch = network, options, watch
         self.make_observer = observer(options.observer, options.percentile)
-        self.samples = Samples.of(network, calibration)
+        self.samples = samples
         self.graph = self._imported()
         self.kept = _named(network, options.keep_float)
         self.equalized = 0
@@ -267,7 +268,7 @@ class _Quantizer:
                         watchers.pop(value, None)
                 tick(self.samples.batch)
         self.unbounded = set(wanted).difference(watchers)
-        self.samples.require_finite(self.network, self.unbounded)
+        self.samples.require_finite(self.network.place, self.unbounded)
         return {value: watcher.range() for value, watcher in watchers.items()}
 
     def _attempt(self, kept: Mapping[str, str]) -> _Attempt:

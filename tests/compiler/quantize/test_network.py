@@ -153,6 +153,58 @@ def test_quantized_already_wrong(float_model) -> None:
         prepare(one.model(x))
 
 
+CONTRADICTIONS = {
+    "bias of a layer that a norm follows": (
+        lambda one, x: one.norm(one.add("Conv", x, one.random(4, 3, 1, 1), one.random(5),
+                                        name="a"), 4),
+        "a (Conv): input 'k1' must have shape (4,), not (5,)"),
+    "norm of other channels": (
+        lambda one, x: one.add("BatchNormalization", one.add("Relu", x),
+                               *(one.constant(np.ones(8, np.float32)) for _ in range(4)), name="a"),
+        "a (BatchNormalization): mul inputs must broadcast, not float32[2,3,4,4] and "
+        "float32[1,8,1,1]"),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_weights_that_do_not_fit_wrong(float_model, rng, case) -> None:
+    make, message = CONTRADICTIONS[case]
+    one = float_model()
+    made = one.model(make(one, one.input("x", "n", 3, 4, 4)))
+    with pytest.raises(QuantizeRefused) as refused:
+        quantize(made, images(rng, 2, 3, 4, 4))
+    assert str(refused.value) == (f"model: cannot import {message}; replace these in the model "
+                                  "(docs/onnx.md says what is supported)")
+
+
+def test_data_that_do_not_fit_their_shape_wrong(float_model, rng) -> None:
+    one = float_model()
+    made = one.model(one.conv(one.input("x", 1, 3, 4, 4), 3, 8))
+    made.graph.initializer[1].dims[:] = [8, 2]
+    with pytest.raises(QuantizeRefused) as refused:
+        quantize(made, images(rng, 1, 3, 4, 4))
+    assert str(refused.value) == (
+        "model: cannot import initializer 'k1': its data do not fit its type and shape (ValueError:"
+        " cannot reshape array of size 8 into shape (8,2)); replace these in the model "
+        "(docs/onnx.md says what is supported)")
+
+
+@pytest.mark.parametrize("told", [(1, 1, 4, 4), (1, 3, 16), (1, 5, 4, 4)])
+@pytest.mark.parametrize("code", [TensorProto.FLOAT, TensorProto.INT32])
+@pytest.mark.parametrize("place", ["value_info", "output"])
+def test_what_a_model_tells_wrongly_of_a_value_is_of_no_account(float_model, rng, told, code,
+                                                                place) -> None:
+    one, given = float_model(), images(rng, 2, 3, 4, 4)
+    middle = one.add("MaxPool", one.conv(one.input("x", 1, 3, 4, 4), 3, 3), kernel_shape=[1, 1])
+    product = one.add("Mul", middle, one.random(1))
+    made = one.model(*([product, middle] if place == "output" else [product]))
+    wanted = quantize(made, given).model
+    if place == "output":
+        made.graph.output.pop()
+    getattr(made.graph, place).append(helper.make_tensor_value_info(middle, code, told))
+    assert quantize(made, given).model == wanted
+
+
 def test_a_sum_within_a_float_function_is_no_convolution(float_model, rng) -> None:
     """1 / (1 + exp(-x)): rounded to 8 bits the denominator could be 0."""
     one = float_model()

@@ -55,7 +55,7 @@ def test_the_operators_mean_the_same(direction: str, bias: bool) -> None:
     {"length": True}, {"steps": "T"}, {"steps": 1001}, {"clip": 3.0}, {"input_forget": 1},
     {"activations": ["Tanh", "Tanh", "Tanh"]}])
 def test_others_stay(options: dict) -> None:
-    network = prepare(model(**options))
+    network = prepare(model(**options), shapes={"T": STEPS})
     assert [layer.node.op_type for layer in network.layers] == ["LSTM"]
 
 
