@@ -219,12 +219,12 @@ class Importer(Tracer):
     def _of_type(self, output: str, type_: onnx.TypeProto | None) -> Item:
         if type_ is None or not type_.tensor_type.HasField("shape"):
             return UNKNOWN
-        extents = [dim.dim_value for dim in type_.tensor_type.shape.dim]
-        code = type_.tensor_type.elem_type
-        dtype = dtype_name(element_type(code)) if code else ""
-        if dtype not in DTYPES or not all(extent > 0 for extent in extents):
+        extents = tuple(dim.dim_value for dim in type_.tensor_type.shape.dim)
+        try:
+            known = TensorType(extents, dtype_name(element_type(type_.tensor_type.elem_type)))
+        except CONTRADICTIONS:      # a type that no graph has
             return UNKNOWN
-        return self.input(self.builder.fresh(output), TensorType(tuple(extents), dtype))
+        return self.input(self.builder.fresh(output), known)
 
     def holds(self, name: str) -> bool:
         """Whether the graph can hold what the name stands for: no list, text, or empty tensor."""

@@ -12,10 +12,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-__all__ = ["Attrs", "Graph", "Node", "TensorType"]
+__all__ = ["MOST_DIMENSIONS", "Attrs", "Graph", "Node", "TensorType"]
 
 DTYPES = ("float32", "int8", "uint8", "int32", "int64", "bool", "float16", "bfloat16", "float64",
           "int16", "uint16", "uint32", "uint64")
+MOST_DIMENSIONS = 64
+"""NumPy's limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,9 @@ class TensorType:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
         if any(type(extent) is not int or extent < 1 for extent in self.shape):
             raise ValueError(f"shape must hold integers of at least 1, not {self.shape!r}")
+        if len(self.shape) > MOST_DIMENSIONS:
+            raise ValueError(f"shape must have {MOST_DIMENSIONS} dimensions at most, not "
+                             f"{len(self.shape)}")
 
     @classmethod
     def of(cls, array: np.ndarray) -> "TensorType":

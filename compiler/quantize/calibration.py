@@ -11,7 +11,7 @@ from onnx import ModelProto, helper
 from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
 from compiler.frontend.binding import dimensions, open_dimensions
 from compiler.frontend.onnx_import import ImportRefused, convert
-from compiler.graph.graph import Graph
+from compiler.graph.graph import MOST_DIMENSIONS, Graph
 from compiler.graph.passes import FoldConstants
 from compiler.graph.pipeline import optimize, standard_passes
 from compiler.quantize.refusal import QuantizeRefused
@@ -116,12 +116,23 @@ def _by_name(place: str, inputs: Mapping[str, onnx.ValueInfoProto],
 
 def _checked(place: str, value: onnx.ValueInfoProto, array: Array) -> Array:
     name = value.name
-    wanted = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    wanted = _element_type(place, value)
     if array.dtype != wanted:
         _refuse(place, f"must hold {wanted} for {name!r}, not {array.dtype}")
     if array.ndim == 0 < len(dimensions(value)) or not array.size:
         _refuse(place, f"must hold at least one sample of {name!r}, not shape {array.shape}")
+    if len(dimensions(value)) >= MOST_DIMENSIONS:       # runs are a dimension more
+        raise QuantizeRefused(f"{place}: input {name!r} must have {MOST_DIMENSIONS - 1} dimensions "
+                              f"at most, not {len(dimensions(value))}")
     return array
+
+
+def _element_type(place: str, value: onnx.ValueInfoProto) -> np.dtype:
+    try:
+        return helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    except KeyError:
+        raise QuantizeRefused(f"{place}: input {value.name!r} must be a tensor of a type that ONNX "
+                              "has; declare its type and shape in the model") from None
 
 
 def _runs(place: str, value: onnx.ValueInfoProto, array: Array) -> int | None:

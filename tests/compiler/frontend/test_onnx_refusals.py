@@ -518,3 +518,22 @@ def test_results_that_no_graph_can_have() -> None:
     made = model(helper.make_node("Slice", ["x", "s", "e"], ["y"]), constants=ends)
     assert refusal(made) == ("m: output 'y' cannot be used: shape must hold integers of at least "
                              "1, not (0, 3, 8, 8)")
+
+
+def test_too_many_dimensions() -> None:
+    shape = constant("s", 65, dtype="int64")
+    assert refused_node("Reshape", "x", "s", constants=[shape], shape=[1]) == (
+        "shape must have 64 dimensions at most, not 65")
+
+
+def test_an_input_of_too_many_dimensions() -> None:
+    made = model(helper.make_node("Relu", ["x"], ["y"]), shape=[1] * 65, constants=())
+    assert refusal(made) == ("m: input 'x' cannot be used: shape must have 64 dimensions at most, "
+                             "not 65; change its type in the model")
+
+
+def test_a_refused_node_whose_result_has_a_type_that_nothing_has() -> None:
+    made = model(helper.make_node("Unheard", ["x"], ["y"], "n"))
+    made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 999, [1]))
+    assert refusal(made) == ("m: cannot import n (Unheard): operator is not supported; replace "
+                             f"these in the model {SUPPORTED}")

@@ -100,3 +100,9 @@ def test_shape_wrong(shape: tuple) -> None:
     with pytest.raises(ValueError) as refusal:  # noqa: PT011, compared below
         TensorType(shape, "int8")
     assert str(refusal.value) == f"shape must hold integers of at least 1, not {shape!r}"
+
+
+def test_too_many_dimensions_wrong() -> None:
+    assert len(TensorType((1,) * 64, "int8").shape) == 64
+    with pytest.raises(ValueError, match="^shape must have 64 dimensions at most, not 65$"):
+        TensorType((1,) * 65, "int8")

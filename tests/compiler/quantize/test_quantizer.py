@@ -298,6 +298,25 @@ def test_calibration_sets_wrong(float_model, case) -> None:
         quantize(one.model(chain(one)), given)
 
 
+@pytest.mark.parametrize("code", [0, 999])
+def test_an_input_without_a_type_wrong(float_model, code) -> None:
+    one = float_model()
+    made = one.model(chain(one))
+    made.graph.input[0].type.tensor_type.elem_type = code
+    with pytest.raises(QuantizeRefused) as refused:
+        quantize(made, np.zeros((1, 3, 6, 6), np.float32))
+    assert str(refused.value) == ("model: input 'x' must be a tensor of a type that ONNX has; "
+                                  "declare its type and shape in the model")
+
+
+def test_an_input_of_too_many_dimensions_wrong(float_model) -> None:
+    one = float_model()
+    made = one.model(one.add("Relu", one.input("x", *(1,) * 64)))
+    with pytest.raises(QuantizeRefused) as refused:
+        quantize(made, np.zeros((1,) * 64, np.float32))
+    assert str(refused.value) == "model: input 'x' must have 63 dimensions at most, not 64"
+
+
 def test_batches_wrong(float_model) -> None:
     one = float_model()
     x = one.add("Concat", one.input("a", 4, 2), one.input("b", 4, 3), axis=1)
