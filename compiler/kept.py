@@ -24,12 +24,12 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 from .errors import Error
-from .processes import remove, remove_at_end
+from .processes import remove, remove_at_end, undisturbed
 
 __all__ = ["BuildError", "CacheError", "build_once", "cache_folder", "find", "note", "noted"]
 
@@ -255,39 +255,64 @@ def _make(folder: Path, scratch: Path, build: Callable[[Path], None]) -> None:
 def _apart(place: Path, folder: Path) -> Iterator[Path]:
     """A folder for what becomes `folder`; whoever else wants to make it waits."""
     scratch = place / BUILDS / f"build-{folder.parent.name}-{folder.name}"
-    lock = scratch.with_name(f"{scratch.name}.lock")
-    try:
-        for one in (folder.parent, scratch.parent):
-            _make_folder(one)
-        held = _locked(lock)
-    except OSError as error:
-        raise CacheError(f"Cache {place} must be a folder that can be written "
-                         f"({error.strerror}); LOCKSTEP_CACHE may name another one") from None
-    try:
-        with remove_at_end(lock), remove_at_end(scratch):
-            remove(scratch)
-            _make_folder(scratch)
-            yield scratch
-    finally:
-        remove(scratch)
-        remove(lock)                            # while it is held: see `_locked`
-        os.close(held)
-
-
-def _locked(path: Path, wait: bool = True) -> int:
-    """A lock file of this name, held until it is closed. Raises BlockingIOError rather than wait
-    for it.
-    """
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if _is_file(path, file):
-                return file
-        except BaseException:
+            for one in (folder.parent, scratch.parent):
+                _make_folder(one)
+            stack.enter_context(_held(scratch.with_name(f"{scratch.name}.lock")))
+        except OSError as error:
+            raise CacheError(f"Cache {place} must be a folder that can be written "
+                             f"({error.strerror}); LOCKSTEP_CACHE may name another one") from None
+        with remove_at_end(scratch):
+            try:
+                remove(scratch)
+                _make_folder(scratch)
+                yield scratch
+            finally:
+                remove(scratch)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """A lock file, which goes with the body, or when a signal ends this process."""
+    with ExitStack() as stack:
+        file = None
+        while file is None:
+            with undisturbed():
+                file = _locked(path)
+                if file is not None:
+                    stack.enter_context(remove_at_end(path))
+            if file is None:
+                _wait_for(path)
+        try:
+            yield
+        finally:
+            remove(path)                        # while it is held: see `_locked`
             os.close(file)
-            raise
-        os.close(file)                          # whoever held it has removed it
+
+
+def _locked(path: Path) -> int | None:
+    """A lock file of this name, held until it is closed; None where somebody else holds it, or has
+    just removed it.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_file(path, file):
+            return file
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(file)
+        raise
+    os.close(file)
+    return None
+
+
+def _wait_for(path: Path) -> None:
+    """Until nobody holds it."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _is_file(path: Path, file: int) -> bool:
@@ -311,10 +336,11 @@ def _tidy(place: Path) -> None:
         for name in {one.name.removesuffix(".lock") for one in (place / BUILDS).iterdir()}:
             lock = place / BUILDS / f"{name}.lock"
             with suppress(OSError):
-                held = _locked(lock, wait=False)
-                remove(place / BUILDS / name)
-                remove(lock)
-                os.close(held)
+                held = _locked(lock)
+                if held is not None:
+                    remove(place / BUILDS / name)
+                    remove(lock)
+                    os.close(held)
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
-__all__ = ["OwnLock", "call_all", "end", "end_by_signals", "hold", "remove_at_end", "run_tool"]
+__all__ = ["OwnLock", "call_all", "end", "end_by_signals", "hold", "remove_at_end", "run_tool",
+           "undisturbed"]
 
 GRACE_SECONDS = 0.4
 """From the interrupt of a tool, at which it may tidy up, to its death."""
@@ -165,6 +166,13 @@ def remove_at_end(path: Path) -> Iterator[Path]:
     finally:
         hold()
         _scratch.discard(path)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """What `end` waits for: a body that takes a moment."""
+    with _lock:
+        yield
 
 
 def hold() -> None:
