@@ -92,19 +92,33 @@ def _of_model(kind: str, what: str, rng: Rng, folder: Path, share: float) -> Cas
     given = ("--input", INPUTS) if inputs is not None else ()
     return Case(kind, what, ("run", MODEL, *options, "--sim", "functional", *given,
                              "--output", RESULT),
-                PEER if given and not _overflows(folder / MODEL) else ANY, share)
+                PEER if given and not _is_open(folder / MODEL) else ANY, share)
 
 
-def _overflows(path: Path) -> bool:
-    """Whether constants are so large that sums of them may be infinite less infinite: what an
-    integer is made of that, ONNX does not say.
-    """
+def _is_open(path: Path) -> bool:
+    """Whether ONNX does not say what the model computes, as far as that was met."""
     try:
-        arrays = [onnx.numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer]
+        graph = onnx.load(path).graph
+        return _overflows(graph) or any(map(_pools_padding, graph.node))
     except Exception:       # noqa: BLE001 - a spoiled file: whatever onnx makes of it
         return False
+
+
+def _overflows(graph: onnx.GraphProto) -> bool:
+    """Whether constants are so large that sums of them may be infinite less infinite, of which an
+    integer is made.
+    """
+    arrays = [onnx.numpy_helper.to_array(one) for one in graph.initializer]
     return any(array.dtype.kind == "f" and not np.all(np.abs(array) < LARGEST_CONSTANT)
                for array in arrays)
+
+
+def _pools_padding(node: onnx.NodeProto) -> bool:
+    """Whether a maximum may be one of padding alone."""
+    lists = {one.name: one.ints for one in node.attribute}
+    return (node.op_type == "MaxPool"
+            and max(lists.get("pads", ()), default=0) >= min(lists.get("kernel_shape", ()),
+                                                             default=1))
 
 
 def _inputs(path: Path, rng: Rng) -> dict[str, np.ndarray] | None:

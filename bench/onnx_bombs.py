@@ -73,7 +73,7 @@ def chain(rng: Rng) -> bytes:
             case "Tile": made.node("Tile", last, made.numbers(*[2] * (1 if last[0] == "?" else 2)),
                                    y=new)
             case "Add": made.node("Add", last, last, y=new)
-            case "Pad": made.node("Pad", last, made.numbers(0, 0, 0, 1 << place), y=new)
+            case "Pad": made.node("Pad", last, made.numbers(0, 0, 0, 1 << min(place, 62)), y=new)
             case "Sequence":
                 made.node("SequenceConstruct", last, last, y=f"s{place}")
                 made.node("ConcatFromSequence", f"s{place}", axis=0, y=new)

@@ -20,12 +20,12 @@ from typing import IO, Any
 import numpy as np
 
 from compiler.errors import Error
+from compiler.graph.graph import MOST_DIMENSIONS
 from compiler.graph.room import require_bytes
 
 __all__ = ["ArrayFile", "ArraysRefused", "Header", "array_shapes", "read_arrays"]
 
 LARGEST_HEADER = 10_000
-MOST_AXES = 64                  # of NumPy
 MAGIC, ZIP_MAGIC = b"\x93NUMPY", b"PK"
 ENCRYPTED = 0x41                # flags of a zip member
 CHUNK = 1 << 20
@@ -152,9 +152,9 @@ def _checked(told: Mapping[str, Any]) -> Header:
     dtype = np.dtype(told["descr"]) if isinstance(told["descr"], str) else None
     if dtype is None or dtype.hasobject or not dtype.itemsize:
         raise ValueError(f"an array must hold numbers, not {str(told['descr'])[:50]}")
-    if not isinstance(shape, tuple) or len(shape) > MOST_AXES or any(
+    if not isinstance(shape, tuple) or len(shape) > MOST_DIMENSIONS or any(
             type(extent) is not int or extent < 0 for extent in shape):
-        raise ValueError(f"a shape must be at most {MOST_AXES} extents of at least 0, "
+        raise ValueError(f"a shape must be at most {MOST_DIMENSIONS} extents of at least 0, "
                          f"not {str(shape)[:50]}")
     return Header(shape, dtype, bool(order))
 

@@ -1,6 +1,6 @@
 """Rules of float operators, by the table in `compiler.graph.ops`."""
 
-import numpy as np
+from math import prod
 
 from compiler.graph.graph import Node, TensorType
 from compiler.graph.rules import (Rule, Types, averaged, broadcast, concatenated, convolved,
@@ -125,7 +125,7 @@ def _slice(node: Node, types: Types) -> TensorType:
 def _reshape(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 1)
     made = TensorType(node.attrs["shape"], types[0].dtype)
-    need(np.prod(made.shape, dtype=int) == np.prod(types[0].shape, dtype=int), node,
+    need(prod(made.shape) == prod(types[0].shape), node,
          f"shape must keep the number of elements of {types[0]}, not {made.shape!r}")
     return made
 

@@ -8,6 +8,7 @@ Nothing here knows what an operator means: `ops` has the shape rules, `reference
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -35,6 +36,8 @@ class TensorType:
         if len(self.shape) > MOST_DIMENSIONS:
             raise ValueError(f"shape must have {MOST_DIMENSIONS} dimensions at most, not "
                              f"{len(self.shape)}")
+        if prod(self.shape) >= 1 << 63:
+            raise ValueError(f"shape must hold less than 2^63 elements, not {self.shape!r}")
 
     @classmethod
     def of(cls, array: np.ndarray) -> "TensorType":

@@ -122,6 +122,19 @@ def axes() -> onnx.ModelProto:
                  [numbers("shape", *(1,) * 60, 2, 3)])
 
 
+def rank() -> onnx.ModelProto:
+    """More axes than NumPy has."""
+    return model([helper.make_node("Reshape", ["x", "shape"], ["a"])],
+                 [numbers("shape", *(1,) * 63, 2, 3)])
+
+
+def joined() -> onnx.ModelProto:
+    """More elements than 64 bits count."""
+    names = ["x", *(f"v{place}" for place in range(61)), "a"]
+    return model([helper.make_node("Concat", [before, before], [after], axis=0)
+                  for before, after in zip(names, names[1:], strict=False)])
+
+
 TOO_LARGE = ("its result must have [0-9,]+ bytes at most and no extent below 0, not the shape .*; "
              "LOCKSTEP_MEMORY, in GiB, sets how much.*")
 BOMBS = {
@@ -144,6 +157,10 @@ BOMBS = {
                       "131,072; .*"),
     "axes": (axes, r"m: cannot import Expand_0 \(Expand\): its inputs and attributes contradict "
                    r"each other \(RuntimeError: this function only supports up to 32 dim.*"),
+    "rank": (rank, r"m: cannot import Reshape_0 \(Reshape\): shape must have 64 dimensions at "
+                   "most, not 65; .*"),
+    "elements": (joined, r"m: cannot import Concat_60 \(Concat\): shape must hold less than 2\^63 "
+                         r"elements, not \(4611686018427387904, 3\); .*"),
     "loops": (lambda: turned(1000, 3),
               r"m: cannot import Loop_0 \(Loop\): Loop_0 \(Loop\): .*the model must take 150,000 "
               "steps at most, loops unrolled and functions put in.*"),

@@ -106,3 +106,10 @@ def test_too_many_dimensions_wrong() -> None:
     assert len(TensorType((1,) * 64, "int8").shape) == 64
     with pytest.raises(ValueError, match="^shape must have 64 dimensions at most, not 65$"):
         TensorType((1,) * 65, "int8")
+
+
+def test_too_many_elements_wrong() -> None:
+    TensorType((1 << 60, 7), "int8")
+    with pytest.raises(ValueError, match=r"^shape must hold less than 2\^63 elements, not "
+                                         r"\(1152921504606846976, 8\)$"):
+        TensorType((1 << 60, 8), "int8")
