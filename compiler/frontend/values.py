@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.graph.fusion import MOST_INPUTS
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
 from compiler.graph.ops import infer
 from compiler.graph.reference import evaluate_node
@@ -222,6 +223,10 @@ class Tracer:
         an operand without elements, or of a type that processors lack; but quantized weights stay
         as they are.
         """
+        if op == "concat" and len(operands) > MOST_INPUTS:
+            operands = tuple(self.emit(op, *operands[first:first + MOST_INPUTS], **attrs)
+                             for first in range(0, len(operands), MOST_INPUTS))
+            return self.emit(op, *operands, **attrs)
         like = next(one for one in operands if isinstance(one, Value))
         values = [like.like(one) for one in operands]
         empty = any(0 in value.shape or value.dtype not in DTYPES for value in values)

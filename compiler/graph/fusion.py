@@ -22,8 +22,10 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.kinds import Kind, kind
 from compiler.te import numpy_dtype
 
-__all__ = ["Group", "Groups", "fuse", "immediate_post_dominators", "overwritable", "separate"]
+__all__ = ["MOST_INPUTS", "Group", "Groups", "fuse", "immediate_post_dominators", "overwritable",
+           "separate"]
 
+MOST_INPUTS = 128       # of a kernel: a call of native code cannot have thousands
 MOST_COPIES = 64        # expressions of a group when each is written where it is read
 JOINS = ("concat", "qconcat")       # larger than each input, and yet each element is read once
 
@@ -98,8 +100,8 @@ def fuse(graph: Graph) -> Groups:
     """Before: a verified graph. After: every node in exactly one group, by the rules above.
 
     An injective operator is not fused into a reader that would compute its elements more than
-    once, and no further than `MOST_COPIES`. Views at the ends of a group stay by themselves: they
-    cost nothing.
+    once, and no further than `MOST_COPIES` and `MOST_INPUTS`. Views at the ends of a group stay by
+    themselves: they cost nothing.
     """
     return _Fusion(graph).run()
 
@@ -207,8 +209,10 @@ class _Fusion:
         return found
 
     def _is_cheap(self, nodes: list[Node]) -> bool:
-        """Whether little is computed or written out more than once."""
+        """Whether little is computed or written out more than once, from few inputs."""
         made = {node.outputs[0]: node for node in nodes}
+        if len({value for node in nodes for value in node.inputs} - made.keys()) > MOST_INPUTS:
+            return False
         copies = dict.fromkeys(made, 0) | {nodes[-1].outputs[0]: 1}
         for node in reversed(nodes):
             for value in node.inputs:

@@ -11,6 +11,8 @@ import pytest
 from onnx import FunctionProto, TensorProto, helper, numpy_helper
 
 from compiler.frontend import ImportRefused, convert
+from compiler.graph import evaluate
+from compiler.graph.fusion import MOST_INPUTS, fuse
 from compiler.quantize.network import prepare
 from compiler.quantize.refusal import QuantizeRefused
 
@@ -206,6 +208,18 @@ def test_what_is_large_enough_still_runs() -> None:
     """Functions within functions, loops, and constants that are computed."""
     assert len(convert(calls(6), "m").nodes) == 128 + 3
     assert len(convert(turned(20, 2), "m").nodes) == 1
+
+
+def test_a_join_of_many_runs() -> None:
+    """Native code cannot be called with thousands of arrays."""
+    made = model([helper.make_node("Relu", ["x"], ["r"]),
+                  helper.make_node("Concat", ["r"] + ["x"] * 300, ["a"], axis=0)])
+    graph = convert(made, "m")
+    assert max(len(node.inputs) for node in graph.nodes) <= MOST_INPUTS
+    groups = fuse(graph).groups
+    assert max(len(group.nodes) for group in groups) > 1
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(evaluate(graph, {"x": x})["y"], x + np.float32(2.5))
 
 
 def test_readers_of_a_refused_node_are_still_judged() -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from compiler.graph import Builder, Graph, TensorType
-from compiler.graph.fusion import MOST_COPIES, fuse, immediate_post_dominators, separate
+from compiler.graph.fusion import (MOST_COPIES, MOST_INPUTS, fuse,
+                                   immediate_post_dominators, separate)
 from compiler.graph.kinds import Kind, kind
 from tests.support.float_graphs import random_graph
 
@@ -142,6 +143,16 @@ def test_a_slice_that_is_a_result_is_computed_alone() -> None:
     net = Net()
     net.op("slice", net.op("relu", "x"), begin=(0,) * 4, end=(1, 1, 6, 6), step=(1,) * 4)
     assert groups(net, "B") == ["ab"]
+
+
+def test_a_kernel_has_few_inputs() -> None:
+    net = Builder("net")
+    for place in range(2 * MOST_INPUTS):
+        net.add_input(f"x{place}", TensorType((1,), "float32"))
+    halves = [net.emit("concat", f"half{half}", net.inputs[half::2], f"h{half}", axis=0)
+              for half in range(2)]
+    net.emit("concat", "all", halves, "y", axis=0)
+    assert max(len(group.inputs) for group in fuse(net.finish(["y"])).groups) == MOST_INPUTS
 
 
 def test_doubling_ends_a_group() -> None:
