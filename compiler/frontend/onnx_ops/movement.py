@@ -92,7 +92,8 @@ def split(t, x, split=None, *, axis, num_outputs=None):
         require_parts(count)
         sizes = [each] * (count - 1) + [x.shape[place] - each * (count - 1)]
     if sum(sizes) != x.shape[place] or min(sizes) < 0:
-        raise NodeRefused(f"split must divide the extent {x.shape[place]}, not {sizes}")
+        told = sizes if len(sizes) <= 8 else f"{len(sizes):,} sizes such as {sizes[-1]}"
+        raise NodeRefused(f"split must divide the extent {x.shape[place]}, not {told}")
     starts = [sum(sizes[:part]) for part in range(len(sizes))]
     return tuple(x.cut(place, start, start + size)
                  for start, size in zip(starts, sizes, strict=True))

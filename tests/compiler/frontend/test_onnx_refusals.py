@@ -537,3 +537,16 @@ def test_a_refused_node_whose_result_has_a_type_that_nothing_has() -> None:
     made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 999, [1]))
     assert refusal(made) == ("m: cannot import n (Unheard): operator is not supported; replace "
                              f"these in the model {SUPPORTED}")
+
+
+def test_a_split_into_many_parts_is_told_in_one_short_line() -> None:
+    node = helper.make_node("Split", ["x"], [f"y{part}" for part in range(1000)], "split",
+                            num_outputs=1000)
+    model = helper.make_model(helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1500])],
+        [helper.make_tensor_value_info("y0", TensorProto.FLOAT, None)]),
+        opset_imports=[helper.make_opsetid("", 18)])
+    with pytest.raises(ImportRefused) as refusal:
+        convert(model, "m")
+    assert ("split must divide the extent 1500, not 1,000 sizes such as -498"
+            in str(refusal.value))
