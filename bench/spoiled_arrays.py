@@ -54,6 +54,8 @@ def _npy(array: np.ndarray) -> bytes:
 
 def _npy_header(text: bytes, version: int = 1, length: int | None = None) -> bytes:
     length = len(text) if length is None else length
+    if version == 1:
+        length = min(length, 0xFFFF)        # as many as its field holds
     return (b"\x93NUMPY" + bytes([version, 0])
             + struct.pack("<H" if version == 1 else "<I", length) + text)
 

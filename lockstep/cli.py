@@ -21,7 +21,7 @@ import lockstep.commands
 
 __all__ = ["main", "make_parser"]
 
-LONGEST_WORD = 1_000
+LONGEST_WORD = 300
 OUTPUT = 1      # descriptor of standard output
 
 

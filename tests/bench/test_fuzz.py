@@ -15,6 +15,7 @@ from bench.fuzz_kinds import ANY, KINDS, PEER, SAME, Case
 from bench.isolated import Limits, isolated
 from bench.onnx_mutations import MODELS, MUTATIONS, write
 from bench.peers import compared, save_arrays
+from bench.spoiled_arrays import _npy_header
 
 SIZES = {"x": np.ones(3, np.float32)}
 
@@ -153,6 +154,15 @@ def test_wrong_values_are_found(expect: str, tmp_path: Path, monkeypatch) -> Non
         monkeypatch.setattr(fuzz, "_command", lambda arguments, values=values: save_arrays(
             Path("result.npz"), {"y": values}) or 0)
         assert judge(Case("onnx", "", (), expect), folder).outcome == outcome
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_headers_of_any_length_are_written(version: int) -> None:
+    """Format 1 has two bytes for a length."""
+    text = b"a" * 70_000
+    made = _npy_header(text, version)
+    assert made.startswith(b"\x93NUMPY") and made.endswith(text)
+    assert made[8:10] == (b"\xff\xff" if version == 1 else (70_000).to_bytes(4, "little")[:2])
 
 
 def test_random_numbers_have_no_peer(tmp_path: Path) -> None:
