@@ -64,7 +64,8 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
 
 def optimize(graph: Graph, passes: Sequence[Pass] | None = None,
              after: AfterPass | None = None) -> Graph:
-    """Runs the passes (`standard_passes()` unless told), verifying the graph after each.
+    """Runs the passes (`standard_passes()` unless told), verifying the graph after each that
+    changes it.
 
     `after(index, name, graph)` is called for the imported graph, with index 0 and name `import`,
     and then after every pass.
@@ -73,7 +74,8 @@ def optimize(graph: Graph, passes: Sequence[Pass] | None = None,
     after = after or (lambda index, name, graph: None)
     after(0, "import", verify(graph))
     for index, one in enumerate(run, start=1):
-        graph = verify(one(graph))
+        made = one(graph)
+        graph = made if made is graph else verify(made)
         after(index, one.name, graph)
     return graph
 

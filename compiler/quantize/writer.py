@@ -36,8 +36,8 @@ class Written:
 
 def write(network: Network, plan: Plan, scales: Mapping[str, Scale]) -> Written:
     """The QDQ form of a network."""
-    writer = _Writer(network, plan, scales, network.outputs)
-    return writer.written(network.layers, network.inputs, network.model.graph.output)
+    writer = _Writer(network, network.layers, plan, scales, network.outputs)
+    return writer.written(network.inputs, network.model.graph.output)
 
 
 def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, Scale],
@@ -46,7 +46,7 @@ def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, 
     `graph`, the float network, has; `outputs` are the values of the network that it gives.
     """
     layers = [*_makers(network, graph, layers), *layers]
-    writer = _Writer(network, plan, scales, [])
+    writer = _Writer(network, layers, plan, scales, [])
     made = {value for layer in layers for value in (*layer.made, layer.inner)}
     read = dict.fromkeys(value for layer in layers for value in layer.read
                          if value not in made and value not in network.tensors)
@@ -54,23 +54,29 @@ def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, 
                             if value in graph.constants)
     inputs = [_input(value, graph.values[value]) for value in read
               if value not in graph.constants]
-    return writer.written(layers, inputs, outputs)
+    return writer.written(inputs, outputs)
 
 
 def _makers(network: Network, graph: Graph, layers: Sequence[Layer]) -> list[Layer]:
     """The layers that make what these read and the graph cannot hold: lists, empty tensors."""
-    makers = {value: layer for layer in network.layers for value in layer.made}
     made = {value for layer in layers for value in layer.made}
+
+    def missing(layers: Iterable[Layer]) -> list[str]:
+        return [value for layer in layers for value in layer.read
+                if not (value in graph.values or value in network.tensors or value in made)]
+
+    if not missing(layers):
+        return []
+    makers = {value: layer for layer in network.layers for value in layer.made}
     chosen: dict[Layer, None] = {}
 
-    def choose(layer: Layer) -> None:
-        for value in layer.read:
-            if value in makers and value not in graph.values and value not in made:
-                choose(makers[value])
+    def choose(layers: Iterable[Layer]) -> None:
+        for value in missing(layers):
+            if value in makers:
+                choose([makers[value]])
                 chosen.setdefault(makers[value])
 
-    for layer in layers:
-        choose(layer)
+    choose(layers)
     return list(chosen)
 
 
@@ -84,6 +90,7 @@ class _Writer:
     """Nodes and constants of the QDQ form, in order."""
 
     network: Network
+    layers: Sequence[Layer]
     plan: Plan
     scales: Mapping[str, Scale]
     results: Sequence[str]
@@ -96,21 +103,20 @@ class _Writer:
     node_names: Names = field(init=False)
 
     def __post_init__(self):
-        network = self.network
-        taken = {value for layer in network.layers
+        taken = {value for layer in self.layers
                  for value in (*layer.made, layer.inner, *layer.read)}
-        self.names = Names(taken.union(network.tensors, network.outputs))
-        self.node_names = Names(name for layer in network.layers for name in layer.names)
+        self.names = Names(taken.union(self.network.tensors, self.network.outputs))
+        self.node_names = Names(name for layer in self.layers for name in layer.names)
 
-    def written(self, layers: Sequence[Layer], inputs: Sequence[onnx.ValueInfoProto],
+    def written(self, inputs: Sequence[onnx.ValueInfoProto],
                 outputs: Iterable[onnx.ValueInfoProto | str]) -> Written:
-        for layer in layers:
+        for layer in self.layers:
             self.add(layer)
         results = [onnx.ValueInfoProto(name=self.seen(one)) if isinstance(one, str) else one
                    for one in outputs]
         model = model_of(self.network.model, self.nodes,
                          {**self.network.tensors, **self.constants}, inputs, results)
-        return Written(model, {value: self.seen(value) for layer in layers
+        return Written(model, {value: self.seen(value) for layer in self.layers
                                for value in layer.made})
 
     def seen(self, value: str) -> str:

@@ -61,7 +61,8 @@ class _Merging:
         self.kept: list[Node] = []
 
     def visit(self, node: Node) -> None:
-        node = replace(node, inputs=tuple(self.names[value] for value in node.inputs))
+        inputs = tuple(self.names[value] for value in node.inputs)
+        node = node if inputs == node.inputs else replace(node, inputs=inputs)
         source, target = _first(SAME, self.view, node), node.outputs[0]
         if isinstance(source, str):
             if self._merge(source, target):
@@ -81,6 +82,8 @@ class _Merging:
         return True
 
     def renamed(self, node: Node) -> Node:
+        if not self.outward:
+            return node
         inputs, outputs = (tuple(self.outward.get(value, value) for value in values)
                            for values in (node.inputs, node.outputs))
         return replace(node, inputs=inputs, outputs=outputs)

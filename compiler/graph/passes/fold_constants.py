@@ -22,6 +22,8 @@ class FoldConstants:
     dequantize: bool = True
 
     def __call__(self, graph: Graph) -> Graph:
+        if not any(self._folds(node, graph) for node in graph.nodes):
+            return graph
         builder = Builder.like(graph)
         for node in graph.nodes:
             if self._folds(node, builder):
@@ -31,6 +33,6 @@ class FoldConstants:
                 builder.add(node)
         return builder.finish(graph.outputs)
 
-    def _folds(self, node: Node, builder: Builder) -> bool:
+    def _folds(self, node: Node, among: Builder | Graph) -> bool:
         kept = node.op == "dequantizelinear" and not self.dequantize
-        return not kept and all(value in builder.constants for value in node.inputs)
+        return not kept and all(value in among.constants for value in node.inputs)

@@ -40,6 +40,8 @@ class FoldScales:
             else:
                 place = sums[node.outputs[0]] = sums.pop(value)
                 nodes[place] = _folded(builder, nodes[place], node, factor)
+        if len(nodes) == len(graph.nodes):
+            return graph
         for node in nodes:
             builder.add(node)
         return eliminate_dead_code(builder.finish(graph.outputs))
