@@ -37,11 +37,11 @@ from typing import Any
 
 import onnx
 
-from accel.config import load
-from accel.machine import Machine
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.machine.status import Run
+from accel.mapping.target import AccelTarget, CompiledSegment
 from accel.sim import cycle
-from accel.status import Run
-from accel.target import AccelTarget, CompiledSegment
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.partition import ACCEL, subgraph

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from accel.config import ConfigError, load
-from accel.isa import BASES
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.config import ConfigError, load
+from accel.machine.isa import BASES
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Run
 from accel.sim import functional
-from accel.status import Run
 from examples.digits.data import held_out
 from fpga.gateware.axi4 import Axi4Master
 from fpga.gateware.zynq import ZynqAccelerator

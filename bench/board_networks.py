@@ -23,10 +23,10 @@ import numpy as np
 from onnx import ModelProto, shape_inference
 from onnx.utils import Extractor
 
-from accel.config import ConfigError, load
-from accel.machine import Machine
-from accel.program import Program
-from accel.status import Run
+from accel.machine.config import ConfigError, load
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Run
 from compiler.frontend.models import Model
 from compiler.native import BuildError
 from examples.digits.data import held_out

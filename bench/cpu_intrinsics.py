@@ -1,6 +1,6 @@
 """How fast are matrix products by the processor's tile instructions, on one thread?
 
-Each kind of `compiler.cpu_gpu_backends.cpu_products` that this processor has, 1024 x 1024 x 1024
+Each kind of `compiler.cpu_gpu_backends.cpu.products` that this processor has, 1024 x 1024 x 1024
 without an argument: first checked, then timed in turns with NumPy's BLAS on float32, so that all
 share what else the machine does; the best processor time of all rounds counts. Prints
 ``name value`` lines:
@@ -22,7 +22,7 @@ import sys
 import numpy as np
 
 from bench.timing import Run, best_times
-from compiler.cpu_gpu_backends.cpu_products import PRODUCTS, aligned, in_panels, product
+from compiler.cpu_gpu_backends.cpu.products import PRODUCTS, aligned, in_panels, product
 from compiler.cpu_gpu_backends.llvm import MachineError, build
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

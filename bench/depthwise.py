@@ -7,15 +7,15 @@ in cycles and what gemm waited for; then the lines ``depthwise_cycles`` and ``de
 import argparse
 import sys
 
-from accel.attribution import activities, layer_ends
-from accel.config import load
-from accel.machine import Machine
-from accel.schedules import tiles_of
+from accel.figures.attribution import activities, layer_ends
+from accel.figures.traffic import dram_bytes
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.machine.status import STALLS
+from accel.mapping.schedules import tiles_of
+from accel.mapping.target import AccelTarget
+from accel.mapping.work import block_products
 from accel.sim.cycle import simulate
-from accel.status import STALLS
-from accel.target import AccelTarget
-from accel.traffic import dram_bytes
-from accel.work import block_products
 from bench.networks import depthwise_graph
 
 LAYERS = ((32, 112, 1), (64, 112, 2), (128, 56, 1), (128, 56, 2), (256, 28, 1), (256, 28, 2),

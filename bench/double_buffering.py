@@ -12,13 +12,13 @@ import sys
 
 import numpy as np
 
-from accel.config import load
-from accel.layout import from_blocked, to_plain
-from accel.machine import Machine
-from accel.schedules import Tiles, schedule, tiles_of
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.mapping.layout import from_blocked, to_plain
+from accel.mapping.schedules import Tiles, schedule, tiles_of
+from accel.mapping.target import AccelTarget, assemble
+from accel.mapping.work import block_products
 from accel.sim import verilated
-from accel.target import AccelTarget, assemble
-from accel.work import block_products
 from bench.networks import convolution_graph
 from compiler.graph.reference import evaluate
 

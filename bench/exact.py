@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from accel.config import preset, preset_names
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.config import preset, preset_names
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Run
+from accel.mapping.target import AccelTarget
 from accel.sim import cycle, verilated
 from accel.sim.dram import Dram
 from accel.sim.timing import differ_in_time
-from accel.status import Run
-from accel.target import AccelTarget
 from bench.networks import convolution_graph
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize

@@ -24,10 +24,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from rich.console import Console
 
-from accel.config import ConfigError, load
 from accel.hw.core import Core
 from accel.hw.parts import ECP5
-from accel.machine import Machine
+from accel.machine.config import ConfigError, load
+from accel.machine.machine import Machine
 from compiler.native import BuildError
 from fpga import flow
 from fpga.build import roomy

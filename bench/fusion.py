@@ -25,7 +25,7 @@ import onnx
 
 from bench.float_networks import NAMES, float_model, image
 from bench.timing import Run, best_times
-from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.frontend.onnx_import import convert
 from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph

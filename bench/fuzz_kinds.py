@@ -359,7 +359,7 @@ def sound_files(folder: Path, run: Callable[[Sequence[str], Path], None]) -> Non
     """What cases are made from: a float and an int8 network with inputs, outputs, compiled modules
     and caches, and a geometry. `run` runs a command line in a folder, with its cache.
     """
-    from accel.config import preset
+    from accel.machine.config import preset
 
     rng = np.random.default_rng(0)
     onnx.save(onnx_mutations.convolutions(), folder / "float.onnx")

@@ -1,6 +1,6 @@
 """What do the shipped kernels for GPUs take of a multiprocessor?
 
-Every schedule of `compiler.cpu_gpu_backends.simt.schedules` at the shapes under test is compiled by
+Every schedule of `compiler.cpu_gpu_backends.gpu.schedules` at the shapes under test is compiled by
 NVRTC; no GPU is needed. Prints the table of ``docs/gpu.md``, the most that any kernel of a row
 takes, then ``name value`` lines:
 
@@ -18,8 +18,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from compiler.cpu_gpu_backends.gpu.nvrtc import Resources, compile_cuda, nvrtc_version
 from compiler.cpu_gpu_backends.simt.generate import generate_all
-from compiler.cpu_gpu_backends.simt.nvrtc import Resources, compile_cuda, nvrtc_version
 from compiler.native import BuildError
 from tests.support.gpu_cases import CASES, CUDA_CASES
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from accel import isa
-from accel.machine import Machine
-from accel.program import Instruction, Program
+from accel.machine import isa
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program
 
 __all__ = ["CAPACITY", "Judge", "Masks"]
 

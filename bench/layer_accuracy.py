@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from accel.config import load
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, Segment, subgraph

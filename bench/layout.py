@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from accel.config import load
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from bench.networks import branches_graph, residual_graph
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Copy, Graph, optimize

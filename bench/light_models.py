@@ -29,9 +29,9 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-from accel.config import preset
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from bench.light_weights import NAMES, images, light_model
 from bench.shares import macs
 from compiler.frontend.onnx_import import convert

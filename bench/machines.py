@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from accel.config import ConfigError, load, preset
-from accel.machine import Machine
+from accel.machine.config import ConfigError, load, preset
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from accel.target import AccelTarget
 from bench.accel import NETWORKS, accelerated
 from compiler.graph import Graph
 from compiler.graph.reference import evaluate

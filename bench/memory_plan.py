@@ -17,8 +17,8 @@ import argparse
 import sys
 
 from bench.float_networks import NAMES, float_graph
-from compiler.cpu_gpu_backends.cpu import kernel_program
-from compiler.cpu_gpu_backends.cpu_segment import plan_groups
+from compiler.cpu_gpu_backends.cpu.segment import plan_groups
+from compiler.cpu_gpu_backends.cpu.target import kernel_program
 from compiler.graph.fusion import fuse
 from compiler.graph.graph import Graph
 from compiler.graph.memory import MemoryPlan

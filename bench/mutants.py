@@ -26,15 +26,15 @@ from amaranth.back import verilog
 from rich.console import Console
 from rich.progress import track
 
-from accel.config import preset
 from accel.hw.core import Core
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.status import Run
 from accel.sim import verilated
 from accel.sim.check import COUNT, MAX_CYCLES, cases, compare, default_simulators
 from accel.sim.dram import Dram
 from accel.sim.generate import Case
 from accel.sim.verilated import Port, SimulatorError
-from accel.status import Run
 from bench.liveness import Liveness
 
 CONFIG = "tiny-1x4x4"

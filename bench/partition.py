@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
-from accel.config import load
-from accel.lowering.nest import LoweringError
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.target import AccelTarget
 from bench.networks import branches_graph, detours_graph, residual_graph, separable_graph
 from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model

@@ -24,9 +24,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from accel.config import ConfigError, load
 from accel.hw.core import Core
-from accel.machine import Machine
+from accel.machine.config import ConfigError, load
+from accel.machine.machine import Machine
 from accel.sim import check, verilated
 from accel.sim.check import MAX_CYCLES
 from accel.sim.dram import Dram

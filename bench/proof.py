@@ -10,12 +10,12 @@ import sys
 import time
 from dataclasses import replace
 
-from accel import isa
-from accel.access import IllegalProgram, prove
-from accel.config import load
-from accel.machine import Machine
-from accel.program import Program
-from accel.target import AccelTarget
+from accel.machine import isa
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.mapping.target import AccelTarget
+from accel.proof.access import IllegalProgram, prove
 from bench.networks import resnet50_graph
 from compiler.latency_hiding import Tokens, pair_tokens
 

@@ -17,11 +17,11 @@ from math import exp, log
 import numpy as np
 from rich.progress import track
 
-from accel.config import load
-from accel.layout import from_blocked, to_plain
-from accel.machine import Machine
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.mapping.layout import from_blocked, to_plain
+from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from accel.target import AccelTarget
 from bench.networks import layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate

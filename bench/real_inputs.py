@@ -168,7 +168,7 @@ def _files() -> dict[str, Path]:
             "program": Path(sys.executable).resolve(), **{name: ROOT / name for name in (
                 "pyproject.toml", "README.md", "Makefile", "docs/latency_hiding.svg",
                 "docs/quantize.md", "bench/shares.py", "lockstep/report/page.js",
-                "lockstep/report/page.css", "accel/machine.py")}}
+                "lockstep/report/page.css", "accel/machine/machine.py")}}
 
 
 FILE_KINDS = {
@@ -178,7 +178,7 @@ FILE_KINDS = {
     "rows.zip": "zip", "docs/latency_hiding.svg": "svg", "photograph.jpeg": "jpeg",
     "bench/shares.py": "python", "rows.xml": "xml", "Makefile": "makefile", "rows.ini": "ini",
     "docs/quantize.md": "markdown", "rows.npy": "npy", "lockstep/report/page.css": "css",
-    "script.shell": "shell", "accel/machine.py": "python", "rows.gzip": "gzip"}
+    "script.shell": "shell", "accel/machine/machine.py": "python", "rows.gzip": "gzip"}
 """Kinds of the files that `file_bytes` knows, as magika calls them."""
 SCRIPT = """#!/bin/sh
 set -eu

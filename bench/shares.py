@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from accel.config import preset
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, Partition, partition

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from accel import isa
-from accel.access import with_tokens
-from accel.config import load
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine import isa
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Run
+from accel.machine.words import decode_words
+from accel.mapping.target import AccelTarget
+from accel.proof.access import with_tokens
 from accel.sim import cycle, verilated
-from accel.status import Run
-from accel.target import AccelTarget
-from accel.words import decode_words
 from bench.networks import resnet50_graph
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize

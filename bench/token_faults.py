@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from accel import isa
-from accel.access import IllegalProgram, prove
-from accel.config import UNITS, load
-from accel.machine import Machine
-from accel.program import Program
-from accel.target import AccelTarget
+from accel.machine import isa
+from accel.machine.config import UNITS, load
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.mapping.target import AccelTarget
+from accel.proof.access import IllegalProgram, prove
 from bench.happens_before import Judge, Masks
 from bench.networks import convolution_graph
 from runtime import compile as compile_model

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from accel.config import UNITS, load
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.config import UNITS, load
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Status
+from accel.mapping.target import AccelTarget
 from accel.sim.probe import Probe
 from accel.sim.verilated import simulate
-from accel.status import Status
-from accel.target import AccelTarget
 from bench.networks import convolution_graph
 
 BIT = 6                         # that is inverted

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel.machine import Machine, MachineRecord
+from accel.machine.machine import Machine, MachineRecord
 from compiler.errors import Error
 from compiler.files import write_bytes, write_text
 from compiler.native import BuildError, build_once, digest
@@ -67,9 +67,9 @@ class BitstreamError(Error, ValueError):
 @dataclass(frozen=True)
 class Bitstream:
     """Bits, and a record of what they are: board, config, machine (its hash), geometry,
-    instructions and layouts (see `accel.machine.MachineRecord`), clock_hz, baud, seed, seeds (clock
-    of each), used and available cells, critical path, tools and their versions, and the hash of the
-    bits.
+    instructions and layouts (see `accel.machine.machine.MachineRecord`), clock_hz, baud, seed,
+    seeds (clock of each), used and available cells, critical path, tools and their versions, and
+    the hash of the bits.
     """
 
     bits: bytes

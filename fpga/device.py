@@ -7,11 +7,11 @@ from typing import Protocol
 
 import numpy as np
 
-from accel.config import UNITS
-from accel.isa import BASES
-from accel.machine import Machine, MachineRecord
-from accel.program import Program
-from accel.status import REPORTERS, Counters, Run, Status
+from accel.machine.config import UNITS
+from accel.machine.isa import BASES
+from accel.machine.machine import Machine, MachineRecord
+from accel.machine.program import Program
+from accel.machine.status import REPORTERS, Counters, Run, Status
 from compiler.errors import Error
 from fpga.identity import decoded
 from fpga.link.frames import GRAIN

@@ -1,6 +1,7 @@
 """Which machine is it? A board holds the machine's record, packed into its register ``record``.
 
-It is JSON with the members of `accel.machine.MachineRecord`, deflated (zlib, RFC 1950), and zeros.
+It is JSON with the members of `accel.machine.machine.MachineRecord`, deflated (zlib, RFC 1950), and
+zeros.
 """
 
 import json
@@ -9,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from accel.config import AccelConfig, ConfigError
-from accel.machine import Machine, MachineRecord
+from accel.machine.config import AccelConfig, ConfigError
+from accel.machine.machine import Machine, MachineRecord
 from fpga.registers import RECORD_BYTES
 
 __all__ = ["decoded", "encoded", "machine_of", "named"]

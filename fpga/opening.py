@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from accel.config import preset
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from fpga.boards.board import BAUD_RATES
 from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.emulation.emulated import EmulatedBoard

@@ -6,8 +6,8 @@ of more bits takes several words, the lowest first. Gateware and drivers come fr
 
 from dataclasses import dataclass
 
-from accel.config import UNITS
-from accel.status import COUNTERS
+from accel.machine.config import UNITS
+from accel.machine.status import COUNTERS
 
 __all__ = ["ADDRESSES", "MAGIC", "RECORD", "RECORD_BYTES", "REGISTERS", "REPORT", "WORDS",
            "Register"]

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from accel.machine import Machine
+from accel.machine.machine import Machine
+from accel.machine.status import Run, Status
 from accel.sim import functional
 from accel.sim.check import cases
 from accel.sim.generate import Case
 from accel.sim.locate import differ
-from accel.status import Run, Status
 from fpga.device import BoardDevice, BoardRefused, read_registers
 from fpga.link.frames import GRAIN, LARGEST
 from fpga.registers import REGISTERS, WORDS

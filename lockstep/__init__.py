@@ -10,10 +10,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accel.config import AccelConfig, ConfigError, preset
-    from accel.intrinsics import vector_op
-    from accel.machine import Machine
-    from accel.target import assemble
+    from accel.machine.config import AccelConfig, ConfigError, preset
+    from accel.machine.intrinsics import vector_op
+    from accel.machine.machine import Machine
+    from accel.mapping.target import assemble
     from compiler.errors import ArgumentError, Error
     from compiler.files import FileError
     from compiler.frontend.onnx_import import ImportRefused
@@ -32,11 +32,12 @@ __all__ = ["AccelConfig", "ArgumentError", "ArtifactError", "BuildError", "Confi
            "vector_op"]
 
 _HOMES = {
-    "AccelConfig": "accel.config", "Machine": "accel.machine", "assemble": "accel.target",
-    "compile": "runtime", "load": "runtime", "preset": "accel.config",
-    "quantize": "compiler.quantize", "vector_op": "accel.intrinsics",
+    "AccelConfig": "accel.machine.config", "Machine": "accel.machine.machine",
+    "assemble": "accel.mapping.target", "compile": "runtime", "load": "runtime",
+    "preset": "accel.machine.config", "quantize": "compiler.quantize",
+    "vector_op": "accel.machine.intrinsics",
     "ArgumentError": "compiler.errors", "ArtifactError": "runtime.artifact.container",
-    "BuildError": "compiler.native", "ConfigError": "accel.config",
+    "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
     "DeviceError": "runtime.device", "Error": "compiler.errors", "FileError": "compiler.files",
     "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
     "QuantizeRefused": "compiler.quantize.refusal", "TargetError": "runtime.compilation",

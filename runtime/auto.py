@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accel.lowering.nest import LoweringError
-from accel.target import AccelTarget
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.target import AccelTarget
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, HOST, Partition, Target, partition
 from compiler.graph.placement import TARGETS, Pins, Placement, moves, pinned, place, prefer

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from accel.config import AccelConfig
-from accel.config import load as load_config
-from accel.machine import Machine
+from accel.machine.config import AccelConfig
+from accel.machine.config import load as load_config
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
-from accel.target import AccelTarget
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.errors import Error
 from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of

@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from accel.attribution import layer_ends
-from accel.borders import core, with_borders
-from accel.layers import Layer
-from accel.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of, from_memory,
-                          to_memory)
+from accel.figures.attribution import layer_ends
+from accel.mapping.borders import core, with_borders
+from accel.mapping.layers import Layer
+from accel.mapping.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of,
+                                  from_memory, to_memory)
+from accel.mapping.target import AccelTarget, CompiledSegment
+from accel.mapping.views import images
 from accel.sim import cycle
 from accel.sim.dram import DRAM, Dram
-from accel.target import AccelTarget, CompiledSegment
-from accel.views import images
-from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.errors import ArgumentError
 from compiler.graph.channels_last import FROM_LAST
 from compiler.graph.graph import Graph, Node, TensorType

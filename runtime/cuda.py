@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.simt.code import Code
-from compiler.cpu_gpu_backends.simt.nvrtc import compile_cuda
 from runtime.device import DeviceMissing
 
 __all__ = ["CudaDevice"]

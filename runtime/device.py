@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Run
 from accel.sim.dram import DRAM, Dram
-from accel.status import Run
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.errors import ArgumentError, Error
 from compiler.processes import OwnLock

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from compiler.cpu_gpu_backends.gpu.emulate import emulation
 from compiler.cpu_gpu_backends.simt.code import Code
-from compiler.cpu_gpu_backends.simt.emulate import emulation
 
 __all__ = ["EmulatedDevice"]
 

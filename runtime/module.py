@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from accel.layout import from_memory, to_memory
-from accel.machine import Machine
-from accel.program import Program, TensorSlot
-from accel.status import Run
-from accel.work import Work
+from accel.machine.machine import Machine
+from accel.machine.program import Program, TensorSlot
+from accel.machine.status import Run
+from accel.mapping.layout import from_memory, to_memory
+from accel.mapping.work import Work
 from compiler.errors import Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from accel.borders import is_converted
-from accel.layout import from_memory, to_memory
-from accel.machine import Machine
-from accel.program import TensorSlot
-from accel.status import Run
-from compiler.cpu_gpu_backends.cpu import HostSegment
+from accel.machine.machine import Machine
+from accel.machine.program import TensorSlot
+from accel.machine.status import Run
+from accel.mapping.borders import is_converted
+from accel.mapping.layout import from_memory, to_memory
+from compiler.cpu_gpu_backends.cpu.target import HostSegment
 from runtime.module import AccelSegment, Module, Step
 from runtime.report import layer_rows
 

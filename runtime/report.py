@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from accel.attribution import activities, layer_ends
-from accel.machine import Machine
-from accel.program import Program
-from accel.status import STALLS, Run
-from accel.traffic import dram_bytes
-from accel.work import Work
+from accel.figures.attribution import activities, layer_ends
+from accel.figures.traffic import dram_bytes
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import STALLS, Run
+from accel.mapping.work import Work
 from compiler.graph.notes import Note
 from compiler.graph.partition import ACCEL
 from runtime.module import Module

@@ -7,7 +7,7 @@ from amaranth.utils import exact_log2
 
 from accel.hw.interface import LANE_BITS, READ_LATENCY, acc_port
 from accel.hw.parts import Ram, spread
-from accel.machine import Machine
+from accel.machine.machine import Machine
 
 __all__ = ["Acc"]
 

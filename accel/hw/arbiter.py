@@ -4,9 +4,9 @@ from amaranth.hdl import *
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, Signature
 
-from accel.config import AccelConfig
 from accel.hw.interface import memory_port
 from accel.hw.queue import Queue
+from accel.machine.config import AccelConfig
 
 __all__ = ["BURSTS", "BURST", "Arbiter", "read_port", "write_port"]
 

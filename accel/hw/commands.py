@@ -4,11 +4,11 @@ from amaranth.hdl import *
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, Signature
 
-from accel.config import AccelConfig
 from accel.hw.interface import COMMAND, INDEX_BITS
 from accel.hw.parts import Ram, follows
 from accel.hw.queue import tally
-from accel.isa import WORD_BITS, WORD_BYTES
+from accel.machine.config import AccelConfig
+from accel.machine.isa import WORD_BITS, WORD_BYTES
 
 __all__ = ["CommandQueue", "handover"]
 

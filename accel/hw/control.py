@@ -4,9 +4,9 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.config import UNITS
 from accel.hw.interface import INDEX_BITS
-from accel.status import REPORTERS, Status
+from accel.machine.config import UNITS
+from accel.machine.status import REPORTERS, Status
 
 __all__ = ["BEGIN_CYCLES", "END_CYCLES", "OVER_CYCLES", "PATIENCE", "SETTLING", "STATUS_CYCLES",
            "Control"]

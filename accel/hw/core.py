@@ -4,7 +4,6 @@ from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.config import UNITS
 from accel.hw.acc import Acc
 from accel.hw.arbiter import Arbiter
 from accel.hw.commands import CommandQueue
@@ -19,9 +18,10 @@ from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
 from accel.hw.store import Store
 from accel.hw.tokens import Tokens
 from accel.hw.vector import Vector
-from accel.isa import BASES
-from accel.machine import Machine
-from accel.status import CLIENTS, COUNTERS, REPORTERS, Status
+from accel.machine.config import UNITS
+from accel.machine.isa import BASES
+from accel.machine.machine import Machine
+from accel.machine.status import CLIENTS, COUNTERS, REPORTERS, Status
 
 __all__ = ["REQUEST_CYCLE", "Core", "core_signature"]
 
@@ -67,10 +67,10 @@ class Core(wiring.Component):
     {unit}_started, {unit}_started_index, {unit}_retired, {unit}_retired_index : events, for fetch
         those of FINISH.
     {unit}_waiting, {unit}_waiting_index : after a deadlock, whether the unit waits, and where.
-    counter, counter_value : position in `accel.status.COUNTERS`, and what that counter is at, in
-        the same cycle. The activities of a unit sum to the cycles from `start` to the one before
-        `done`; the `BEGIN_CYCLES` first ones and the last one count as ``command``. Bytes are
-        whole beats.
+    counter, counter_value : position in `accel.machine.status.COUNTERS`, and what that counter is
+        at, in the same cycle. The activities of a unit sum to the cycles from `start` to the one
+        before `done`; the `BEGIN_CYCLES` first ones and the last one count as ``command``. Bytes
+        are whole beats.
     """
 
     def __init__(self, machine: Machine):

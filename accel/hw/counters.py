@@ -4,10 +4,10 @@ from amaranth.hdl import *
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.config import UNITS, AccelConfig
 from accel.hw.control import BEGIN_CYCLES
 from accel.hw.parts import registered
-from accel.status import ACTIVITIES, CLIENTS, COUNTERS
+from accel.machine.config import UNITS, AccelConfig
+from accel.machine.status import ACTIVITIES, CLIENTS, COUNTERS
 
 __all__ = ["COUNTER_BITS", "COUNTER_CYCLES", "Counters"]
 

@@ -7,9 +7,9 @@ from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.dataflow import Interval, Node
+from accel.datapath.dataflow import Interval, Node
+from accel.datapath.plan import FACTOR_BITS, Operation, Plan, factor_bits
 from accel.hw.parts import ECP5, GROUP, Multiplier, follows, registered
-from accel.plan import FACTOR_BITS, Operation, Plan, factor_bits
 
 __all__ = ["Datapath", "below"]
 

@@ -11,13 +11,13 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.config import BUFFERS, UNITS, AccelConfig
+from accel.datapath.plan import IN_FLIGHT
 from accel.hw.interface import INDEX_BITS, unit_signature
 from accel.hw.loops import NEST_CYCLES, Ahead, LoopNest
 from accel.hw.queue import QUEUE_CYCLES, Queue
-from accel.isa import BASES, DMA
-from accel.plan import IN_FLIGHT
-from accel.status import ACTIVITIES, Status
+from accel.machine.config import BUFFERS, UNITS, AccelConfig
+from accel.machine.isa import BASES, DMA
+from accel.machine.status import ACTIVITIES, Status
 
 __all__ = ["BASE_REGISTERS", "RUN", "RUN_CYCLES", "Front", "Stepper", "connect_unit",
            "merge", "rotate"]

@@ -5,15 +5,15 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.config import UNITS
 from accel.hw.arbiter import BURST, read_port
 from accel.hw.commands import handover
 from accel.hw.interface import INDEX_BITS
 from accel.hw.parts import follows
 from accel.hw.queue import Queue, Relay, tally
-from accel.isa import WORD_BYTES
-from accel.machine import FINISH, Machine
-from accel.status import Status
+from accel.machine.config import UNITS
+from accel.machine.isa import WORD_BYTES
+from accel.machine.machine import FINISH, Machine
+from accel.machine.status import Status
 
 __all__ = ["PREFETCH", "Fetch"]
 

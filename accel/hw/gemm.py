@@ -4,14 +4,14 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
+from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.hw.interface import INDEX_BITS, READ_LATENCY, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
 from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, LoopNest
 from accel.hw.update import Update
-from accel.isa import GEMM
-from accel.machine import Machine
-from accel.plan import plan
+from accel.machine.isa import GEMM
+from accel.machine.machine import Machine
 
 __all__ = ["ADDRESS_CYCLES", "Gemm", "delayed", "updates_of"]
 

@@ -3,9 +3,9 @@
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
 
-from accel.config import UNITS, AccelConfig, BufferGeometry
-from accel.isa import WORD_BITS
-from accel.status import ACTIVITIES, Status
+from accel.machine.config import UNITS, AccelConfig, BufferGeometry
+from accel.machine.isa import WORD_BITS
+from accel.machine.status import ACTIVITIES, Status
 
 __all__ = ["COMMAND", "INDEX_BITS", "LANE_BITS", "READ_LATENCY", "acc_port", "chunk_write",
            "entry_read", "memory_port", "unit_signature"]

@@ -5,11 +5,11 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
-from accel.config import UNITS
 from accel.hw.interface import INDEX_BITS, unit_signature
 from accel.hw.queue import Queue, tally
-from accel.isa import HEADER
-from accel.status import ACTIVITIES, Status
+from accel.machine.config import UNITS
+from accel.machine.isa import HEADER
+from accel.machine.status import ACTIVITIES, Status
 
 __all__ = ["Issue", "outside", "pass_through", "report", "wrong_bank"]
 

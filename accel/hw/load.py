@@ -5,12 +5,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.config import BUFFERS, AccelConfig
 from accel.hw.arbiter import BURST, BURSTS, read_port
 from accel.hw.dma import (BASE_REGISTERS, RUN, RUN_CYCLES, Front, Stepper, connect_unit, merge,
                           rotate)
 from accel.hw.interface import chunk_write, unit_signature
 from accel.hw.queue import Queue, Relay
+from accel.machine.config import BUFFERS, AccelConfig
 
 __all__ = ["LOADED", "REQUEST_CYCLES", "Bursts", "Load"]
 

@@ -10,7 +10,7 @@ from amaranth.hdl import *
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.plan import FACTOR_BITS
+from accel.datapath.plan import FACTOR_BITS
 
 __all__ = ["GROUP", "ECP5", "Multiplier", "Ram", "follows", "registered", "spread"]
 

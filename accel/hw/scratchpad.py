@@ -10,9 +10,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
-from accel.config import AccelConfig, BufferGeometry
 from accel.hw.interface import READ_LATENCY, chunk_write, entry_read
 from accel.hw.parts import Ram
+from accel.machine.config import AccelConfig, BufferGeometry
 
 __all__ = ["InputScratchpad", "OutputScratchpad", "chunk_read", "entry_write"]
 

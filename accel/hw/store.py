@@ -5,12 +5,12 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.config import AccelConfig
 from accel.hw.arbiter import BURST, BURSTS, write_port
 from accel.hw.dma import BASE_REGISTERS, RUN_CYCLES, Front, Stepper, connect_unit, merge, rotate
 from accel.hw.interface import READ_LATENCY, unit_signature
 from accel.hw.queue import Queue, tally
 from accel.hw.scratchpad import chunk_read
+from accel.machine.config import AccelConfig
 
 __all__ = ["CHUNK_CYCLES", "BurstWriter", "Store", "writer_depth"]
 

@@ -4,8 +4,8 @@ from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 
-from accel.config import UNITS
 from accel.hw.queue import tally
+from accel.machine.config import UNITS
 
 __all__ = ["TOKEN_BITS", "Tokens", "token_port"]
 

@@ -4,10 +4,10 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from accel.datapath.plan import UPDATE_CYCLES
 from accel.hw.datapath import below
 from accel.hw.interface import LANE_BITS, READ_LATENCY
 from accel.hw.parts import follows, spread
-from accel.plan import UPDATE_CYCLES
 
 __all__ = ["Update"]
 

@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out, Signature
 from amaranth.utils import exact_log2
 
-from accel.config import PARAM_BYTES, AccelConfig
+from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.hw.gemm import delayed, updates_of
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
@@ -14,9 +14,9 @@ from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
 from accel.hw.parts import registered, spread
 from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update
-from accel.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
-from accel.machine import Machine
-from accel.plan import plan
+from accel.machine.config import PARAM_BYTES, AccelConfig
+from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
+from accel.machine.machine import Machine
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from accel.access import IllegalProgram, prove
-from accel.machine import Machine
-from accel.program import disassemble
-from accel.status import Run, Status
+from accel.machine.machine import Machine
+from accel.machine.program import disassemble
+from accel.machine.status import Run, Status
+from accel.proof.access import IllegalProgram, prove
 
 from . import functional
 from .coverage import Coverage

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from accel import isa
-from accel.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touches, valid_box
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.program import Instruction
-from accel.status import REPORTERS, Run, Status
-from accel.words import decode_words
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction
+from accel.machine.status import REPORTERS, Run, Status
+from accel.machine.words import decode_words
+from accel.proof.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touches, valid_box
 
 from .forms import form_of, forms
 from .generate import Case

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from amaranth.utils import exact_log2
 
-from accel import isa
-from accel.config import BUFFERS, UNITS
+from accel.datapath.plan import IN_FLIGHT, plan
 from accel.hw.arbiter import BURSTS
 from accel.hw.control import BEGIN_CYCLES, OVER_CYCLES, PATIENCE, SETTLING, STATUS_CYCLES
 from accel.hw.counters import COUNTER_CYCLES
@@ -32,10 +31,11 @@ from accel.hw.loops import AHEAD, NEST_CYCLES
 from accel.hw.store import writer_depth
 from accel.hw.tokens import TOKEN_BITS
 from accel.hw.vector import PARAMETERS
-from accel.machine import Machine
-from accel.plan import IN_FLIGHT, plan
-from accel.program import Program
-from accel.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
+from accel.machine import isa
+from accel.machine.config import BUFFERS, UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 
 from .dram import DRAM, Dram, DramTiming

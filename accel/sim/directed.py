@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from accel import isa
-from accel.access import with_tokens
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.plan import plan
-from accel.program import Instruction, Program, TensorSlot, finish
+from accel.datapath.plan import plan
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, TensorSlot, finish
+from accel.proof.access import with_tokens
 
 from .forms import Form, form_of, forms, reads
 from .generate import Case, with_forms

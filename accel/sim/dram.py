@@ -6,9 +6,9 @@ The model itself is native (`dram.h`); docs/machine.md, "Memory port", says what
 import ctypes
 from dataclasses import dataclass, fields
 
-from accel import isa
-from accel.config import AccelConfig
-from accel.program import ALIGNMENT, Program
+from accel.machine import isa
+from accel.machine.config import AccelConfig
+from accel.machine.program import ALIGNMENT, Program
 from compiler.errors import Error
 
 __all__ = ["DRAM", "Dram", "DramError", "DramTiming"]

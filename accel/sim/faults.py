@@ -6,12 +6,12 @@ from random import Random
 from typing import Any
 
 
-from accel import isa
-from accel.access import Fault, touches
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.program import Instruction, Program
-from accel.status import Status
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program
+from accel.machine.status import Status
+from accel.proof.access import Fault, touches
 
 from . import functional
 from .generate import Case, generate

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel import isa
-from accel.access import operand_scope
-from accel.machine import Machine
-from accel.program import Instruction
+from accel.machine import isa
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction
+from accel.proof.access import operand_scope
 from compiler.tensorize import Intrinsic
 
 __all__ = ["Form", "form_of", "forms", "reads"]

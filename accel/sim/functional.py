@@ -17,14 +17,14 @@ from typing import NoReturn
 
 import numpy as np
 
-from accel import isa
-from accel.access import Fault, Touch, require_ranges, touches
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.plan import open_instructions
-from accel.program import Instruction, Program
-from accel.status import Run, Status
-from accel.words import decode_words
+from accel.datapath.plan import open_instructions
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program
+from accel.machine.status import Run, Status
+from accel.machine.words import decode_words
+from accel.proof.access import Fault, Touch, require_ranges, touches
 
 from .units import Buffers, perform
 

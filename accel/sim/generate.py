@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from accel import isa
-from accel.config import PARAM_BYTES, UNITS
-from accel.machine import Machine
-from accel.program import Instruction, Program, TensorSlot, finish
+from accel.machine import isa
+from accel.machine.config import PARAM_BYTES, UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, TensorSlot, finish
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 

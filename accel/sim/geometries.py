@@ -5,8 +5,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from accel.config import BUFFERS, PARAM_BYTES, AccelConfig
-from accel.machine import Machine
+from accel.machine.config import BUFFERS, PARAM_BYTES, AccelConfig
+from accel.machine.machine import Machine
 
 from . import verilated
 from .check import MAX_CYCLES, Report, check, default_simulators

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accel import isa
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.program import Instruction, Program, finish
-from accel.status import Run, Status
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, finish
+from accel.machine.status import Run, Status
 
 from .directed import changed, nothing
 from .generate import Case

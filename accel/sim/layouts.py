@@ -1,4 +1,4 @@
-"""Instruction words as a C++ header: what `accel.isa` declares, for native simulators.
+"""Instruction words as a C++ header: what `accel.machine.isa` declares, for native simulators.
 
 Each format is a namespace of `Bits`; an array gives its first element, and the names of its
 number of elements and of their distance in bits::
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from amaranth import Shape
 from amaranth.lib import data
 
-from accel import isa
+from accel.machine import isa
 
 __all__ = ["layouts_header"]
 
@@ -26,7 +26,7 @@ _PROLOGUE = """\
 #include <cstdint>
 #include <cstring>
 
-// Instruction words, generated from accel/isa.py.
+// Instruction words, generated from accel/machine/isa.py.
 namespace word {
 
 constexpr int BYTES = %d;

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from accel import isa
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.program import Instruction, Program, finish
-from accel.status import Run
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, finish
+from accel.machine.status import Run
 
 from .generate import Case
 

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from accel.machine import Machine
-from accel.program import Program
-from accel.status import COUNTERS, Counters
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import COUNTERS, Counters
 
 from .dram import DRAM, Dram
 from .verilated import build, view

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accel.status import Run
+from accel.machine.status import Run
 
 __all__ = ["TimingDifference", "differ_in_time"]
 

@@ -5,7 +5,7 @@ reads. **One cycle is shown as one microsecond**, so that every time is a whole 
 clock. A group of tracks for each unit holds
 
 - ``activity``: what the unit did in every cycle, ``busy`` or the cause of a stall
-  (`accel.status.ACTIVITIES`);
+  (`accel.machine.status.ACTIVITIES`);
 - ``instructions``: a slice from start to retire, named by layer and loops. A unit may hold several
   at once; then there are more tracks of them.
 
@@ -29,13 +29,13 @@ from typing import Any
 
 import numpy as np
 
-from accel.attribution import layer_ends
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.program import Instruction, Program, disassemble
-from accel.status import ACTIVITIES, REPORTERS, Run
-from accel.traffic import dram_bytes
-from accel.words import decode_words
+from accel.figures.attribution import layer_ends
+from accel.figures.traffic import dram_bytes
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, disassemble
+from accel.machine.status import ACTIVITIES, REPORTERS, Run
+from accel.machine.words import decode_words
 from compiler.errors import Error
 from compiler.files import FileError, FileInProgress
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accel.access import Touch, Walk, compute_loops, operand_scope, valid_box
-from accel.config import AccelConfig
-from accel.machine import Machine
-from accel.program import Instruction
+from accel.machine.config import AccelConfig
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction
+from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Cast, Read, Reduce, Var, numpy_dtype
 from compiler.tensorize import Intrinsic

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from accel import isa
-from accel.access import DMA_BUFFERS, Fault, Touch, operand_field, require_ranges, touches
-from accel.config import BUFFERS, UNITS
-from accel.machine import Machine
-from accel.program import Instruction, Program
-from accel.status import Run, Status
+from accel.machine import isa
+from accel.machine.config import BUFFERS, UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program
+from accel.machine.status import Run, Status
+from accel.proof.access import DMA_BUFFERS, Fault, Touch, operand_field, require_ranges, touches
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 from compiler.te import bits, is_signed, numpy_dtype
 from compiler.tensorize import UPDATES, Intrinsic

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from amaranth.back import verilog
 
-from accel import isa
-from accel.config import UNITS
 from accel.hw.core import Core
-from accel.machine import Machine
-from accel.program import Program
-from accel.status import COUNTERS, REPORTERS, Counters, Run, Status
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
 from compiler.errors import Error
 from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
                              compiler, digest, find, note, noted, processor)
@@ -118,9 +118,9 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
 
 def _gateware(machine: Machine, optimization: tuple[str, ...]) -> str:
     """Hash of all that emitted Verilog, and so the object, is made from."""
-    folders = (_ROOT / "accel", *(_ROOT / folder for folder in (
-        "accel/hw", "accel/intrinsics", "compiler/te", "compiler/tensorize", "compiler/ops")))
-    paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    paths = [path for folder in (
+        "accel/machine", "accel/machine/intrinsics", "accel/datapath", "accel/hw", "compiler/te",
+        "compiler/tensorize", "compiler/ops") for path in sorted((_ROOT / folder).glob("*.py"))]
     paths += [_HERE / name for name in (*_SOURCES, "netlist.py", Path(__file__).name)]
     return digest([machine.text, *_environment(optimization),
                    *(f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in paths)])

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.frontend.importer import Importer, Item
 from compiler.frontend.onnx_import import ImportRefused, check_model
 from compiler.frontend.values import Value, dtype_name

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto, helper
 
-from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.frontend.binding import dimensions, open_dimensions
 from compiler.frontend.onnx_import import ImportRefused, convert
 from compiler.graph.graph import MOST_DIMENSIONS, Graph

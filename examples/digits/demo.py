@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from accel.config import UNITS, load
-from accel.machine import Machine
-from accel.status import ACTIVITIES, Run
-from accel.target import AccelTarget
+from accel.machine.config import UNITS, load
+from accel.machine.machine import Machine
+from accel.machine.status import ACTIVITIES, Run
+from accel.mapping.target import AccelTarget
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
 from examples.digits.data import held_out

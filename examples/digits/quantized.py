@@ -12,9 +12,9 @@ import sys
 
 import numpy as np
 
-from accel.config import load
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import load
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from accel.config import load
-from accel.machine import Machine
+from accel.machine.config import load
+from accel.machine.machine import Machine
 from compiler import te
 from compiler.schedule import Schedule
 

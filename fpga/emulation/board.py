@@ -10,7 +10,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.hw.core import Core
-from accel.machine import Machine
+from accel.machine.machine import Machine
 from fpga.emulation.sdram_chip import RULES, SdramChip, cells_port
 from fpga.gateware.pads import simulated_pads
 from fpga.gateware.sdram import SdramController

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from amaranth.back import verilog
 
-from accel.machine import Machine
+from accel.machine.machine import Machine
 from accel.sim.netlist import clocked, whole_words
 from fpga.emulation.board import SdramBoard
 from fpga.emulation.library import build_library

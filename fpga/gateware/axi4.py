@@ -13,8 +13,8 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
-from accel.config import AccelConfig
 from accel.hw.interface import memory_port
+from accel.machine.config import AccelConfig
 
 __all__ = ["Axi4Master", "axi4_port"]
 

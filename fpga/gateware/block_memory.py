@@ -6,9 +6,9 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In
 from amaranth.utils import exact_log2
 
-from accel.config import AccelConfig
 from accel.hw.interface import memory_port
 from accel.hw.parts import Ram
+from accel.machine.config import AccelConfig
 
 __all__ = ["BlockMemory"]
 

@@ -3,8 +3,8 @@
 from amaranth.hdl import *
 from amaranth.lib import io, wiring
 
-from accel.config import AccelConfig
-from accel.machine import Machine
+from accel.machine.config import AccelConfig
+from accel.machine.machine import Machine
 from fpga import margins
 from fpga.boards import BlockRam, Board
 from fpga.gateware.block_memory import BlockMemory

@@ -14,9 +14,9 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.config import AccelConfig
 from accel.hw.interface import memory_port
 from accel.hw.queue import Relay
+from accel.machine.config import AccelConfig
 from fpga.gateware.registers import READ_CYCLES
 from fpga.link import frames
 from fpga.registers import WORDS

@@ -7,10 +7,10 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from accel.config import UNITS
 from accel.hw.core import core_signature
-from accel.machine import Machine
-from accel.status import COUNTERS
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.status import COUNTERS
 from fpga.identity import encoded
 from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 

@@ -21,9 +21,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
-from accel.config import AccelConfig
 from accel.hw.interface import memory_port
 from accel.hw.queue import Queue
+from accel.machine.config import AccelConfig
 from fpga.sdram import Command, Sdram
 
 __all__ = ["READ_DELAY", "SdramController", "sdram_pins"]

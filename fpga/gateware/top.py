@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from accel.hw.core import Core
 from accel.hw.interface import memory_port
 from accel.hw.queue import Relay
-from accel.machine import Machine
+from accel.machine.machine import Machine
 from fpga.gateware.link import Link
 from fpga.gateware.registers import Registers
 from fpga.gateware.uart import Uart, divisor

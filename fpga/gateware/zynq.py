@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 
 from accel.hw.core import Core
-from accel.machine import Machine
+from accel.machine.machine import Machine
 from fpga.gateware.axi4 import Axi4Master, axi4_port
 from fpga.gateware.axi4_lite import Axi4LiteSlave, axi4_lite_port
 from fpga.gateware.registers import Registers

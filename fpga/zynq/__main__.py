@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from accel.config import ConfigError, load
-from accel.machine import Machine
+from accel.machine.config import ConfigError, load
+from accel.machine.machine import Machine
 from fpga.zynq.export import export
 
 LOWEST_MHZ, HIGHEST_MHZ = 10, 250       # that the processor's PLLs give the logic

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from accel.isa import BASES
-from accel.machine import Machine
+from accel.machine.isa import BASES
+from accel.machine.machine import Machine
 from fpga.device import BoardDevice
 from fpga.link.host import LinkError
 from fpga.registers import ADDRESSES, WORD_BITS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from amaranth.back import verilog
 
-from accel.machine import Machine
+from accel.machine.machine import Machine
 from compiler.files import write_bytes, write_text
 from fpga.gateware.zynq import CONTROL, MEMORY, ZynqAccelerator
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from accel.machine import Machine
+from accel.machine.machine import Machine
 from accel.sim.dram import DRAM, Dram
 from compiler.errors import RequestError
 from compiler.frontend.models import graph_of

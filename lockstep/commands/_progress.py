@@ -9,9 +9,9 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from accel.machine import Machine
-from accel.program import Program
-from accel.status import Run
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Run
 from runtime import simulator
 
 __all__ = ["Watched", "progress_bar"]

@@ -45,8 +45,8 @@ def _positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     if args.geometries:
         return _run_geometries(args)
-    from accel.config import load
-    from accel.machine import Machine
+    from accel.machine.config import load
+    from accel.machine.machine import Machine
     from accel.sim.check import check
 
     machine = Machine(load(args.config or DEFAULT))

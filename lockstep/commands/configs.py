@@ -20,7 +20,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from accel.config import load, preset, preset_names
+    from accel.machine.config import load, preset, preset_names
 
     if args.name is None:
         print(listing([preset(name) for name in preset_names()]))

@@ -122,8 +122,8 @@ def _build(args: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from accel.config import load
-    from accel.machine import Machine
+    from accel.machine.config import load
+    from accel.machine.machine import Machine
     from fpga.boards import board
     from fpga.build import build, written
 
@@ -290,8 +290,8 @@ def _on(args: argparse.Namespace, saved, device, graph):
 
 
 def _selftest(args: argparse.Namespace) -> int:
-    from accel.config import load
-    from accel.machine import Machine
+    from accel.machine.config import load
+    from accel.machine.machine import Machine
     from fpga.selftest import selftest
 
     machine = Machine(load(args.config)) if args.config else None

@@ -21,8 +21,8 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    from accel.config import load
-    from accel.machine import Machine
+    from accel.machine.config import load
+    from accel.machine.machine import Machine
 
     lines = _status() if args.status else _instructions(Machine(load(args.config)))
     for line in lines:
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _status():
-    from accel.status import REPORTERS, STALLS, Status
+    from accel.machine.status import REPORTERS, STALLS, Status
 
     for status in Status:
         yield f"{status.value}  {status.text}"
@@ -40,8 +40,8 @@ def _status():
 
 
 def _instructions(machine):
-    from accel import isa
-    from accel.machine import FINISH
+    from accel.machine import isa
+    from accel.machine.machine import FINISH
 
     yield f"machine {machine.hash[:12]} ({machine.config.name}), words of {isa.WORD_BITS} bits"
     yield f"{FINISH:3}  {'finish':12} {'fetch':7} wait until all units are idle, then stop"

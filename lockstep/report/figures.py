@@ -9,12 +9,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from accel.config import UNITS
-from accel.machine import Machine
-from accel.program import Program
+from accel.figures.traffic import unit_bytes
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import ACTIVITIES
 from accel.sim.dram import Dram
-from accel.status import ACTIVITIES
-from accel.traffic import unit_bytes
 from lockstep.commands._layers import host_entries, largest_stall
 from lockstep.commands._lines import counted
 

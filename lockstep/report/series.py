@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from accel.attribution import activity_table
-from accel.config import BUFFERS, UNITS
-from accel.machine import Machine
-from accel.occupancy import live_entries
-from accel.program import Program
-from accel.status import ACTIVITIES, Run
+from accel.figures.attribution import activity_table
+from accel.figures.occupancy import live_entries
+from accel.machine.config import BUFFERS, UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import ACTIVITIES, Run
 
 __all__ = ["MAX_BUCKETS", "Grid", "activity_series", "occupancy_series", "run_lengths"]
 

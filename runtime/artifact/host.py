@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from compiler.cpu_gpu_backends.cpu import HostSegment, Step
+from compiler.cpu_gpu_backends.cpu.target import HostSegment, Step
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.cpu_gpu_backends.llvm.elf import ObjectError, require_object
 from compiler.cpu_gpu_backends.llvm.machine import Machine as Processor

@@ -8,11 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any
 
-from accel.config import AccelConfig
-from accel.machine import Machine, MachineRecord
-from accel.program import Program
-from accel.work import Work
-from compiler.cpu_gpu_backends.cpu import CpuTarget, HostSegment
+from accel.machine.config import AccelConfig
+from accel.machine.machine import Machine, MachineRecord
+from accel.machine.program import Program
+from accel.mapping.work import Work
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
 from compiler.cpu_gpu_backends.llvm import host
 from compiler.files import whole_file
 from compiler.graph.graph import Graph
@@ -68,7 +68,7 @@ def load(path: str | PathLike[str], *, sim: str = "functional", machine: Machine
     and ArgumentError for arguments that are not of their kind.
     """
     require_path(path)
-    require_kind("machine", machine, Machine | None, "an accel.machine.Machine")
+    require_kind("machine", machine, Machine | None, "an accel.machine.machine.Machine")
     simulate = simulator(sim, **options)
     saved = read(path, machine)
     if saved.machine is None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from accel import isa
-from accel.layout import blocks_of
-from accel.machine import Machine
-from accel.program import ALIGNMENT, Program, TensorSlot
-from accel.provenance import Provenance
-from accel.work import Work
+from accel.machine import isa
+from accel.machine.machine import Machine
+from accel.machine.program import ALIGNMENT, Program, TensorSlot
+from accel.machine.provenance import Provenance
+from accel.mapping.layout import blocks_of
+from accel.mapping.work import Work
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Segment
 

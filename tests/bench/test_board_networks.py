@@ -2,8 +2,8 @@
 
 import pytest
 
-from accel.config import preset
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from bench import board_networks as bench
 
 TINY = Machine(preset("tiny-1x4x4"))

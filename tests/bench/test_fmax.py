@@ -3,9 +3,9 @@
 import pytest
 from amaranth.back import rtlil
 
-from accel.config import preset
 from accel.hw.parts import ECP5
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from bench import fmax
 
 MACHINE = Machine(preset("tiny-1x4x4"))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bench import gpu_resources
-from compiler.cpu_gpu_backends.simt.nvrtc import Resources
+from compiler.cpu_gpu_backends.gpu.nvrtc import Resources
 
 SUM = {"sum_int8_4": Resources(9, 0, 0, 0)}
 FOUND = {"sm_80": {"mma_f16_32_0": Resources(60, 10240, 0, 0),

@@ -3,8 +3,8 @@
 import onnx
 import pytest
 
-from accel.config import preset
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from bench.layer_accuracy import MODEL, compare
 from examples.digits.data import held_out
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from accel.config import preset
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from bench import light_models
 from bench.light_models import Figures, compare_float, compare_int8, main
 from bench.light_weights import NAMES, images, light_model

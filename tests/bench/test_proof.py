@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from accel.access import IllegalProgram, prove
-from accel.config import preset
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
+from accel.proof.access import IllegalProgram, prove
 from bench import proof
 from bench.networks import convolution_graph, resnet50_graph
 from compiler.graph import verify

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from accel.access import prove
+from accel.mapping.target import AccelTarget
+from accel.proof.access import prove
 from accel.sim import functional
-from accel.target import AccelTarget
 from bench.networks import convolution_graph
 from bench.simulation_speed import random_image, repeated, same
 from tests.support.machines import TINY

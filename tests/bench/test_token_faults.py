@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from accel import isa
-from accel.access import with_tokens
-from accel.config import preset
-from accel.machine import Machine
-from accel.program import Instruction, Program, finish
-from accel.target import AccelTarget
+from accel.machine import isa
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, finish
+from accel.mapping.target import AccelTarget
+from accel.proof.access import with_tokens
 from bench import token_faults
 from bench.happens_before import Judge
 from bench.token_faults import FAULTS, Subject, convolution, examine

@@ -10,8 +10,9 @@ from compiler.errors import ArgumentError, Error, RequestError
 
 ROOT = Path(__file__).resolve().parents[2]
 HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
-CONTROL = {"accel.access.Fault", "accel.lowering.nest.NotAffine", "accel.sim.steps.Foreign",
-           "compiler.frontend.values.NodeRefused", "compiler.graph.passes.quantized.StaysFloat"}
+CONTROL = {"accel.proof.access.Fault", "accel.mapping.lowering.nest.NotAffine",
+           "accel.sim.steps.Foreign", "compiler.frontend.values.NodeRefused",
+           "compiler.graph.passes.quantized.StaysFloat"}
 """Caught where they are raised; no caller meets them."""
 
 

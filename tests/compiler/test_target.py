@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import partition
 from compiler.target import Compiled, Target

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from accel.target import AccelTarget
+from accel.mapping.target import AccelTarget
 from bench.shares import share_of
 from compiler.frontend.onnx_import import convert
 from compiler.graph import evaluate, optimize, subgraph

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 from amaranth.hdl import Elaboratable, Instance, Module
 
-from accel.config import preset
-from accel.intrinsics import vector_op
-from accel.machine import Machine, MachineRecord
-from accel.program import Program, ProgramError, finish
+from accel.machine.config import preset
+from accel.machine.intrinsics import vector_op
+from accel.machine.machine import Machine, MachineRecord
+from accel.machine.program import Program, ProgramError, finish
 from compiler.native import BuildError
 from fpga import build as building
 from fpga import flow

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accel.program import Instruction, Program, ProgramError, finish
+from accel.machine.program import Instruction, Program, ProgramError, finish
+from accel.machine.status import Status
 from accel.sim import cycle
-from accel.status import Status
 from fpga.device import BoardDevice, BoardRefused, held_machine
 from fpga.link.host import Link, LinkError
 from fpga.registers import ADDRESSES

@@ -8,7 +8,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from accel.program import Program, finish
+from accel.machine.program import Program, finish
 from accel.sim import cycle
 from fpga.device import BoardDevice, BoardRefused
 from fpga.emulation.emulated import EmulatedBoard

@@ -6,10 +6,10 @@ from itertools import groupby
 import pytest
 from amaranth.back import rtlil
 
-from accel.config import preset
 from accel.hw.core import Core
 from accel.hw.parts import ECP5
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from fpga import floorplan
 
 ROWS = {"DP16KD": (22, 46, 70), "MULT18X18D": (10, 34, 58)}

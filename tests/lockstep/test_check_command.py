@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from accel.config import preset
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.status import Run, Status
 from accel.sim import check, functional
-from accel.status import Run, Status
 from lockstep.cli import main
 
 MACHINE = Machine(preset("tiny-1x4x4"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accel.config import load, preset, preset_names
+from accel.machine.config import load, preset, preset_names
 from lockstep.cli import main
 
 

@@ -6,10 +6,10 @@ import sys
 import pytest
 
 import lockstep
-from accel.config import AccelConfig, ConfigError, preset
-from accel.intrinsics import vector_op
-from accel.machine import Machine
-from accel.target import assemble
+from accel.machine.config import AccelConfig, ConfigError, preset
+from accel.machine.intrinsics import vector_op
+from accel.machine.machine import Machine
+from accel.mapping.target import assemble
 from compiler.errors import ArgumentError, Error
 from compiler.files import FileError
 from compiler.frontend.onnx_import import ImportRefused

@@ -1,9 +1,9 @@
 """``lockstep isa``: every instruction, its meaning and the words, from the declarations."""
 
-from accel import isa
-from accel.config import preset
-from accel.machine import Machine
-from accel.status import STALLS, Status
+from accel.machine import isa
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.status import STALLS, Status
 from lockstep.cli import main
 
 MACHINE = Machine(preset("pynq-1x16x16"))

@@ -72,7 +72,7 @@ QUANTIZE = ["quantize", "m.onnx", "--calibration", "x.npz", "-o"]
 ])
 def test_files_that_meet_are_refused(there, monkeypatch, capsys, line: list[str],
                                      message: str) -> None:
-    monkeypatch.setattr("accel.machine.Machine", lambda config: pytest.fail("it began"))
+    monkeypatch.setattr("accel.machine.machine.Machine", lambda config: pytest.fail("it began"))
     before = contents(there)
     assert cli.main(line) == 2
     assert capsys.readouterr() == ("", f"lockstep: error: {message}\n")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from accel.program import Program, finish
+from accel.machine.program import Program, finish
 from accel.sim import cycle, verilated
 from lockstep.commands import _progress
 from lockstep.commands._progress import Watched, progress_bar

@@ -14,10 +14,10 @@ import pytest
 from onnx import TensorProto, helper, save
 
 import lockstep
-from accel.config import BUFFERS, UNITS, preset
-from accel.machine import Machine
+from accel.machine.config import BUFFERS, UNITS, preset
+from accel.machine.machine import Machine
+from accel.machine.status import ACTIVITIES
 from accel.sim import cycle
-from accel.status import ACTIVITIES
 from lockstep.cli import main
 from lockstep.report import write_page
 from lockstep.report.series import Grid, _occupancy, activity_series, run_lengths

@@ -13,11 +13,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from accel.config import UNITS, preset
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.config import UNITS, preset
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Run, Status
 from accel.sim import cycle
-from accel.status import Run, Status
 from bench.spoiled_arrays import zeros_archive
 from compiler.frontend import load
 from compiler.graph import evaluate, optimize

@@ -86,7 +86,7 @@ def test_a_link_that_cannot_be() -> None:
 
 @pytest.mark.parametrize(("path", "options", "message"), [
     (5, {}, "Path must be text or a path, not 5"),
-    ("x", {"machine": "tiny"}, "machine must be an accel.machine.Machine, not 'tiny'"),
+    ("x", {"machine": "tiny"}, "machine must be an accel.machine.machine.Machine, not 'tiny'"),
     ("x", {"sim": "fast"}, "Simulator must be one of functional, cycle, verilator, not 'fast'"),
     ("x", {"sim": "cycle", "laency": 5}, "Simulator cycle has no option 'laency'; the nearest are "
                                          "latency"),

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import lockstep
-from accel.intrinsics import SHIPPED, vector_op
-from accel.machine import Machine
-from accel.target import AccelTarget
+from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
 from compiler import te
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.llvm import WITHOUT, Kernel, host
 from compiler.graph import Graph, evaluate
 from runtime import (ArtifactError, Module, SimulatedDevice, compile_graph, load, report,
@@ -122,7 +122,7 @@ def test_attributes_of_every_kind(tmp_path) -> None:
 def test_loading_compiles_nothing(taken: Path, monkeypatch) -> None:
     for place in (AccelTarget, CpuTarget):
         monkeypatch.setattr(place, "compile", lambda *_: pytest.fail("it compiles"))
-    monkeypatch.setattr("accel.access.prove", lambda *_: pytest.fail("it proves"))
+    monkeypatch.setattr("accel.proof.access.prove", lambda *_: pytest.fail("it proves"))
     assert_right(load(taken), net_inputs())
 
 

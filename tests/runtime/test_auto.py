@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lockstep
+from accel.mapping.target import AccelTarget
 from accel.sim import cycle
-from accel.target import AccelTarget
 from bench.networks import detours_graph
 from bench.partition import cheapest
 from compiler.graph import Graph, evaluate

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accel.machine import Machine
+from accel.machine.machine import Machine
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.llvm import WITHOUT, host
 from compiler.frontend import load
@@ -238,8 +238,8 @@ def test_all_keys_change_with(monkeypatch, tmp_path, what: str) -> None:
 def test_all_that_takes_part_is_a_source() -> None:
     code = f"""
 import sys
-from accel.config import preset
-from accel.machine import Machine
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from runtime import SimulatedDevice, compile_for
 compile_for({str(DIGITS)!r}, SimulatedDevice(Machine(preset("tiny-1x4x4")), None), cache=False)
 print(*(m.__file__ for m in sys.modules.values() if getattr(m, "__file__", None)), sep="\\n")

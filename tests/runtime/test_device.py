@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.machine import Machine
-from accel.program import Program, ProgramError, finish
+from accel.machine.machine import Machine
+from accel.machine.program import Program, ProgramError, finish
+from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
-from accel.target import AccelTarget
 from compiler.graph import evaluate
 from runtime import SimulatedDevice, simulator
 from tests.support.integer_graphs import Net

@@ -6,8 +6,8 @@ from threading import Barrier, get_ident
 import numpy as np
 import pytest
 
+from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
-from accel.target import AccelTarget
 from compiler.graph import Graph, Partition, evaluate, partition, subgraph
 from compiler.graph.partition import ACCEL, HOST, Segment
 from runtime import InputError, SimulatedDevice, compile_graph

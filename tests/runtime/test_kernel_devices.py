@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from compiler.cpu_gpu_backends.gpu.nvrtc import Resources, compile_cuda
 from compiler.cpu_gpu_backends.simt.code import Code, Launch
-from compiler.cpu_gpu_backends.simt.nvrtc import Resources, compile_cuda
 from compiler.native import BuildError
 from compiler.te import Buffer
 from runtime.cuda import CudaDevice

@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from accel.borders import core, with_borders
-from accel.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, from_memory
-from accel.lowering import LoweringError
-from accel.machine import Machine
+from accel.machine.machine import Machine
+from accel.mapping.borders import core, with_borders
+from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, PLAIN, PLAIN_ROWS, from_memory
+from accel.mapping.lowering import LoweringError
+from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from accel.sim.functional import simulate
-from accel.target import AccelTarget
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Graph, subgraph
 from compiler.graph.channels_last import TO_LAST
 from compiler.graph.layout import RELAYOUT, lay_out

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import lockstep
-from accel.config import ConfigError
-from accel.program import Program
+from accel.machine.config import ConfigError
+from accel.machine.program import Program
+from accel.machine.status import Run, Status
+from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
-from accel.status import Run, Status
-from accel.target import AccelTarget
 from compiler.frontend import ImportRefused
 from compiler.graph import Graph, evaluate
 from runtime import (DeviceError, InputError, Module, SimulatedDevice, TargetError, compile,

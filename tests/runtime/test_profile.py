@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lockstep
-from accel.config import preset
+from accel.machine.config import preset
 from runtime import InputError
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"

@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from accel.config import UNITS
+from accel.machine.config import UNITS
+from accel.machine.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
+from accel.mapping.target import AccelTarget
+from accel.mapping.work import block_products
 from accel.sim.functional import simulate
-from accel.status import ACTIVITIES, STALLS, Counters, Run, Status, Timeline
-from accel.target import AccelTarget
-from accel.work import block_products
 from compiler.graph import Graph
 from runtime import Module, SimulatedDevice, compile_graph, report, simulator
 from tests.support.integer_graphs import Net

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from accel.machine import Machine
-from accel.status import Run
-from accel.target import AccelTarget
+from accel.machine.machine import Machine
+from accel.machine.status import Run
+from accel.mapping.target import AccelTarget
 from compiler.graph import Graph
 from runtime import InputError, Module, SimulatedDevice, compile_graph, simulator
 from tests.support.integer_graphs import Net

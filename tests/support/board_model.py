@@ -6,12 +6,12 @@ from struct import pack, unpack
 
 import numpy as np
 
-from accel.config import UNITS
-from accel.isa import BASES
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.config import UNITS
+from accel.machine.isa import BASES
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import ACTIVITIES, REPORTERS
 from accel.sim import cycle
-from accel.status import ACTIVITIES, REPORTERS
 from fpga.identity import encoded
 from fpga.link.frames import (ANSWER, GRAIN, READ, READ_REGISTERS, REFUSED, WRITE, WRITE_REGISTER,
                               Frame, Unframe, framed)

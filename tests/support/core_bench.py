@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 from amaranth.hdl import Cat
 
-from accel.config import UNITS
 from accel.hw.core import Core
-from accel.machine import Machine
-from accel.program import Instruction, Program
-from accel.status import COUNTERS, REPORTERS, Counters, Run, Status
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program
+from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
 from tests.support.amaranth_sim import simulate
 from tests.support.memory_model import Memory
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import wiring
 
-from accel.config import BUFFERS, AccelConfig
 from accel.hw.arbiter import Arbiter
 from accel.hw.interface import COMMAND
-from accel.isa import BASES, DMA, encode
+from accel.machine.config import BUFFERS, AccelConfig
+from accel.machine.isa import BASES, DMA, encode
 from tests.support.amaranth_sim import put
 
 __all__ = ["BASE", "Bench", "Events", "feed_commands", "grant", "instruction", "iterations",

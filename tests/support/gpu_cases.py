@@ -7,11 +7,14 @@ from functools import cached_property, partial
 import numpy as np
 
 from compiler import te
-from compiler.cpu_gpu_backends.simt.schedules import (
-    Tiles, argmax, convolution, depthwise, matmul, matmul_bytes, matmul_tensor_cores, reduce_rows,
-    schedule_argmax, schedule_bytes, schedule_convolution, schedule_depthwise,
-    schedule_elementwise, schedule_matmul, schedule_reduce_rows, schedule_softmax,
-    schedule_tensor_cores, schedule_transpose, softmax, transpose)
+from compiler.cpu_gpu_backends.gpu.schedules import (Tiles, argmax, convolution, depthwise, matmul,
+                                                     matmul_bytes, matmul_tensor_cores, reduce_rows,
+                                                     schedule_argmax, schedule_bytes,
+                                                     schedule_convolution, schedule_depthwise,
+                                                     schedule_elementwise, schedule_matmul,
+                                                     schedule_reduce_rows, schedule_softmax,
+                                                     schedule_tensor_cores, schedule_transpose,
+                                                     softmax, transpose)
 from compiler.ir import Program
 from compiler.schedule import Schedule
 from compiler.te import numpy_dtype

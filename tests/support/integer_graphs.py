@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accel.layout import from_memory, to_memory
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.mapping.layout import from_memory, to_memory
+from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
-from accel.target import AccelTarget
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
 from compiler.graph.rules import window_shape
 

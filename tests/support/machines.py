@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from accel.config import load, preset
-from accel.machine import Machine
+from accel.machine.config import load, preset
+from accel.machine.machine import Machine
 
 __all__ = ["GEOMETRIES", "MACHINES", "SHORT", "TINY", "machine"]
 

@@ -4,7 +4,7 @@ from amaranth import Shape
 from amaranth.lib import data
 from hypothesis import strategies as st
 
-from accel import isa
+from accel.machine import isa
 
 __all__ = ["word_fields", "words"]
 

@@ -11,13 +11,13 @@ from itertools import product
 
 import numpy as np
 
-from accel import isa
-from accel.config import UNITS, preset
 from accel.hw.interface import COMMAND
-from accel.intrinsics import SHIPPED, vector_op
-from accel.machine import Machine
-from accel.program import Instruction
-from accel.status import ACTIVITIES, Status
+from accel.machine import isa
+from accel.machine.config import UNITS, preset
+from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction
+from accel.machine.status import ACTIVITIES, Status
 from compiler import te
 from compiler.ops.arithmetic import PARAM
 from tests.support.amaranth_sim import simulate

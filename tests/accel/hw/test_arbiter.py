@@ -2,8 +2,8 @@ import random
 
 import pytest
 
-from accel.config import preset
 from accel.hw.arbiter import BURSTS, Arbiter
+from accel.machine.config import preset
 from tests.support.amaranth_sim import put, simulate, stalls
 from tests.support.memory_model import Memory
 

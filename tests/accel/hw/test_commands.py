@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from accel.config import preset
 from accel.hw import parts
 from accel.hw.commands import CommandQueue
 from accel.hw.parts import ECP5
 from accel.hw.queue import QUEUE_CYCLES
+from accel.machine.config import preset
 from tests.accel.hw.test_parts import Platformed, Scarce, dp16kd
 from tests.support.amaranth_sim import simulate, stalls
 

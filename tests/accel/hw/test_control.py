@@ -1,9 +1,9 @@
 import pytest
 
-from accel.config import UNITS
 from accel.hw.control import (BEGIN_CYCLES, END_CYCLES, OVER_CYCLES, PATIENCE, SETTLING,
                               STATUS_CYCLES, Control)
-from accel.status import REPORTERS, Status
+from accel.machine.config import UNITS
+from accel.machine.status import REPORTERS, Status
 from tests.support.amaranth_sim import simulate
 
 

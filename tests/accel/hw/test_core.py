@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from amaranth.back import verilog
 
-from accel.config import preset
 from accel.hw.control import END_CYCLES
 from accel.hw.core import REQUEST_CYCLE, Core
-from accel.isa import unit_mask
-from accel.machine import Machine
-from accel.program import Program, finish
+from accel.machine.config import preset
+from accel.machine.isa import unit_mask
+from accel.machine.machine import Machine
+from accel.machine.program import Program, finish
+from accel.machine.status import Status
 from accel.sim import functional
-from accel.status import Status
 from tests.support.amaranth_sim import stalls
 from tests.support.core_bench import run_program, word
 

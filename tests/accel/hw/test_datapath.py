@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.config import preset
-from accel.dataflow import Interval
+from accel.datapath.dataflow import Interval
+from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
-from accel.intrinsics import SHIPPED, vector_op
-from accel.machine import Machine
-from accel.plan import plan
+from accel.machine.config import preset
+from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.machine import Machine
 from compiler import te
 from tests.support.amaranth_sim import simulate
 

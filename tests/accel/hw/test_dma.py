@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from accel.config import preset
 from accel.hw.dma import Stepper
+from accel.machine.config import preset
 from tests.support.amaranth_sim import feed, simulate
 
 CONFIG = replace(preset("tiny-1x4x4"), bus_bytes=8)

@@ -6,12 +6,12 @@ import pytest
 from amaranth.hdl import Elaboratable, Module
 from amaranth.lib import wiring
 
-from accel.config import UNITS, preset
 from accel.hw.arbiter import Arbiter
 from accel.hw.fetch import PREFETCH, Fetch
 from accel.hw.parts import ECP5
-from accel.machine import FINISH, Machine
-from accel.status import Status
+from accel.machine.config import UNITS, preset
+from accel.machine.machine import FINISH, Machine
+from accel.machine.status import Status
 from tests.accel.hw.test_parts import Platformed
 from tests.support.amaranth_sim import simulate, stalls
 from tests.support.memory_model import Memory

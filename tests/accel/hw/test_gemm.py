@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from accel.datapath.plan import plan
 from accel.hw.gemm import Gemm
 from accel.hw.loops import NEST_CYCLES
-from accel.plan import plan
-from accel.program import Instruction
+from accel.machine.program import Instruction
 from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
                                       random_gemm)
 

@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from accel.config import BUFFERS, preset
 from accel.hw.load import LOADED, REQUEST_CYCLES, Load
-from accel.isa import DMA, encode
-from accel.status import ACTIVITIES, Status
+from accel.machine.config import BUFFERS, preset
+from accel.machine.isa import DMA, encode
+from accel.machine.status import ACTIVITIES, Status
 from tests.support.amaranth_sim import put, simulate, stalls
 from tests.support.dma_bench import (BASE, Bench, Events, feed_commands, grant, instruction,
                                      iterations, random_instruction, watch)

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, LoopNest
-from accel.isa import GEMM, VECTOR
+from accel.machine.isa import GEMM, VECTOR
 from tests.support.amaranth_sim import simulate
 
 LAYOUTS = {"gemm": (GEMM, 6), "vector": (VECTOR, 5)}

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from accel.config import AccelConfig, preset
 from accel.hw.interface import READ_LATENCY
 from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
+from accel.machine.config import AccelConfig, preset
 from tests.support.amaranth_sim import simulate
 
 TINY = preset("tiny-1x4x4")

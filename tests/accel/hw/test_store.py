@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from accel.config import BUFFERS, preset
 from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.store import CHUNK_CYCLES, Store
-from accel.status import Status
+from accel.machine.config import BUFFERS, preset
+from accel.machine.status import Status
 from tests.support.amaranth_sim import simulate, stalls
 from tests.support.dma_bench import (Bench, Events, feed_commands, grant, instruction, iterations,
                                      random_instruction, watch)

@@ -1,7 +1,7 @@
 import random
 
-from accel.config import UNITS
 from accel.hw.tokens import Tokens
+from accel.machine.config import UNITS
 from tests.support.amaranth_sim import simulate
 
 N = len(UNITS)

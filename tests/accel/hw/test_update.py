@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from accel.datapath.plan import UPDATE_CYCLES
 from accel.hw.update import Update
-from accel.plan import UPDATE_CYCLES
 from tests.support.amaranth_sim import simulate
 
 LANES, DEPTH = 2, 8

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from accel import isa
+from accel.datapath.plan import plan
 from accel.hw.vector import ISSUE_CYCLES, Vector
-from accel.plan import plan
-from accel.program import Instruction
+from accel.machine import isa
+from accel.machine.program import Instruction
 from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
                                       random_vector)
 

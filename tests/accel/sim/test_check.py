@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.access import IllegalProgram
-from accel.config import preset
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Counters, Run, Status
+from accel.proof.access import IllegalProgram
 from accel.sim import check as checking
 from accel.sim import functional, verilated
 from accel.sim.check import COUNT, cases, check, default_simulators
@@ -18,7 +19,6 @@ from accel.sim.directed import directed
 from accel.sim.generate import Case, generate
 from accel.sim.late import late
 from accel.sim.locate import cut, differ
-from accel.status import Counters, Run, Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 

@@ -8,20 +8,20 @@ from random import Random
 import numpy as np
 import pytest
 
-from accel import isa
-from accel.access import with_tokens
-from accel.config import UNITS, preset
 from accel.hw.control import BEGIN_CYCLES
-from accel.machine import Machine
-from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine import isa
+from accel.machine.config import UNITS, preset
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.status import ACTIVITIES, Run, Status
+from accel.mapping.target import AccelTarget
+from accel.proof.access import with_tokens
 from accel.sim import cycle, functional, verilated
 from accel.sim.directed import directed
 from accel.sim.dram import Dram, DramError
 from accel.sim.generate import generate
 from accel.sim.geometries import OPTIMIZATION
 from accel.sim.timing import TimingDifference, differ_in_time
-from accel.status import ACTIVITIES, Run, Status
-from accel.target import AccelTarget
 from compiler.frontend.onnx_import import load
 from compiler.graph.pipeline import optimize
 from runtime import SimulatedDevice, compile_graph, simulator

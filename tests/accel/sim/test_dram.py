@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import accel.sim
-from accel.config import preset
+from accel.machine.config import preset
 from accel.sim.dram import Dram, DramError, DramTiming
 from compiler.native import compile_shared
 

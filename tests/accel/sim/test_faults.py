@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.access import IllegalProgram, prove
-from accel.config import preset
-from accel.machine import Machine
-from accel.plan import IN_FLIGHT, open_instructions
-from accel.program import Instruction, Program, finish
+from accel.datapath.plan import IN_FLIGHT, open_instructions
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, finish
+from accel.machine.status import Status
+from accel.proof.access import IllegalProgram, prove
 from accel.sim import cycle, functional, verilated
 from accel.sim.faults import FAULTS, plant
 from accel.sim.locate import differ
-from accel.status import Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 CASES = [plant(MACHINE, seed) for seed in range(4 * len(FAULTS))]

@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from accel import isa
-from accel.config import preset
-from accel.machine import Machine
-from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine import isa
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.status import Status
 from accel.sim.functional import _Execution, simulate
-from accel.status import Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 CONFIG = MACHINE.config

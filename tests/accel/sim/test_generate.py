@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel import isa
-from accel.access import IllegalProgram, prove
-from accel.config import UNITS, AccelConfig, preset
-from accel.machine import Machine
-from accel.program import Program
+from accel.machine import isa
+from accel.machine.config import UNITS, AccelConfig, preset
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.machine.status import Status
+from accel.proof.access import IllegalProgram, prove
 from accel.sim import cycle, functional
 from accel.sim.directed import EXTENTS, LOOPS, directed
 from accel.sim.generate import generate
 from accel.sim.late import LATE, late
-from accel.status import Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, block_out=16,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from accel.config import BUFFERS, AccelConfig
-from accel.machine import Machine
+from accel.machine.config import BUFFERS, AccelConfig
+from accel.machine.machine import Machine
 from accel.sim.generate import generate
 from accel.sim.geometries import check_geometries, random_config
 

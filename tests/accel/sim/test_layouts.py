@@ -1,4 +1,4 @@
-"""Instruction words for C++: the header says of every field what `accel.isa` does."""
+"""Instruction words for C++: the header says of every field what `accel.machine.isa` does."""
 
 import re
 from random import Random
@@ -7,7 +7,7 @@ import pytest
 from amaranth import Shape
 from amaranth.lib import data
 
-from accel import isa
+from accel.machine import isa
 from accel.sim.layouts import layouts_header
 
 FORMATS = {"control": isa.CONTROL, "dma": isa.DMA, "gemm": isa.GEMM, "vector": isa.VECTOR}

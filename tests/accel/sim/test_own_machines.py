@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from accel.access import prove
-from accel.config import preset
+from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
-from accel.intrinsics import SHIPPED, Declaration, vector_op
-from accel.machine import Machine
-from accel.plan import plan
-from accel.program import Program
+from accel.machine.config import preset
+from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
+from accel.machine.machine import Machine
+from accel.machine.program import Program
+from accel.proof.access import prove
 from accel.sim import functional
 from accel.sim.check import Report, check, default_simulators, ran
 from accel.sim.directed import directed

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from accel.access import with_tokens
-from accel.config import preset
-from accel.machine import Machine
-from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.status import Status
+from accel.proof.access import with_tokens
 from accel.sim.probe import Probe
 from accel.sim.verilated import simulate
-from accel.status import Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 X = TensorSlot("x", "io", 0, (64,), "uint8")

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accel import isa
-from accel.config import UNITS, preset
-from accel.machine import Machine
-from accel.program import Instruction, Program, finish
-from accel.provenance import Loop, Origin, Site
+from accel.machine import isa
+from accel.machine.config import UNITS, preset
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, finish
+from accel.machine.provenance import Loop, Origin, Site
+from accel.machine.status import ACTIVITIES, Run, Status, Timeline
 from accel.sim import trace
 from accel.sim.trace import TraceError, TraceFile
-from accel.status import ACTIVITIES, Run, Status, Timeline
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 CONV = Site("conv", (Loop("y", 4), Loop("x", 2)))

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel import isa
-from accel.config import preset
-from accel.intrinsics import SHIPPED, Declaration, vector_op
-from accel.machine import Machine
-from accel.program import Instruction, Program, finish
+from accel.machine import isa
+from accel.machine.config import preset
+from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, finish
+from accel.machine.status import Status
+from accel.mapping.target import AccelTarget
 from accel.sim import functional, values
 from accel.sim.generate import generate
-from accel.status import Status
-from accel.target import AccelTarget
 from bench.networks import convolution_graph
 from compiler import te
 from compiler.tensorize import Intrinsic, Operand

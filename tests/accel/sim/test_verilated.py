@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel import isa
-from accel.access import IllegalProgram, prove, with_tokens
-from accel.config import preset
-from accel.machine import Machine
-from accel.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine import isa
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.status import Run, Status
+from accel.proof.access import IllegalProgram, prove, with_tokens
 from accel.sim import functional, verilated
-from accel.status import Run, Status
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 X = TensorSlot("x", "io", 0, (64,), "uint8")

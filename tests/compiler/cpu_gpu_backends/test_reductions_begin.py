@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from compiler import te
+from compiler.cpu_gpu_backends.gpu.schedules import argmax
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.cpu_gpu_backends.simt.generate import generate_all
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
-from compiler.cpu_gpu_backends.simt.schedules import argmax
 from compiler.ir import Program, interpret
 from compiler.schedule import Schedule, bind, rfactor
 from compiler.te import Tensor, numpy_dtype

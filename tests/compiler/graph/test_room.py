@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Builder, Graph, TensorType
 from compiler.graph.room import RoomRefused, require_room
 from runtime import compile_for

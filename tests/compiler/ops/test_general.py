@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from compiler.cpu_gpu_backends.cpu import CpuTarget
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph import Attrs, Builder, Node, TensorType, TypeRefused, infer
 from compiler.graph.reference import evaluate_node
 from compiler.ops.elementwise import FUNCTIONS

@@ -3,10 +3,10 @@
 
 import random
 
-from accel.config import UNITS
 from accel.hw.interface import INDEX_BITS
-from accel.isa import BASES
-from accel.status import COUNTERS, Status
+from accel.machine.config import UNITS
+from accel.machine.isa import BASES
+from accel.machine.status import COUNTERS, Status
 from fpga.gateware.registers import READ_CYCLES, Registers
 from fpga.identity import decoded
 from fpga.registers import ADDRESSES, MAGIC, RECORD_BYTES, REGISTERS, VERSION, WORDS

@@ -15,8 +15,8 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, FallingEdge, with_timeout
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
-from accel.isa import BASES
-from accel.status import ACTIVITIES, Status
+from accel.machine.isa import BASES
+from accel.machine.status import ACTIVITIES, Status
 from fpga.gateware.zynq import CONTROL, MEMORY
 from fpga.registers import ADDRESSES
 from tests.fpga.gateware.axi4_transfers import Watch

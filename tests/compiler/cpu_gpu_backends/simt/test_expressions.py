@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from compiler import te
+from compiler.cpu_gpu_backends.gpu.schedules import schedule_elementwise
 from compiler.cpu_gpu_backends.simt.generate import generate_all
-from compiler.cpu_gpu_backends.simt.schedules import schedule_elementwise
 from compiler.ir import interpret
 from compiler.te import Binary, Call, numpy_dtype
 from runtime.device import DeviceMissing

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bench import gpu_resources
+from compiler.cpu_gpu_backends.gpu.nvrtc import nvrtc_version
 from compiler.cpu_gpu_backends.simt.code import Code
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
-from compiler.cpu_gpu_backends.simt.nvrtc import nvrtc_version
 from compiler.native import BuildError
 from runtime.device import DeviceMissing
 from runtime.emulated import EmulatedDevice

@@ -6,14 +6,16 @@ from dataclasses import replace
 import pytest
 
 from compiler import te
+from compiler.cpu_gpu_backends.gpu.schedules import (Tiles, matmul, matmul_bytes,
+                                                     matmul_tensor_cores, reduce_rows,
+                                                     schedule_bytes, schedule_elementwise,
+                                                     schedule_matmul, schedule_reduce_rows,
+                                                     schedule_softmax, schedule_tensor_cores,
+                                                     schedule_transpose, softmax, transpose)
 from compiler.cpu_gpu_backends.intrinsics.gpu import mma
 from compiler.cpu_gpu_backends.simt.generate import generate
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.schedules import (
-    Tiles, matmul, matmul_bytes, matmul_tensor_cores, reduce_rows, schedule_bytes,
-    schedule_elementwise, schedule_matmul, schedule_reduce_rows, schedule_softmax,
-    schedule_tensor_cores, schedule_transpose, softmax, transpose)
 from compiler.ir import Alloc, For, If, Program, Seq, Stmt, Store, Update, rewrite_stmts
 from compiler.schedule import Schedule
 from compiler.te import INDEX, Buffer, Const, Read, Var

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from compiler import te
+from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
+from compiler.cpu_gpu_backends.gpu.schedules import Tiles, matmul, schedule_matmul
 from compiler.cpu_gpu_backends.simt.code import MOST
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
 from compiler.cpu_gpu_backends.simt.lowering import lower
-from compiler.cpu_gpu_backends.simt.nvrtc import compile_cuda
 from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
-from compiler.cpu_gpu_backends.simt.schedules import Tiles, matmul, schedule_matmul
 from compiler.ir import Alloc, For, Program, Seq, Stmt, Store
 from compiler.native import BuildError
 from compiler.schedule import Schedule, bind

@@ -1,0 +1,473 @@
+"""The datapath of a unit, decided once: hardware emits this plan, simulators read its timing.
+
+All bodies of a unit (`Machine.of_unit`) become one pipeline::
+
+    operands --> stage 0 --> | stage 1 --> | ... --> | value --> update --> destination
+                 stage_depth levels between registers
+
+`accel.datapath.dataflow` gives the operations and their widths, `accel.datapath.sharing` lets
+bodies share multipliers and shifters; here they are placed into stages and the bodies padded to one
+latency, so that results leave in order. An addition, comparison, multiplexer or digit of a shift is
+one level (two, beyond 36 bits); a multiplier has a stage of its own and thus a register on either
+side, and two stages where one multiplier block does not do, or where some multipliers are made of
+adders: an FPGA is full then, and each level of gemm's sums has a stage of its own, too.
+
+An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
+cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an element of vector is a
+part of an entry, of which the parts follow each other. The destination is read `UPDATE_CYCLES`
+before.
+
+Timing, from the cycle in which an element is issued (its buffer addresses are presented)::
+
+    gemm     operands at 2, value at 2 + latency, written at 3 + latency
+    vector   operands at 3, value at 3 + latency, written at 4 + latency
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from accel.datapath.dataflow import (WIDE, Graph, Interval, Node, PlanError, bus_of, lower, meaning,
+                                     topological)
+from accel.datapath.sharing import share
+from accel.machine.machine import Machine
+from compiler.lazy import cached_property
+from compiler.te import Read, walk
+from compiler.tensorize import Intrinsic
+
+__all__ = ["FACTOR_BITS", "IN_FLIGHT", "OPERAND_CYCLES", "Operation", "Plan", "PlanError",
+           "UPDATE_CYCLES", "factor_bits", "open_instructions", "plan"]
+
+OPERAND_CYCLES = {"gemm": 2, "vector": 3}
+"""Cycles from an element's issue until its operands stand at stage 0: the buffers' read latency,
+and in vector the register that sources are selected into."""
+
+UPDATE_CYCLES = 3
+"""Cycles from an accumulating element's reading of its destination until its value meets it."""
+
+IN_FLIGHT = 8
+"""Instructions of load, or of store, that may be started and not retired."""
+
+FACTOR_BITS = 18
+"""Bits of a factor, as a signed number, that one multiplier block takes."""
+
+_ADDERS = frozenset("add sub min max abs lt le gt ge eq ne round fold".split())
+_WIRES = frozenset("read imm const wrap lsl asr".split())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """A node in its place.
+
+    `stage` is where it is computed; its value is there in that stage (`level` adder levels after
+    the register), of a multiplier `cycles` stages later. Further ones see it through registers.
+    """
+
+    node: Node
+    stage: int
+    level: int
+    cycles: int = 0
+
+    @property
+    def available(self) -> int:
+        """First stage that can use the value."""
+        return self.stage + self.cycles
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """See the module's text.
+
+    Parameters
+    ----------
+    unit : ``gemm`` or ``vector``.
+    bodies : the unit's intrinsics, in order of opcodes; `opcodes` are theirs.
+    shape : extents of the destination that it computes at once: a tile, or in vector the part of
+        one that it takes in a cycle.
+    interval : cycles between tiles.
+    operations : in topological order. `value` is the last: int32, of every body.
+    latency : cycles from operands to value; the number of stages.
+    """
+
+    unit: str
+    bodies: tuple[Intrinsic, ...]
+    opcodes: tuple[int, ...]
+    shape: tuple[int, ...]
+    interval: int
+    stage_depth: int
+    operations: tuple[Operation, ...]
+    value: Operation
+    latency: int
+
+    @property
+    def value_cycles(self) -> int:
+        """From an element's issue to its value, which meets the destination then."""
+        return OPERAND_CYCLES[self.unit] + self.latency
+
+    @property
+    def fold_cycles(self) -> int:
+        """From an element's issue to the reading of its destination, if it accumulates."""
+        return self.value_cycles - UPDATE_CYCLES
+
+    @property
+    def write_cycles(self) -> int:
+        """From an element's issue to the write of its result."""
+        return self.value_cycles + 1
+
+    @property
+    def retire_depth(self) -> int:
+        """Instructions that may be started and not retired: enough never to wait for room unless
+        a signal waits. A power of two."""
+        return 1 << (self.write_cycles + 3).bit_length()
+
+    @property
+    def reduce_shape(self) -> tuple[int, ...]:
+        return tuple(extent for _, extent in self.bodies[0].reduce_axes)
+
+    @cached_property
+    def placed(self) -> dict[Node, Operation]:
+        return {operation.node: operation for operation in self.operations}
+
+    @cached_property
+    def buses(self) -> dict[str, tuple[int, ...]]:
+        """Operands that the datapath takes, with the shape of what it takes at once."""
+        found: dict[str, tuple[int, ...]] = {}
+        for body in self.bodies:
+            for operand in body.operands:
+                part = self.shape[len(self.shape) - len(operand.shape):]
+                found[bus_of(operand)] = part if self.interval > 1 else operand.shape
+        read = {one.node.attr[0] for one in self.operations if one.node.kind == "read"}
+        return {bus: shape for bus, shape in found.items() if bus in read}
+
+    @cached_property
+    def immediates(self) -> dict[str, Interval]:
+        """Immediates that the datapath takes."""
+        return {one.node.attr[0]: one.node.interval for one in self.operations
+                if one.node.kind == "imm"}
+
+    def copies(self, operation: Operation) -> int:
+        """How often the hardware has an operation."""
+        return prod(self.shape[k] for k in operation.node.axes) * operation.node.terms
+
+    def count(self, kind: str) -> int:
+        """Operators of a kind in the hardware."""
+        return sum(self.copies(one) for one in self.operations if one.node.kind == kind)
+
+    def registers(self) -> list[int]:
+        """Bits of data registers between each stage and the next."""
+        last = {one: one.available for one in self.operations}
+        for one in self.operations:
+            for arg in one.node.args:
+                last[self.placed[arg]] = max(last[self.placed[arg]], one.stage)
+        last[self.value] = self.latency
+        return [sum(self.copies(one) * one.node.interval.width for one in self.operations
+                    if one.node.kind != "const" and one.stage <= stage < last[one])
+                for stage in range(self.latency)]
+
+    def evaluate(self, opcode: int, operands: Mapping[str, np.ndarray]) -> np.ndarray:
+        """What the datapath computes: the value of every destination element, as int64.
+
+        `operands` maps buses to arrays of their shape in `buses`, and immediates to numbers. Every
+        intermediate value is checked to lie in its interval.
+        """
+        return _Evaluation(self, self.opcodes.index(opcode), operands).result()
+
+    def __str__(self) -> str:
+        return _text(self)
+
+
+class _Evaluation:
+    """Values of one opcode as arrays of Python integers over (destination axes, term)."""
+
+    def __init__(self, plan: Plan, body: int, operands: Mapping[str, np.ndarray]):
+        self.plan, self.body, self.operands = plan, body, operands
+        self.values: dict[Node, np.ndarray] = {}
+
+    def result(self) -> np.ndarray:
+        value = self.value(self.plan.value.node)[..., 0]
+        return np.broadcast_to(value, self.plan.shape).astype(np.int64)
+
+    def value(self, node: Node) -> np.ndarray:
+        if node not in self.values:
+            value = self.compute(node)
+            assert ((value >= node.interval.low) & (value <= node.interval.high)).all(), node
+            self.values[node] = value
+        return self.values[node]
+
+    def compute(self, node: Node) -> np.ndarray:
+        rank = len(self.plan.shape) + 1
+        match node.kind:
+            case "const": return np.full((1,) * rank, node.attr[0], object)
+            case "imm": return np.full((1,) * rank, int(self.operands[node.attr[0]]), object)
+            case "read":
+                array = np.asarray(self.operands[node.attr[0]]).astype(object)
+                grids = tuple(self.grid(index, rank) for index in node.attr[1])
+                return array[grids] if grids else np.full((1,) * rank, array[()], object)
+            case "mux":
+                for arg, bodies in zip(node.args, node.attr, strict=True):
+                    if self.body in bodies:
+                        return self.value(arg)
+                raise AssertionError("a multiplexer that this body does not use")
+            case "pick": return self.pick(node)
+            case "fold": return self.fold(node)
+            case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
+
+    def pick(self, node: Node) -> np.ndarray:
+        count, rows = node.attr
+        values, tests = node.args[:count], node.args[count:]
+        result = None
+        for value, row in zip(values, rows, strict=True):
+            for bodies, test, true in row:
+                if self.body in bodies and test is None:
+                    return self.value(value)
+                if self.body in bodies:
+                    here = (self.value(tests[test]) == true) * self.value(value)
+                    result = here if result is None else result + here
+        assert result is not None, "a multiplexer that this body does not use"
+        return result
+
+    def grid(self, index: tuple[str, int], rank: int) -> np.ndarray:
+        match index:
+            case ("axis", k):
+                return np.arange(self.plan.shape[k]).reshape(
+                    [-1 if axis == k else 1 for axis in range(rank)])
+            case ("reduce", k):
+                extents = self.plan.reduce_shape
+                numbers = np.unravel_index(np.arange(prod(extents)), extents)[k]
+                return numbers.reshape([1] * (rank - 1) + [-1])
+            case (_, number):
+                return np.full((1,) * rank, number)
+
+    def fold(self, node: Node) -> np.ndarray:
+        op, count = node.attr
+        x = self.value(node.args[0])
+        pairs = meaning("add" if op == "sum" else op, (), x[..., 0:count - 1:2], x[..., 1:count:2])
+        return np.concatenate((pairs, x[..., count - 1:]), axis=-1) if count % 2 else pairs
+
+
+@cache
+def plan(machine: Machine, unit: str) -> Plan:
+    """Plan the datapath of ``gemm`` or ``vector``; refuses bodies with `PlanError`."""
+    bodies = machine.of_unit(unit)
+    first = bodies[0]
+    for body in bodies:
+        if (body.dst.shape, [extent for _, extent in body.reduce_axes]) != (
+                first.dst.shape, [extent for _, extent in first.reduce_axes]):
+            raise PlanError(f"Bodies of {unit} must have one tile and one lane reduction, but "
+                            f"{body.name} differs from {first.name}")
+    config = machine.config
+    interval = config.vector_beats if unit == "vector" else 1
+    if interval > 1:
+        _check_elementwise(bodies, interval)
+    source = Graph()
+    graph, values = share([lower(source, body) for body in bodies])
+    soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
+    # Synthesis makes compressors of sums of sums within a stage, which take twice the area.
+    placement = _Placement(1 if soft else config.stage_depth, soft)
+    value = _merge_results(graph, values, placement)
+    operations = tuple(placement.place(node) for node in topological((value,)))
+    last = operations[-1]
+    latency = last.available + (last.level > 0)
+    opcodes = tuple(machine.opcodes[body.name] for body in bodies)
+    shape = config.vector_tile if unit == "vector" else first.dst.shape
+    return Plan(unit, bodies, opcodes, shape, interval, config.stage_depth, operations, last,
+                latency)
+
+
+def open_instructions(machine: Machine, unit: str) -> int:
+    """Instructions of a unit that may be started and not retired."""
+    return plan(machine, unit).retire_depth if unit in OPERAND_CYCLES else IN_FLIGHT
+
+
+def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):
+    """Refuses bodies that cannot be computed part by part."""
+    for body in bodies:
+        axes = [axis.var for axis in body.axes]
+        if body.reduce_axes or any(list(read.indices) != axes[len(axes) - len(read.indices):]
+                                   for read in walk(body.value) if isinstance(read, Read)):
+            raise PlanError(f"Body of {body.name} must compute each element from its own operands, "
+                            f"as vector_beats is {beats}")
+
+
+class _Placement:
+    """Places each node as early as it can be."""
+
+    def __init__(self, depth: int, soft: bool):
+        self.depth, self.soft = depth, soft
+        self.placed: dict[Node, Operation] = {}
+
+    def place(self, node: Node) -> Operation:
+        if node not in self.placed:
+            self.placed[node] = self._earliest(node)
+        return self.placed[node]
+
+    def _earliest(self, node: Node) -> Operation:
+        args = [self.place(arg) for arg in node.args]
+        stage = max((arg.available for arg in args), default=0)
+        if node.kind == "mul":
+            slow = self.soft or max(map(factor_bits, node.args)) > FACTOR_BITS
+            return Operation(node, stage + 1, 0, 2 if slow else 1)
+        level = max((arg.level for arg in args if arg.available == stage), default=0)
+        cost = min(_levels(node), self.depth)
+        if level + cost > self.depth:
+            return Operation(node, stage + 1, cost)
+        return Operation(node, stage, level + cost)
+
+
+def factor_bits(node: Node) -> int:
+    """Width of a factor as a signed number."""
+    return node.interval.width + (not node.interval.signed)
+
+
+def _levels(node: Node) -> int:
+    """Levels of logic, in adders."""
+    if node.kind in _WIRES:
+        return 0
+    if node.kind in _ADDERS:
+        width = max(one.interval.width for one in (node, *node.args))
+        return 1 if width <= WIDE else 2
+    if node.kind == "mux":
+        return 0 if len(node.args) <= 2 else 1
+    masks = node.kind in ("and", "or", "xor") and any(a.kind == "const" for a in node.args)
+    return 0 if masks else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Passenger:
+    """A value that is there long before `mux` takes it, for some bodies."""
+
+    value: Node
+    mux: Node
+    bodies: tuple[int, ...]
+
+
+def _merge_results(graph: Graph, values: list[Node], placement: _Placement) -> Node:
+    """One value: in every stage, what is ready joins what earlier stages have handed on.
+
+    What bodies need later than it is there travels with the results of other ones, which those
+    bodies do not have yet, instead of in registers of its own.
+    """
+    waiting = dict(enumerate(values))
+    carried: Node | None = None
+    done: tuple[int, ...] = ()
+    passengers, aboard = _passengers(values, placement), list[_Passenger]()
+    while waiting:
+        stage = min(placement.place(node).available for node in waiting.values())
+        if leaving := [one for one in aboard if placement.place(one.mux).stage <= stage]:
+            assert carried is not None
+            rebuilt = _Rebuilt(graph, leaving, carried)
+            waiting = {body: rebuilt.node(node) for body, node in waiting.items()}
+            passengers, aboard = ([
+                _Passenger(rebuilt.node(one.value), rebuilt.node(one.mux), one.bodies)
+                for one in some if one not in leaving] for some in (passengers, aboard))
+            continue
+        ready = {body: node for body, node in waiting.items()
+                 if placement.place(node).available == stage}
+        boarding = [one for one in passengers if placement.place(one.value).available <= stage
+                    and placement.place(one.mux).stage > stage + 1]
+        passengers = [one for one in passengers if one not in boarding]
+        cases: dict[Node, tuple[int, ...]] = {}
+        if carried is not None:
+            cases[carried] = tuple(sorted(done + sum((one.bodies for one in aboard), ())))
+        for body, node in ready.items():
+            cases[node] = (*cases.get(node, ()), body)
+            del waiting[body]
+        for one in boarding:
+            cases[one.value] = tuple(sorted(cases.get(one.value, ()) + one.bodies))
+        aboard += boarding
+        carried = graph.choice(cases)
+        done = tuple(sorted((*done, *ready)))
+    assert carried is not None
+    return carried
+
+
+def _passengers(values: list[Node], placement: _Placement) -> list[_Passenger]:
+    """One of several that multiplexers take late enough, of a value that none but they do; of
+    several at once, the first: bodies have room for one."""
+    nodes, axes = list(topological(tuple(values))), frozenset().union(*(v.axes for v in values))
+    found, taken = list[_Passenger](), set[int]()
+    for mux in nodes:
+        for value, bodies in zip(mux.args, mux.attr, strict=True) if mux.kind == "mux" else ():
+            here, there = placement.place(value), placement.place(mux)
+            others = [placement.place(node).stage for node in nodes
+                      if value in node.args and node is not mux]
+            if (value.axes == axes and value.terms == 1 and value.kind != "const"
+                    and value.interval in Interval.of_type("int32")
+                    and there.stage - max([here.available, *others]) > 1
+                    and not taken & set(bodies)):
+                found.append(_Passenger(value, mux, bodies))
+                taken |= set(bodies)
+    return found
+
+
+class _Rebuilt:
+    """Nodes as they are when multiplexers take their passengers from `carried`."""
+
+    def __init__(self, graph: Graph, leaving: list[_Passenger], carried: Node):
+        self.graph, self.carried = graph, carried
+        self.leaving = {(one.mux, one.value) for one in leaving}
+        self.made: dict[Node, Node] = {}
+
+    def node(self, node: Node) -> Node:
+        if node not in self.made:
+            self.made[node] = self._make(node)
+        return self.made[node]
+
+    def _make(self, node: Node) -> Node:
+        args = tuple(self.graph.narrow(self.carried, arg.interval)
+                     if (node, arg) in self.leaving else self.node(arg) for arg in node.args)
+        if args == node.args:
+            return node
+        return self.graph.make(node.kind, args, node.attr)
+
+
+def _text(plan: Plan) -> str:
+    """Stage by stage: type, expression, copies."""
+    names = {one.node: f"%{number}" for number, one in enumerate(
+        o for o in plan.operations if o.node.kind not in ("read", "imm", "const"))}
+    for one in plan.operations:
+        match one.node.kind:
+            case "const": names[one.node] = str(one.node.attr[0])
+            case "imm": names[one.node] = one.node.attr[0]
+            case "read": names[one.node] = _access(plan, one.node)
+    lines = [f"{plan.unit}: {len(plan.bodies)} bodies, latency {plan.latency}, "
+             f"interval {plan.interval}, stage depth {plan.stage_depth}"]
+    registers = plan.registers()
+    for stage in range(plan.latency):
+        lines.append(f"stage {stage}" + " " * 4 + f"{registers[stage]} bits on")
+        lines += [f"  {names[one.node]} {one.node.interval} = {_expression(plan, one.node, names)}"
+                  f"  x{plan.copies(one)}" for one in plan.operations
+                  if one.stage == stage and names[one.node].startswith("%")]
+    return "\n".join([*lines, f"value {names[plan.value.node]}"])
+
+
+def _access(plan: Plan, node: Node) -> str:
+    bus, indices = node.attr
+    letters = [{"axis": "xyzw"[k], "reduce": "ijkl"[k], "at": str(k)}[what]
+               for what, k in [(w, min(k, 3) if w != "at" else k) for w, k in indices]]
+    return f"{bus}[{', '.join(letters)}]" if letters else bus
+
+
+def _tests(plan: Plan, row: tuple, tests: list[str]) -> str:
+    """When a choice takes a value: ``max if %3|copy``; ``not %3`` is a comparison that fails."""
+    return "|".join(plan.bodies[body].name + (
+        "" if test is None else f" if {'' if true else 'not '}{tests[test]}")
+        for bodies, test, true in row for body in bodies)
+
+
+def _expression(plan: Plan, node: Node, names: dict[Node, str]) -> str:
+    args = [names[arg] for arg in node.args]
+    if node.kind == "mux":
+        cases = (f"{'|'.join(plan.bodies[b].name for b in bodies)}: {arg}"
+                 for arg, bodies in zip(args, node.attr, strict=True))
+        return f"mux({', '.join(cases)})"
+    if node.kind == "pick":
+        count, rows = node.attr
+        cases = (f"{_tests(plan, row, args[count:])}: {arg}"
+                 for arg, row in zip(args, rows, strict=False))
+        return f"pick({', '.join(cases)})"
+    attr = f"[{', '.join(map(str, node.attr))}]" if node.attr else ""
+    return f"{node.kind}{attr}({', '.join(args)})"

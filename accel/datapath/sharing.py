@@ -1,0 +1,158 @@
+"""Which operators the bodies of a unit share.
+
+An element is of one opcode, so operations of different bodies exclude each other. Multipliers and
+shifts by a variable amount are merged as far as no cycle arises (a body that shifts before it
+multiplies cannot use both of one that multiplies before it shifts), those of the most similar
+widths first; their inputs become multiplexers. What follows a shared operator in two bodies alike,
+as the rounding and clamping of requantize and add_scaled, is then one operation anyway.
+"""
+
+from dataclasses import dataclass, field
+
+from accel.datapath.dataflow import EXPENSIVE, Graph, Interval, Node, topological
+
+__all__ = ["share"]
+
+DIGIT = 2
+"""Bits of a shift amount that one multiplexer level looks at."""
+
+
+@dataclass(eq=False)
+class _Operator:
+    """One shared operator: its operation in each body that uses it, and what it depends on."""
+
+    kind: str
+    attr: tuple
+    terms: int
+    uses: dict[int, Node] = field(default_factory=dict)
+    before: set["_Operator"] = field(default_factory=set)
+
+    def follows(self, other: "_Operator") -> bool:
+        return self is other or any(one.follows(other) for one in self.before)
+
+    def takes(self, node: Node) -> bool:
+        return (self.kind, self.attr, self.terms) == (node.kind, node.attr, node.terms)
+
+    def area(self, *more: Node) -> int:
+        """Size, were it to serve the operations `more` as well."""
+        nodes = (*self.uses.values(), *more)
+        area = 1
+        for position in range(2):
+            intervals = [node.args[position].interval for node in nodes]
+            area *= Interval(min(i.low for i in intervals), max(i.high for i in intervals)).width
+        return area
+
+
+def _expensive(node: Node) -> list[Node]:
+    return [one for one in topological((node,)) if one.kind in EXPENSIVE]
+
+
+def _assign(roots: list[Node]) -> dict[tuple[int, Node], _Operator]:
+    """An operator for each (body, expensive operation), bodies with many of them first."""
+    operators: list[_Operator] = []
+    chosen: dict[tuple[int, Node], _Operator] = {}
+    for body in sorted(range(len(roots)), key=lambda b: -len(_expensive(roots[b]))):
+        for node in _expensive(roots[body]):
+            before = {chosen[body, one] for arg in node.args for one in _expensive(arg)}
+            free = [one for one in operators if one.takes(node) and body not in one.uses
+                    and not any(other.follows(one) for other in before)]
+            if not free:
+                free = [_Operator(node.kind, node.attr, node.terms)]
+                operators += free
+            best = min(free, key=lambda one: one.area(node) - (one.area() if one.uses else 0))
+            best.uses[body] = node
+            best.before |= before
+            chosen[body, node] = best
+    return chosen
+
+
+class _Merge:
+    """Rebuilds the graph with shared operators."""
+
+    def __init__(self, roots: list[Node]):
+        self.graph = Graph()
+        self.chosen = _assign(roots)
+        self.operators: dict[_Operator, Node] = {}
+        self.done: dict[tuple[int, Node], Node] = {}
+
+    def node(self, body: int, node: Node) -> Node:
+        key = (body, node)
+        if key not in self.done:
+            self.done[key] = self._rebuild(body, node)
+        return self.done[key]
+
+    def _rebuild(self, body: int, node: Node) -> Node:
+        if node.kind in EXPENSIVE:
+            shared = self.operator(self.chosen[body, node])
+            # A little wider does not matter, and lets what follows be one operation.
+            much = 4 * node.interval.width < 3 * shared.interval.width
+            return self.graph.narrow(shared, node.interval) if much else shared
+        if not node.args:
+            return self.graph.leaf(node.kind, node.attr, node.interval, node.axes, node.terms)
+        args = tuple(self.node(body, arg) for arg in node.args)
+        return self.graph.make(node.kind, args, node.attr)
+
+    def operator(self, one: _Operator) -> Node:
+        if one not in self.operators:
+            args = tuple(self.multiplexer({body: self.node(body, node.args[position])
+                                           for body, node in sorted(one.uses.items())})
+                         for position in range(2))
+            self.operators[one] = self._expand(one, *args)
+        return self.operators[one]
+
+    def multiplexer(self, sources: dict[int, Node]) -> Node:
+        cases: dict[Node, tuple[int, ...]] = {}
+        for body, node in sources.items():
+            cases[node] = (*cases.get(node, ()), body)
+        cases = self._summed(cases)
+        return self.graph.make("mux", tuple(cases), tuple(cases.values()))
+
+    def _summed(self, cases: dict[Node, tuple[int, ...]]) -> dict[Node, tuple[int, ...]]:
+        """Cases of which none is a term of another one: a sum is the term alone where all else that
+        is added is zero, and one that waits for the other needs no registers."""
+        for whole in cases:
+            for term in cases:
+                if whole is not term and (both := self._sum(whole, term, cases)):
+                    return self._summed({node: bodies for node, bodies in cases.items()
+                                         if node not in (whole, term)} | both)
+        return cases
+
+    def _sum(self, whole: Node, term: Node, cases: dict[Node, tuple[int, ...]]):
+        """Both cases as one, if `term` is a term of the other one."""
+        bodies = cases[whole], cases[term]
+
+        def alone(node: Node) -> Node | None:
+            if node is term:
+                return node
+            if node.kind != "add":
+                return None
+            for one, other in (node.args, node.args[::-1]):
+                if (found := alone(one)) is not None:
+                    masked = self.graph.make("mux", (other, self.graph.const(0)), bodies)
+                    return self.graph.make("add", (found, masked))
+            return None
+
+        found = alone(whole)
+        return {found: tuple(sorted(sum(bodies, ())))} if found is not None else None
+
+    def _expand(self, one: _Operator, x: Node, amount: Node) -> Node:
+        """A shift as a chain of digits, the coarsest first."""
+        if one.kind == "mul":
+            return self.graph.make("mul", (x, amount))
+        if one.kind == "rshift":
+            x = self.graph.make("lsl", (x,), (2,))
+        width = amount.interval.width
+        for low in reversed(range(0, width, DIGIT)):
+            digit = (low, min(DIGIT, width - low))
+            if one.kind == "rshift":
+                x = self.graph.make("stick", (x, amount), digit)
+            else:
+                x = self.graph.make("wrap", (self.graph.make("left", (x, amount), digit),),
+                                    one.attr)
+        return x
+
+
+def share(roots: list[Node]) -> tuple[Graph, list[Node]]:
+    """The bodies' values in one new graph, in which expensive operators are shared."""
+    merge = _Merge(roots)
+    return merge.graph, [merge.node(body, root) for body, root in enumerate(roots)]

@@ -1,0 +1,1 @@
+"""Figures of runs and programs: whose cycles, bytes moved, how full the buffers are."""

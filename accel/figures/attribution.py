@@ -1,0 +1,48 @@
+"""Whose cycles: a run cut into the intervals of its layers, and what every unit did in each.
+
+A layer's interval reaches from the retirement of the last instruction of the layers before it to
+that of its own last instruction. So the intervals, with the rest of the run after the last of
+them, are the whole run; and in each, what a unit did adds up to its length.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from accel.machine.program import Program
+from accel.machine.status import ACTIVITIES, Run, Timeline
+
+__all__ = ["activities", "activity_table", "layer_ends"]
+
+
+def layer_ends(program: Program, run: Run) -> list[int]:
+    """The cycle in which each layer ends: its last instruction, and those of the layers before
+    it, have retired.
+    """
+    ends, begin, latest = [], 0, 0
+    for _, end in program.layers:
+        latest = max(latest, int(run.retire[begin:end].max(initial=0)))
+        ends.append(latest)
+        begin = end
+    return ends
+
+
+def activities(timeline: Timeline, ends: Sequence[int]) -> list[dict[str, dict[str, int]]]:
+    """For each interval, of which `ends` are the ends and the first begins at 0: unit to activity
+    to cycles. Every activity is there, if only with 0.
+    """
+    tables = {unit: activity_table(spans, ends) for unit, spans in timeline.spans.items()}
+    return [{unit: dict(zip(ACTIVITIES, table[number].tolist(), strict=True))
+             for unit, table in tables.items()} for number in range(len(ends))]
+
+
+def activity_table(spans: np.ndarray, ends: Sequence[int] | np.ndarray) -> np.ndarray:
+    """What one unit did, from its rows in a timeline: cycles by interval and activity (int64)."""
+    stops = np.asarray(ends, np.int64)
+    edges = np.unique(np.concatenate([spans[:, 0], [0], stops]))
+    begins = edges[:-1]
+    activity = spans[np.searchsorted(spans[:, 0], begins, "right") - 1, 1]
+    interval = np.searchsorted(stops, begins, "right")
+    table = np.zeros((len(stops), len(ACTIVITIES)), np.int64)
+    np.add.at(table, (interval, activity), np.diff(edges))
+    return table

@@ -1,0 +1,1 @@
+"""The machine as data: geometry, declared instructions, words, programs, and how runs end."""

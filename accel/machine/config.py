@@ -1,0 +1,230 @@
+"""The geometry of the machine: one frozen record, written as TOML, that proves itself.
+
+Every number that varies between accelerators is a field of `AccelConfig`; everything else about
+the geometry (entry sizes, depths, lanes) is derived here, once.
+"""
+
+import json
+import tomllib
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+
+from compiler.errors import Error
+from compiler.lazy import cached_property
+
+__all__ = ["BUFFERS", "UNITS", "AccelConfig", "BufferGeometry", "ConfigError", "load", "preset",
+           "preset_names"]
+
+UNITS = ("load", "gemm", "vector", "store")
+"""Execution units, in the order of their bit in the `waits` and `signals` masks."""
+
+BUFFERS = ("inp", "wgt", "res", "par", "acc", "out")
+"""On-chip buffers, in the order of their code in the `buffer` field of a DMA instruction."""
+
+PRESETS = Path(__file__).parents[1] / "presets"
+
+PARAM_BYTES = 8             # one lane of an entry of par: bias int32, mult uint16, shift uint8
+
+
+class ConfigError(Error, ValueError):
+    """A geometry that cannot be built: names the field, the value and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class BufferGeometry:
+    """An on-chip buffer of `depth` entries, each of `entry_bytes` bytes."""
+
+    name: str
+    entry_bytes: int
+    depth: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.entry_bytes * self.depth
+
+
+@dataclass(frozen=True)
+class AccelConfig:
+    """A GEMM accelerator that computes one block product a cycle::
+
+        acc[batch, block_out] += inp[batch, block_in] · wgt[block_out, block_in]
+
+    Parameters
+    ----------
+    name : for reports; not part of the machine hash.
+    batch, block_in, block_out : extents of one block product; powers of two.
+    inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes : sizes of the buffers.
+    bus_bytes : width of the memory port.
+    queue_depth : commands that wait for each unit.
+    vector_beats : cycles that vector takes for an entry; its datapath has so many times fewer
+        lanes. A power of two.
+    stage_depth : adder levels (or the like) between two pipeline registers of a datapath.
+    dsp_multipliers : how many of gemm's multipliers may be multiplier blocks of an FPGA; the rest
+        are made of adders.
+    clock_mhz : what reports convert cycles to seconds with.
+    operand, accumulator, output : element types.
+    """
+
+    name: str
+    batch: int
+    block_in: int
+    block_out: int
+    inp_bytes: int
+    wgt_bytes: int
+    res_bytes: int
+    par_bytes: int
+    acc_bytes: int
+    out_bytes: int
+    bus_bytes: int = 8
+    queue_depth: int = 8
+    vector_beats: int = 1
+    stage_depth: int = 2
+    dsp_multipliers: int = 1 << 16
+    clock_mhz: int = 100
+    operand: str = "int8"
+    accumulator: str = "int32"
+    output: str = "int8"
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type is str and not isinstance(value, str):
+                raise ConfigError(f"{field.name} must be a string, not {value!r}")
+            if field.type is int and (not isinstance(value, int) or isinstance(value, bool)
+                                      or value <= 0):
+                raise ConfigError(f"{field.name} must be a positive integer, not {value!r}")
+        for name in ("batch", "block_in", "block_out", "bus_bytes", "queue_depth", "vector_beats",
+                     *(f"{b}_bytes" for b in BUFFERS)):
+            self._require(name, _is_power_of_two(getattr(self, name)), "a power of two")
+        self._require("batch", self.batch <= 16, "at most 16")
+        self._require("block_in", 2 <= self.block_in <= 64, "from 2 to 64")
+        self._require("block_out", 2 <= self.block_out <= 64, "from 2 to 64")
+        self._require("bus_bytes", 4 <= self.bus_bytes <= 64, "from 4 to 64")
+        self._require("vector_beats", self.vector_beats <= self.lanes,
+                      f"at most the {self.lanes} lanes of an entry")
+        self._require("stage_depth", self.stage_depth <= 8, "at most 8")
+        self._require("queue_depth", self.queue_depth <= 64, "at most 64")
+        self._require("operand", self.operand == "int8", "int8")
+        self._require("accumulator", self.accumulator == "int32", "int32")
+        self._require("output", self.output == "int8", "int8")
+        for buffer in self.buffers.values():
+            field = f"{buffer.name}_bytes"
+            self._require(field, buffer.depth >= 4,
+                          f"at least 4 entries of {buffer.entry_bytes} bytes")
+            self._require(field, buffer.size_bytes >= 2 * self.bus_bytes,
+                          f"at least two beats of {self.bus_bytes} bytes")
+            self._require(field, buffer.depth <= 1 << 16, "at most 65536 entries of "
+                          f"{buffer.entry_bytes} bytes (entry addresses have 16 bits)")
+            self._require(field, buffer.size_bytes <= 1 << 24, "at most 16 MiB")
+
+    def _require(self, field: str, holds: bool, rule: str):
+        if not holds:
+            raise ConfigError(f"{field} must be {rule}, not {getattr(self, field)!r}")
+
+    @cached_property
+    def buffers(self) -> dict[str, BufferGeometry]:
+        """Geometry of each buffer, by name, in the order of `BUFFERS`."""
+        entry = {
+            "inp": self.batch * self.block_in,
+            "wgt": self.block_out * self.block_in,
+            "res": self.batch * self.block_out,
+            "par": self.block_out * PARAM_BYTES,
+            "acc": self.batch * self.block_out * 4,
+            "out": self.batch * self.block_out,
+        }
+        return {name: BufferGeometry(name, size, getattr(self, f"{name}_bytes") // size)
+                for name, size in entry.items()}
+
+    @property
+    def lanes(self) -> int:
+        """Accumulators in one entry."""
+        return self.batch * self.block_out
+
+    @property
+    def vector_tile(self) -> tuple[int, int]:
+        """Rows and columns of an entry that vector takes in a cycle: lanes that lie together."""
+        rows = max(self.batch // self.vector_beats, 1)
+        return rows, self.lanes // self.vector_beats // rows
+
+    @cached_property
+    def parts(self) -> dict[str, BufferGeometry]:
+        """Buffers as vector sees them: an entry is what it takes in a cycle of one."""
+        columns = self.block_out // self.vector_tile[1]
+        beats = {"res": self.vector_beats, "par": columns, "acc": self.vector_beats,
+                 "out": self.vector_beats}
+        return {name: BufferGeometry(name, self.buffers[name].entry_bytes // count,
+                                     self.buffers[name].depth * count)
+                for name, count in beats.items()}
+
+    @property
+    def macs_per_cycle(self) -> int:
+        return self.batch * self.block_in * self.block_out
+
+    @property
+    def bank_depth(self) -> int:
+        """Entries in one of the two banks of acc; the top address bit selects the bank."""
+        return self.buffers["acc"].depth // 2
+
+    @property
+    def channel_block(self) -> int:
+        """Channels of activations in DRAM are padded to a multiple of this."""
+        return max(self.block_in, self.block_out)     # powers of two: the least common multiple
+
+    def geometry(self) -> dict[str, int | str]:
+        """All that the machine hash covers: every field but the name and the clock."""
+        return {key: value for key, value in asdict(self).items()
+                if key not in ("name", "clock_mhz")}
+
+    def to_toml(self) -> str:
+        """Text that `load` reads back."""
+        # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
+        values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+                  for key, value in asdict(self).items()}
+        return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value & (value - 1) == 0
+
+
+def preset_names() -> list[str]:
+    """Names of the shipped geometries, sorted."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def preset(name: str) -> AccelConfig:
+    """A shipped geometry."""
+    if name not in preset_names():
+        raise ConfigError(f"Preset must be one of {', '.join(preset_names())}, not {name!r}")
+    return load(PRESETS / f"{name}.toml")
+
+
+def load(path: str | Path) -> AccelConfig:
+    """A geometry from a preset's name or a TOML file."""
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"Configuration must be a preset's name or a path, not {path!r}")
+    path = Path(path)
+    if path.suffix != ".toml":
+        return preset(str(path))
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"Configuration {path} does not exist") from None
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"Configuration {path} cannot be read: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"Configuration {path} nests values too deeply; a geometry has numbers "
+                          f"and names alone") from None
+    known = {field.name for field in fields(AccelConfig)}
+    table.setdefault("name", path.stem)
+    if unknown := sorted(set(table) - known):
+        raise ConfigError(f"Configuration {path} has unknown fields {', '.join(unknown)}; "
+                          f"known are {', '.join(sorted(known))}")
+    try:
+        return AccelConfig(**table)
+    except TypeError as error:
+        missing = sorted(f.name for f in fields(AccelConfig)
+                         if f.name not in table and f.default is MISSING)
+        raise ConfigError(f"Configuration {path} lacks {', '.join(missing)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"Configuration {path}: {error}") from None

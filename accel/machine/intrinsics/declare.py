@@ -1,0 +1,113 @@
+"""How an instruction is declared.
+
+A `Declaration` builds, for one geometry, the `Intrinsic` that says what the instruction means;
+some instructions have several **forms** (a copy with and without padding) under one opcode. To add
+a vector operation, declare it and hand it to `Machine`::
+
+    absdiff = vector_op("absdiff", lambda a, b: te.abs(a - b))
+    machine = Machine(preset("tiny-1x4x4"), SHIPPED + (absdiff,))
+
+Decoder, datapath, simulators, checker and compiler take it from there.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accel.machine.config import AccelConfig
+from compiler import te
+from compiler.ops.arithmetic import PARAM
+from compiler.te import Axis, Expr, Var
+from compiler.tensorize import Immediate, Intrinsic, Operand
+
+__all__ = ["IMMEDIATES", "Declaration", "vector_op"]
+
+IMMEDIATES = {
+    immediate.name: immediate for immediate in (
+        Immediate("imm", "int32", -(1 << 31), (1 << 31) - 1),
+        Immediate("ma", "uint16", 0, (1 << 16) - 1),
+        Immediate("mb", "uint16", 0, (1 << 16) - 1),
+        Immediate("s", "uint8", 0, 63),
+        Immediate("zp", "int8", -128, 127),
+        Immediate("lo", "int8", -128, 127),
+        Immediate("hi", "int8", -128, 127),
+    )
+}
+"""What a vector instruction can carry: the fields of these names in its word."""
+
+_PARAMETERS = te.record_fields(PARAM)
+
+_ANYWHERE = {
+    "a": (("acc", "int32"), ("res", "int8")),
+    "b": (("acc", "int32"), ("res", "int8"), ("par", f"{PARAM}.bias"), ("imm", "int32")),
+}
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """An instruction: `build(config)` gives its forms, which share name, unit and opcode."""
+
+    name: str
+    unit: str
+    build: Callable[[AccelConfig], tuple[Intrinsic, ...]]
+
+
+def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
+              a: tuple[str, ...] = ("acc", "res"),
+              b: tuple[str, ...] = ("acc", "res", "par", "imm")) -> Declaration:
+    """Declare an operation of the vector unit.
+
+    Parameters
+    ----------
+    value : the result of one lane, an int32 expression. The names of its parameters say what it
+        takes: the operands ``a`` and ``b`` (int32; read from acc, or from res with sign
+        extension; ``b`` also from the per-channel parameters or the immediate), the per-channel
+        parameters ``bias``, ``mult`` and ``shift`` (then there is no ``b``), and the immediates
+        of `IMMEDIATES`.
+    update : how the result meets the destination. Other than ``assign``, it accumulates in acc;
+        then the sources must not be in acc, whose read port the accumulation uses.
+    a, b : the scopes in which the operands may live.
+
+    The destination is acc, or out, which keeps the low eight bits.
+    """
+    names = tuple(inspect.signature(value).parameters)
+    for one in names:
+        if one not in ("a", "b", *_PARAMETERS, *IMMEDIATES):
+            raise ValueError(f"Parameter of vector operation {name} must be a, b, one of "
+                             f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {one!r}")
+    if "b" in names and any(one in names for one in _PARAMETERS):
+        raise ValueError(f"Vector operation {name} must take either b or per-channel parameters")
+    for operand, given in (("a", a), ("b", b)):
+        known = tuple(scope for scope, _ in _ANYWHERE[operand])
+        if not set(given) <= set(known):
+            raise ValueError(f"Scopes of {operand} of {name} must be among {', '.join(known)}, "
+                             f"not {', '.join(given)}")
+    if update != "assign":
+        a, b = (tuple(s for s in scopes if s != "acc") for scopes in (a, b))
+    scopes = {"a": a, "b": b}
+
+    def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
+        tile = (config.batch, config.block_out)
+        axes = (Axis(Var("lane_b"), tile[0]), Axis(Var("lane_o"), tile[1]))
+        operands, arguments, immediates = [], [], []
+        for one in names:
+            if one in IMMEDIATES:
+                immediates.append(IMMEDIATES[one])
+                arguments.append(IMMEDIATES[one].var)
+            elif one in scopes:
+                storage = tuple(pair for pair in _ANYWHERE[one] if pair[0] in scopes[one])
+                operands.append(Operand(one, tile, "int32", storage))
+                arguments.append(te.placeholder(tile, "int32", one)[tuple(x.var for x in axes)])
+            else:
+                operands.append(Operand(one, tile[1:], _PARAMETERS[one],
+                                        (("par", f"{PARAM}.{one}"),)))
+                arguments.append(te.placeholder(tile[1:], _PARAMETERS[one], one)[axes[1].var])
+        storage = (("acc", "int32"),) + ((("out", "int8"),) if update == "assign" else ())
+        result = value(*arguments)
+        if result.dtype != "int32":
+            raise ValueError(f"Result of vector operation {name} must be int32, "
+                             f"not {result.dtype}")
+        return (Intrinsic(name, "vector", Operand("dst", tile, "int32", storage), tuple(operands),
+                          axes, result, update, tuple(immediates), loops=5),)
+
+    return Declaration(name, "vector", build)

@@ -1,0 +1,214 @@
+"""Instruction words: 512 bits, declared once as Amaranth layouts.
+
+Encoder, decoder, disassembler, simulators and hardware all use the layouts in this module. Field
+widths do not depend on the geometry. Three formats share a header::
+
+    header   opcode 8 | waits 8 | signals 8        (masks: bit i is unit i of `UNITS`)
+    dma      load, store: four loops around a run of contiguous bytes
+    gemm     six loops, three operands
+    vector   five loops, three operands, immediates
+
+An extent and the length of a run are stored **minus one**, so no code is illegal. Buffer addresses
+count entries (DMA: bytes) and are computed modulo 2**16 (DMA: 2**24); DRAM addresses are
+``base register + offset``, modulo 2**32, in bytes.
+
+A DMA iteration is *padding* when the index i of some loop has ``i < before`` or
+``i >= extent - after``: then the run is filled with `pad_value` and no memory is read. The offset
+counts from the address that iteration (0, 0, 0, 0) would have, padding or not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from amaranth import Shape, ShapeCastable, signed, unsigned
+from amaranth.lib import data
+
+from accel.machine.config import BUFFERS, UNITS
+from compiler.errors import Error
+
+__all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "GEMM", "HEADER",
+           "MINUS_ONE", "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES",
+           "InstructionError", "decode", "encode", "unit_mask", "units_of"]
+
+WORD_BITS = 512
+WORD_BYTES = WORD_BITS // 8
+
+BASES = ("program", "weights", "activations", "io")
+"""Base registers, in the order of their code in the `base` field."""
+
+SOURCES_A = ("acc", "res")
+SOURCES_B = ("acc", "res", "par", "imm")
+DESTINATIONS = ("acc", "out")
+"""Codes of the vector operand selectors."""
+
+_HEADER = {"opcode": 8, "waits": 8, "signals": 8}
+
+HEADER = data.StructLayout({**_HEADER, "rest": WORD_BITS - 24})
+
+_ADDRESSES = {"dst": 16, "a": 16, "b": 16}
+
+_COMPUTE_LOOP = data.StructLayout({"extent": 16, **_ADDRESSES})
+
+_DMA_LOOP = data.StructLayout({"extent": 16, "dram": signed(32), "buffer": 24,
+                               "before": 12, "after": 12})
+
+
+def _word(fields: Mapping[str, Any]) -> data.StructLayout:
+    used = sum(Shape.cast(shape).width for shape in fields.values())
+    if used > WORD_BITS:
+        raise ValueError(f"Fields of an instruction must fit {WORD_BITS} bits, not take {used}")
+    return data.StructLayout({**fields, "reserved": WORD_BITS - used})
+
+
+GEMM = _word({**_HEADER, "banks": 2, "reset": 1, "flags": 5, "base": data.StructLayout(_ADDRESSES),
+              "loops": data.ArrayLayout(_COMPUTE_LOOP, 6)})
+"""`a` addresses inp, `b` addresses wgt. `banks` is the set of acc banks that dst touches."""
+
+VECTOR = _word({**_HEADER, "banks": 2, "reset": 1, "a_source": 1, "b_source": 2, "destination": 1,
+                "flags": 1, "base": data.StructLayout(_ADDRESSES),
+                "loops": data.ArrayLayout(_COMPUTE_LOOP, 5),
+                "imm": signed(32), "ma": 16, "mb": 16, "s": 6,
+                "zp": signed(8), "lo": signed(8), "hi": signed(8)})
+"""Selectors index `SOURCES_A`, `SOURCES_B`, `DESTINATIONS`."""
+
+DMA = _word({**_HEADER, "buffer": 3, "base": 2, "flags": 3, "dram": 32, "address": 24, "run": 16,
+             "pad_value": 8, "loops": data.ArrayLayout(_DMA_LOOP, 4)})
+"""`buffer` indexes `BUFFERS`, `base` indexes `BASES`, `dram` is the offset in bytes."""
+
+CONTROL = _word(_HEADER)
+"""Instructions that fetch itself performs."""
+
+FORMATS = {"fetch": CONTROL, "load": DMA, "gemm": GEMM, "vector": VECTOR, "store": DMA}
+"""Format of the instructions of each unit; `fetch` performs FINISH itself."""
+
+MINUS_ONE = ("extent", "run")
+"""Fields that are stored minus one."""
+
+
+class InstructionError(Error, ValueError):
+    """A field value that does not fit its instruction word."""
+
+    exit_status = None
+
+
+def unit_mask(units) -> int:
+    """Mask of a collection of unit names."""
+    return sum(1 << UNITS.index(unit) for unit in set(units))
+
+
+def units_of(mask: int) -> tuple[str, ...]:
+    """Names of the units in a mask, in order."""
+    return tuple(unit for index, unit in enumerate(UNITS) if mask >> index & 1)
+
+
+def encode(layout: data.Layout, fields: Mapping[str, Any]) -> int:
+    """The word as an integer. Fields that are not given are 0 (extents and runs: 1).
+
+    >>> word = encode(GEMM, {"opcode": 4, "base": {"dst": 3}, "loops": [{"extent": 9, "a": 1}]})
+    >>> decode(GEMM, word)["loops"][0]["extent"]
+    9
+    """
+    return _pack(_tree(layout), fields, "")
+
+
+def decode(layout: data.Layout, word: int) -> dict[str, Any]:
+    """The fields of a word: inverse of `encode`, with every field present."""
+    fields = _unpack(_tree(layout), word)
+    assert isinstance(fields, dict)
+    return fields
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number of `width` bits; `minus` is subtracted before it is stored."""
+
+    width: int
+    signed: bool
+    minus: int
+
+    @property
+    def default(self) -> int:
+        return self.minus
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """Fields with their offsets in bits."""
+
+    width: int
+    fields: Mapping[str, "tuple[int, _Field]"]
+    default: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Equal elements at their offsets in bits."""
+
+    width: int
+    offsets: tuple[int, ...]
+    element: "_Field"
+    default: tuple = ()
+
+
+_Field = _Number | _Record | _List
+
+_trees: dict[int, tuple[data.Layout, _Field]] = {}
+
+
+def _tree(layout: data.Layout) -> _Field:
+    """A layout as plain numbers, made once: looking into layouts takes long."""
+    if id(layout) not in _trees:
+        _trees[id(layout)] = layout, _field(layout, "")
+    return _trees[id(layout)][1]
+
+
+def _field(layout: ShapeCastable | Shape | Any, key: str) -> _Field:
+    width = Shape.cast(layout).width
+    if isinstance(layout, data.StructLayout):
+        return _Record(width, {name: (one.offset, _field(one.shape, name))
+                               for name, one in layout})
+    if isinstance(layout, data.ArrayLayout):
+        return _List(width, tuple(one.offset for _, one in layout),
+                     _field(layout.elem_shape, ""))
+    return _Number(width, Shape.cast(layout).signed, int(key in MINUS_ONE))
+
+
+def _pack(tree: _Field, value: Any, path: str) -> int:
+    match tree:
+        case _Number(width, signed, minus):
+            stored = int(value) - minus
+            low = -(1 << (width - 1)) if signed else 0
+            if not low <= stored < low + (1 << width):
+                raise InstructionError(f"{path[1:]} must fit {width} bits, not be {int(value)}")
+            return stored & ((1 << width) - 1)
+        case _Record(_, fields):
+            if unknown := value.keys() - fields.keys():
+                raise InstructionError(f"Field must be one of the word's, not "
+                                       f"{sorted(unknown)[0]!r}")
+            return sum(_pack(one, value.get(key, one.default), f"{path}.{key}") << offset
+                       for key, (offset, one) in fields.items())
+        case _List(_, offsets, element):
+            if len(value) > len(offsets):
+                raise InstructionError(f"{path[1:]} must have at most {len(offsets)} elements, "
+                                       f"not {len(value)}")
+            filled = [*value, *[element.default] * (len(offsets) - len(value))]
+            return sum(_pack(element, item, f"{path}[{index}]") << offset
+                       for index, (item, offset) in enumerate(zip(filled, offsets, strict=True)))
+
+
+def _unpack(tree: _Field, bits: int) -> Any:
+    match tree:
+        case _Number(width, signed, minus):
+            if signed and bits >> (width - 1):
+                bits -= 1 << width
+            return bits + minus
+        case _Record(_, fields):
+            return {key: _unpack(one, bits >> offset & (1 << one.width) - 1)
+                    for key, (offset, one) in fields.items()}
+        case _List(_, offsets, element):
+            return [_unpack(element, bits >> offset & (1 << element.width) - 1)
+                    for offset in offsets]
+
+
+assert unsigned(8).width >= len(UNITS) and len(BUFFERS) <= 8

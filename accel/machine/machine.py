@@ -1,0 +1,160 @@
+"""A machine: a geometry and the instructions declared for it. Everything else follows from these.
+
+The machine's hash covers the geometry, the canonical text of every declared intrinsic with its
+opcode, and the word layouts. It travels in programs, simulator objects and reports, and is
+compared wherever two of them meet.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accel.machine import isa, rules
+from accel.machine.config import AccelConfig, ConfigError
+from accel.machine.intrinsics import SHIPPED, Declaration
+from compiler.lazy import cached_property
+from compiler.tensorize import Intrinsic
+
+__all__ = ["FINISH", "Machine", "MachineRecord"]
+
+FINISH = 1
+"""Opcode of FINISH, which fetch performs. Opcode 0 is illegal, so that blank memory is."""
+
+NAMED = 6
+"""So many differences of two machines are named; others are counted."""
+
+
+@dataclass(frozen=True)
+class MachineRecord:
+    """What a machine is, in plain data: programs and files carry it beside the hash, so that two
+    machines can be told apart field by field. Its parts are those of `Machine.text`.
+
+    instructions : opcode and hash of the forms of each instruction, by name.
+    layouts : hash of each word layout, by unit.
+
+    What comes from an older file has neither.
+    """
+
+    hash: str
+    name: str
+    geometry: Mapping[str, int | str]
+    instructions: Mapping[str, tuple[int, str]]
+    layouts: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, made: Mapping[str, Any]) -> "MachineRecord":
+        """From what `dataclasses.asdict` makes, through JSON or not."""
+        return cls(made["hash"], made["name"], dict(made["geometry"]),
+                   {name: (opcode, text)
+                    for name, (opcode, text) in made.get("instructions", {}).items()},
+                   dict(made.get("layouts", {})))
+
+    def __str__(self) -> str:
+        return f"{self.hash[:12]} ({self.name})"
+
+    def difference(self, other: "MachineRecord") -> str:
+        """What this machine has that `other` has not, in words: ``block_out is 16, not 8``."""
+        found = [*self._differences(other)]
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        return ", ".join(found[:NAMED]) + more or "the instructions differ"
+
+    def _differences(self, other: "MachineRecord") -> Iterator[str]:
+        for name in dict.fromkeys([*other.geometry, *self.geometry]):
+            here, there = self.geometry.get(name, "unknown"), other.geometry.get(name, "unknown")
+            if here != there:
+                yield f"{name} is {here}, not {there}"
+        if not (self.instructions and other.instructions):
+            return
+        for name in dict.fromkeys([*other.instructions, *self.instructions]):
+            here, there = self.instructions.get(name), other.instructions.get(name)
+            if here is None:
+                yield f"instruction {name} is missing"
+            elif there is None:
+                yield f"instruction {name} is one more"
+            elif here[1] != there[1] and self.geometry == other.geometry:   # it follows from it
+                yield f"instruction {name} is declared in another way"
+            elif here[0] != there[0]:
+                yield f"opcode of {name} is {here[0]}, not {there[0]}"
+        for unit in dict.fromkeys([*other.layouts, *self.layouts]):
+            if self.layouts.get(unit) != other.layouts.get(unit):
+                yield f"words of {unit} have another layout"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`declarations` get the opcodes 2, 3, ... in their order.
+
+    Raises `accel.machine.rules.DeclarationError` for what cannot be computed as it is declared.
+    """
+
+    config: AccelConfig
+    declarations: tuple[Declaration, ...] = SHIPPED
+
+    def __post_init__(self):
+        if not isinstance(self.config, AccelConfig):
+            raise ConfigError(f"Machine must have an AccelConfig, not {self.config!r}")
+        rules.require_names(self.declarations)
+        rules.require(self.config, self.declarations, self.forms)
+
+    @cached_property
+    def forms(self) -> dict[str, tuple[Intrinsic, ...]]:
+        """Every instruction's intrinsics, by name, in order of opcodes."""
+        return {d.name: tuple(d.build(self.config)) for d in self.declarations}
+
+    def intrinsic(self, name: str) -> Intrinsic:
+        """The first form of an instruction."""
+        return self.forms[name][0]
+
+    @cached_property
+    def opcodes(self) -> dict[str, int]:
+        """Name to opcode, FINISH included."""
+        return {"finish": FINISH} | {d.name: FINISH + 1 + index
+                                     for index, d in enumerate(self.declarations)}
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """Opcode to name."""
+        return {opcode: name for name, opcode in self.opcodes.items()}
+
+    @cached_property
+    def units(self) -> dict[int, str]:
+        """Opcode to unit; FINISH belongs to ``fetch``."""
+        return {FINISH: "fetch"} | {self.opcodes[d.name]: d.unit for d in self.declarations}
+
+    def of_unit(self, unit: str) -> tuple[Intrinsic, ...]:
+        """First forms of all instructions of a unit."""
+        return tuple(self.intrinsic(d.name) for d in self.declarations if d.unit == unit)
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical text that `hash` covers."""
+        lines = [json.dumps(self.config.geometry(), sort_keys=True)]
+        lines += [f"{self.opcodes[name]} {form}" for name, forms in self._texts.items()
+                  for form in forms]
+        lines += [f"{unit} {layout!r}" for unit, layout in sorted(isa.FORMATS.items())]
+        return "\n".join(lines) + "\n"
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of `text`, in hexadecimal."""
+        return _hash(self.text)
+
+    @cached_property
+    def record(self) -> MachineRecord:
+        """What is told of it to those that do not have it."""
+        return MachineRecord(
+            self.hash, self.config.name, self.config.geometry(),
+            {name: (self.opcodes[name], _hash("\n".join(forms)))
+             for name, forms in self._texts.items()},
+            {unit: _hash(repr(layout)) for unit, layout in sorted(isa.FORMATS.items())})
+
+    @cached_property
+    def _texts(self) -> dict[str, list[str]]:
+        """The canonical texts of every instruction's forms, by name."""
+        return {name: [repr(form) for form in forms] for name, forms in self.forms.items()}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

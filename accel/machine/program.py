@@ -1,0 +1,260 @@
+"""Programs: what the compiler hands to a device.
+
+A program is a static stream of instruction words, the bytes that its constant segments start
+with, and the named tensors through which a host talks to it. It carries the hash of the machine
+that it was compiled for.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accel.machine import isa
+from accel.machine.machine import Machine, MachineRecord
+from accel.machine.provenance import UNKNOWN, Origin, Provenance
+from compiler.errors import Error
+from compiler.lazy import cached_property
+from compiler.te import numpy_dtype
+
+__all__ = ["Instruction", "Program", "ProgramError", "TensorSlot", "disassemble", "finish"]
+
+ALIGNMENT = 64
+"""Segments start at multiples of the longest burst."""
+
+
+class ProgramError(Error, ValueError):
+    """A program that does not fit the machine it is given to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A decoded instruction: its name, its unit and the fields of its word, by name.
+
+    `origin` says where it comes from; it is not part of the word.
+    """
+
+    name: str
+    unit: str
+    fields: Mapping[str, Any]
+    origin: Origin = UNKNOWN
+
+    def encode(self, machine: Machine) -> int:
+        return isa.encode(isa.FORMATS[self.unit],
+                          {**self.fields, "opcode": machine.opcodes[self.name]})
+
+    @classmethod
+    def decode(cls, machine: Machine, word: int, origin: Origin = UNKNOWN) -> "Instruction":
+        """An unknown opcode gives name and unit ``illegal``."""
+        opcode = word & 0xFF
+        if opcode not in machine.names:
+            return cls("illegal", "illegal", isa.decode(isa.HEADER, word), origin)
+        unit = machine.units[opcode]
+        return cls(machine.names[opcode], unit, isa.decode(isa.FORMATS[unit], word), origin)
+
+    @property
+    def label(self) -> str:
+        """Layer and loops, for reports and messages."""
+        return str(self.origin)
+
+    @property
+    def waits(self) -> tuple[str, ...]:
+        return isa.units_of(self.fields.get("waits", 0))
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        return isa.units_of(self.fields.get("signals", 0))
+
+
+def finish(waits: int = 0) -> Instruction:
+    return Instruction("finish", "fetch", {"waits": waits})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlot:
+    """A named tensor of a program.
+
+    Parameters
+    ----------
+    base : base register (of `isa.BASES`) and `offset`: where its bytes start in that segment.
+    shape, dtype : of the stored array, little-endian in row-major order; records count as types.
+    layout : what the dimensions mean, say ``NHWC`` or ``N/b H W b C`` (docs/machine.md, Layouts).
+    logical : shape of the tensor that the network knows; ``()`` when it is `shape`.
+    """
+
+    name: str
+    base: str
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str = ""
+    logical: tuple[int, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return int(np.prod(self.shape)) * self.numpy_dtype.itemsize
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        return numpy_dtype(self.dtype).newbyteorder("<")
+
+
+@dataclass(frozen=True)
+class Program:
+    """See the module's text.
+
+    Parameters
+    ----------
+    words : instruction words as uint8 of shape (count, 64), little-endian.
+    weights : initial bytes of the weights segment (weights and parameters).
+    activations_bytes, io_bytes : sizes of the two segments that the program writes.
+    inputs, outputs : tensors of the io segment.
+    provenance : where each instruction comes from; empty where nobody knows.
+    layers : pairs (name, index one past its last instruction).
+    machine : what its hash stands for, where that is known: another machine is refused by it.
+    """
+
+    machine_hash: str
+    words: np.ndarray
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    activations_bytes: int = 0
+    io_bytes: int = 0
+    inputs: tuple[TensorSlot, ...] = ()
+    outputs: tuple[TensorSlot, ...] = ()
+    provenance: Provenance = field(default_factory=Provenance)
+    layers: tuple[tuple[str, int], ...] = ()
+    machine: MachineRecord | None = None
+
+    @classmethod
+    def assemble(cls, machine: Machine, instructions: Iterable[Instruction], **parts) -> "Program":
+        """Encode a stream; `parts` are the other fields."""
+        stream = list(instructions)
+        raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in stream)
+        words = np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES)
+        parts.setdefault("provenance", Provenance.of(i.origin for i in stream))
+        return cls(machine.hash, words, **parts, machine=machine.record)
+
+    @property
+    def count(self) -> int:
+        return len(self.words)
+
+    def origin(self, index: int) -> Origin:
+        """Where an instruction comes from."""
+        return self.provenance.origin(index)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Layer and loops of each instruction, for reports and messages."""
+        return tuple(str(self.origin(index)) for index in range(self.count))
+
+    @cached_property
+    def segment_sizes(self) -> dict[str, int]:
+        return {"program": self.words.size, "weights": self.weights.size,
+                "activations": self.activations_bytes, "io": self.io_bytes}
+
+    @cached_property
+    def bases(self) -> dict[str, int]:
+        """Where each segment starts in a memory image that holds this program alone."""
+        addresses, top = {}, 0
+        for name in isa.BASES:
+            addresses[name] = top
+            top += -(-self.segment_sizes[name] // ALIGNMENT) * ALIGNMENT
+        return addresses
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the whole memory image."""
+        last = isa.BASES[-1]
+        return self.bases[last] + -(-self.segment_sizes[last] // ALIGNMENT) * ALIGNMENT
+
+    def image(self, inputs: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
+        """Memory before the start: program, weights, and the inputs that are given (uint8).
+
+        Refuses an array that is not of the shape and type of its slot.
+        """
+        memory = np.zeros(self.memory_bytes, np.uint8)
+        for name, data in (("program", self.words.reshape(-1)), ("weights", self.weights)):
+            memory[self.bases[name]:self.bases[name] + data.size] = data
+        for name, array in (inputs or {}).items():
+            slot = self.slot(name)
+            if array.shape != slot.shape or array.dtype != numpy_dtype(slot.dtype):
+                raise ProgramError(f"Input {name} must be {slot.dtype} of shape {slot.shape}, not "
+                                   f"{array.dtype} of shape {array.shape}")
+            raw = np.ascontiguousarray(array, slot.numpy_dtype)
+            start = self.bases[slot.base] + slot.offset
+            memory[start:start + slot.size_bytes] = raw.reshape(-1).view(np.uint8)
+        return memory
+
+    def extract(self, memory: np.ndarray, name: str) -> np.ndarray:
+        """A named tensor out of a memory image."""
+        slot = self.slot(name)
+        start = self.bases[slot.base] + slot.offset
+        raw = memory[start:start + slot.size_bytes].copy()
+        return raw.view(slot.numpy_dtype).reshape(slot.shape)
+
+    def slot(self, name: str) -> TensorSlot:
+        for slot in (*self.inputs, *self.outputs):
+            if slot.name == name:
+                return slot
+        raise ProgramError(f"Tensor must be one of "
+                           f"{', '.join(s.name for s in (*self.inputs, *self.outputs))}, "
+                           f"not {name!r}")
+
+    def require(self, machine: Machine) -> None:
+        """Refuse a machine other than the one this program was compiled for; where what that was
+        is known, with the fields that differ.
+        """
+        if self.machine_hash != machine.hash:
+            known = self.machine
+            raise ProgramError(f"Program was compiled for machine "
+                               f"{known or self.machine_hash[:12]}, not {machine.record}"
+                               + (f": {known.difference(machine.record)}" if known else "")
+                               + "; compile it again")
+
+    def instructions(self, machine: Machine) -> list[Instruction]:
+        """The decoded stream."""
+        return [Instruction.decode(machine, int.from_bytes(word.tobytes(), "little"),
+                                   self.origin(index))
+                for index, word in enumerate(self.words)]
+
+
+def disassemble(instruction: Instruction) -> str:
+    """One line: name, tokens, addresses, other fields that are not 0, and loops with their
+    strides. The same for an instruction as it was made and as it was decoded.
+    """
+    fields = instruction.fields
+    parts = [instruction.name]
+    if instruction.unit == "illegal":
+        parts.append(f"opcode={fields['opcode']}")
+    for text, units in (("wait", instruction.waits), ("signal", instruction.signals)):
+        if units:
+            parts.append(f"{text}={','.join(units)}")
+    parts += [_field_text(key, fields.get(key, absent))
+              for key, absent in _ABSENT.get(instruction.unit, {}).items()]
+    parts += [_loop_text(loop) for loop in fields.get("loops", ())]
+    return " ".join(filter(None, parts))
+
+
+_ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
+                  if key not in ("opcode", "waits", "signals", "loops", "reserved")}
+           for unit, layout in isa.FORMATS.items()}
+_NAMES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
+          "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS}
+
+
+def _field_text(key: str, value) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{operand}={value.get(operand, 0)}" for operand in ("dst", "a", "b"))
+    if key in _NAMES:
+        return f"{key}={_NAMES[key][value] if value < len(_NAMES[key]) else value}"
+    return f"{key}={value}" if value or key in ("dram", "address", "run") else ""
+
+
+def _loop_text(loop: Mapping[str, int]) -> str:
+    pads = loop.get("before", 0), loop.get("after", 0)
+    if loop.get("extent", 1) == 1 and not any(pads):
+        return ""
+    steps = [f"{key}{loop[key]:+d}" for key in ("dst", "a", "b", "dram", "buffer") if loop.get(key)]
+    pad = [f"pad={pads[0]},{pads[1]}"] if any(pads) else []
+    return f"[{' '.join([str(loop.get('extent', 1)) + 'x', *steps, *pad])}]"

@@ -1,0 +1,252 @@
+"""What a declaration may say: everything that hardware and simulators compute as it is declared.
+
+Each rule is a function that says, in a sentence for each place, what is wrong with an instruction:
+the operand or field, the rule, the reason. `RULES` is all of them; to lift a rule is to take it
+out of the list. What a datapath cannot be made of (floats, divisions, amounts of shifts) is refused
+where the datapath is planned (`accel.datapath.dataflow`, `accel.datapath.plan`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from accel.machine import isa
+from accel.machine.config import UNITS, AccelConfig, ConfigError
+from accel.machine.intrinsics import IMMEDIATES, SHIPPED, Declaration
+from compiler.ops.arithmetic import PARAM
+from compiler.te import Binary, Const, Read, Var, record_fields, walk
+from compiler.tensorize import Intrinsic, Operand
+
+__all__ = ["RESERVED", "RULES", "DeclarationError", "require", "require_names"]
+
+RESERVED = {"finish": "fetch performs FINISH", "illegal": "unknown opcodes are called so"}
+"""Names that instructions may not have, and why."""
+
+
+class DeclarationError(ConfigError):
+    """Instructions that cannot be computed as they are declared: names the place and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What an operand is like: extents, the type that bodies read or write, and the type in which
+    each buffer holds it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    storage: Mapping[str, str]
+
+
+Forms = tuple[Intrinsic, ...]
+Rule = Callable[[AccelConfig, Declaration, Forms], Iterator[str]]
+
+
+def require(config: AccelConfig, declarations: Sequence[Declaration],
+            forms: Mapping[str, Forms]) -> None:
+    """Raise `DeclarationError` with the first sentence that a rule says."""
+    for declaration in declarations:
+        for rule in RULES:
+            for sentence in rule(config, declaration, forms[declaration.name]):
+                raise DeclarationError(sentence)
+    for unit in UNITS:
+        if all(declaration.unit != unit for declaration in declarations):
+            raise DeclarationError(f"Machine must have an instruction of {unit}: there is no unit "
+                                   f"that does nothing")
+
+
+def require_names(declarations: Sequence[Declaration]) -> None:
+    """Raise `DeclarationError` for names and units, which are known before anything is built."""
+    names = [declaration.name for declaration in declarations]
+    for declaration in declarations:
+        name, unit = declaration.name, declaration.unit
+        if not isinstance(name, str) or not name.isidentifier():
+            raise DeclarationError(f"Name of an instruction must be an identifier, not {name!r}")
+        if name in RESERVED:
+            raise DeclarationError(f"Instruction {name} must have another name: {RESERVED[name]}")
+        if names.count(name) > 1:
+            raise DeclarationError(f"Instruction {name} must be declared once")
+        if unit not in UNITS:
+            raise DeclarationError(f"Unit of {name} must be one of {', '.join(UNITS)}, "
+                                   f"not {unit!r}")
+    if len(names) > 254:
+        raise DeclarationError(f"Declarations must be at most 254 (8-bit opcodes), "
+                               f"not {len(names)}")
+
+
+# ---- rules -------------------------------------------------------------------------------------
+
+def _forms_are_of_their_declaration(config, declaration, forms) -> Iterator[str]:
+    for form in forms:
+        for field in ("name", "unit"):
+            here, there = getattr(declaration, field), getattr(form, field)
+            if here != there:
+                yield f"Forms of {declaration.name} must have its {field} {here}, not {there}"
+
+
+def _bytes_are_moved_as_they_are(config, declaration, forms) -> Iterator[str]:
+    if declaration.unit in ("load", "store"):
+        shipped = next(one for one in SHIPPED if one.unit == declaration.unit)
+        wanted = [repr(replace(form, name=declaration.name)) for form in shipped.build(config)]
+        if [repr(form) for form in forms] != wanted:
+            yield (f"Forms of {declaration.name} must be those of the shipped {declaration.unit}: "
+                   f"the unit moves bytes as they are")
+
+
+def _an_opcode_has_one_body(config, declaration, forms) -> Iterator[str]:
+    if declaration.unit in ("gemm", "vector") and len(forms) != 1:
+        yield (f"Instruction {declaration.name} must have one form, not {len(forms)}: an opcode of "
+               f"{declaration.unit} has one body")
+
+
+def _loops_are_in_the_word(config, declaration, forms) -> Iterator[str]:
+    most = len(isa.decode(isa.FORMATS[declaration.unit], 0)["loops"])
+    for form in forms:
+        if not 0 <= form.loops <= most:
+            yield (f"Loops of {declaration.name} must be at most {most}, which its word has, "
+                   f"not {form.loops}")
+
+
+def _machines_have_no_features(config, declaration, forms) -> Iterator[str]:
+    for form in forms:
+        if form.needs:
+            yield (f"Needs of {declaration.name} must be empty, not {', '.join(form.needs)}: a "
+                   f"machine has what is declared for it")
+
+
+def _names_differ(config, declaration, forms) -> Iterator[str]:
+    for form in forms:
+        names = [form.dst.name, *(one.name for one in (*form.operands, *form.immediates))]
+        if form.dst.name != "dst":
+            yield f"Destination of {declaration.name} must be named dst, not {form.dst.name}"
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                yield f"Operand {name} of {declaration.name} must be declared once"
+
+
+def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
+    name, unit = declaration.name, declaration.unit
+    if unit not in ("gemm", "vector"):
+        return
+    fields = IMMEDIATES if unit == "vector" else {}
+    for one in forms[0].immediates:
+        field = fields.get(one.name)
+        if field is None:
+            yield (f"Immediate {one.name} of {name} must be a field of its word: that of {unit} "
+                   f"has {', '.join(fields) or 'none'}")
+        elif field != one:
+            yield (f"Immediate {one.name} of {name} must be {field.dtype} from {field.low} to "
+                   f"{field.high}, as its field is, not {one.dtype} from {one.low} to {one.high}")
+
+
+def _operands_are_entries(config, declaration, forms) -> Iterator[str]:
+    if declaration.unit not in ("gemm", "vector"):
+        return
+    body, places = forms[0], _places(config, forms[0])
+    if body.unit == "gemm" and len(body.operands) not in (1, 2):
+        yield (f"Operands of {body.name} must be one or two, not {len(body.operands)}: gemm reads "
+               f"inp, then wgt")
+    for operand in (body.dst, *body.operands):
+        if operand.name not in places:
+            known = ", ".join(one for one in places if one != "dst")
+            yield (f"Operand {operand.name} of {body.name} must be one of {known}: vector reads no "
+                   f"other")
+        else:
+            yield from _misplaced(body, operand, places[operand.name])
+
+
+def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str]:
+    what = f"{operand.name} of {body.name}"
+    for scope, dtype in operand.storage:
+        if scope not in place.storage:
+            yield f"Operand {what} must live in {' or '.join(place.storage)}, not in {scope}"
+        elif dtype != place.storage[scope]:
+            yield (f"Operand {what} must be stored in {scope} as {place.storage[scope]}, as the "
+                   f"buffer is, not as {dtype}")
+    if len(set(operand.scopes)) < len(operand.scopes):
+        yield f"Operand {what} must live in each buffer once"
+    if operand.dtype != place.dtype:
+        yield (f"Operand {what} must be {place.dtype}, as the unit computes, "
+               f"not {operand.dtype}")
+    if operand.shape != place.shape:
+        yield (f"Operand {what} must have the shape {place.shape} of an entry, "
+               f"not {operand.shape}")
+    if operand.window:
+        yield f"Operand {what} must be a whole entry, not a window"
+
+
+def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
+    """What the operands of a gemm or vector instruction may be, by name."""
+    tile = (config.batch, config.block_out)
+    if body.unit == "gemm":
+        inputs = (_Place((config.batch, config.block_in), "int8", {"inp": "int8"}),
+                  _Place((config.block_out, config.block_in), "int8", {"wgt": "int8"}))
+        return {"dst": _Place(tile, "int32", {"acc": "int32"}),
+                **{operand.name: place for operand, place in zip(body.operands, inputs)}}
+    sources = {"acc": "int32", "res": "int8"}
+    records = {name: _Place(tile[1:], dtype, {"par": f"{PARAM}.{name}"})
+               for name, dtype in record_fields(PARAM).items()}
+    return {"dst": _Place(tile, "int32", {"acc": "int32", "out": "int8"}),
+            "a": _Place(tile, "int32", sources),
+            "b": _Place(tile, "int32", {**sources, "par": f"{PARAM}.bias", "imm": "int32"}),
+            **records}
+
+
+def _a_record_takes_the_place_of_b(config, declaration, forms) -> Iterator[str]:
+    names = [operand.name for operand in forms[0].operands]
+    for name in record_fields(PARAM) if declaration.unit == "vector" else ():
+        if name in names and "b" in names:
+            yield (f"Operand {name} of {declaration.name} must not stand beside b: one field of "
+                   f"the word addresses both")
+
+
+def _accumulating_takes_the_port_of_acc(config, declaration, forms) -> Iterator[str]:
+    body = forms[0]
+    if declaration.unit != "vector" or not body.reads_destination:
+        return
+    for scope in body.dst.scopes:
+        if scope != "acc":
+            yield (f"Destination of {body.name} must be acc, not {scope}: update {body.update} "
+                   f"accumulates there")
+    for operand in body.operands:
+        if "acc" in operand.scopes:
+            yield (f"Operand {operand.name} of {body.name} must not live in acc: update "
+                   f"{body.update} takes its read port")
+
+
+def _values_read_what_is_declared(config, declaration, forms) -> Iterator[str]:
+    for body in forms:
+        extents = {axis.var: axis.extent for axis in body.axes} | dict(body.reduce_axes)
+        for node in walk(body.value):
+            if isinstance(node, Read):
+                yield from _misread(body, node, extents)
+
+
+def _misread(body: Intrinsic, node: Read, extents: Mapping[Var, int]) -> Iterator[str]:
+    operand = body.operand(node.buffer.name)
+    if node.buffer.dtype != operand.dtype:
+        yield (f"Value of {body.name} must read {operand.name} as {operand.dtype}, which it is "
+               f"declared as, not as {node.buffer.dtype}")
+    for index, extent in zip(node.indices, operand.shape):
+        match index:
+            case Const(value, _) if not 0 <= value < extent:
+                yield (f"Index of {operand.name} in {body.name} must lie in 0 ... {extent - 1}, "
+                       f"not be {value}")
+            case Var() if extents.get(index, extent) > extent:
+                yield (f"Index {index.name} of {operand.name} in {body.name} must have an extent "
+                       f"of at most {extent}, not {extents[index]}")
+
+
+def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
+    logic = ("and", "or", "xor", "eq", "ne")
+    for body in forms:
+        for node in walk(body.value):
+            if isinstance(node, Binary) and node.a.dtype == "bool" and node.op not in logic:
+                yield (f"Operator {node.op} in {body.name} must not be on bool: cast it to an "
+                       f"integer")
+
+
+RULES: tuple[Rule, ...] = (
+    _forms_are_of_their_declaration, _bytes_are_moved_as_they_are, _an_opcode_has_one_body,
+    _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
+    _operands_are_entries, _a_record_takes_the_place_of_b, _accumulating_takes_the_port_of_acc,
+    _values_read_what_is_declared, _bools_are_not_numbers)
+"""In the order in which they are asked."""

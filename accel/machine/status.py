@@ -1,0 +1,114 @@
+"""What a run ends with: status, counters, events. Hardware and simulators share these names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from accel.machine.config import UNITS
+
+__all__ = ["ACTIVITIES", "CLIENTS", "COUNTERS", "Counters", "REPORTERS", "Run", "STALLS", "Status",
+           "Timeline"]
+
+REPORTERS = (*UNITS, "fetch")
+"""Who an error can be blamed on, in the order of their code in the status register."""
+
+STALLS = ("command", *UNITS, "bank", "memory", "hazard", "signal")
+"""Why a unit does not work in a cycle: no command is there; the tokens of a unit are missing (the
+first missing one in the order of `UNITS`); a bank of acc is held by the other unit; memory data,
+requests or acknowledgements are awaited; a pending result of its own, or of an interval greater
+than one; the counter of a signal is full."""
+
+ACTIVITIES = ("busy", *STALLS)
+"""In every cycle of a run each unit is in exactly one of these."""
+
+CLIENTS = ("fetch", "load", "store")
+"""Who moves bytes over the memory port."""
+
+COUNTERS = (*(f"count_{unit}_{activity}" for unit in UNITS for activity in ACTIVITIES),
+            *(f"bytes_{client}" for client in CLIENTS))
+"""What the hardware counts, in the order of its numbers: cycles, and bytes."""
+
+
+class Status(IntEnum):
+    """How a run ended."""
+
+    RUNNING = 0
+    DONE = 1
+    ILLEGAL = 2             # unknown opcode, or selectors that the instruction does not take
+    ADDRESS = 3             # address outside a buffer, or a bank that `banks` does not name
+    BUS = 4                 # DRAM address outside the memory
+    TOKENS_LEFT = 5         # FINISH found a counter that is not zero
+    DEADLOCK = 6            # every unit is idle or waits for a token
+    WATCHDOG = 7            # the simulator's limit of cycles
+
+    @property
+    def text(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Architectural counters, all in cycles or bytes.
+
+    `activity` maps unit, then activity, to cycles; `bytes` maps ``fetch``, ``load``, ``store`` to
+    bytes moved over the memory port (whole beats).
+    """
+
+    activity: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Mapping[str, int]) -> "Counters":
+        """From what `COUNTERS` are at, by name."""
+        return cls({unit: {activity: values[f"count_{unit}_{activity}"] for activity in ACTIVITIES}
+                    for unit in UNITS}, {client: values[f"bytes_{client}"] for client in CLIENTS})
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What every unit did when.
+
+    `spans` maps a unit to rows of int64, (n, 3): the first cycle, the activity (its position in
+    `ACTIVITIES`), and the position in the stream of the instruction that the unit executes or
+    waits with (−1: none is there). A row lasts until the next one begins, the last until the
+    run ends, so the rows of a unit add up to `Counters.activity`.
+    """
+
+    spans: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of a program.
+
+    `unit` and `index` tell where an error arose: the instruction's position in the stream; for
+    DONE they are ``fetch`` and the position of FINISH. `start` and `retire` hold one cycle for
+    each instruction (int64, −1: never), counted from the cycle in which `start` was raised;
+    functional simulation leaves them, `cycles` and the counters empty. `waiting` names, after a
+    deadlock, the instruction that each unit waits with. `timeline` is there if it was asked for.
+    """
+
+    status: Status
+    unit: str = "fetch"
+    index: int = 0
+    memory: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    cycles: int = 0
+    counters: Counters = field(default_factory=Counters)
+    start: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    retire: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    timeline: Timeline | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status is Status.DONE
+
+    def describe(self) -> str:
+        """One line: how it ended, and where."""
+        if self.ok:
+            return f"done after {self.cycles} cycles" if self.cycles else "done"
+        waits = ", ".join(f"{u} at {i}" for u, i in self.waiting.items())
+        return (f"{self.status.text}: {self.unit}, instruction {self.index}"
+                + (f" (waiting: {waits})" if waits else ""))

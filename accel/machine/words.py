@@ -1,0 +1,90 @@
+"""Decoding of whole streams: what `isa.decode` says of one word, for thousands at once."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from amaranth import Shape
+from amaranth.lib import data
+
+from accel.machine import isa
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction
+from accel.machine.provenance import UNKNOWN, Provenance
+
+__all__ = ["decode_words"]
+
+
+def decode_words(machine: Machine, words: np.ndarray,
+                 provenance: Provenance | None = None) -> list[Instruction]:
+    """`Instruction.decode` of every row of `words` (uint8, 64 bytes a row), in order.
+
+    The fields that carry nothing (``reserved``, ``rest``) are left out.
+    """
+    origins = ([provenance.origin(index) for index in range(len(words))] if provenance
+               else [UNKNOWN] * len(words))
+    unit_of = np.array(["illegal"] * 256, object)
+    for opcode, unit in machine.units.items():
+        unit_of[opcode] = unit
+    units = unit_of[words[:, 0]]
+    result: list[Any] = [None] * len(words)
+    for unit in set(units):
+        rows = np.flatnonzero(units == unit)
+        layout = isa.FORMATS.get(unit, isa.HEADER)
+        for row, fields in zip(rows.tolist(), _decode_rows(layout, words[rows]), strict=True):
+            name = machine.names.get(fields["opcode"], "illegal")
+            result[row] = Instruction(name, unit, fields, origins[row])
+    return result
+
+
+def _decode_rows(layout: data.Layout, words: np.ndarray) -> Iterator[dict[str, Any]]:
+    padded = np.zeros((len(words), isa.WORD_BYTES + 8), np.uint8)
+    padded[:, :isa.WORD_BYTES] = words
+    columns = []
+    for _, offset, width, signed, bias in _leaves(layout):
+        eight = padded[:, offset // 8:offset // 8 + 8]
+        value = np.ascontiguousarray(eight).view("<i8")[:, 0] >> (offset % 8) & ((1 << width) - 1)
+        if signed:
+            value -= (value >> (width - 1)) << width
+        columns.append((value + bias).tolist())
+    build = _builder(layout)
+    return (build(row) for row in zip(*columns, strict=True))
+
+
+@cache
+def _leaves(layout: data.Layout) -> list[tuple[str, int, int, bool, int]]:
+    """Path, offset, width, signedness and bias of every scalar field; widths up to 57 bits."""
+    return list(_walk(layout, "", 0))
+
+
+def _walk(layout, path: str, base: int) -> Iterator[tuple[str, int, int, bool, int]]:
+    for key, field in layout:
+        if key in ("reserved", "rest"):
+            continue
+        offset = base + field.offset
+        if isinstance(field.shape, data.Layout):
+            yield from _walk(field.shape, f"{path}.{key}", offset)
+        else:
+            shape = Shape.cast(field.shape)
+            yield f"{path}.{key}", offset, shape.width, shape.signed, int(key in isa.MINUS_ONE)
+
+
+@cache
+def _builder(layout: data.Layout) -> Callable[[tuple], Any]:
+    """A function from one row of leaves to the nested fields."""
+    return _nested(layout, "", {path: index for index, (path, *_) in enumerate(_leaves(layout))})
+
+
+def _nested(layout, path: str, places: dict[str, int]) -> Callable[[tuple], Any]:
+    parts = []
+    for key, field in layout:
+        if key not in ("reserved", "rest"):
+            inner = f"{path}.{key}"
+            parts.append((key, _nested(field.shape, inner, places)
+                          if isinstance(field.shape, data.Layout) else itemgetter(places[inner])))
+    if isinstance(layout, data.ArrayLayout):
+        builders = [build for _, build in parts]
+        return lambda row: [build(row) for build in builders]
+    return lambda row: {key: build(row) for key, build in parts}

@@ -1,0 +1,1 @@
+"""From a graph to a program: the accelerator as a target of the compiler."""

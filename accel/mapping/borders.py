@@ -1,0 +1,102 @@
+"""The tensors of a segment that cross to the host: the order in which they lie, and which crosses.
+
+A segment has `relayout` nodes at its borders where the host has images with their channels last
+(`compiler.graph.layout`). They are no layers: the layouts of the program's tensors say the same.
+"""
+
+from dataclasses import replace
+from math import prod
+
+from accel.machine.program import Program, TensorSlot
+from accel.mapping.forms import Forms
+from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
+from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.operators.blocked import Activation
+from accel.mapping.views import rows
+from compiler.graph.cheapest_orders import NCHW, NHWC, Order
+from compiler.graph.graph import Graph
+from compiler.graph.layout import RELAYOUT
+
+__all__ = ["core", "is_converted", "layout_of", "orders", "with_borders"]
+
+
+def layout_of(x: Activation, shape: tuple[int, ...]) -> str:
+    """The layout of a tensor of this shape that lies in memory as `x`."""
+    image = len(shape) in (2, 4) and replace(x, plain=False) != rows(shape)
+    layouts = (PLAIN, BLOCKED) if image else (PLAIN_ROWS, BLOCKED_ROWS)
+    return layouts[0 if x.plain else 1]
+
+
+def orders(graph: Graph, forms: Forms) -> dict[str, Order | None]:
+    """Of each input and output of a segment, as `compiler.graph.layout.Borders` has them."""
+    return {value: _order(forms, value) for value in (*graph.inputs, *graph.outputs)}
+
+
+def _order(forms: Forms, value: str) -> Order | None:
+    x, shape = forms[value], forms.graph.values[value].shape
+    layout = layout_of(x, shape)
+    if layout in (PLAIN_ROWS, BLOCKED_ROWS) or len(shape) == 2 and (x.c == 1 or x.h * x.w == 1):
+        return NCHW
+    lanes = forms.blocks.batch if layout == BLOCKED else 1
+    interleaved = lanes > 1 and x.n > 1 and x.h * x.w > 1
+    return None if interleaved or len(shape) == 2 else NHWC
+
+
+def is_converted(slot: TensorSlot) -> bool:
+    """Whether the elements of a tensor change their order when it is copied."""
+    if slot.layout in (PLAIN_ROWS, BLOCKED_ROWS):
+        return False
+    pixels, images = prod(slot.shape[1:3]), slot.logical[0]
+    if slot.layout == BLOCKED_LAST:
+        return min(slot.shape[3], images, pixels) > 1
+    return pixels > 1 and prod(slot.logical[1:]) > pixels
+
+
+def core(graph: Graph) -> Graph:
+    """The segment without `relayout`, its inputs in the order of their use."""
+    nodes = tuple(node for node in graph.nodes if node.op != RELAYOUT)
+    if len(nodes) == len(graph.nodes):
+        return graph
+    inside = {outside: value for value, outside in _outside(graph).items()}
+    outputs = {inside.get(value, value) for value in graph.outputs}
+    made = [value for node in nodes for value in node.outputs]
+    read = dict.fromkeys(value for node in nodes for value in node.inputs)
+    known = read.keys() | {*made}
+    return replace(
+        graph, nodes=nodes, outputs=tuple(value for value in made if value in outputs),
+        inputs=tuple(value for value in read if value not in {*made, *graph.constants}),
+        values={value: type_ for value, type_ in graph.values.items() if value in known})
+
+
+def with_borders(program: Program, graph: Graph) -> Program:
+    """The program of a segment with the same nodes, whatever its tensors are called and layouts
+    they have, with the tensors of this one.
+    """
+    inner, outside = core(graph), _outside(graph)
+
+    def slots(names: tuple[str, ...], made: tuple[TensorSlot, ...],
+              order: tuple[str, ...]) -> tuple[TensorSlot, ...]:
+        crossing = {outside.get(name, name): _crossing(graph, slot, outside.get(name), name)
+                    for name, slot in zip(names, made, strict=True)}
+        return tuple(crossing[value] for value in order)
+
+    return replace(program, inputs=slots(inner.inputs, program.inputs, graph.inputs),
+                   outputs=slots(inner.outputs, program.outputs, graph.outputs))
+
+
+def _outside(graph: Graph) -> dict[str, str]:
+    """By the name that a value has inside: that of the same value with its channels last."""
+    return {inside: outside for node in graph.nodes if node.op == RELAYOUT
+            for inside, outside in [(node.outputs[0], node.inputs[0])
+                                    if node.inputs[0] in graph.inputs
+                                    else (node.inputs[0], node.outputs[0])]}
+
+
+def _crossing(graph: Graph, slot: TensorSlot, outside: str | None, name: str) -> TensorSlot:
+    if outside is None:
+        return replace(slot, name=name)
+    shape = graph.values[outside].shape
+    if slot.layout not in LAST:
+        raise LoweringError(f"{outside} must be an image to have its channels last, and it lies in "
+                            f"memory as {slot.layout}")
+    return replace(slot, name=outside, layout=LAST[slot.layout], logical=shape)

@@ -1,0 +1,305 @@
+"""What the values of a graph look like in memory, decided before any layer is built.
+
+Reshapes and transposes move nothing where strides can say what they show, and where those who read
+it take strides: products of computed matrices and further views. Where the result of such a product
+is read by views alone that strides cannot undo, it is written the way that the last of them
+shows it, so heads of attention become channels on their way to memory. Else a view is a copy.
+
+A concatenation that changes no scale is no copy either, where its inputs can be written as parts of
+its result; nor is a slice, where those who read it can read a part of its input.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from accel.mapping.operators.blocked import Activation, Blocks
+from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
+from compiler.graph.graph import Graph, Node
+
+__all__ = ["Forms", "Part", "is_view"]
+
+ELEMENTWISE = ("qrescale", "qleakyrelu", "qadd")
+ANY_FORM = (*ELEMENTWISE, "qmatmul")
+
+
+def is_view(graph: Graph, node: Node) -> bool:
+    return node.op in ("reshape", "transpose") and graph.values[node.inputs[0]].dtype == "int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Images that lie among those of another value: from which byte on, and how many bytes images,
+    rows, columns and batch lanes are apart. `writable` channels are its own, padding included; 0
+    where it is only read.
+    """
+
+    offset: int
+    strides: tuple[int, int, int, int]
+    writable: int = 0
+
+
+class Forms:
+    """Of every int8 value of at least two dimensions.
+
+    Parameters
+    ----------
+    made : operators whose results the accelerator makes; all other values are inputs, plain.
+
+    Attributes
+    ----------
+    stored : what each value looks like.
+    owner : the value whose memory each value shows: its own, or that of another for views.
+    parts : the values that lie among the images of their owner.
+    joined : the concatenation that each input needs no layer of, by name of the node.
+    copies : source and destination of each view that is a copy, by name of the node.
+    refused : why a view cannot be, by name of the node.
+    """
+
+    def __init__(self, graph: Graph, blocks: Blocks, made: Sequence[str]):
+        self.graph, self.blocks = graph, blocks
+        self.readers, self.producers = graph.consumers(), graph.producers()
+        self.stored: dict[str, Stored] = {}
+        self.owner: dict[str, str] = {}
+        self.parts: dict[str, Part] = {}
+        self.joined: dict[str, str] = {}
+        self.copies: dict[str, tuple[View, View]] = {}
+        self.refused: dict[str, str] = {}
+        for value in graph.inputs:
+            self._own(value, self._input(value))
+        for node in graph.nodes:
+            value = node.outputs[0]
+            if is_view(graph, node):
+                self._view(node)
+            else:
+                self._own(value, self._result(node) if node.op in made else self._input(value))
+        for node in reversed(graph.nodes):
+            if node.op == "qconcat" and len(self._shape(node.outputs[0])) in (2, 4):
+                self._join(node, made)
+        for node in graph.nodes:
+            if node.op == "slice":
+                self._cut(node)
+
+    def __getitem__(self, value: str) -> Activation:
+        """A value that is no view of anything else."""
+        x = self.stored[value]
+        assert isinstance(x, Activation)
+        return x
+
+    def misfit(self, node: Node) -> str | None:
+        """Why an operator of images, or of rows, cannot read its input as it is."""
+        x, shape = self[node.inputs[0]], self._shape(node.inputs[0])
+        if len(shape) == 4 and node.op == "qdense" and replace(x, plain=False) != rows(shape):
+            return "its input lies in memory as images, not as rows of matrices"
+        if (len(shape) == 4 and node.op not in (*ANY_FORM, "qdense")
+                and replace(x, plain=False) != images(shape)):
+            return "its input lies in memory as rows of matrices, not as images"
+        return None
+
+    def room(self, value: str) -> int:
+        """How many channels of its own a value has in memory, padding included."""
+        part = self.parts.get(value)
+        return part.writable if part else self.blocks.padded(self[value].c)
+
+    def is_written_by(self, node: Node, index: int) -> bool:
+        """Whether an input of a concatenation is written where the concatenation would write it."""
+        return self.joined.get(node.inputs[index]) == node.name
+
+    def view(self, value: str) -> View | None:
+        """Strides of a value; None where none say where its elements lie."""
+        x = self.stored[value]
+        return x if isinstance(x, View) else view_of(x, self._shape(value), self.blocks)
+
+    def _shape(self, value: str) -> tuple[int, ...]:
+        return self.graph.values[value].shape
+
+    def _own(self, value: str, x: Stored | None) -> None:
+        self.owner[value] = value
+        if x is not None and self.graph.values[value].dtype == "int8":
+            self.stored[value] = x
+
+    def _input(self, value: str) -> Activation | None:
+        """What comes from the host: images, or rows where all who read it want these."""
+        shape = self._shape(value)
+        return None if len(shape) < 2 else self._form(value)(shape, True)
+
+    def _form(self, value: str) -> Callable[[tuple[int, ...], bool], Activation]:
+        return rows if self._wish(value) else images
+
+    def _wish(self, value: str) -> bool:
+        """Whether rows serve all who read a value."""
+        readers = self.readers[value]
+        return bool(readers) and all(self._wants_rows(reader) for reader in readers)
+
+    def _wants_rows(self, reader: Node) -> bool:
+        match reader.op:
+            case "transpose":
+                return reader.attrs["perm"][-1] == len(reader.attrs["perm"]) - 1
+            case "reshape":
+                return len(reader.attrs["shape"]) not in (2, 4)
+        if reader.op in ELEMENTWISE:
+            return self._wish(reader.outputs[0])
+        return reader.op in ("qmatmul", "qdense")
+
+    def _result(self, node: Node) -> Stored | None:
+        shape = self._shape(node.outputs[0])
+        if node.op == "qmatmul":
+            return self._product(node)
+        if node.op == "qdense":
+            return rows(shape)
+        source = self.stored.get(node.inputs[0])
+        if node.op in ELEMENTWISE and isinstance(source, Activation):
+            return replace(source, plain=False)
+        return images(shape) if len(shape) >= 2 else None
+
+    def _takes_views(self, value: str) -> bool:
+        """Whether all who read a value take it with any strides."""
+        return value not in self.graph.outputs and all(
+            reader.op == "qmatmul" or is_view(self.graph, reader) for reader in self.readers[value])
+
+    def _view(self, node: Node) -> None:
+        source, value = node.inputs[0], node.outputs[0]
+        if source not in self.stored or len(self._shape(value)) < 2:
+            self.refused[node.name] = "the accelerator takes tensors of 2 dimensions and more"
+            return
+        seen = self._flattened(node) or self._seen(node)
+        if seen is None or (isinstance(seen, View) and not self._takes_views(value)):
+            self._copy(node, seen)
+        else:
+            self.stored[value], self.owner[value] = seen, self.owner[source]
+
+    def _flattened(self, node: Node) -> Activation | None:
+        """Other rows and columns of the same pixels; a flattened image, which keeps its layout, for
+        dense layers and for the host.
+        """
+        x, (before, after) = self.stored[node.inputs[0]], map(self._shape,
+                                                             (node.inputs[0], node.outputs[0]))
+        if (node.op != "reshape" or not isinstance(x, Activation) or len(before) not in (2, 4)
+                or before[:2] != (x.n, x.c) or before[0] != after[0]):
+            return None
+        if len(after) == 4 and before[1] == after[1]:
+            return replace(x, h=after[2], w=after[3])
+        dense = all(one.op == "qdense" for one in self.readers[node.outputs[0]])
+        return x if len(after) == 2 and ((x.h, x.w) == (1, 1) or dense) else None
+
+    def _seen(self, node: Node) -> Stored | None:
+        seen = self.view(node.inputs[0])
+        seen = seen and self._through(node, seen)
+        return seen and (activation_of(seen, self.blocks) or seen)
+
+    def _through(self, node: Node, x: View) -> View | None:
+        if node.op == "transpose":
+            return x.transposed(node.attrs["perm"])
+        return x.reshaped(self._shape(node.outputs[0]))
+
+    def _back(self, node: Node, seen: View) -> View | None:
+        """What a view must be of, to show `seen`."""
+        if node.op == "transpose":
+            perm = node.attrs["perm"]
+            return seen.transposed([perm.index(axis) for axis in range(len(perm))])
+        return seen.reshaped(self._shape(node.inputs[0]))
+
+    def _copy(self, node: Node, seen: Stored | None) -> None:
+        """Of what the view shows, in the order of its result; or of its source, in that order. What
+        only leaves the segment is rows: bytes are copied along the last dimension, and the host has
+        its elements in the order of rows.
+        """
+        value = node.outputs[0]
+        form = self._form(value) if self.readers[value] else rows
+        made = form(self._shape(value), True)
+        target = view_of(made, self._shape(value), self.blocks)
+        source = seen if isinstance(seen, View) else self.view(node.inputs[0])
+        if target is not None and not isinstance(seen, View):
+            target = self._back(node, target)
+        if source is None or target is None:
+            before, after = (self._shape(one) for one in (node.inputs[0], value))
+            self.refused[node.name] = (f"{node.op} from {before} to {after} is no copy in the "
+                                       "order of either")
+            made = images(self._shape(value), True)
+        else:
+            self.copies[node.name] = (source, target)
+        self._own(value, made)
+
+    def _product(self, node: Node) -> Stored:
+        """Where a product of matrices is written."""
+        value, chain = node.outputs[0], []
+        while (value not in self.graph.outputs and len(self.readers[value]) == 1
+               and is_view(self.graph, self.readers[value][0])):
+            chain.append(self.readers[value][0])
+            value = chain[-1].outputs[0]
+        standard = rows(self._shape(node.outputs[0]), self.blocks.batch > 1)
+        seen = view_of(standard, self._shape(node.outputs[0]), self.blocks)
+        for one in chain:
+            seen = seen and self._through(one, seen)
+        if seen and (activation_of(seen, self.blocks) or self._takes_views(value)):
+            return standard
+        shape = self._shape(value)
+        whole = self.blocks.batch == 1 and self.blocks.padded(shape[-1]) == shape[-1]
+        written = view_of(rows(shape, not whole), shape, self.blocks)
+        for one in reversed(chain):
+            written = written and self._back(one, written)
+        return written or standard
+
+    def _join(self, node: Node, made: Sequence[str]) -> None:
+        """Inputs of a concatenation that are written as parts of its result."""
+        result, at = node.outputs[0], 0
+        around = self.parts.get(result) or self._whole(result)
+        for index, value in enumerate(node.inputs):
+            channels = self._shape(value)[1]
+            last = index == len(node.inputs) - 1
+            own = self.room(result) - at if last else channels
+            if (_keeps_scale(node, index) and self._can_be_part(node, value, made)
+                    and own <= self.blocks.padded(channels)):
+                self.parts[value] = replace(around, offset=around.offset + at, writable=own)
+                self.joined[value] = node.name
+                self.owner[value] = self.owner[result]
+            at += channels
+
+    def _whole(self, value: str) -> Part:
+        """Images of their own as the part that they are of themselves."""
+        x, batch = self[value], self.blocks.batch
+        column = batch * self.blocks.padded(x.c)
+        return Part(0, (x.h * x.w * column, x.w * column, column, column // batch))
+
+    def _can_be_part(self, node: Node, value: str, made: Sequence[str]) -> bool:
+        """Whether a value may be written among the channels of a concatenation: it is made by
+        layers that can, and others that read it find whole blocks.
+        """
+        producer = self.producers.get(value)
+        if (producer is None or producer.op not in made or producer.op in ("qmatmul", "slice")
+                or value in self.parts or value in self.graph.outputs
+                or node.inputs.count(value) > 1):
+            return False
+        whole = self._shape(value)[1] % self.blocks.channels == 0
+        others = [reader for reader in self.readers[value] if reader is not node]
+        spread = producer.op == "qconvtranspose2d" or producer.attrs.get("group", 1) > 1
+        return self._reads_parts(others) and (whole or not (others or spread))
+
+    def _reads_parts(self, readers: Sequence[Node]) -> bool:
+        return all(reader.op != "qmatmul" and not is_view(self.graph, reader)
+                   for reader in readers)
+
+    def _cut(self, node: Node) -> None:
+        """A slice that is read where it lies."""
+        (source,), (value,) = node.inputs, node.outputs
+        x, made = self.stored.get(source), self.stored.get(value)
+        if (not isinstance(x, Activation) or not isinstance(made, Activation) or x.plain
+                or len(self._shape(value)) != 4 or value in self.graph.outputs
+                or not self._reads_parts(self.readers[value]) or node.attrs["step"][:2] != (1, 1)
+                or x.n != made.n or x.c != self._shape(source)[1]):
+            return
+        begin, step = node.attrs["begin"], node.attrs["step"]
+        around = self.parts.get(source) or self._whole(source)
+        pixel = (made.h, made.w) == (1, 1) != (x.h, x.w)     # images of one are read in a line
+        if begin[1] + self.blocks.padded(made.c) > self.room(source) or pixel:
+            return
+        image, row, column, lane = around.strides
+        self.parts[value] = Part(around.offset + begin[1] + begin[2] * row + begin[3] * column,
+                                 (image, step[2] * row, step[3] * column, lane))
+        self.owner[value] = self.owner[source]
+
+
+def _keeps_scale(node: Node, index: int) -> bool:
+    """Whether an input of a concatenation is in its result as it is."""
+    bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
+    zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
+    return mult == 1 << shift and bias == -zp and (lo, hi) == (-128, 127)

@@ -1,0 +1,460 @@
+"""Nodes of an integer graph as layers of the accelerator: operator, constants, connections."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from accel.mapping.forms import Forms, Part, is_view
+from accel.mapping.grouping import Grouped, grouped
+from accel.mapping.layout import pack_params, pack_pixel_params, pack_weights, pack_windows
+from accel.mapping.lowering.nest import LoweringError
+from accel.mapping.operators import blocked, convolutions, products
+from accel.mapping.operators.blocked import Activation, Blocks, Operator, Quantization, Window
+from accel.mapping.operators.convolutions import Form
+from accel.mapping.operators.products import Planes
+from accel.mapping.operators.transposed import Phases, phases
+from accel.mapping.views import Stored, View
+from compiler.graph.graph import Graph, Node
+from compiler.ops.arithmetic import PARAM
+from compiler.te import numpy_dtype
+
+__all__ = ["LAYERS", "Layer", "build_layers", "forms_of", "refusal"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One node, or a part of it that writes some of its result, ready to be scheduled.
+
+    Parameters
+    ----------
+    operator : its stages.
+    inputs : role of each activation it reads, and the value's name in the graph.
+    constants : role of each constant, and its packed bytes.
+    macs : useful multiply-accumulates.
+    part : which part; "" when the layer is the whole node.
+    offset, pitches : where a part writes: bytes from the start of the result, and how many bytes
+        neighbours are apart in each dimension of the operator's output.
+    bounds : where what is written ends within a block, as `Placement` has them.
+    views : strides of inputs, by role, that are no images or rows.
+    note : what the user should know about how it is computed.
+    """
+
+    node: Node
+    operator: Operator
+    inputs: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+    result: Stored
+    macs: int = 0
+    part: str = ""
+    offset: int = 0
+    pitches: tuple[int, ...] = ()
+    bounds: tuple[tuple[int, int, int], ...] = ()
+    views: Mapping[str, View] = field(default_factory=dict)
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.node.name}:{self.part}" if self.part else self.node.name
+
+
+Builder = Callable[[Node, Graph, Forms, Blocks], Layer | tuple[Layer, ...]]
+
+
+def forms_of(graph: Graph, blocks: Blocks) -> Forms:
+    """What the graph's values look like where the accelerator makes all that it can."""
+    return Forms(graph, blocks, tuple(LAYERS))
+
+
+def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
+    """None when the accelerator can run the node, else the reason why not."""
+    x = graph.values[node.inputs[0]]
+    if is_view(graph, node):
+        return forms.refused.get(node.name)
+    if node.op not in LAYERS:
+        return f"the accelerator has no operator {node.op}"
+    if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
+        return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"
+    if x.dtype != "int8":
+        return f"its input is {x.dtype}; the accelerator takes int8"
+    other = REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
+    return other or (None if node.op == "qmatmul" else forms.misfit(node))
+
+
+def _quantization(node: Node) -> Quantization:
+    return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"])
+
+
+def _convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
+    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
+                    node.attrs.get("dilations", (1, 1)))
+    whole = grouped(weights, node.attrs.get("group", 1), blocks)
+    pad_value, channels = node.attrs["pad_value"], len(weights)
+    if whole.groups == 1:
+        dense = whole.weights[0, :channels, :x.c]
+        layer = _products(node, graph, x, dense, window, pad_value, blocks)
+    else:
+        bias = graph.constants[node.inputs[2]]
+        layer = _of_form(node, graph, x, window, blocks, [(whole, bias)], (1, 1))
+    macs = x.n * int(np.prod(window.outputs(x))) * weights.size
+    return replace(layer, macs=macs, note=whole.note)
+
+
+def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Blocks,
+             kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> Layer:
+    """A convolution with groups or phases, of which each has its weights and its bias."""
+    mult, shift = (graph.constants[value] for value in node.inputs[3:5])
+    channels, first = len(mult), kernels[0][0]
+    form = Form(first.groups, first.diagonal, phases)
+    operator = convolutions.convolution(
+        _stage(node), x, channels, window, node.attrs["pad_value"], _quantization(node), blocks,
+        form)
+    params = np.array([pack_params(bias, mult, shift, channels, blocks) for _, bias in kernels],
+                      numpy_dtype(PARAM))
+    weights = np.stack([weights.packed(blocks) for weights, _ in kernels])
+    return Layer(node, operator, {"x": node.inputs[0]}, {"w": weights, "params": params},
+                 Activation(x.n, channels, *window.outputs(x)))
+
+
+def _transposed_convolution(node: Node, graph: Graph, known: Forms,
+                            blocks: Blocks) -> tuple[Layer, ...]:
+    """A layer for each choice of phases of rows and of columns that see one window."""
+    sizes = graph.values[node.outputs[0]].shape[2:]
+    kernel = graph.constants[node.inputs[1]].shape[2:]
+    rows, columns = (phases(*axis) for axis in zip(
+        sizes, kernel, node.attrs["strides"], node.attrs["pads"][:2],
+        node.attrs.get("dilations", (1, 1)), strict=True))
+    first, *others = (_part(node, graph, known[node.inputs[0]], sizes, down, across, blocks)
+                      for down, across in product(rows, columns))
+    return (first, *others) if others else (replace(first, part=""),)
+
+
+def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down: Phases,
+          across: Phases, blocks: Blocks) -> Layer:
+    """Some phases of a transposed convolution, as a convolution."""
+    weights, bias = (graph.constants[value] for value in node.inputs[1:3])
+    outputs = (down.outputs, across.outputs)
+    window = Window((down.kernel, across.kernel), (1, 1), (down.before, across.before, 0, 0),
+                    (down.dilation, across.dilation))
+    after = (made - 1 + reach - size - before for made, reach, size, before
+             in zip(outputs, window.reach, (x.h, x.w), window.pads[:2], strict=True))
+    window = replace(window, pads=(*window.pads[:2], *after))
+    kernels, taps = [], 0
+    for tall, wide in product(down.taps, across.taps):
+        kernel = np.zeros((*weights.shape[:2], *window.kernel), np.int8)
+        if tall and wide:
+            kernel[...] = weights[:, :, tall][..., wide]
+            taps += len(tall) * len(wide)
+        whole = grouped(kernel, node.attrs.get("group", 1), blocks)
+        kernels.append((whole, _bias_of_phase(node, weights, bias, kernel)))
+    layer = _of_form(node, graph, x, window, blocks, kernels, (len(down.taps), len(across.taps)))
+    result = Activation(x.n, len(weights), sizes[0], sizes[1])
+    pixels = x.n * down.outputs * across.outputs
+    return replace(layer, result=result, part=f"{down.first},{across.first}",
+                   macs=pixels * taps * len(weights) * weights.shape[1],
+                   note=kernels[0][0].note, **_place(node, layer.operator, result, down, across,
+                                                     blocks))
+
+
+def _bias_of_phase(node: Node, weights: np.ndarray, bias: np.ndarray,
+                   kernel: np.ndarray) -> np.ndarray:
+    """The bias, and the products of the other taps with what is between pixels."""
+    total, mine = (w.sum(axis=(1, 2, 3), dtype=np.int64) for w in (weights, kernel))
+    made = bias + node.attrs["pad_value"] * (total - mine)
+    if np.any(made != made.astype(np.int32)):
+        raise LoweringError("Bias of every phase must fit int32")
+    return made.astype(np.int32)
+
+
+def _place(node: Node, operator: Operator, result: Activation, down: Phases, across: Phases,
+           blocks: Blocks) -> dict[str, Any]:
+    """Where the pixels of the phases lie among those of the result."""
+    (sh, sw), (*_, batch, channels) = node.attrs["strides"], result.stored_shape(blocks)
+    column = batch * channels
+    row = result.w * column
+    block = operator.output.shape[-2] * blocks.block_out
+    apart = {"n": result.h * row, "y": sh * row, "p": row, "x": sw * column, "q": column,
+             "b": channels, "g": block, "c": blocks.block_out, "o": 1}
+    return {"offset": down.first * row + across.first * column,
+            "pitches": tuple(apart[axis.var.name[-1]] for axis in operator.output.axes)}
+
+
+def _dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    """A convolution whose kernel is the whole image: a flattened one keeps its layout. Images of
+    one pixel become pixels of one image, which share the weights that a tile loads.
+    """
+    x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
+    weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
+    layer = _products(node, graph, _in_line(x, blocks), weights, Window((x.h, x.w)), 0, blocks)
+    return replace(layer, result=Activation(x.n, len(matrix), 1, 1), macs=x.n * weights.size)
+
+
+def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
+              pad_value: int, blocks: Blocks) -> Layer:
+    channels, (height, width) = len(weights), window.outputs(x)
+    packed = blocked.packed_blocks(x, window, blocks) > 0
+    form = blocked.packed_convolution if packed else blocked.convolution
+    operator = form(_stage(node), x, channels, window, pad_value, _quantization(node), blocks)
+    bias, mult, shift = (graph.constants[v] for v in node.inputs[2:5])
+    params = pack_params(bias, mult, shift, channels, blocks)
+    w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
+                 Activation(x.n, channels, height, width),
+                 x.n * height * width * weights.size)
+
+
+def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x, y, made = (known.view(value) for value in (*node.inputs, *node.outputs))
+    if x is None or y is None or made is None:
+        raise LoweringError("batches of images are no rows of matrices")
+    x, y, made = _one_matrix(x, y, made)
+    a, b, shape, trans_b = x.shape, y.shape, made.shape, bool(node.attrs["trans_b"])
+    planes = Planes(a[-1], node.attrs.get("a_zp", 0), node.attrs.get("b_zp", 0))
+    _check_planes(planes, blocks)
+    operator = products.matrix_product(_stage(node), a, b, trans_b, planes,
+                                               _quantization(node), blocks)
+    bias = node.attrs["bias"] + planes.bias(blocks)
+    params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)
+    result = known.stored[node.outputs[0]]
+    padded = isinstance(result, Activation) and not result.plain
+    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {"params": params},
+                 result, math.prod(shape) * a[-1], views={"x": x, "y": y},
+                 **_rows_within(operator, made, blocks, padded))
+
+
+def _one_matrix(a: View, b: View, made: View) -> tuple[View, View, View]:
+    """All rows of `a` as those of one matrix where all meet the same `b` and strides say so."""
+    if math.prod(b.shape[:-2]) == 1 and len(a.shape) > 2:
+        flat = [view.reshaped((math.prod(view.shape[:-1]), view.shape[-1])) for view in (a, made)]
+        one = b.reshaped(b.shape[-2:])
+        if flat[0] and flat[1] and one:
+            return flat[0], one, flat[1]
+    return a, b, made
+
+
+def _check_planes(planes: Planes, blocks: Blocks) -> None:
+    worst = 128 * 128 * planes.count * planes.blocks(blocks) * blocks.block_in
+    if worst + abs(planes.bias(blocks)) >= 2**31:
+        raise LoweringError(f"its accumulator could reach {worst} with the zero points "
+                            f"{planes.a_zp} and {planes.b_zp}, beyond {2**31 - 1}")
+
+
+def _rows_within(operator: Operator, made: View, blocks: Blocks, padded: bool) -> dict[str, Any]:
+    """Where the rows of matrices lie in memory, and where they end unless they are `padded`."""
+    *around, rows, elements = made.strides
+    elements = 1 if padded else elements        # padding has a place where an only element has none
+    several = [stride for stride, extent in zip(around, made.shape, strict=False) if extent > 1]
+    bounds = ((-2, -1, made.shape[-1]), (-4, -3, made.shape[-2]))
+    reach = (operator.output.shape[-2] * blocks.block_out,
+             operator.output.shape[-4] * blocks.batch)
+    return {"pitches": (*(several or [0]), 0, rows * blocks.batch, rows,
+                        elements * blocks.block_out, elements),
+            "bounds": () if padded else tuple(
+                bound for bound, size in zip(bounds, reach, strict=True) if bound[2] < size)}
+
+
+def _matrix_product_refusal(graph: Graph, node: Node) -> str | None:
+    leading = [extent for extent in graph.values[node.outputs[0]].shape[:-2] if extent > 1]
+    if len(leading) > len(blocked.AROUND):
+        return (f"it has {len(leading)} leading dimensions; the accelerator takes "
+                f"{len(blocked.AROUND)}")
+    return None
+
+
+def _copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    """A reshape or transpose that no strides say."""
+    source, target = known.copies[node.name]
+    operator = products.moved(_stage(node), source.shape, blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {}, known.stored[node.outputs[0]],
+                 views={"x": source}, **_rows_within(operator, target, blocks, False))
+
+
+def _max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
+    operator = blocked.max_pool(_stage(node), x, window, blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {},
+                 Activation(x.n, x.c, *window.outputs(x)))
+
+
+def _average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x, (mult, shift) = known[node.inputs[0]], (graph.constants[v] for v in node.inputs[1:])
+    window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
+    pixelwise = mult.shape != (1, 1)
+    operator = blocked.average_pool(_stage(node), x, window, node.attrs["pad_value"],
+                                    _quantization(node), blocks, pixelwise)
+    pack = pack_pixel_params if pixelwise else partial(pack_params, channels=x.c)
+    params = pack(node.attrs["bias"], mult, shift, blocks=blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"params": params},
+                 Activation(x.n, x.c, *window.outputs(x)))
+
+
+def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:
+    bias, mult, shift = (node.attrs[k] for k in ("bias", "mult", "shift"))
+    return pack_params(bias, mult, shift, channels, blocks)
+
+
+def _global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    operator = blocked.global_average_pool(_stage(node), x, _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
+                 Activation(x.n, x.c, 1, 1))
+
+
+def _upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x, factors = known[node.inputs[0]], node.attrs["factors"]
+    return Layer(node, blocked.upsample(_stage(node), x, factors, blocks), {"x": node.inputs[0]},
+                 {}, Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
+
+
+def _slice(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    n, c, h, w = (*graph.values[node.outputs[0]].shape, 1, 1)[:4]
+    result = Activation(n, c, h, w)
+    _, channel, row, column = (*node.attrs["begin"], 0, 0)[:4]
+    steps = (*node.attrs["step"], 1, 1)[2:4]
+    operator = blocked.crop(_stage(node), x, result, (channel, row, column),
+                            (steps[0], steps[1]), blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {}, result)
+
+
+def _slice_refusal(graph: Graph, node: Node) -> str | None:
+    begin, end, step = (node.attrs[name] for name in ("begin", "end", "step"))
+    images = graph.values[node.inputs[0]].shape[0]
+    if (begin[0], end[0], step[0]) != (0, images, 1):
+        return (f"it takes images {begin[0]} to {end[0]} of {images} with step {step[0]}; "
+                "the accelerator takes them all")
+    if step[1] != 1:
+        return f"it takes one of {step[1]} channels; the accelerator takes neighbours"
+    return None
+
+
+def _rescale(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    operator = blocked.rescale(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
+                 replace(x, plain=False))
+
+
+def _in_line(x: Activation, blocks: Blocks) -> Activation:
+    """Images of one pixel as the pixels of one row, which a tile can have many of."""
+    if (x.h, x.w) != (1, 1) or (x.plain and blocks.batch > 1):
+        return x
+    return Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
+
+
+def _leaky_relu(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x = known[node.inputs[0]]
+    params = {f"params{side}": pack_params(node.attrs["bias"], node.attrs[f"mult{side}"],
+                                           node.attrs[f"shift{side}"], x.c, blocks)
+              for side in ("", "_below")}
+    operator = blocked.leaky_relu(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0]}, params, replace(x, plain=False))
+
+
+def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+    x, y = (known[value] for value in node.inputs)
+    if (x.n, x.c, x.h, x.w) != (y.n, y.c, y.h, y.w):
+        raise LoweringError("its inputs lie in memory as images and as rows of matrices")
+    ma, mb, c, shift = (node.attrs[k] for k in ("ma", "mb", "c", "shift"))
+    one, two = (_in_line(operand, blocks) for operand in (x, y))
+    if (one.n, one.w) != (two.n, two.w):
+        one, two = x, y
+    operator = blocked.add(_stage(node), one, two, ma, mb, c, shift, _quantization(node), blocks)
+    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
+                 replace(x, plain=False))
+
+
+def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
+    """A layer for each input that is not written there, which writes its channels; the last one
+    pads the result.
+    """
+    parts = [known[value] for value in node.inputs]
+    result = replace(parts[0], c=sum(x.c for x in parts), plain=False)
+    layers: list[Layer] = []
+    at = 0
+    for index, x in enumerate(parts):
+        last = index == len(parts) - 1
+        channels = known.room(node.outputs[0]) - at if last else x.c
+        if not known.is_written_by(node, index):
+            layers.append(_piece(node, index, x, channels, blocks, result, at))
+        at += x.c
+    return tuple(layers)
+
+
+def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
+           result: Activation, at: int) -> Layer:
+    operator = blocked.rescale(f"{_stage(node)}_{index}", x, _quantization(node), blocks, channels)
+    bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
+    count = operator["params"].shape[0]
+    params = pack_params(bias, mult, shift, count * blocks.block_out, blocks)[:count]
+    shape = result.stored_shape(blocks)
+    pixels = (math.prod(shape[axis + 1:]) for axis in range(len(shape) - 1))
+    return Layer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
+                 part=str(index), offset=at, pitches=(*pixels, blocks.block_out, 1),
+                 bounds=((-2, -1, channels),))
+
+
+def _stage(node: Node) -> str:
+    """The node's name as a prefix of identifiers."""
+    return "".join(c if c.isalnum() else "_" for c in node.name)
+
+
+LAYERS: dict[str, Builder] = {
+    "qconv2d": _convolution,
+    "qconvtranspose2d": _transposed_convolution,
+    "qdense": _dense,
+    "qmaxpool": _max_pool,
+    "qavgpool": _average_pool,
+    "qglobalavgpool": _global_average_pool,
+    "qrescale": _rescale,
+    "qleakyrelu": _leaky_relu,
+    "qmatmul": _matrix_product,
+    "qadd": _add,
+    "upsample": _upsample,
+    "slice": _slice,
+    "qconcat": _concat,
+}
+
+
+ANY_RANK = ("qdense", "qmatmul", "qrescale", "qleakyrelu", "qadd")
+"""Operators that take the rows of matrices as well as images."""
+
+REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
+    "slice": _slice_refusal,
+    "qmatmul": _matrix_product_refusal,
+}
+"""What the accelerator cannot do of an operator that it has."""
+
+
+def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
+    """One layer for most nodes; several that write parts of one result for some; none for a view.
+    """
+    value = node.outputs[0]
+    if is_view(graph, node):
+        return (_copy(node, graph, known, blocks),) if node.name in known.copies else ()
+    if node.op == "slice" and value in known.parts:
+        return ()
+    made = LAYERS[node.op](node, graph, known, blocks)
+    layers = made if isinstance(made, tuple) else (made,)
+    part = known.parts.get(value)
+    if part is None:
+        return layers
+    return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
+
+
+def _among(layer: Layer, part: Part, own: int) -> Layer:
+    """A layer that writes its pixels, of `own` channels, among wider ones."""
+    output, wide = layer.operator.output, part.strides[-1]
+    pitches = tuple(pitch if axis.var.name[-1] in "gco" else pitch // own * wide
+                    for axis, pitch in zip(output.axes, layer.pitches or output.buffer.pitches,
+                                           strict=True))
+    lanes = output.shape[-2] * output.shape[-1]
+    bounds = ((-2, -1, part.writable),) if part.writable < lanes else ()
+    return replace(layer, pitches=pitches, bounds=layer.bounds or bounds,
+                   offset=part.offset + layer.offset // own * wide + layer.offset % own)

@@ -1,0 +1,138 @@
+"""Copies: affine nests of elements become byte runs with up to four loops around them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from accel.mapping.lowering.nest import Affine, Interval, LoweringError
+from compiler.te import Var
+
+__all__ = ["Copy", "Loop", "runs"]
+
+LOOPS, MAX_RUN, MAX_EXTENT, MAX_PAD = 4, 1 << 16, 1 << 16, (1 << 12) - 1
+
+SHORT_RUN = 8
+"""A run shorter than this is not worth leaving padding in the loop around it: split instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Strides are in bytes; iterations outside `valid` are padding."""
+
+    extent: int
+    dram: int
+    buffer: int
+    valid: Interval
+
+    @property
+    def padded(self) -> bool:
+        return self.valid != (0, self.extent)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Runs of `run` bytes under at most four loops; `filled` copies nothing and only pads."""
+
+    dram: int
+    buffer: int
+    run: int
+    loops: tuple[Loop, ...]
+    filled: bool = False
+
+    def fields(self) -> dict[str, object]:
+        """The address fields of the instruction."""
+        loops = list(self.loops)
+        if self.filled:
+            loops = self._all_padding(loops)
+        words = [{"extent": one.extent, "dram": one.dram, "buffer": one.buffer,
+                  "before": one.valid[0], "after": one.extent - one.valid[1]} for one in loops]
+        return {"dram": self.dram % (1 << 32), "address": self.buffer, "run": self.run,
+                "loops": [{}] * (LOOPS - len(words)) + words}
+
+    def _all_padding(self, loops: list[Loop]) -> list[Loop]:
+        if len(loops) < LOOPS:
+            return [Loop(1, 0, 0, (1, 1)), *loops]
+        short = min(range(LOOPS), key=lambda at: loops[at].extent)
+        loops[short] = replace(loops[short], valid=(loops[short].extent,) * 2)
+        return loops
+
+
+def runs(dram: Affine, buffer: Affine, extents: Mapping[Var, int],
+         valid: Mapping[Var, Interval] | None, item: int) -> Iterator[Copy]:
+    """The copies that move ``item`` bytes from `dram` to `buffer` for all loop values.
+
+    Addresses are in bytes. `valid` says where the source exists (None: nowhere); the rest
+    is padding.
+    """
+    filled = valid is None
+    box = {var: (0, extent) for var, extent in extents.items()} if valid is None else valid
+    loops = [Loop(extent, dram.over(var), buffer.over(var), box[var])
+             for var, extent in extents.items() if extent > 1 or box[var] != (0, extent)]
+    yield from _grow(Copy(dram.offset, buffer.offset, item, (), filled), loops)
+
+
+def _grow(copy: Copy, loops: list[Loop]) -> Iterator[Copy]:
+    """Absorb contiguous loops into the run, then merge or unroll what is left."""
+    for at, loop in enumerate(loops):
+        contiguous = loop.buffer == copy.run and (copy.filled or loop.dram == copy.run)
+        if not contiguous or copy.run * loop.extent > MAX_RUN:
+            continue
+        rest = loops[:at] + loops[at + 1:]
+        if not loop.padded or copy.filled:
+            yield from _grow(replace(copy, run=copy.run * loop.extent), rest)
+            return
+        if copy.run < SHORT_RUN:
+            for part in _split(loop):
+                yield from _piece(copy, loop, part, rest)
+            return
+    yield from _fit(copy, _merged(sorted(loops, key=lambda one: -one.buffer)))
+
+
+def _split(loop: Loop) -> list[tuple[Interval, bool]]:
+    """Intervals of a padded loop, each wholly valid or wholly padding."""
+    low, high = loop.valid
+    parts = [((0, low), True), ((low, high), False), ((high, loop.extent), True)]
+    return [(interval, filled) for interval, filled in parts if interval[0] < interval[1]]
+
+
+def _piece(copy: Copy, loop: Loop, part: tuple[Interval, bool],
+           rest: list[Loop]) -> Iterator[Copy]:
+    (low, high), filled = part
+    moved = replace(copy, dram=copy.dram + low * loop.dram, buffer=copy.buffer + low * loop.buffer,
+                    filled=copy.filled or filled)
+    extent = high - low
+    yield from _grow(moved, [Loop(extent, loop.dram, loop.buffer, (0, extent)), *rest])
+
+
+def _merged(loops: list[Loop]) -> list[Loop]:
+    """Join neighbours that step as one."""
+    result: list[Loop] = []
+    for loop in loops:
+        last = result[-1] if result else None
+        if (last and not last.padded and not loop.padded
+                and (last.dram, last.buffer) == (loop.dram * loop.extent,
+                                                 loop.buffer * loop.extent)
+                and last.extent * loop.extent <= MAX_EXTENT):
+            extent = last.extent * loop.extent
+            result[-1] = Loop(extent, loop.dram, loop.buffer, (0, extent))
+        else:
+            result.append(loop)
+    return result
+
+
+def _fit(copy: Copy, loops: list[Loop]) -> Iterator[Copy]:
+    """Unroll the shortest loops until four are left."""
+    oversized = [one for one in loops if one.extent > MAX_EXTENT
+                 or max(one.valid[0], one.extent - one.valid[1]) > MAX_PAD]
+    if oversized:
+        raise LoweringError(f"Extent of a copy's loop must be at most {MAX_EXTENT} and its padding "
+                            f"{MAX_PAD}, not {oversized[0].extent} with {oversized[0].valid}")
+    if len(loops) <= LOOPS:
+        yield replace(copy, loops=tuple(loops))
+        return
+    short = min(range(len(loops)), key=lambda at: loops[at].extent)
+    loop, rest = loops[short], loops[:short] + loops[short + 1:]
+    for value in range(loop.extent):
+        moved = replace(copy, dram=copy.dram + value * loop.dram,
+                        buffer=copy.buffer + value * loop.buffer,
+                        filled=copy.filled or not loop.valid[0] <= value < loop.valid[1])
+        yield from _fit(moved, rest)

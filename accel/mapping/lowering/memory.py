@@ -1,0 +1,114 @@
+"""Where buffers live: on-chip addresses of a layer's tiles, and tensors in DRAM segments."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from accel.machine.config import AccelConfig
+from accel.mapping.lowering.nest import LoweringError
+from compiler.ir import Alloc, For, If, Seq, Stmt, Tensorized
+from compiler.te import Buffer
+
+__all__ = ["Placement", "Room", "Scratchpads", "room_of"]
+
+Room = Mapping[str, tuple[int, int]]
+"""The entries of some buffers that a layer may use, from the first to before the second, both even
+numbers; the buffers that are not named are all its own. Of acc it is half of them in either bank.
+"""
+
+
+def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
+    return room.get(buffer, (0, config.buffers[buffer].depth))
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
+    has one. One that lies in another has `pitches`: how many elements neighbours are apart, in each
+    dimension. Of a result that ends within a block, `bounds` say what is stored: where the index of
+    the first dimension, times the extent of the second, plus the index of the second is less than
+    the third number.
+    """
+
+    base: str
+    offset: int
+    tensor: str = ""
+    pitches: tuple[int, ...] = ()
+    bounds: tuple[tuple[int, int, int], ...] = ()
+
+
+class Scratchpads:
+    """Addresses of everything that a loop program allocates on chip, in bytes.
+
+    A buffer that is allocated inside a virtual-thread loop has one copy for each thread of the
+    innermost such loop. Copies in acc alternate between its banks, so that gemm fills one while
+    vector drains the other.
+    """
+
+    def __init__(self, config: AccelConfig, body: Stmt, room: Room | None = None):
+        self.config, self.room = config, room or {}
+        self._copies: dict[str, tuple[int, ...]] = {}
+        begin = {name: room_of(config, self.room, name)[0] * buffer.entry_bytes
+                 for name, buffer in config.buffers.items()}
+        self._bank_top = [begin["acc"] // 2] * 2
+        self._top = begin
+        self._begin = dict(begin)
+        self._place(body, 1)
+
+    def address(self, buffer: Buffer, turn: int) -> int:
+        """Byte address of the copy whose turn it is."""
+        copies = self._copies[buffer.name]
+        return copies[turn % len(copies)]
+
+    def used(self) -> dict[str, int]:
+        """Bytes taken in each buffer."""
+        top = self._top | {"acc": sum(self._bank_top)}
+        return {name: top[name] - begin for name, begin in self._begin.items()}
+
+    def _place(self, stmt: Stmt, threads: int) -> None:
+        match stmt:
+            case For(_, extent, body, kind):
+                self._place(body, extent if kind == "virtual_thread" else threads)
+            case Seq(stmts):
+                for one in stmts:
+                    self._place(one, threads)
+            case If(_, body):
+                self._place(body, threads)
+            case Alloc(buffer, body):
+                self._copies[buffer.name] = tuple(
+                    self._take(buffer, copy, threads) for copy in range(threads))
+                self._place(body, threads)
+            case Tensorized():
+                return
+
+    def _take(self, buffer: Buffer, copy: int, copies: int) -> int:
+        geometry = self.config.buffers.get(buffer.scope)
+        if geometry is None:
+            raise LoweringError(f"Scope of {buffer.name} must be an on-chip buffer, "
+                                f"not {buffer.scope!r}")
+        size = -(-buffer.size_bytes // geometry.entry_bytes) * geometry.entry_bytes
+        begin, end = (entry * geometry.entry_bytes
+                      for entry in room_of(self.config, self.room, buffer.scope))
+        room = end - begin
+        if buffer.scope == "acc":
+            start, end = self._take_acc(size, copy if copies > 1 else None, end // 2)
+        else:
+            start = self._top[buffer.scope]
+            self._top[buffer.scope] += size
+        if start + size > end:
+            raise LoweringError(f"{buffer.scope} must hold {buffer.name} in {copies} "
+                                f"copies of {size} bytes, but has only {room}")
+        return start
+
+    def _take_acc(self, size: int, copy: int | None, end: int) -> tuple[int, int]:
+        """Start and limit. Copies have their banks, of which `end` bytes may be used; one alone may
+        lie in both, where nothing is between the end of the first and the start of the second.
+        """
+        bank, top = self.config.buffers["acc"].size_bytes // 2, self._bank_top
+        if copy is None and end == bank and (top[1] == 0 or top[0] == bank):
+            start = sum(top)
+            self._bank_top = [min(start + size, bank), max(0, start + size - bank)]
+            return start, 2 * bank
+        at = top.index(min(top)) if copy is None else copy % 2
+        start = at * bank + top[at]
+        top[at] += size
+        return start, at * bank + end

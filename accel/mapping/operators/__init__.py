@@ -1,0 +1,1 @@
+"""Tensor expressions of the accelerator's operators, on blocks of channels."""

@@ -1,0 +1,106 @@
+"""Convolutions on blocked activations whose output blocks do not all read all input blocks, or that
+write several pixels for each that they read.
+
+A `Form` says which: with **groups**, an output block reads the input blocks of its own group; with
+groups of one block each (`diagonal`) it reads the input block in its own place, which serves
+smaller groups too, depthwise ones among them, by weights that are zero beside the diagonal. With
+**phases** of a transposed convolution, P x Q of them, position (y, x) is the pixels
+(y * P + p, x * Q + q), each with weights and parameters of its own: all see the same window.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from accel.mapping.operators.blocked import (Activation, Blocks, Operator, Quantization, Window,
+                                             _windowed)
+from compiler import te
+from compiler.ops.arithmetic import PARAM, requantize
+from compiler.te import Expr, Tensor
+
+__all__ = ["At", "Form", "convolution", "over"]
+
+At = Mapping[str, Expr]
+"""Axes by name: n, g, y, p, x, q, c, b, o; those of one iteration may lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How blocks of channels and phases meet; `groups` divide the blocks of both sides."""
+
+    groups: int = 1
+    diagonal: bool = False
+    phases: tuple[int, int] = (1, 1)
+
+    def leading(self) -> dict[str, int]:
+        """Leading axes of weights and parameters, and their extents."""
+        groups = 1 if self.diagonal else self.groups
+        extents = {"p": self.phases[0], "q": self.phases[1], "g": groups}
+        return {name: extent for name, extent in extents.items() if extent > 1}
+
+
+def convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
+                q: Quantization, blocks: Blocks, form: Form) -> Operator:
+    """``requantize(sum over kernel and channels of x · w)`` in the given form.
+
+    Stages: ``x``, ``w`` [p][q][g][c][kh][kw][ci][block_out][block_in], ``params``
+    [p][q][g][c][block_out], ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``;
+    leading axes of extent 1 lack, and where the form is diagonal so does ci.
+    """
+    first = form.leading()
+    groups = first.get("g", 1)
+    ci = x.channel_blocks(blocks, blocks.block_in) // groups
+    co = blocks.padded(channels) // blocks.block_out // groups
+    source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_in, groups)
+    sizes = first | dict(zip("yx", window.outputs(x), strict=True)) | {
+        "n": padded.shape[0], "c": co, "b": blocks.batch, "o": blocks.block_out}
+    depth = () if form.diagonal else (ci,)
+    w = te.placeholder((*first.values(), co, *window.kernel, *depth, blocks.block_out,
+                        blocks.block_in), "int8", f"{name}_w")
+    params = te.placeholder((*first.values(), co, blocks.block_out), PARAM, f"{name}_params")
+    acc = over("ngypxqcbo", sizes, f"{name}_acc",
+                _products(name, padded, w, window.seen, form, ci, blocks))
+
+    def lane(at: At) -> Expr:
+        p = params[(*(at[axis] for axis in first), at["c"], at["o"])]
+        return requantize(acc[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
+                          q.zp, q.lo, q.hi).astype("int8")
+
+    quantized = over("ngypxqcbo", sizes, f"{name}_quantized", lane)
+    output = over("nypxqbgco", sizes, f"{name}_output",
+                   lambda at: quantized[tuple(at[n] for n in "ngypxqcbo" if n in at)])
+    return Operator({"x": source, "w": w, "params": params, "input": padded, "acc": acc,
+                     "quantized": quantized, "output": output}, window.seen)
+
+
+def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Form, ci: int,
+              blocks: Blocks) -> Callable[[At], Expr]:
+    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
+              for size, axis in zip(window.kernel, "hw", strict=True))
+    rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
+    (sh, sw), (dh, dw) = window.strides, window.dilations
+    over = (kh, kw, ri) if form.diagonal else (rc, kh, kw, ri)
+
+    def products(at: At):
+        taps = (at["y"] * sh + kh.var * dh, at["x"] * sw + kw.var * dw)
+        group = tuple(at[axis] for axis in "g" if axis in at)
+        depth = () if form.diagonal else (rc.var,)
+        pixel = padded[(at["n"], *group, *taps, *(depth or (at["c"],)), at["b"], ri.var)]
+        weight = w[(*(at[axis] for axis in form.leading()), at["c"], kh.var, kw.var, *depth,
+                    at["o"], ri.var)]
+        return te.sum(pixel.astype("int32") * weight.astype("int32"), over)
+
+    return products
+
+
+def over(order: str, sizes: Mapping[str, int], name: str, value: Callable[[At], Expr]) -> Tensor:
+    """A tensor over those of the axes in `order` that have a size."""
+    names = [axis for axis in order if axis in sizes]
+
+    def element(*indices: Expr) -> Expr:
+        return value(dict(zip(names, indices, strict=True)))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(axis, kind) for axis in names]
+    element.__signature__ = inspect.Signature(parameters)   # type: ignore[attr-defined]
+    return te.compute(tuple(sizes[axis] for axis in names), element, name)

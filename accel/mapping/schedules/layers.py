@@ -1,0 +1,211 @@
+"""Schedules of the accelerator's layers, in the schedule language.
+
+Algorithm (accel/mapping/operators/blocked.py)::
+
+    input     = the window's pixels, padded          acc  = products or window maxima
+    quantized = requantized lanes, int8              output = quantized, in memory's layout
+
+Schedule::
+
+    for n, group, channels/tile, rows/tile, columns/tile:        (innermost: virtual threads)
+      for depth/step:                                    (convolutions whose tile has several steps)
+        load input and weights, run gemm over the tile
+      requantize the tile into out, store it
+
+What is loaded is loaded by the tile that uses it. A stationary operand is loaded before the tiles
+that share it: weights, by the loop over channels; input, by that over columns, which the loop over
+channels then stands in.
+"""
+
+from accel.machine.machine import Machine
+from accel.mapping.lowering import LoweringError
+from accel.mapping.operators.blocked import AROUND, Operator
+from accel.mapping.schedules.tiles import Tiles, choose, shape_of
+from compiler.ir import loops
+from compiler.schedule import Schedule, ScheduleError
+from compiler.tensorize import Intrinsic
+
+__all__ = ["schedule", "tiles_of"]
+
+
+def tiles_of(machine: Machine, operator: Operator, threads: int) -> tuple[Tiles, int]:
+    """The cheapest tiles that fit the machine, and how many virtual threads share its buffers:
+    `threads`, or fewer where no tile fits so many times. Refuses a layer of which not even one
+    tile of one pixel fits.
+    """
+    shape = shape_of(operator)
+    for count in range(threads, 1, -1):
+        try:
+            return choose(machine.config, shape, count), count
+        except LoweringError:
+            continue
+    return choose(machine.config, shape, 1), 1
+
+
+def schedule(machine: Machine, operator: Operator, tiles: Tiles, threads: int = 2) -> Schedule:
+    """One layer with given tiles. Refuses tiles that no schedule can have."""
+    layer = _Layer(machine, operator, tiles, threads)
+    layer.tile_output()
+    layer.place_results()
+    layer.place_operands()
+    layer.tensorize()
+    return layer.steps
+
+
+class _Layer:
+    """The steps of one schedule, in order; each method is a paragraph of it."""
+
+    def __init__(self, machine: Machine, operator: Operator, tiles: Tiles, threads: int):
+        self.machine, self.operator, self.tiles, self.threads = machine, operator, tiles, threads
+        self.steps = Schedule([operator.output], operator.output.name)
+        self.stages = {role: tensor.name for role, tensor in operator.stages.items()}
+        self.computed_weights = {"w", "y"} <= set(self.stages)
+
+    def __getitem__(self, role: str):
+        return self.steps[self.stages[role]]
+
+    def tile_output(self) -> None:
+        """Tile loops outside, the tile inside, virtual threads on the innermost loop of several."""
+        output, cut = self["output"], {}
+        for axis, size in (("y", self.tiles.rows), ("x", self.tiles.columns),
+                           ("c", self.tiles.channels)):
+            cut[axis] = output.split(axis, size)
+        kept = "c" if self.tiles.stationary == "w" else "x"
+        outer = [cut[axis][0] for axis in ("yxc" if self.tiles.stationary == "input" else "cyx")]
+        around, (p, q) = self._axes("output", AROUND), self._phases("output")
+        output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b", cut["c"][1], "o")
+        shared, innermost = cut[kept][0], outer[-1]
+        if self.threads > 1:
+            if self.tiles.stationary:
+                shared = self._threaded(shared, [*around, *outer[:outer.index(shared) + 1]])
+                self.tile_loop = self._threaded(innermost, outer[outer.index(cut[kept][0]) + 1:])
+            else:
+                self.tile_loop = self._threaded(innermost, [*around, *outer])
+        else:
+            self.tile_loop = innermost
+        self.shared_loop = shared if self.tiles.stationary else self.tile_loop
+
+    def _axes(self, role: str, wanted: str) -> list[str]:
+        """Those of the wanted axes that a stage has."""
+        known = {axis.var.name[-1] for axis in self.operator[role].axes}
+        return [axis for axis in wanted if axis in known]
+
+    def _phases(self, role: str) -> tuple[list[str], list[str]]:
+        """The axes of the phases of rows and of columns, where there are several."""
+        return self._axes(role, "p"), self._axes(role, "q")
+
+    def _full(self, name: str) -> str:
+        return name if name in self._extents() else f"{self.stages['output']}_{name}"
+
+    def _extents(self) -> dict[str, int]:
+        return {loop.var.name: loop.extent for loop in loops(self.steps.program.body)}
+
+    def _threaded(self, innermost: str, candidates: list[str]) -> str:
+        """Virtual threads on the innermost of `candidates` (outermost first) that has several
+        iterations. Where to compute what belongs to an iteration of `innermost`, the last of them.
+        """
+        extents = self._extents()
+        several = [name for name in candidates if extents[self._full(name)] > 1]
+        if not several:
+            return innermost
+        _, thread = self["output"].split(several[-1], self.threads)
+        self["output"].virtual_thread(thread)
+        return thread if self._full(several[-1]) == self._full(innermost) else innermost
+
+    def place_results(self) -> None:
+        """Results of a tile in out and acc."""
+        self["quantized"].compute_at(self.tile_loop)
+        self["quantized"].set_scope("out")
+        for role in ("acc", "above", "below"):
+            if role in self.stages:
+                self[role].compute_at(self.tile_loop)
+                self[role].set_scope("acc")
+
+    def place_operands(self) -> None:
+        """Operands where they are used."""
+        loop, scope = self.tile_loop, "res"
+        if "w" in self.stages:
+            loop, scope = self._order_products(), "inp"
+            w = self["w"] if self.computed_weights else self["w"].cache_read("wgt")
+            w.compute_at(self._kept("w", loop))
+            if self.computed_weights:
+                w.set_scope("wgt")
+        for role in ("input", "input_y"):
+            if role in self.stages:
+                self[role].compute_at(self._kept("input", loop))
+                self[role].set_scope(scope)
+        for role in ("params", "params_below"):
+            if role in self.stages:
+                self[role].cache_read("par").compute_at(self._kept("w", self.tile_loop))
+        if self.operator.row:
+            self._pack_rows()
+
+    def _kept(self, operand: str, loop: str) -> str:
+        """Where an operand is loaded that is loaded in `loop` unless it is stationary."""
+        return self.shared_loop if self.tiles.stationary == operand else loop
+
+    def _pack_rows(self) -> None:
+        """Windows of a packed input: row after row of bytes that lie together in memory."""
+        window = self["input"]
+        window.reorder("b", "c", "i")
+        window.split(window.fuse("c", "i"), self.operator.row)
+
+    def _order_products(self) -> str:
+        """Loops of gemm: the tile, then the kernel, then the lanes. Where operands are loaded."""
+        acc, name = self["acc"], self.operator["acc"].name
+        stage = name.removesuffix("_acc")
+        depth, kernel = f"{stage}_rc", (f"{stage}_kh", f"{stage}_kw")
+        shape = shape_of(self.operator)
+        inner, place, outer = () if shape.diagonal else (depth,), self.tile_loop, ()
+        if self.tiles.depth < shape.depth:
+            place, rest = acc.split(depth, self.tiles.depth)
+            outer, inner = (place,), (rest,)
+            if self.threads > 1:
+                outer = acc.split(place, self.threads)
+                place = outer[1]
+                acc.virtual_thread(place)
+        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, *kernel, "b", "o",
+                    f"{stage}_ri")
+        return place
+
+    def tensorize(self) -> None:
+        """Every statement to an instruction."""
+        self._copy(self.stages["output"], "store")
+        for role in ("input", "input_y", *["w"] * self.computed_weights):
+            if role in self.stages:
+                self._copy(self.stages[role], "load")
+        for role, scope in (("w", "wgt"), ("params", "par"), ("params_below", "par")):
+            if role in self.stages and (role != "w" or not self.computed_weights):
+                self._copy(f"{self.stages[role]}_{scope}", "load")
+        if "acc" in self.stages:
+            self._accumulate()
+        for role in ("above", "below"):
+            if role in self.stages:
+                self._lanes(role, ("requantize",))
+        self._lanes("quantized", ("requantize", "add_scaled", "max", "copy"))
+
+    def _accumulate(self) -> None:
+        if "w" not in self.stages:
+            acc = self["acc"]
+            window = [axis.name for axis in self.operator["acc"].reduce_axes]
+            acc.reorder("n", "y", "x", "c", *window, "b", "o")
+        self._lanes("acc", ("gemm", "reduce_add", "reduce_max"))
+
+    def _lanes(self, role: str, names: tuple[str, ...]) -> None:
+        self._try(f"{self.stages[role]}_b",
+                  [form for name in names for form in self.machine.forms[name]])
+
+    def _copy(self, stage: str, name: str) -> None:
+        self._try(stage, list(self.machine.forms[name]))
+
+    def _try(self, place: str, candidates: list[Intrinsic]) -> None:
+        """The first intrinsic that matches; the last refusal when none does."""
+        refusal: ScheduleError | None = None
+        for intrinsic in candidates:
+            try:
+                self.steps[place].tensorize(None, intrinsic)
+                return
+            except ScheduleError as error:
+                refusal = error
+        assert refusal is not None
+        raise refusal

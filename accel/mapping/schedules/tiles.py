@@ -1,0 +1,280 @@
+"""Tile sizes, and what stays on chip: the cheapest that fit, by a closed formula over all of them.
+
+A tile is `rows` x `columns` output pixels and `channels` output blocks; a convolution may cut its
+input blocks into steps of `depth`. Of a convolution one operand may be *stationary*: tiles that
+use the same weights (or input pixels) follow each other, and these are loaded once. What else a
+tile needs it loads. With two virtual threads every buffer is used in halves, and a layer costs the
+longer of its products and its traffic instead of their sum.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import product
+from math import ceil, prod
+
+from accel.machine.config import AccelConfig
+from accel.mapping.lowering import LoweringError, Room, room_of
+from accel.mapping.operators.blocked import AROUND, Operator
+
+__all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of",
+           "shape_of"]
+
+LATENCY = 200
+"""Cycles that work which nothing hides costs besides: memory latency, tokens, full pipelines."""
+
+TRIED = 256
+"""Tiles of a layer that are tried together with the next layer's, the cheapest first."""
+
+MOST_PIXELS = 1 << 16
+"""Rows or columns of a layer, so that its tiles can be counted."""
+
+FAR, IN_FLIGHT, BURST = 288, 64, 64
+"""The slowest memory that shall not show: cycles from a request to its data; and the requests that
+may be open, of so many bytes at most. Short runs are short requests: they fill no bus then."""
+
+TURN = 4
+"""Cycles from one instruction of gemm to the next when tokens pass between them."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tiles:
+    """Extents of one tile, in pixels and in blocks of channels. `stationary` is ``"w"``,
+    ``"input"`` or neither.
+    """
+
+    rows: int
+    columns: int
+    channels: int
+    depth: int
+    stationary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a layer asks of a tile. `kernel`, `strides`, `dilations` are of its window; a layer
+    without products has `weighted` false and its input blocks are its output blocks. So they are
+    in one with products that is `diagonal`. Each position is `phases` output pixels. All is
+    computed `times` times, for groups of images and of channels, or leading dimensions.
+    """
+
+    rows: int
+    columns: int
+    channels: int
+    depth: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    weighted: bool
+    inputs: int             # tensors that are loaded like the input
+    accumulators: int       # in acc, for each output
+    parameters: int         # records for each channel
+    row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
+    pixelwise: bool = False     # parameters of each output pixel instead of each channel
+    dilations: tuple[int, int] = (1, 1)
+    diagonal: bool = False
+    phases: int = 1
+    times: int = 1
+
+
+def shape_of(operator: Operator) -> Shape:
+    """What a layer asks of its tiles."""
+    stages, window = operator.stages, operator.window
+    weighted = "w" in stages
+    size = {axis.var.name[-1]: axis.extent for axis in operator.output.axes}
+    phases = prod(axis.extent for axis in stages["quantized"].axes
+                  if axis.var.name.endswith(("_p", "_q")))
+    depth = sum(axis.extent for axis in stages["acc"].reduce_axes
+                if axis.var.name.endswith("_rc")) if weighted else 1
+    return Shape(size["y"], size["x"], size["c"], max(depth, 1), window.kernel, window.strides,
+                 weighted, 2 if "input_y" in stages else 1,
+                 len({"acc", "above", "below"} & set(stages)),
+                 len({"params", "params_below"} & set(stages)), operator.row,
+                 "params" in stages and len(stages["params"].shape) == 3, window.dilations,
+                 depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cycles, roughly: of the array, of vector, of the bus, and of what nothing else hides."""
+
+    products: int
+    lanes: int
+    traffic: int
+    ends: int
+
+    @property
+    def cycles(self) -> int:
+        return max(self.products, self.lanes, self.traffic) + self.ends
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Of layers that are computed at the same time."""
+        return Cost(self.products + other.products, self.lanes + other.lanes,
+                    self.traffic + other.traffic, self.ends + other.ends)
+
+
+def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
+    """The cheapest tile that fits. Refuses a layer of which not even the smallest does."""
+    if max(shape.rows, shape.columns) > MOST_PIXELS:
+        raise LoweringError(f"Rows and columns of a layer must be at most {MOST_PIXELS:,}, not "
+                            f"{shape.rows:,} and {shape.columns:,}")
+    if found := _fitting(config, shape, threads, {}):
+        return min(found)[1]
+    smallest = Tiles(1, 1, 1, shape.depth if shape.row else 1)
+    short = ", ".join(f"{name} needs {need} of {have} entries"
+                      for name, need, have in _needs(config, shape, smallest, threads, {})
+                      if need > have)
+    times = f" {threads} times" if threads > 1 else ""
+    raise LoweringError(f"Tile of one pixel must fit the buffers of {config.name}{times}: "
+                        f"{short}")
+
+
+def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
+                    rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
+    """Tiles of two layers that are computed at the same time, the second from the results of the
+    first: the cheapest that fit their rooms, if there are any. Those of the second are parts of
+    those of the first, in the same order.
+    """
+    after: dict[int, list[tuple[Rank, Tiles]]] = {}             # by rows, the cheapest first
+    for rank, two in sorted(_fitting(config, second, threads, rooms[1])):
+        after.setdefault(two.rows, []).append((rank, two))
+    found = []
+    for rank, one in nsmallest(TRIED, _fitting(config, first, threads, rooms[0])):
+        rows, columns = (max(1, size // stride) for size, stride
+                         in zip((one.rows, one.columns), second.strides, strict=True))
+        channels = second.channels if one.stationary == "input" else one.channels
+        two = next((two for _, two in after.get(min(rows, second.rows), ())
+                    if two.columns <= columns and two.channels <= channels), None)
+        if two is not None:
+            both = cost_of(config, first, one, threads) + cost_of(config, second, two, threads)
+            found.append(((both.cycles, rank), one, two))
+    return min(found)[1:] if found else None
+
+
+Rank = tuple[int, int, int]
+"""Cycles, and what decides where these are equal: larger tiles are better."""
+
+
+def _fitting(config: AccelConfig, shape: Shape, threads: int,
+             room: Room) -> list[tuple[Rank, Tiles]]:
+    """The tiles that fit."""
+    return [((cost_of(config, shape, one, threads).cycles, -one.rows, -one.columns), one)
+            for one in _candidates(shape) if _fits(config, shape, one, threads, room)]
+
+
+def _candidates(shape: Shape) -> Iterable[Tiles]:
+    least = shape.depth if shape.row else 1     # rows of windows are not cut
+    depths = [d for d in range(least, shape.depth + 1) if shape.depth % d == 0]
+    for rows, columns, channels, depth in product(
+            _pieces(shape.rows), _pieces(shape.columns), _pieces(shape.channels), depths):
+        yield Tiles(rows, columns, channels, depth)
+        if shape.weighted and depth == shape.depth:
+            if (rows, columns) != (shape.rows, shape.columns):
+                yield Tiles(rows, columns, channels, depth, "w")
+            if channels != shape.channels and not shape.diagonal:
+                yield Tiles(rows, columns, channels, depth, "input")
+
+
+def _pieces(extent: int) -> list[int]:
+    """Sizes that cut `extent` into equal pieces, the last one perhaps smaller."""
+    return sorted({ceil(extent / count) for count in range(1, extent + 1)})
+
+
+def _window(shape: Shape, tiles: Tiles) -> int:
+    """Input pixels of a tile."""
+    height, width = ((size - 1) * step + 1
+                     for size, step in zip(shape.kernel, shape.dilations, strict=True))
+    return (((tiles.rows - 1) * shape.strides[0] + height)
+            * ((tiles.columns - 1) * shape.strides[1] + width))
+
+
+def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
+    """Tiles of an image, and of the channels."""
+    return (ceil(shape.rows / tiles.rows) * ceil(shape.columns / tiles.columns),
+            ceil(shape.channels / tiles.channels))
+
+
+def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
+           room: Room) -> list[tuple[str, int, int]]:
+    """Buffer, entries that a tile takes, entries that it may take."""
+    images, cuts = _counts(shape, tiles)
+    once = {"w": cuts, "input": images}.get(tiles.stationary, 0) * shape.times == 1
+    kept = {"w": ("wgt", "par"), "input": ("inp",)}[tiles.stationary] if once else ()
+    have = {name: (end - begin) // (1 if name in kept else threads)     # loaded once: one copy
+            for name in config.buffers
+            for begin, end in (room_of(config, room, name),)}
+    channels = tiles.channels * shape.phases
+    outputs = tiles.rows * tiles.columns * channels
+    pixels = _window(shape, tiles)
+    needs = [("out", outputs)]
+    if shape.accumulators:
+        needs.append(("acc", outputs * shape.accumulators))
+    if shape.parameters:
+        needs.append(("par", _records(shape, tiles)))
+    if shape.weighted:
+        needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
+                  ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]
+    else:
+        needs.append(("res", pixels * tiles.channels * shape.inputs))
+    return [(name, need, have[name]) for name, need in needs]
+
+
+def _records(shape: Shape, tiles: Tiles) -> int:
+    """Entries of parameters that a tile loads."""
+    if shape.pixelwise:
+        return tiles.rows * tiles.columns
+    return tiles.channels * shape.phases * shape.parameters
+
+
+def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
+    return all(need <= have for _, need, have in _needs(config, shape, tiles, threads, room))
+
+
+def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Cost:
+    images, cuts = _counts(shape, tiles)
+    images, cuts, count = (shape.times * some for some in (images, cuts, images * cuts))
+    inputs = images if tiles.stationary == "input" else count       # how often they are loaded
+    weights = cuts if tiles.stationary == "w" else count
+    taps = shape.kernel[0] * shape.kernel[1]
+    channels = tiles.channels * shape.phases
+    outputs = tiles.rows * tiles.columns * channels
+    entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
+    steps, work, kernel, lanes = 1, 0, 0, outputs
+    pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"]
+    if shape.weighted:
+        steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth
+        pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
+        if shape.row:           # each row begins and ends within a beat
+            pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
+        pixels = _window(shape, tiles) * pixel
+        kernel = shape.depth * channels * taps * entry["wgt"]
+    else:
+        lanes += outputs * taps * shape.accumulators
+    lanes *= config.vector_beats
+    if shape.parameters:
+        kernel += _records(shape, tiles) * entry["par"]
+    stored = outputs * entry["out"]
+    far = [_slowed(config, size, run) for size, run in zip(
+        (pixels, stored), _runs(config, shape, tiles), strict=True)]
+    traffic = ceil((inputs * far[0] + weights * kernel + count * far[1]) / config.bus_bytes)
+    if threads == 1:
+        return Cost(0, 0, 0, traffic + count * (work + lanes + LATENCY))
+    ends = ceil(((pixels + kernel) / steps + stored) / config.bus_bytes) + outputs + LATENCY
+    return Cost(count * (work + TURN * steps), count * lanes,
+                traffic + traffic // 16 + 2 * TURN * steps * count, ends)
+
+
+def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
+    """Bytes that lie together in memory of the input, and of the output."""
+    loaded, blocks = (tiles.depth, shape.depth) if shape.weighted else (tiles.channels,
+                                                                        shape.channels)
+    size = config.block_in if shape.weighted else config.block_out
+    columns = (tiles.columns - 1) * shape.strides[1] + shape.kernel[1]
+    together = columns if loaded == blocks else 1
+    written = tiles.columns if tiles.channels == shape.channels else 1
+    return (shape.row or together * loaded * size, written * tiles.channels * config.block_out)
+
+
+def _slowed(config: AccelConfig, size: int, run: int) -> int:
+    """Bytes that the bus could move in the time of `size` bytes in such runs."""
+    beats = IN_FLIGHT * ceil(min(run, BURST) / config.bus_bytes)
+    return ceil(size * max(1, FAR / beats))

@@ -1,0 +1,326 @@
+"""The accelerator as a target of the compiler: a segment of an integer graph becomes a program.
+
+`assemble` does the same for one scheduled loop program, say to try an instruction of one's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.mapping.allocate import allocate
+from accel.mapping.borders import core, layout_of, orders, with_borders
+from accel.mapping.forms import Forms
+from accel.mapping.interleave import halves, interleave
+from accel.mapping.layers import Layer, build_layers, forms_of, refusal
+from accel.mapping.layout import blocks_of
+from accel.mapping.lowering import LoweringError, Placement, Room, lower
+from accel.mapping.operators.blocked import Blocks
+from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
+                                     tiles_of)
+from accel.mapping.views import View
+from accel.mapping.work import Work, work_of
+from accel.proof.access import prove, with_tokens
+from compiler.graph.cheapest_orders import Order
+from compiler.graph.graph import Graph, Node
+from compiler.ir import Program as LoopProgram
+from compiler.te import Buffer, numpy_dtype
+
+__all__ = ["AccelTarget", "CompiledSegment", "assemble"]
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class CompiledSegment:
+    """A program and what reports want to know of it: its layers with their useful work, as
+    `Program.layers` has them: those that are computed at the same time together.
+    """
+
+    program: Program
+    groups: tuple[tuple[Layer, ...], ...]
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return tuple(layer for group in self.groups for layer in group)
+
+    @property
+    def work(self) -> tuple[tuple[Work, ...], ...]:
+        """What the layers of each group have to do."""
+        return tuple(tuple(map(work_of, group)) for group in self.groups)
+
+
+@dataclass(frozen=True)
+class AccelTarget:
+    """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do)."""
+
+    machine: Machine
+    threads: int = 2
+    name: str = field(default="accel", init=False)
+
+    def refusal(self, graph: Graph, node: Node) -> str | None:
+        """None when the accelerator takes the node, else the reason why not."""
+        blocks = blocks_of(self.machine.config)
+        forms = _forms(graph, blocks)
+        reason = refusal(graph, node, forms)
+        if reason is not None:
+            return reason
+        try:
+            for layer in build_layers(node, graph, forms, blocks):
+                tiles_of(self.machine, layer.operator, self.threads)
+        except LoweringError as error:
+            return str(error)
+        return None
+
+    def borders(self, graph: Graph) -> Mapping[str, Order | None]:
+        """Of a segment: `compiler.graph.layout.Borders`."""
+        return orders(graph, forms_of(graph, blocks_of(self.machine.config)))
+
+    def compile(self, graph: Graph) -> CompiledSegment:
+        """One stream for the whole graph, proved legal. What `relayout` says at its borders are
+        layouts of its tensors; the instructions are those without it.
+        """
+        made = self.compile_core(core(graph))
+        return replace(made, program=with_borders(made.program, graph))
+
+    def compile_core(self, graph: Graph) -> CompiledSegment:
+        """A graph without `relayout`."""
+        forms = forms_of(graph, blocks_of(self.machine.config))
+        layers = self._layers(graph, forms)
+        groups = self._groups(layers)
+        memory = _Memory(self, graph, groups, forms)
+        stream: list[Instruction] = []
+        ends: list[tuple[str, int]] = []
+        for group in groups:
+            parts = [self._lowered(one, memory) for one in group]
+            stream += parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
+            ends.append((" + ".join(one.layer.name for one in group), len(stream)))
+        program = _proved(
+            self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
+            io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
+        return CompiledSegment(program, tuple(tuple(one.layer for one in group)
+                                              for group in groups))
+
+    def _lowered(self, one: "_Part", memory: "_Memory") -> list[Instruction]:
+        scheduled = schedule(self.machine, one.layer.operator, one.tiles, one.threads).program
+        return lower(self.machine, scheduled, memory.placement(one.layer), one.layer.name,
+                     one.room)
+
+    def _alone(self, layer: Layer) -> "_Part":
+        try:
+            tiles, threads = tiles_of(self.machine, layer.operator, self.threads)
+        except LoweringError as error:
+            raise LoweringError(f"{layer.name}: {error}") from None
+        return self._part(layer, {}, tiles, threads)
+
+    def _part(self, layer: Layer, room: Room, tiles: Tiles, threads: int) -> "_Part":
+        shape = shape_of(layer.operator)
+        return _Part(layer, room, tiles, threads, cost_of(self.machine.config, shape, tiles,
+                                                          threads))
+
+    def _groups(self, layers: list[Layer]) -> list[tuple["_Part", ...]]:
+        """Each layer alone, or with the next one where that has no products and both together are
+        expected to take less time.
+        """
+        groups: list[tuple[_Part, ...]] = []
+        for layer in layers:
+            part = self._alone(layer)
+            shared = self._shared(groups[-1][0], part) if groups and len(groups[-1]) == 1 else ()
+            if shared:
+                groups[-1] = shared
+            else:
+                groups.append((part,))
+        return groups
+
+    def _shared(self, first: "_Part", second: "_Part") -> tuple["_Part", ...]:
+        """Both layers with halves of the buffers that they share; nothing where that is no gain."""
+        stages = second.layer.operator.stages
+        if self.threads == 1 or "w" not in first.layer.operator.stages or "w" in stages:
+            return ()
+        scopes = {"acc": "acc", "above": "acc", "params": "par"}
+        buffers = ["out", *(scope for role, scope in scopes.items() if role in stages)]
+        rooms = halves(self.machine.config, buffers)
+        tiles = choose_together(self.machine.config, shape_of(first.layer.operator),
+                                shape_of(second.layer.operator), self.threads, rooms)
+        if tiles is None:
+            return ()
+        one, two = (self._part(part.layer, room, its, self.threads)
+                    for part, room, its in zip((first, second), rooms, tiles, strict=True))
+        apart = first.cost.cycles + second.cost.cycles
+        return (one, two) if (one.cost + two.cost).cycles < apart else ()
+
+    def _layers(self, graph: Graph, forms: Forms) -> list[Layer]:
+        layers: list[Layer] = []
+        for node in graph.nodes:
+            try:
+                if node.name in forms.refused:
+                    raise LoweringError(forms.refused[node.name])
+                layers += build_layers(node, graph, forms, blocks_of(self.machine.config))
+            except LoweringError as error:
+                raise LoweringError(f"{node.name}: {error}") from None
+        return layers
+
+
+@lru_cache(1)
+def _forms(graph: Graph, blocks: Blocks) -> Forms:
+    """Of the graph that is asked about, node after node."""
+    return forms_of(graph, blocks)
+
+
+def assemble(machine: Machine, loops: LoopProgram,
+             constants: Mapping[str, np.ndarray] | None = None) -> Program:
+    """A scheduled loop program as a program of the machine, proved legal.
+
+    Its inputs and outputs become tensors of the same names, shapes and types in the io segment,
+    but for the inputs in `constants`, whose bytes become the weights. ::
+
+        s = Schedule([out]) ...                             # to the last tensorize
+        program = assemble(machine, s.program)
+        run = simulate(machine, program, inputs={"a": a, "b": b})
+        result = program.extract(run.memory, "out")
+
+    Raises ScheduleError, LoweringError or IllegalProgram for what the machine cannot do.
+    """
+    constants = constants or {}
+    known = {buffer.name: buffer for buffer in loops.inputs}
+    for name, array in constants.items():
+        _require_constant(loops, known, name, array)
+    weights, io = _Segment("weights"), _Segment("io")
+    inputs = tuple(io.slot(b) for b in loops.inputs if b.name not in constants)
+    outputs = tuple(io.slot(b) for b in loops.outputs)
+    fixed = tuple(weights.slot(known[name]) for name in constants)
+    data = np.zeros(weights.top, np.uint8)
+    for slot in fixed:
+        raw = np.ascontiguousarray(constants[slot.name], slot.numpy_dtype)
+        data[slot.offset:slot.offset + slot.size_bytes] = raw.reshape(-1).view(np.uint8)
+    places = {slot.name: Placement(slot.base, slot.offset) for slot in (*inputs, *outputs, *fixed)}
+    stream = lower(machine, loops, places, loops.name)
+    return _proved(machine, stream, weights=data, io_bytes=io.top, inputs=inputs, outputs=outputs,
+                   layers=((loops.name, len(stream)),))
+
+
+def _require_constant(loops: LoopProgram, known: Mapping[str, Buffer], name: str,
+                      array: np.ndarray) -> None:
+    if name not in known:
+        raise ProgramError(f"Constant of {loops.name} must be one of {', '.join(known)}, "
+                           f"not {name!r}")
+    wanted = known[name]
+    if array.shape != wanted.shape or array.dtype != numpy_dtype(wanted.dtype):
+        raise ProgramError(f"Constant {name} must be {wanted.dtype} of shape {wanted.shape}, not "
+                           f"{array.dtype} of shape {array.shape}")
+
+
+@dataclass
+class _Segment:
+    """Tensors one after the other, aligned."""
+
+    base: str
+    top: int = 0
+
+    def slot(self, buffer: Buffer) -> TensorSlot:
+        slot = TensorSlot(buffer.name, self.base, self.top, buffer.shape, buffer.dtype)
+        self.top += -(-slot.size_bytes // ALIGNMENT) * ALIGNMENT
+        return slot
+
+
+def _proved(machine: Machine, stream: list[Instruction], **parts) -> Program:
+    """With tokens and FINISH."""
+    program = Program.assemble(machine, [*with_tokens(machine, stream), finish()], **parts)
+    prove(machine, program)
+    return program
+
+
+@dataclass(frozen=True)
+class _Part:
+    """How a layer is computed, in `room` of the buffers."""
+
+    layer: Layer
+    room: Room
+    tiles: Tiles
+    threads: int
+    cost: Cost
+
+
+class _Memory:
+    """Where everything lies: packed constants, activations, and the tensors that the host sees."""
+
+    def __init__(self, target: AccelTarget, graph: Graph, groups: Sequence[Sequence[_Part]],
+                 forms: Forms):
+        self.graph, self.groups, self.forms = graph, groups, forms
+        self.layers = [one.layer for group in groups for one in group]
+        self.blocks = blocks_of(target.machine.config)
+        self.storage = forms.owner
+        self._places: dict[str, Placement] = {}
+        self._constants: dict[tuple[str, str], Placement] = {}
+        self.weights = self._place_constants()
+        self.inputs, self.outputs, self.io = self._place_io()
+        self.activations = self._place_activations()
+
+    def placement(self, layer: Layer) -> dict[str, Placement]:
+        """Placement of the layer's global buffers, by name."""
+        stages = layer.operator.stages
+        places = {stages[role].name: self._seen(layer, role, value)
+                  for role, value in layer.inputs.items()}
+        places |= {stages[role].name: self._constants[layer.name, role]
+                   for role in layer.constants}
+        result = self._places[self.storage[layer.node.outputs[0]]]
+        result = replace(result, offset=result.offset + layer.offset, pitches=layer.pitches,
+                         bounds=layer.bounds)
+        return places | {layer.operator.output.name: result}
+
+    def _seen(self, layer: Layer, role: str, value: str) -> Placement:
+        """Where an operand lies that is a view of something, or a part."""
+        place, part = self._places[self.storage[value]], self.forms.parts.get(value)
+        if role in layer.views:
+            return replace(place, pitches=layer.views[role].strides)
+        if part is None:
+            return place
+        channels = layer.operator[role].buffer.pitches[4:]
+        return replace(place, offset=place.offset + part.offset,
+                       pitches=(*part.strides, *channels))
+
+    def _place_constants(self) -> np.ndarray:
+        parts, top = [], 0
+        for layer in self.layers:
+            for role, array in layer.constants.items():
+                self._constants[layer.name, role] = Placement("weights", top)
+                raw = array.reshape(-1).view(np.uint8)
+                parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
+                top += parts[-1].size
+        return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+
+    def _size(self, value: str) -> int:
+        x = self.forms.stored[value]
+        return x.size if isinstance(x, View) else int(np.prod(x.stored_shape(self.blocks)))
+
+    def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
+        slots, top = [], 0
+        for value in (*self.graph.inputs, *self.graph.outputs):
+            stored = self.storage[value]
+            if stored not in self._places:
+                self._places[stored] = Placement("io", top, stored)
+                top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
+            x, logical = self.forms[value], self.graph.values[value].shape
+            slots.append(TensorSlot(
+                value, "io", self._places[stored].offset, x.stored_shape(self.blocks), "int8",
+                layout_of(x, logical), logical))
+        cut = len(self.graph.inputs)
+        return tuple(slots[:cut]), tuple(slots[cut:]), top
+
+    def _place_activations(self) -> int:
+        lives: dict[str, tuple[int, int]] = {}
+        sizes: dict[str, int] = {}
+        for step, group in enumerate(self.groups):
+            for layer in (one.layer for one in group):
+                for value in (*layer.inputs.values(), layer.node.outputs[0]):
+                    stored = self.storage[value]
+                    if stored not in self._places:
+                        sizes[stored] = self._size(stored)
+                        lives[stored] = (lives.get(stored, (step, step))[0], step)
+        offsets, total = allocate(sizes, lives)
+        self._places |= {value: Placement("activations", offset, value)
+                         for value, offset in offsets.items()}
+        return total

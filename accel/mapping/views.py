@@ -1,0 +1,104 @@
+"""Where the elements of a tensor lie in memory, and what reshapes and transposes make of it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from accel.mapping.operators.blocked import Activation, Blocks
+
+__all__ = ["Stored", "View", "activation_of", "images", "rows", "view_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Strides in bytes of a tensor's dimensions, in a value that takes `size` bytes."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    size: int
+
+    def transposed(self, perm: Sequence[int]) -> "View":
+        return replace(self, shape=tuple(self.shape[axis] for axis in perm),
+                       strides=tuple(self.strides[axis] for axis in perm))
+
+    def reshaped(self, shape: tuple[int, ...]) -> "View | None":
+        """The same elements in the same order; None where no strides say so."""
+        strides: list[int] = []
+        for before, after in _groups(self.shape, shape):
+            merged = _merged([(self.shape[axis], self.strides[axis]) for axis in before])
+            if merged is None:
+                return None
+            cut = [shape[axis] for axis in after]
+            strides += [merged * math.prod(cut[at + 1:]) for at in range(len(cut))]
+        return replace(self, shape=shape, strides=tuple(strides))
+
+    def equals(self, other: "View") -> bool:
+        """Whether each element lies in the same place: strides of one element do not matter."""
+        return self.shape == other.shape and self.size == other.size and all(
+            one == two for extent, one, two
+            in zip(self.shape, self.strides, other.strides, strict=True) if extent > 1)
+
+
+Stored = Activation | View
+"""What a tensor looks like in memory: as operators make it, or some view of that."""
+
+
+def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[range, range]]:
+    """The shortest runs of dimensions of both that have as many elements."""
+    one = two = 0
+    while one < len(before) or two < len(after):
+        first, second = one, two
+        left = right = 1
+        while True:
+            if left <= right and one < len(before):
+                left, one = left * before[one], one + 1
+            elif two < len(after):
+                right, two = right * after[two], two + 1
+            if left == right:
+                break
+        yield range(first, one), range(second, two)
+
+
+def _merged(axes: list[tuple[int, int]]) -> int | None:
+    """The stride of one dimension in place of several, of extents and strides."""
+    several = [axis for axis in axes if axis[0] > 1]
+    for (_, outer), (extent, inner) in zip(several, several[1:], strict=False):
+        if outer != extent * inner:
+            return None
+    return several[-1][1] if several else 0
+
+
+def rows(shape: tuple[int, ...], plain: bool = False) -> Activation:
+    """A tensor of any rank as the rows of one matrix, images of one pixel."""
+    return Activation(math.prod(shape[:-1]), shape[-1], 1, 1, plain)
+
+
+def images(shape: tuple[int, ...], plain: bool = False) -> Activation:
+    """A tensor of four dimensions as images, of others as rows."""
+    return Activation(*shape, plain) if len(shape) == 4 else rows(shape, plain)
+
+
+def view_of(x: Activation, shape: tuple[int, ...], blocks: Blocks) -> View | None:
+    """The tensor of this shape that lies in memory as `x`; None where no strides say so."""
+    size = math.prod(x.stored_shape(blocks))
+    width = x.c if x.plain else blocks.padded(x.c)
+    if (x.n, x.c, x.h, x.w) == (math.prod(shape[:-1]), shape[-1], 1, 1):
+        strides = [width * math.prod(shape[axis + 1:-1]) for axis in range(len(shape) - 1)]
+        return View(shape, (*strides, 1), size)
+    lanes = 1 if x.plain else blocks.batch
+    if shape != (x.n, x.c, x.h, x.w) or (x.n > 1 and x.h * x.w > 1 and lanes > 1):
+        return None
+    apart = width if x.h * x.w == 1 else x.h * x.w * width
+    return View(shape, (apart, 1, x.w * lanes * width, lanes * width), size)
+
+
+def activation_of(view: View, blocks: Blocks) -> Activation | None:
+    """What the view looks like to operators that need images, or rows; None to none of them."""
+    forms = (images, rows) if len(view.shape) == 4 else (rows,)
+    for form in forms:
+        for plain in (False, True):
+            x = form(view.shape, plain)
+            known = view_of(x, view.shape, blocks)
+            if known is not None and view.equals(known):
+                return x
+    return None

@@ -1,0 +1,1 @@
+"""Whether a program is legal: what each instruction touches, and what a refusal says."""

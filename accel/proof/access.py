@@ -1,0 +1,458 @@
+"""What instructions touch: operands, exact address sets, and the proof that a program is legal.
+
+`touches` binds the operands of one instruction to memories and to the affine walks of its loops;
+it is what the functional simulator executes, what the tokens are placed by (`with_tokens`), and
+what is proved (`prove`). A **memory** is a buffer or a DRAM segment (`isa.BASES`). Addresses count
+bytes from its start, in acc entries.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import overload
+
+import numpy as np
+
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.machine import Machine
+from accel.machine.program import Instruction, Program, disassemble
+from accel.machine.status import Status
+from accel.machine.words import decode_words
+from accel.proof.findings import LIMIT, Findings
+from compiler.errors import Error
+from compiler.latency_hiding import Access, Event, Tokens, Violation, check, insert_tokens
+from compiler.lazy import cached_property
+from compiler.tensorize import Intrinsic
+
+__all__ = ["Fault", "IllegalProgram", "Touch", "Walk", "event", "prove", "require_ranges",
+           "touches", "with_tokens"]
+
+DMA_BUFFERS = {"load": ("inp", "wgt", "res", "par"), "store": ("out",)}
+"""Buffers that the DMA units can reach."""
+
+WRITABLE = ("activations", "io")
+"""Segments that a program may store to."""
+
+CONSTANT = tuple(base for base in isa.BASES if base not in WRITABLE)
+
+_FEW, _LONG = 4, 512    # intervals that are worth an Access of their own: so few, or so long
+
+
+class IllegalProgram(Error, ValueError):
+    """A program that could fail, hang or depend on timing; names the instructions.
+
+    `violations` are the broken rules of the order of instructions, the first `LIMIT` of them; the
+    message explains the first few.
+    """
+
+    exit_status = None
+
+    def __init__(self, message: object, violations: Sequence[Violation] = ()):
+        super().__init__(str(message))
+        self.violations = tuple(violations)
+
+
+class Fault(Exception):
+    """An error of an instruction: the status that the machine reports, and a sentence."""
+
+    def __init__(self, status: Status, sentence: str):
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Addresses ``(base + sum of index * stride) mod modulus`` over loops, first outermost."""
+
+    base: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    modulus: int
+
+    @property
+    def count(self) -> int:
+        return prod(self.extents)
+
+    @cached_property
+    def bounds(self) -> tuple[int, int]:
+        """Lowest and highest address."""
+        low, high = self._plain
+        if 0 <= low and high < self.modulus:
+            return low, high
+        addresses = self.addresses()
+        return int(addresses.min()), int(addresses.max())
+
+    @cached_property
+    def _plain(self) -> tuple[int, int]:
+        """Bounds without the modulus."""
+        reach = [(extent - 1) * stride for extent, stride in zip(self.extents, self.strides)]
+        return (self.base + sum(r for r in reach if r < 0),
+                self.base + sum(r for r in reach if r > 0))
+
+    @property
+    def wraps(self) -> bool:
+        low, high = self._plain
+        return low < 0 or high >= self.modulus
+
+    def addresses(self) -> np.ndarray:
+        """Of every iteration: int64, of the shape of the loops."""
+        rank = len(self.extents)
+        total = np.full((1,) * rank, self.base, np.int64)
+        for axis, (extent, stride) in enumerate(zip(self.extents, self.strides)):
+            if stride:
+                steps = np.arange(extent, dtype=np.int64) * stride
+                total = total + steps.reshape([-1 if a == axis else 1 for a in range(rank)])
+        return np.broadcast_to(total % self.modulus, self.extents)
+
+    def runs(self, scale: int, width: int) -> tuple[np.ndarray, int]:
+        """The set ``{address * scale + [0, width)}`` as the starts of intervals of equal length.
+
+        The intervals are disjoint; their order is of no meaning.
+        """
+        if self.wraps:
+            return _disjoint(self.addresses().reshape(-1) * scale, width)
+        levels = sorted((abs(stride) * scale, extent) for extent, stride
+                        in zip(self.extents, self.strides) if extent > 1 and stride)
+        length, starts = width, np.array([self._plain[0] * scale], np.int64)
+        while levels and levels[0][0] <= length:
+            stride, extent = levels.pop(0)
+            length += stride * (extent - 1)
+        reach = length
+        for stride, extent in levels:
+            if stride < reach:
+                return _disjoint(_sums(starts, levels), length)
+            reach += stride * (extent - 1)
+        return _sums(starts, levels), length
+
+    @property
+    def unique(self) -> bool:
+        """Whether no address comes twice. May say no where it would take long to be sure."""
+        if self.wraps:
+            return np.unique(self.addresses()).size == self.count
+        reach = 1
+        for stride, extent in sorted((abs(s), e) for e, s in zip(self.extents, self.strides)
+                                     if e > 1):
+            if stride < reach:
+                return False
+            reach += stride * (extent - 1)
+        return True
+
+
+def _sums(starts: np.ndarray, levels: Iterable[tuple[int, int]]) -> np.ndarray:
+    for stride, extent in levels:
+        starts = (starts[:, None] + np.arange(extent, dtype=np.int64) * stride).reshape(-1)
+    return starts
+
+
+def _disjoint(starts: np.ndarray, length: int) -> tuple[np.ndarray, int]:
+    starts = np.unique(starts)
+    if starts.size == 1 or np.diff(starts).min() >= length:
+        return starts, length
+    return np.unique(starts[:, None] + np.arange(length)), 1
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What one operand of an instruction reads or writes.
+
+    Parameters
+    ----------
+    operand : its name in the intrinsic (DMA: ``src``, ``dst``).
+    memory : a buffer, or a segment of DRAM.
+    walk : its addresses in units of `scale`: entries, or bytes for DMA.
+    scale, width : address set of one iteration: ``address * scale + [0, width)``.
+    """
+
+    operand: str
+    memory: str
+    walk: Walk
+    scale: int
+    width: int
+    write: bool = False
+
+    def accesses(self) -> list[Access]:
+        starts, length = self.walk.runs(self.scale, self.width)
+        if starts.size <= _FEW or length >= _LONG:
+            return [Access(self.memory, (start, start + length), self.write)
+                    for start in starts.tolist()]
+        addresses = (starts[:, None] + np.arange(length)).reshape(-1)
+        return [Access(self.memory, addresses, self.write)]
+
+
+def touches(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
+    """Every operand of an instruction, the destination last.
+
+    Raises `Fault` with status ILLEGAL for an opcode, buffer or selector that is not allowed.
+    """
+    if instruction.name not in machine.opcodes:
+        raise Fault(Status.ILLEGAL, f"opcode {instruction.fields.get('opcode', 0)} is not an "
+                                    f"instruction of the machine")
+    if instruction.unit == "fetch":
+        return ()
+    if instruction.unit in DMA_BUFFERS:
+        return _dma(machine, instruction)
+    return _compute(machine, instruction)
+
+
+def _dma(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
+    fields, unit = instruction.fields, instruction.unit
+    code = fields.get("buffer", 0)
+    buffer = isa.BUFFERS[code] if code < len(isa.BUFFERS) else str(code)
+    if buffer not in DMA_BUFFERS[unit]:
+        raise Fault(Status.ILLEGAL, f"buffer of {unit} must be one of "
+                                    f"{', '.join(DMA_BUFFERS[unit])}, not {buffer}")
+    loops = [loop for loop in fields.get("loops", ()) if loop.get("extent", 1) > 1
+             or loop.get("before") or loop.get("after")]
+    extents = tuple(loop.get("extent", 1) for loop in loops)
+    run = fields.get("run", 1)
+    inside = Walk(fields.get("address", 0), extents,
+                  _strides(loops, "buffer", 1 << 24), 1 << 24)
+    valid = valid_box(loops) if unit == "load" else tuple((0, extent) for extent in extents)
+    strides = tuple(loop.get("dram", 0) for loop in loops)
+    first = fields.get("dram", 0) + sum(low * s for (low, _), s in zip(valid, strides))
+    outside = Walk(first % (1 << 32), tuple(max(0, high - low) for low, high in valid), strides,
+                   1 << 32)
+    segment = isa.BASES[fields.get("base", 0)]
+    dram = Touch("src" if unit == "load" else "dst", segment, outside, 1, run, unit == "store")
+    local = Touch("dst" if unit == "load" else "src", buffer, inside, 1, run, unit == "load")
+    return (dram, local) if unit == "load" else (local, dram)
+
+
+def valid_box(loops: Sequence[Mapping[str, int]]) -> tuple[tuple[int, int], ...]:
+    """For each DMA loop, the half-open range of indices that are not padding."""
+    return tuple((loop.get("before", 0), loop.get("extent", 1) - loop.get("after", 0))
+                 for loop in loops)
+
+
+def _compute(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
+    intrinsic = machine.intrinsic(instruction.name)
+    found = [_operand(machine, instruction, intrinsic, operand.name)
+             for operand in (*intrinsic.operands, intrinsic.dst)]
+    return tuple(touch for touch in found if touch is not None)
+
+
+def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
+             name: str) -> Touch | None:
+    operand = intrinsic.operand(name)
+    scope = operand_scope(instruction, intrinsic, name)
+    if scope not in operand.scopes:
+        raise Fault(Status.ILLEGAL, f"{name} of {instruction.name} must be in "
+                                    f"{' or '.join(operand.scopes)}, not {scope}")
+    if scope == "imm":
+        return None
+    field = operand_field(intrinsic, name)
+    loops = compute_loops(instruction)
+    walk = Walk(instruction.fields.get("base", {}).get(field, 0),
+                tuple(loop["extent"] for loop in loops), _strides(loops, field, 1 << 16), 1 << 16)
+    size = 1 if scope == "acc" else machine.config.buffers[scope].entry_bytes
+    return Touch(name, scope, walk, size, size, name == "dst")
+
+
+def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:
+    """The loops that count: those of extent 1 do not."""
+    return [loop for loop in instruction.fields.get("loops", ()) if loop.get("extent", 1) > 1]
+
+
+def operand_scope(instruction: Instruction, intrinsic: Intrinsic, name: str) -> str:
+    """Where an operand of a gemm or vector instruction lives; it may not be allowed to."""
+    fields = instruction.fields
+    if instruction.unit == "vector" and name == "dst":
+        return isa.DESTINATIONS[fields.get("destination", 0)]
+    if instruction.unit == "vector" and name == "a":
+        return isa.SOURCES_A[fields.get("a_source", 0)]
+    if instruction.unit == "vector" and name == "b":
+        return isa.SOURCES_B[fields.get("b_source", 0)]
+    return intrinsic.operand(name).scopes[0]
+
+
+def operand_field(intrinsic: Intrinsic, name: str) -> str:
+    """The field of the word that addresses an operand: ``dst``, ``a`` or ``b``.
+
+    gemm's first operand is `a`; per-channel parameters of vector are the record at `b`.
+    """
+    if name == "dst" or intrinsic.unit == "vector":
+        return name if name in ("dst", "a", "b") else "b"
+    return "ab"[[operand.name for operand in intrinsic.operands].index(name)]
+
+
+def _strides(loops: Sequence[Mapping[str, int]], field: str, modulus: int) -> tuple[int, ...]:
+    """Strides modulo a power of two, read as signed: the shorter way round."""
+    strides = (loop.get(field, 0) % modulus for loop in loops)
+    return tuple(s - modulus if s >= modulus >> 1 else s for s in strides)
+
+
+def require_ranges(machine: Machine, instruction: Instruction, found: Iterable[Touch]) -> None:
+    """Raise `Fault` with status ADDRESS where an operand leaves its buffer or its banks."""
+    for touch in found:
+        if touch.memory in isa.BASES:
+            continue
+        geometry = machine.config.buffers[touch.memory]
+        low, high = touch.walk.bounds
+        size = geometry.size_bytes // (geometry.entry_bytes if touch.memory == "acc" else 1)
+        if high * touch.scale + touch.width > size:
+            unit = "entry" if touch.scale > 1 or touch.memory == "acc" else "byte"
+            limit = geometry.depth if unit == "entry" else geometry.size_bytes
+            last = high if unit == "entry" else high + touch.width - 1
+            raise Fault(Status.ADDRESS, f"{touch.operand} reaches {unit} {last} of "
+                                        f"{touch.memory}, which has {limit}")
+        if touch.memory == "acc":
+            _require_banks(machine, instruction, touch, low, high)
+
+
+def _require_banks(machine: Machine, instruction: Instruction, touch: Touch, low: int,
+                   high: int) -> None:
+    depth = machine.config.bank_depth
+    touched = {low // depth, high // depth}     # two banks: the bounds tell them all
+    for bank in touched:
+        if not instruction.fields.get("banks", 0) >> bank & 1:
+            raise Fault(Status.ADDRESS, f"{touch.operand} touches bank {bank} of acc, which "
+                                        f"banks does not name")
+
+
+def event(machine: Machine, instruction: Instruction,
+          found: Iterable[Touch] | None = None) -> Event:
+    """The instruction for `compiler.latency_hiding`. Its operands must be in range.
+
+    Reads of constant segments are left out: those are whole from the start, and nothing may write
+    there. `found` are the instruction's `touches`, from a caller who knows them.
+    """
+    known = touches(machine, instruction) if found is None else found
+    found = list({(touch.memory, touch.walk, touch.write): touch for touch in known
+                  if touch.walk.count and (touch.write or touch.memory not in CONSTANT)}.values())
+    accesses = [a for touch in found if not touch.write for a in touch.accesses()]
+    dst = found[-1] if found and found[-1].write else None
+    if dst is not None:
+        sources = [t for t in found if t.memory == dst.memory and not t.write]
+        if sources:
+            accesses = [a for a in accesses if a.memory != dst.memory]
+            accesses += _read_before_written(dst, sources)
+        accesses += dst.accesses()
+        if accumulates(machine, instruction):
+            accesses += [replace(a, write=False) for a in dst.accesses()]
+    return Event(instruction.unit, tuple(accesses))
+
+
+def accumulates(machine: Machine, instruction: Instruction) -> bool:
+    """Whether what stands in the destination before the instruction counts.
+
+    With `reset` it does not: the first iteration that touches an entry has index 0 in every loop
+    of destination stride 0, since the one that differs only there comes earlier.
+    """
+    return (instruction.unit in ("gemm", "vector") and not instruction.fields.get("reset", 0)
+            and machine.intrinsic(instruction.name).reads_destination)
+
+
+def _read_before_written(dst: Touch, sources: Sequence[Touch]) -> list[Access]:
+    """Reads of the destination's memory, but not of what the instruction itself wrote before."""
+    written, first = np.unique(dst.walk.addresses(), return_index=True)
+    result = []
+    for touch in sources:
+        read, reading = np.unique(touch.walk.addresses(), return_index=True)
+        place = np.minimum(np.searchsorted(written, read), written.size - 1)
+        own = (written[place] == read) & (first[place] < reading)
+        if not own.all():
+            result.append(Access(touch.memory, read[~own]))
+    return result
+
+
+def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[Instruction]:
+    """The stream with the tokens that make it legal, in place of any that it has.
+
+    Raises `IllegalProgram` for an instruction whose operands are not allowed or not in range.
+    FINISH gets no tokens: it waits until all units are idle.
+    """
+    stream = list(instructions)
+    working = [index for index, one in enumerate(stream) if one.unit != "fetch"]
+    tokens = insert_tokens((_event(machine, index, stream[index], {}) for index in working), UNITS)
+    for index, token in zip(working, tokens, strict=True):
+        masks = {"waits": isa.unit_mask(token.waits), "signals": isa.unit_mask(token.signals)}
+        stream[index] = replace(stream[index], fields={**stream[index].fields, **masks})
+    return stream
+
+
+def prove(machine: Machine, program: Program) -> None:
+    """Raise `IllegalProgram` unless the program ends well, with one memory, under every timing.
+
+    Checked: opcodes, selectors, every address against its buffer, its banks or its segment, tokens
+    against the order of every two conflicting accesses, and that nothing is read that neither
+    the program nor its constant segments and inputs wrote. Raises `ProgramError` if the program
+    was compiled for another machine.
+    """
+    program.require(machine)
+    stream = decode_words(machine, program.words, program.provenance)
+    _require_finish(stream)
+    events = _Events(machine, stream, program.segment_sizes)
+    tokens = [Tokens(one.waits, one.signals) for one in stream[:-1]]
+    initial: dict[str, list[tuple[int, int]]] = {}
+    for slot in program.inputs:
+        initial.setdefault(slot.base, []).append((slot.offset, slot.offset + slot.size_bytes))
+    if violations := check(events, tokens, initial, LIMIT):
+        raise IllegalProgram(Findings(machine, program, stream, events, tokens, violations),
+                             violations)
+
+
+class _Events(Sequence[Event]):
+    """The events of a stream without FINISH, made anew whenever one is asked for: the addresses
+    that a whole network touches would fill the memory.
+    """
+
+    def __init__(self, machine: Machine, stream: Sequence[Instruction],
+                 segments: Mapping[str, int]):
+        self._machine, self._stream, self._segments = machine, stream, segments
+
+    def __len__(self) -> int:
+        return len(self._stream) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return _event(self._machine, index, self._stream[index], self._segments)
+
+
+def _require_finish(stream: Sequence[Instruction]) -> None:
+    ends = [index for index, one in enumerate(stream) if one.name == "finish"]
+    if ends != [len(stream) - 1]:
+        raise IllegalProgram(f"Program must have one finish, at its end {len(stream) - 1}, "
+                             f"not at {ends}")
+    if stream[-1].waits or stream[-1].signals:
+        raise IllegalProgram(f"{_name(len(stream) - 1, stream[-1])} must have no tokens: finish "
+                             f"waits until all units are idle")
+
+
+def _event(machine: Machine, index: int, instruction: Instruction,
+           segments: Mapping[str, int]) -> Event:
+    """The event of an instruction; raises `IllegalProgram` if it fails whenever it is executed."""
+    try:
+        found = touches(machine, instruction)
+        require_ranges(machine, instruction, found)
+    except Fault as fault:
+        raise IllegalProgram(f"{_name(index, instruction)}: {fault}") from None
+    for touch in found:
+        if touch.memory in isa.BASES and touch.walk.count:
+            _require_segment(index, instruction, touch, segments.get(touch.memory))
+    return event(machine, instruction, found)
+
+
+def _require_segment(index: int, instruction: Instruction, touch: Touch,
+                     size: int | None) -> None:
+    last = touch.walk.bounds[1] + touch.width - 1
+    limit = touch.walk.modulus >> 1 if size is None else size
+    if last >= limit:
+        raise IllegalProgram(f"{_name(index, instruction)}: {touch.operand} reaches byte {last} "
+                             f"of {touch.memory}, which has {limit}")
+    if touch.write and touch.memory not in WRITABLE:
+        raise IllegalProgram(f"{_name(index, instruction)}: dst must be in "
+                             f"{' or '.join(WRITABLE)}, not {touch.memory}")
+
+
+def _name(index: int, instruction: Instruction) -> str:
+    label = f" ({instruction.label})" if instruction.label else ""
+    return f"Instruction {index}{label} `{disassemble(instruction)}`"

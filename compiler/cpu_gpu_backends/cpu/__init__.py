@@ -1,0 +1,1 @@
+"""The CPU as a target: groups of operators, their schedules, and segments that run."""

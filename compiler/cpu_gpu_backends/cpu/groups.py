@@ -1,0 +1,141 @@
+"""Groups of operators as programs: the expressions composed, and what of them is inlined.
+
+A group's program reads ``x0, x1, ...``, the group's inputs in order, and writes ``y``. The result
+of its n-th operator is called ``t<n>``, but the last one's ``y``; what an operator computes on the
+way is called after its result. Expressions of injective operators are inlined; so is everything
+between a sum and the result. What stays is scheduled by `cpu.schedule`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from compiler import te
+from compiler.cpu_gpu_backends.cpu.schedule import schedule
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.graph.fusion import Group, overwritable
+from compiler.graph.graph import Attrs, Graph, TensorType
+from compiler.graph.kinds import Kind, kind
+from compiler.ir import Alloc, Program, Store, lower, rewrite_stmts, walk_stmts
+from compiler.ops import nchw
+from compiler.schedule import compute_inline
+from compiler.te import Tensor
+
+__all__ = ["Recipe", "flat_pixels", "group_program", "recipe_of"]
+
+SMALL = 1 << 12         # bytes of a local buffer that stays the kernel's own
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`inputs` number the group's inputs from 0 up, its results from -1 down."""
+
+    op: str
+    attrs: Attrs
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a group computes, whatever its values are called: groups with one recipe share code.
+
+    `types` are those of the inputs; `overwritable` numbers those that may lie where the result
+    does.
+    """
+
+    operations: tuple[Operation, ...]
+    types: tuple[TensorType, ...]
+    result: TensorType
+    overwritable: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "_".join(one.op for one in self.operations)
+
+
+def recipe_of(graph: Graph, group: Group) -> Recipe:
+    numbers = {value: place for place, value in enumerate(group.inputs)}
+    numbers |= {node.outputs[0]: -1 - place for place, node in enumerate(group.nodes)}
+    operations = tuple(Operation(node.op, Attrs(node.attrs), tuple(numbers[v] for v in node.inputs))
+                       for node in group.nodes)
+    return Recipe(operations, tuple(graph.values[value] for value in group.inputs),
+                  graph.values[group.output],
+                  tuple(map(group.inputs.index, overwritable(graph, group))))
+
+
+def group_program(recipe: Recipe, vectors: Vectors) -> Program:
+    """The scheduled program, whose arrays may be those of the group in other shapes (see
+    `flat_pixels`). Its outputs are the result and then what it needs memory for meanwhile.
+    """
+    recipe = flat_pixels(recipe)
+    inputs = [te.placeholder(type_.shape, type_.dtype, f"x{place}")
+              for place, type_ in enumerate(recipe.types)]
+    program = replace(lower([_composed(recipe, inputs)], recipe.name),
+                      inputs=tuple(tensor.buffer for tensor in inputs))
+    return _with_workspaces(schedule(_inlined(program), vectors))
+
+
+def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:
+    made: list[Tensor] = []
+    for place, one in enumerate(recipe.operations):
+        operands = [inputs[number] if number >= 0 else made[-1 - number] for number in one.inputs]
+        last = place == len(recipe.operations) - 1
+        made.append(nchw.build(one.op, one.attrs, operands, "y" if last else f"t{place}"))
+    return made[-1]
+
+
+def _inlined(program: Program) -> Program:
+    """Without the stages that are an operator's result, but for sums. What an operator computes on
+    the way to its result stays.
+    """
+    stored = {s.buffer.name for s in walk_stmts(program.body) if isinstance(s, Store)}
+    for stmt in walk_stmts(program.body):
+        if isinstance(stmt, Alloc) and stmt.buffer.name in stored and "_" not in stmt.buffer.name:
+            program = compute_inline(program, stmt.buffer.name)
+    return program
+
+
+def _with_workspaces(program: Program) -> Program:
+    """Large local buffers as outputs, so that the caller says where they are and may use one place
+    for many.
+    """
+    large = [s.buffer for s in walk_stmts(program.body)
+             if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL]
+    body = rewrite_stmts(program.body, lambda s: s.body if isinstance(s, Alloc)
+                         and s.buffer in large else None)
+    return replace(program, outputs=(*program.outputs, *large), body=body)
+
+
+def flat_pixels(recipe: Recipe) -> Recipe:
+    """With all pixels of an image in one row, where every operator treats each by itself: long
+    rows fill vectors where short ones do not.
+    """
+    pixels = recipe.result.shape[-2:]
+    images = [type_.shape for type_ in recipe.types if len(type_.shape) > 2]
+    if not (len(recipe.result.shape) == 4 and pixels[0] > 1
+            and all(shape[-2:] in (pixels, (1, 1)) for shape in images)
+            and all(_is_pixelwise(one, recipe.types) for one in recipe.operations)):
+        return recipe
+    types = [_flat(type_, pixels) for type_ in (*recipe.types, recipe.result)]
+    return replace(recipe, types=tuple(types[:-1]), result=types[-1])
+
+
+def _is_pixelwise(one: Operation, types: Sequence[TensorType]) -> bool:
+    """Whether the operator does the same to every pixel, wherever it is. Vectors are allowed where
+    they are parameters of channels.
+    """
+    given = [types[number].shape for number in one.inputs if number >= 0]
+    if one.op in ("conv2d", "qconv2d"):
+        kernel = types[one.inputs[1]].shape[2:] if one.inputs[1] >= 0 else ()
+        return (kernel == (1, 1) and one.attrs["strides"] == (1, 1)
+                and one.attrs["pads"] == (0, 0, 0, 0))
+    if "axis" in one.attrs:
+        return kind(one.op) is Kind.ELEMENTWISE and one.attrs["axis"] == 1
+    return kind(one.op) is Kind.ELEMENTWISE and all(len(shape) not in (1, 2) for shape in given)
+
+
+def _flat(type_: TensorType, pixels: tuple[int, ...]) -> TensorType:
+    """The type with its pixels in one row, if it has all of them."""
+    if len(type_.shape) < 3 or type_.shape[-2:] != pixels:
+        return type_
+    return TensorType((*type_.shape[:-2], 1, prod(pixels)), type_.dtype)

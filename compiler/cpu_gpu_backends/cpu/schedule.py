@@ -1,0 +1,121 @@
+"""The schedule of host kernels: tiles where there are, else an order that LLVM can make vectors of.
+"""
+
+from collections.abc import Sequence
+
+from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
+from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
+from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
+from compiler.schedule import reorder, split, vectorize
+from compiler.te import Expr, Var, is_integer, walk
+
+__all__ = ["schedule", "walk_rows"]
+
+LONGEST_PIECE = 16
+SQUARE = 32             # rows and columns of what is transposed at a time
+# LLVM unrolls loops of these lengths and then finds no vectors in sums of products of bytes:
+# measured on AVX-512, such rows are ten times slower whole than in pieces.
+CUT = range(20, 56)
+
+
+def schedule(program: Program, vectors: Vectors) -> Program:
+    """Terms of sums of floats are added in the order that `cpu.sums` gives them."""
+    if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
+        return map_by_vectors(program, vectors)
+    return ordered_sums(tile_sums(program, vectors) or walk_rows(program))
+
+
+def map_by_vectors(program: Program, vectors: Vectors) -> Program:
+    """What is computed element by element, a vector at a time, where rows are as long as that; a
+    transposition by squares.
+    """
+    for store in [s for s in walk_stmts(program.body) if isinstance(s, Store)]:
+        nest = _loops_around(program, store)
+        if row := _row_across(store, nest):
+            program = _by_squares(program, nest, row)
+        elif nest and nest[-1].extent >= vectors.lanes and nest[-1].var in store.indices:
+            name = nest[-1].var.name
+            program = vectorize(split(program, name, vectors.lanes), f"{name}_i")
+    return program
+
+
+def _row_across(store: Store, nest: Sequence[For]) -> For | None:
+    """The loop along whose rows lies what the last loop reads across them; None where there is no
+    such loop, or several.
+    """
+    if not nest or not all(isinstance(loop.extent, int) for loop in nest):
+        return None
+    last = nest[-1].var
+    across = [read for read in reads(store) if any(_names(one, last) for one in read.indices[:-1])
+              and not _names(read.indices[-1], last)]
+    found = {loop for read in across for loop in nest[:-1] if read.indices[-1] == loop.var}
+    return found.pop() if len(found) == 1 else None
+
+
+def _by_squares(program: Program, nest: Sequence[For], row: For) -> Program:
+    """Lines of what is read stay in the cache until all of them is used.
+
+    ::
+
+        for x in 0..64:               for x_o in 0..2:
+          for c in 0..64:      ->       for c_o in 0..2:
+            y[x, c] = p[c, x]             for x_i in 0..32:
+                                            for c_i in 0..32:
+                                              y[x, c] = p[c, x]
+    """
+    names = [loop.var.name for loop in nest]
+    between = names[names.index(row.var.name) + 1:-1]
+    outer, inner = [], []
+    for loop in (row, nest[-1]):
+        name = loop.var.name
+        if loop.extent > SQUARE:
+            program = split(program, name, SQUARE)
+            outer.append(f"{name}_o")
+            name = f"{name}_i"
+        inner.append(name)
+    return reorder(program, *outer[:1], *between, *outer[1:], *inner)
+
+
+def walk_rows(program: Program) -> Program:
+    """Put the last axis of every reduction inside its reduction loops, where all that it reads
+    lies in rows of that axis, if the rows are not too short to gain by it.
+
+    ::
+
+        for x in 0..56:               for k in 0..64:
+          for k in 0..64:      ->       for x in 0..56:
+            acc[x] += p[k, x]             acc[x] += p[k, x]
+
+    Iterations of the inner loop then do not wait for each other. The terms of each element are
+    added in the order of before, so that results are the same to the bit.
+    """
+    for update in [s for s in walk_stmts(program.body) if isinstance(s, Update)]:
+        nest = _loops_around(program, update)
+        row = next((loop for loop in nest if loop.var in update.indices[-1:]), None)
+        if row and row.extent >= SHORTEST_ROW and row != nest[-1] and _in_rows(update, row.var):
+            inner = [loop.var.name for loop in nest if loop.var in update.axes]
+            program, name = _cut(program, update, row)
+            program = reorder(program, *inner, name)
+    return program
+
+
+def _loops_around(program: Program, write: Write) -> list[For]:
+    return [s for s in path_to(program.body, lambda s: s == write) if isinstance(s, For)]
+
+
+def _cut(program: Program, update: Update, row: For) -> tuple[Program, str]:
+    """The program with the row cut into equal pieces where that pays, and the loop to move."""
+    name = row.var.name
+    pieces = [size for size in range(SHORTEST_ROW, LONGEST_PIECE + 1) if row.extent % size == 0]
+    if row.extent not in CUT or not pieces or not is_integer(update.buffer.dtype):
+        return program, name
+    return split(program, name, pieces[-1]), f"{name}_i"
+
+
+def _in_rows(update: Update, row: Var) -> bool:
+    """Whether the row's index moves along the last dimension of what is read, or not at all."""
+    return not any(_names(index, row) for read in reads(update) for index in read.indices[:-1])
+
+
+def _names(expr: Expr, var: Var) -> bool:
+    return any(node == var for node in walk(expr))

@@ -1,0 +1,174 @@
+"""Parts of graphs as native code, and the memory that they compute in."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from compiler.cpu_gpu_backends.cpu.products import aligned
+from compiler.cpu_gpu_backends.llvm import Kernel
+from compiler.graph.fusion import Group, Groups, overwritable
+from compiler.graph.graph import Graph, TensorType
+from compiler.graph.memory import MemoryPlan, Task, plan_memory
+from compiler.graph.reference import check_inputs, evaluate_node
+from compiler.graph.room import bytes_of
+from compiler.ir import Program
+from compiler.lazy import cached_property
+from compiler.te import numpy_dtype
+
+__all__ = ["Arenas", "HostSegment", "Step", "dense", "plan_groups"]
+
+Array = np.ndarray
+
+
+class Arenas:
+    """Blocks of memory for what lives during one call. Calls at one time get different blocks;
+    calls that follow each other get the same one, whichever segments share this.
+    """
+
+    def __init__(self):
+        self._free: deque[Array] = deque()
+
+    @contextmanager
+    def block(self, size: int) -> Iterator[Array]:
+        """At least so many bytes, from a cache line's start."""
+        try:
+            block = self._free.pop()
+        except IndexError:
+            block = aligned((0,), "uint8")
+        if block.size < size:
+            block = aligned((size,), "uint8")
+        try:
+            yield block
+        finally:
+            self._free.append(block)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One group and its code, which takes the group's inputs in order, then its result and its
+    workspaces; a group that is only a view has none.
+    """
+
+    group: Group
+    kernel: Kernel | None
+    type: TensorType
+
+
+@dataclass(frozen=True, eq=False)
+class HostSegment:
+    """A graph as native code. May be called from several threads: a call owns what it computes.
+
+    Called with an array for every input of the graph, of its declared type, it returns the
+    graph's outputs, arrays of the caller's. Anything else is refused with ValueError. What is
+    computed on the way lies in a block of `arenas`, where the `plan` says.
+    """
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    constants: Mapping[str, Array]
+    arenas: Arenas = field(default_factory=Arenas)
+
+    @property
+    def groups(self) -> Groups:
+        return Groups(self.graph, tuple(step.group for step in self.steps))
+
+    @cached_property
+    def plan(self) -> MemoryPlan:
+        return plan_groups(self.graph, [step.group for step in self.steps],
+                           [step.kernel and step.kernel.program for step in self.steps])
+
+    def __call__(self, inputs: Mapping[str, Array],
+                 after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
+        """`after` is called with the number of each step when it is done."""
+        given = {**self.constants, **dense(check_inputs(self.graph, inputs))}
+        with self.arenas.block(self.plan.size) as block:
+            values = self.run(given, block, after)
+        return {name: values[name].copy() if name in self._views else values[name]
+                for name in self.graph.outputs}
+
+    @cached_property
+    def _views(self) -> frozenset[str]:
+        """Inputs and constants in other shapes, and parts of them."""
+        groups, given = self.groups.groups, {*self.graph.inputs, *self.constants}
+        root = _storage(groups)
+        return frozenset(group.output for group in groups
+                         if group.is_view and root(group.output) in given)
+
+    def run(self, given: Mapping[str, Array], block: Array,
+            after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
+        """All values, for inputs and constants that are dense; those in the block may have been
+        overwritten since. `after` is called with the number of each step when it is done.
+        """
+        values = dict(given)
+        for number, step in enumerate(self.steps):
+            values[step.group.output] = self._execute(number, values, block)
+            after(number)
+        return values
+
+    def _execute(self, number: int, values: Mapping[str, Array], block: Array) -> Array:
+        step = self.steps[number]
+        given = [values[value] for value in step.group.inputs]
+        if step.kernel is None:
+            return evaluate_node(step.group.nodes[0], given)
+        program = step.kernel.program
+        result, *workspaces = program.outputs
+        offset = self.plan.offsets.get(step.group.output)
+        made = (np.empty(result.shape, numpy_dtype(result.dtype)) if offset is None
+                else _placed(block, offset, result.shape, result.dtype))
+        scratch = (_placed(block, place, buffer.shape, buffer.dtype) for place, buffer
+                   in zip(self.plan.workspaces[number], workspaces, strict=True))
+        seen = (array.reshape(buffer.shape)
+                for array, buffer in zip(given, program.inputs, strict=True))
+        step.kernel(*seen, made, *scratch)
+        return made.reshape(step.type.shape)
+
+
+def _placed(block: Array, offset: int, shape: Sequence[int], dtype: str) -> Array:
+    size = prod(shape) * numpy_dtype(dtype).itemsize
+    return block[offset:offset + size].view(numpy_dtype(dtype)).reshape(shape)
+
+
+def dense(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays as kernels read them: in row-major order, aligned."""
+    return {name: np.require(array, requirements=("C", "A")) for name, array in arrays.items()}
+
+
+def plan_groups(graph: Graph, groups: Sequence[Group],
+                programs: Sequence[Program | None]) -> MemoryPlan:
+    """Where the results of the groups lie, and the workspaces of their programs. A view lies where
+    what it shows does. Inputs, constants and outputs of the graph lie elsewhere.
+    """
+    root = _storage(groups)
+    tasks = [_task(graph, group, program, root)
+             for group, program in zip(groups, programs, strict=True)]
+    outside = set(map(root, graph.outputs))
+    sizes = {group.output: bytes_of(graph.values[group.output]) for group in groups
+             if not group.is_view and group.output not in outside}
+    return plan_memory(tasks, sizes)
+
+
+def _storage(groups: Sequence[Group]) -> Callable[[str], str]:
+    """Gives of each value the one in whose memory it lies: of a view what it shows."""
+    shown = {group.output: group.inputs[0] for group in groups if group.is_view}
+
+    def root(value: str) -> str:
+        while value in shown:
+            value = shown[value]
+        return value
+    return root
+
+
+def _task(graph: Graph, group: Group, program: Program | None,
+          root: Callable[[str], str]) -> Task:
+    if program is None:
+        return Task((), group.output)
+    reads = tuple(map(root, group.inputs))
+    free = (root(value) for value in overwritable(graph, group)
+            if bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)]))
+    return Task(reads, group.output,
+                tuple(int(buffer.size_bytes) for buffer in program.outputs[1:]),
+                tuple(value for value in free if reads.count(value) == 1))

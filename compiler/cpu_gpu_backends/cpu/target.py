@@ -1,0 +1,85 @@
+"""The CPU as a target: every group of operators becomes one kernel of native code."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from compiler.cpu_gpu_backends.cpu.groups import Recipe, group_program, recipe_of
+from compiler.cpu_gpu_backends.cpu.segment import Arenas, HostSegment, Step, dense
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.cpu_gpu_backends.llvm import Kernel, build, host
+from compiler.graph.fusion import Group, Groups, fuse, separate
+from compiler.graph.graph import Graph, Node
+from compiler.graph.room import require_bytes
+from compiler.ir import Program
+from compiler.ops import nchw
+
+__all__ = ["CpuTarget", "HostSegment", "Step", "kernel_program"]
+
+KERNELS = 1024              # how many compiled kernels are kept
+# Operators that sum float32 products: rounding once less is within what their order permits.
+CONTRACTED = {"conv2d", "convtranspose2d", "conv", "dense", "matmul", "einsum"}
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget:
+    """Compiles for the processor that this runs on. Equal groups share a kernel, also across
+    graphs, so that compiling a network again costs next to nothing. The segments that it compiles
+    share memory.
+
+    Without `fusion` every operator is a group of its own.
+    """
+
+    name: str = "cpu"
+    fusion: bool = True
+    arenas: Arenas = field(default_factory=Arenas, compare=False)
+
+    def refusal(self, graph: Graph, node: Node) -> str | None:
+        """None when the CPU takes the node, else the reason why not."""
+        if node.op in nchw.OPERATORS:
+            return None
+        return f"operator must be one of {', '.join(nchw.OPERATORS)}, not {node.op!r}"
+
+    def compile(self, graph: Graph) -> HostSegment:
+        """Refuses with ValueError a node that `refusal` has a reason against, and what takes more
+        memory than it may.
+        """
+        for node in graph.nodes:
+            if reason := self.refusal(graph, node):
+                raise ValueError(f"{node.name}: {reason}")
+        steps = tuple(_step(graph, group) for group in self.groups(graph).groups)
+        made = HostSegment(graph, steps, dense(graph.constants), self.arenas)
+        require_bytes(made.plan.size, f"{graph.name}: what the host computes in between")
+        return made
+
+    def groups(self, graph: Graph) -> Groups:
+        """What is computed together, in order."""
+        return fuse(graph) if self.fusion else separate(graph)
+
+
+def _step(graph: Graph, group: Group) -> Step:
+    kernel = None if group.is_view else _kernel(recipe_of(graph, group))
+    return Step(group, kernel, graph.values[group.output])
+
+
+def kernel_program(graph: Graph, group: Group) -> Program | None:
+    """The scheduled program of a group for this processor; None for a view."""
+    return None if group.is_view else _program(recipe_of(graph, group))
+
+
+@lru_cache(KERNELS)
+def _program(recipe: Recipe) -> Program:
+    return group_program(recipe, _vectors())
+
+
+@lru_cache(KERNELS)
+def _kernel(recipe: Recipe) -> Kernel:
+    return build(_program(recipe),
+                 contract=any(one.op in CONTRACTED for one in recipe.operations),
+                 in_place=tuple(f"x{place}" for place in recipe.overwritable))
+
+
+def _vectors() -> Vectors:
+    """Of this processor: AVX-512, AVX2, else what all of them have."""
+    if host().has("avx512f"):
+        return Vectors(16, 16)
+    return Vectors(8, 8) if host().has("avx2") else Vectors(4, 8)

@@ -1,0 +1,1 @@
+"""GPUs: schedules of kernels, compilation by NVRTC, and execution without a GPU."""

@@ -1,0 +1,38 @@
+"""Bytes by mover, against the memory port of the cycle simulator."""
+
+import numpy as np
+import pytest
+
+from accel.figures.traffic import dram_bytes, unit_bytes
+from accel.machine.config import preset
+from accel.machine.machine import Machine
+from accel.machine.program import Program, finish
+from accel.machine.words import decode_words
+from accel.sim import cycle
+from accel.sim.generate import generate
+
+MACHINE = Machine(preset("tiny-1x4x4"))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_byte_has_one_mover(seed) -> None:
+    case = generate(MACHINE, seed)
+    moved = unit_bytes(MACHINE, case.program)
+    np.testing.assert_array_equal(moved["load"] + moved["store"],
+                                  dram_bytes(MACHINE, case.program))
+    for index, one in enumerate(decode_words(MACHINE, case.program.words)):
+        assert not any(moved[unit][index] for unit in ("load", "store") if unit != one.unit)
+
+
+def test_the_memory_port_moves_whole_beats() -> None:
+    case = generate(MACHINE, 1)
+    port = cycle.simulate(MACHINE, case.program, case.memory, values=False).counters.bytes
+    moved = {unit: int(table.sum()) for unit, table in unit_bytes(MACHINE, case.program).items()}
+    assert port["fetch"] == moved["fetch"] == case.program.words.size
+    assert port["load"] >= moved["load"] > 0 and port["store"] >= moved["store"] > 0
+
+
+def test_finish_is_fetched_alone() -> None:
+    moved = unit_bytes(MACHINE, Program.assemble(MACHINE, [finish()]))
+    assert {unit: table.tolist() for unit, table in moved.items()} == {
+        "fetch": [64], "load": [0], "store": [0]}

@@ -1,0 +1,88 @@
+"""Declaring vector operations: what the record says, and what is refused."""
+
+import pytest
+
+from accel.machine.config import preset
+from accel.machine.intrinsics import IMMEDIATES, Declaration, vector_op
+from compiler import te
+
+TINY = preset("tiny-1x4x4")
+
+
+def build(declaration: Declaration):
+    (intrinsic,) = declaration.build(TINY)
+    return intrinsic
+
+
+def storage(intrinsic) -> dict[str, tuple[str, ...]]:
+    return {one.name: one.scopes for one in (intrinsic.dst, *intrinsic.operands)}
+
+
+def test_parameters_become_operands_and_immediates() -> None:
+    one = build(vector_op("one", lambda a, b, s, zp: a + (b >> s.astype("int32")) + zp.astype(
+        "int32")))
+    assert (one.name, one.unit, one.update, one.loops) == ("one", "vector", "assign", 5)
+    assert storage(one) == {"dst": ("acc", "out"), "a": ("acc", "res"),
+                            "b": ("acc", "res", "par", "imm")}
+    assert one.operand("b").stored_as("par") == "param.bias"
+    assert one.operand("a").stored_as("res") == one.dst.stored_as("out") == "int8"
+    assert [operand.shape for operand in one.operands] == [(1, 4), (1, 4)]
+    assert one.immediates == (IMMEDIATES["s"], IMMEDIATES["zp"])
+
+
+def test_parameters_of_channels_are_fields_of_a_record() -> None:
+    one = build(vector_op("one", lambda a, bias, shift: a + bias + shift.astype("int32")))
+    assert storage(one) == {"dst": ("acc", "out"), "a": ("acc", "res"), "bias": ("par",),
+                            "shift": ("par",)}
+    assert one.operand("shift").stored_as("par") == "param.shift"
+    assert one.operand("shift").shape == (4,)
+
+
+def test_scopes_can_be_narrowed() -> None:
+    one = build(vector_op("one", lambda a, b: a + b, a=("res",), b=("acc", "imm")))
+    assert storage(one) == {"dst": ("acc", "out"), "a": ("res",), "b": ("acc", "imm")}
+
+
+def test_an_accumulation_takes_nothing_from_acc_and_writes_acc() -> None:
+    one = build(vector_op("one", lambda a, b: a * b, update="sum"))
+    assert storage(one) == {"dst": ("acc",), "a": ("res",), "b": ("res", "par", "imm")}
+
+
+def test_an_unknown_parameter_is_refused() -> None:
+    with pytest.raises(ValueError) as refusal:                                 # noqa: PT011
+        vector_op("one", lambda a, c: a + c)
+    assert str(refusal.value) == (
+        "Parameter of vector operation one must be a, b, one of bias, mult, shift, imm, ma, mb, "
+        "s, zp, lo, hi, not 'c'")
+
+
+def test_b_and_parameters_of_channels_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Vector operation one must take either b or "
+                                         r"per-channel parameters$"):
+        vector_op("one", lambda a, b, bias: a + b + bias)
+
+
+def test_an_unknown_scope_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Scopes of a of one must be among acc, res, not "
+                                         r"res, imm$"):
+        vector_op("one", lambda a: a, a=("res", "imm"))
+    with pytest.raises(ValueError, match=r"^Scopes of b of one must be among acc, res, par, imm, "
+                                         r"not inp$"):
+        vector_op("one", lambda a, b: a + b, b=("inp",))
+
+
+def test_an_operand_that_can_live_nowhere_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Operand a must have a scope to live in$"):
+        build(vector_op("one", lambda a: a, update="sum", a=("acc",)))
+
+
+def test_an_unknown_update_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Update of one must be one of assign, sum, max, min, "
+                                         r"not 'mean'$"):
+        build(vector_op("one", lambda a: a, update="mean"))
+
+
+def test_a_result_of_another_type_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Result of vector operation one must be int32, "
+                                         r"not int8$"):
+        build(vector_op("one", lambda a: te.cast(a, "int8")))

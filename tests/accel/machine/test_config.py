@@ -1,0 +1,223 @@
+"""Geometries: what is refused, what is derived, what the files say, what the hash covers."""
+
+from dataclasses import asdict, fields, replace
+
+import pytest
+
+from accel.machine.config import (BUFFERS, UNITS, AccelConfig, ConfigError, load, preset,
+                                  preset_names)
+from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.machine import Machine
+
+TINY = preset("tiny-1x4x4")
+
+
+def refused(message: str, **changes) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        replace(TINY, **changes)
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("value", [0, -4, 2.0, True, "4", None])
+def test_a_number_is_a_positive_integer(value) -> None:
+    for field in fields(AccelConfig):
+        if field.type is int:
+            refused(f"{field.name} must be a positive integer, not {value!r}",
+                    **{field.name: value})
+
+
+def test_a_type_is_a_string() -> None:
+    for field in ("name", "operand", "accumulator", "output"):
+        refused(f"{field} must be a string, not 8", **{field: 8})
+
+
+@pytest.mark.parametrize(("field", "value", "rule"), [
+    ("batch", 3, "a power of two"), ("block_in", 12, "a power of two"),
+    ("block_out", 5, "a power of two"), ("bus_bytes", 6, "a power of two"),
+    ("queue_depth", 9, "a power of two"), *((f"{b}_bytes", 3000, "a power of two")
+                                            for b in BUFFERS),
+    ("batch", 32, "at most 16"), ("block_in", 1, "from 2 to 64"), ("block_in", 128, "from 2 to 64"),
+    ("block_out", 1, "from 2 to 64"), ("block_out", 128, "from 2 to 64"),
+    ("bus_bytes", 2, "from 4 to 64"), ("bus_bytes", 128, "from 4 to 64"),
+    ("vector_beats", 3, "a power of two"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
+    ("stage_depth", 9, "at most 8"), ("queue_depth", 128, "at most 64"),
+    ("operand", "int4", "int8"), ("accumulator", "int16", "int32"), ("output", "int16", "int8"),
+    ("wgt_bytes", 32, "at least 4 entries of 16 bytes"),
+    ("acc_bytes", 32, "at least 4 entries of 16 bytes"),
+    ("par_bytes", 64, "at least 4 entries of 32 bytes"),
+    ("inp_bytes", 1 << 19, "at most 65536 entries of 4 bytes (entry addresses have 16 bits)"),
+])
+def test_an_impossible_value_is_refused(field: str, value, rule: str) -> None:
+    refused(f"{field} must be {rule}, not {value!r}", **{field: value})
+
+
+def test_a_buffer_holds_two_beats() -> None:
+    refused("out_bytes must be at least two beats of 16 bytes, not 16", bus_bytes=16,
+            out_bytes=16)
+
+
+def test_dma_addresses_reach_16_mib() -> None:
+    wide = replace(TINY, block_in=64, block_out=64, batch=16, inp_bytes=1 << 16,
+                   wgt_bytes=1 << 16, res_bytes=1 << 16, acc_bytes=1 << 16, out_bytes=1 << 16,
+                   par_bytes=1 << 16)
+    with pytest.raises(ConfigError, match=r"^acc_bytes must be at most 16 MiB, not 33554432$"):
+        replace(wide, acc_bytes=1 << 25)
+
+
+def test_entries() -> None:
+    config = replace(TINY, batch=2, block_in=8)
+    entries = {name: (b.entry_bytes, b.depth) for name, b in config.buffers.items()}
+    assert entries == {"inp": (16, 128), "wgt": (32, 128), "res": (8, 256), "par": (32, 32),
+                       "acc": (32, 128), "out": (8, 128)}
+    assert tuple(config.buffers) == BUFFERS
+    assert all(b.size_bytes == getattr(config, f"{b.name}_bytes")
+               for b in config.buffers.values())
+    assert (config.lanes, config.macs_per_cycle, config.bank_depth, config.channel_block) == (
+        8, 64, 64, 8)
+
+
+@pytest.mark.parametrize(("batch", "beats", "tile", "par"), [
+    (1, 1, (1, 4), (32, 32)), (1, 2, (1, 2), (16, 64)), (1, 4, (1, 1), (8, 128)),
+    (4, 2, (2, 4), (32, 32)), (4, 4, (1, 4), (32, 32)), (4, 8, (1, 2), (16, 64)),
+    (4, 16, (1, 1), (8, 128)),
+])
+def test_parts_of_entries(batch: int, beats: int, tile, par) -> None:
+    """Parameters are read for the columns of a part only, and once for all of its rows."""
+    config = replace(TINY, batch=batch, vector_beats=beats)
+    assert config.vector_tile == tile
+    parts = {name: (part.entry_bytes, part.depth) for name, part in config.parts.items()}
+    assert parts.pop("par") == par
+    assert parts == {name: (whole.entry_bytes // beats, whole.depth * beats)
+                     for name, whole in config.buffers.items() if name in ("res", "acc", "out")}
+
+
+def test_the_names_are_in_the_order_of_their_codes() -> None:
+    assert UNITS == ("load", "gemm", "vector", "store")
+    assert BUFFERS == ("inp", "wgt", "res", "par", "acc", "out")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_is_what_its_name_says(name: str) -> None:
+    config = preset(name)
+    assert config.name == name
+    assert name.endswith(f"-{config.batch}x{config.block_in}x{config.block_out}")
+    assert load(name) == config
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    known = "ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, tiny-1x4x4"
+    assert ", ".join(preset_names()) == known
+    for text in ("pynk", "mine.json", ""):
+        with pytest.raises(ConfigError) as refusal:
+            load(text)
+        shown = text or "."
+        assert str(refusal.value) == f"Preset must be one of {known}, not {shown!r}"
+
+
+@pytest.mark.parametrize("name", ["plain", 'a "quoted" \\ name', "two\nlines\tand \x7f \x01",
+                                  "Größe 🙂"])
+def test_toml_reads_back(tmp_path, name: str) -> None:
+    config = replace(TINY, name=name, clock_mhz=77, queue_depth=4, bus_bytes=8)
+    path = tmp_path / "mine.toml"
+    path.write_text(config.to_toml(), encoding="utf-8")
+    assert load(path) == config
+    assert load(str(path)) == config
+
+
+def test_a_file_may_leave_out_what_has_a_default(tmp_path) -> None:
+    path = tmp_path / "short.toml"
+    required = [f"{key} = {value}" for key, value in asdict(TINY).items()
+                if key.endswith("_bytes") and key != "bus_bytes"]
+    path.write_text("\n".join(["batch = 1", "block_in = 4", "block_out = 4", *required]))
+    assert load(path) == replace(TINY, name="short", bus_bytes=8)
+
+
+def test_missing_fields_are_named(tmp_path) -> None:
+    path = tmp_path / "short.toml"
+    path.write_text("\n".join(line for line in TINY.to_toml().splitlines()
+                              if not line.startswith(("batch", "acc_bytes", "bus_bytes"))))
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value) == f"Configuration {path} lacks acc_bytes, batch"
+
+
+def test_unknown_fields_are_named(tmp_path) -> None:
+    path = tmp_path / "long.toml"
+    path.write_text(TINY.to_toml() + "speed = 1\nblok_in = 4\n")
+    known = ", ".join(sorted(asdict(TINY)))
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value) == (f"Configuration {path} has unknown fields blok_in, speed; "
+                                  f"known are {known}")
+
+
+def test_a_refusal_names_the_file(tmp_path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(TINY.to_toml().replace("block_in = 4", "block_in = [4]"))
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value) == (f"Configuration {path}: block_in must be a positive integer, "
+                                  f"not [4]")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load(tmp_path / "none.toml")
+    assert str(refusal.value) == f"Configuration {tmp_path / 'none.toml'} does not exist"
+
+
+@pytest.mark.parametrize("content", [b"batch = = 1", b"batch = 1\xff"])
+def test_a_file_that_is_not_toml_is_refused(tmp_path, content: bytes) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value).startswith(f"Configuration {path} cannot be read: ")
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_directory_is_refused(tmp_path) -> None:
+    path = tmp_path / "folder.toml"
+    path.mkdir()
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value).startswith(f"Configuration {path} cannot be read: ")
+
+
+def test_geometry_is_all_but_the_name_and_the_clock() -> None:
+    assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz"}
+    assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
+
+
+CHANGES = {"batch": 2, "block_in": 8, "block_out": 8, "bus_bytes": 8, "queue_depth": 4,
+           "vector_beats": 2, "stage_depth": 3, "dsp_multipliers": 8,
+           **{f"{b}_bytes": 2 * TINY.buffers[b].size_bytes for b in BUFFERS}}
+
+
+def test_the_hash_changes_with_every_field_of_the_geometry() -> None:
+    free = set(TINY.geometry()) - {"operand", "accumulator", "output"}      # of one value only
+    assert free == set(CHANGES)
+    hashes = [Machine(replace(TINY, **{field: value})).hash for field, value in CHANGES.items()]
+    assert len({Machine(TINY).hash, *hashes}) == len(hashes) + 1
+
+
+def test_the_hash_does_not_change_with_the_name_or_the_clock() -> None:
+    assert Machine(replace(TINY, name="other", clock_mhz=1)).hash == Machine(TINY).hash
+
+
+def test_the_hash_covers_declarations() -> None:
+    double = vector_op("double", lambda a: a + a)
+    triple = vector_op("double", lambda a: a + a + a)
+    machines = [Machine(TINY), Machine(TINY, SHIPPED[:-1]), Machine(TINY, (*SHIPPED, double)),
+                Machine(TINY, (*SHIPPED, triple)), Machine(TINY, (double, *SHIPPED))]
+    assert len({machine.hash for machine in machines}) == len(machines)
+    again = Machine(TINY, (*SHIPPED, vector_op("double", lambda a: a + a)))
+    assert again.hash == machines[2].hash
+
+
+def test_a_number_that_python_does_not_convert(tmp_path) -> None:
+    path = tmp_path / "huge.toml"
+    path.write_text(f"batch = {'9' * 5000}")
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value).startswith(f"Configuration {path} cannot be read: Exceeds the limit")

@@ -1,0 +1,207 @@
+"""What cannot be computed as it is declared is refused: in one line, before anything is built."""
+
+from dataclasses import replace
+
+import pytest
+
+from accel.machine.config import preset
+from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
+from accel.machine.machine import Machine
+from accel.machine.rules import DeclarationError
+from compiler import te
+from compiler.te import Axis, Var
+from compiler.tensorize import Immediate, Intrinsic, Operand
+
+TINY = preset("tiny-1x4x4")
+TILE = (1, 4)
+
+
+def gemm(**changes):
+    """A gemm instruction of one's own, with other types, shapes or places."""
+    types = {"x": "int8", "w": "int8", "dst": "int32"} | changes.pop("types", {})
+    stored = {"x": ("inp", "int8"), "w": ("wgt", "int8"), "dst": ("acc", "int32")} \
+        | changes.pop("stored", {})
+    extents = {"b": 1, "o": 4, "k": 4} | changes.pop("extents", {})
+    read = {"x": types["x"], "w": types["w"]} | changes.pop("read", {})
+    b, o = Axis(Var("b"), extents["b"]), Axis(Var("o"), extents["o"])
+    k = te.reduce_axis(extents["k"], "k")
+    shapes = {"x": (b.extent, 4), "w": (o.extent, 4), "dst": (b.extent, o.extent)}
+    x, w = (te.placeholder(shapes[one], read[one], one) for one in "xw")
+    wide = types["dst"]
+    value = te.sum(x[b.var, k.var].astype(wide) * w[o.var, k.var].astype(wide), k)
+
+    def operand(name):
+        return Operand(name, shapes[name], types[name], (stored[name],))
+
+    body = Intrinsic("own", "gemm", operand("dst"), (operand("x"), operand("w")), (b, o), value,
+                     "sum", loops=6)
+    return Declaration("own", "gemm", lambda config: (replace(body, **changes),))
+
+
+def vector(value, *operands, dst=None, **changes):
+    """A vector instruction of one's own: `value` of its axes and placeholders."""
+    axes = Axis(Var("x"), TILE[0]), Axis(Var("y"), TILE[1])
+    reads = [te.placeholder(one.shape, one.dtype, one.name)[
+        tuple(axis.var for axis in axes[len(axes) - len(one.shape):])] for one in operands]
+    dst = dst or Operand("dst", TILE, "int32", (("acc", "int32"),))
+    body = Intrinsic("own", "vector", dst, operands, axes, value(*reads), loops=5)
+    return Declaration("own", "vector", lambda config: (replace(body, **changes),))
+
+
+def a(shape=TILE, dtype="int32", storage=(("acc", "int32"),), name="a"):
+    return Operand(name, shape, dtype, storage)
+
+
+def shipped(unit, **changes):
+    """An instruction of load or store that does something else."""
+    one = next(one for one in SHIPPED if one.unit == unit)
+
+    def build(config):
+        first, *others = one.build(config)
+        return (replace(first, name="own", **changes),
+                *(replace(other, name="own") for other in others))
+    return Declaration("own", unit, build)
+
+
+VALID = te.placeholder((), "int8", "src")[()]
+
+REFUSED = {
+    "weights of 16 bits": (
+        gemm(types={"w": "int16"}, stored={"w": ("wgt", "int16")}),
+        "Operand w of own must be stored in wgt as int8, as the buffer is, not as int16"),
+    "weights that are read as 16 bits": (
+        gemm(types={"w": "int16"}),
+        "Operand w of own must be int8, as the unit computes, not int16"),
+    "unsigned inputs": (
+        gemm(types={"x": "uint8"}, stored={"x": ("inp", "uint8")}),
+        "Operand x of own must be stored in inp as int8, as the buffer is, not as uint8"),
+    "an accumulator of 16 bits": (
+        gemm(types={"dst": "int16"}, stored={"dst": ("acc", "int16")}),
+        "Operand dst of own must be stored in acc as int32, as the buffer is, not as int16"),
+    "an accumulator of 64 bits": (
+        gemm(types={"dst": "int64"}, stored={"dst": ("acc", "int64")}),
+        "Operand dst of own must be stored in acc as int32, as the buffer is, not as int64"),
+    "a destination in out": (
+        gemm(stored={"dst": ("out", "int8")}),
+        "Operand dst of own must live in acc, not in out"),
+    "operands in each other's place": (
+        gemm(stored={"x": ("wgt", "int8"), "w": ("inp", "int8")}),
+        "Operand x of own must live in inp, not in wgt"),
+    "half of a block": (
+        gemm(extents={"o": 2}), "Operand dst of own must have the shape (1, 4) of an entry, "
+                                "not (1, 2)"),
+    "a reduction beyond the block": (
+        gemm(extents={"k": 8}), "Index k of x in own must have an extent of at most 4, not 8"),
+    "a value that reads another type": (
+        gemm(read={"w": "uint8"}), "Value of own must read w as int8, which it is declared as, not "
+                                   "as uint8"),
+    "an immediate of gemm": (
+        gemm(immediates=(Immediate("imm", "int32", 0, 9),)),
+        "Immediate imm of own must be a field of its word: that of gemm has none"),
+    "seven loops": (
+        gemm(loops=7), "Loops of own must be at most 6, which its word has, not 7"),
+    "a feature": (
+        gemm(needs=("dotprod",)),
+        "Needs of own must be empty, not dotprod: a machine has what is declared for it"),
+    "another name than its declaration": (
+        gemm(name="other"), "Forms of own must have its name own, not other"),
+    "another unit than its declaration": (
+        gemm(unit="vector"), "Forms of own must have its unit gemm, not vector"),
+    "an immediate without a field": (
+        vector(lambda a: a, a(), immediates=(Immediate("scale", "int32", 0, 1),)),
+        "Immediate scale of own must be a field of its word: that of vector has imm, ma, mb, s, "
+        "zp, lo, hi"),
+    "an immediate of another type": (
+        vector(lambda a: a, a(), immediates=(Immediate("zp", "uint8", 0, 255),)),
+        "Immediate zp of own must be int8 from -128 to 127, as its field is, not uint8 from 0 to "
+        "255"),
+    "an operand of another name": (
+        vector(lambda c: c, a(name="c")),
+        "Operand c of own must be one of a, b, bias, mult, shift: vector reads no other"),
+    "an operand in inp": (
+        vector(lambda a: a, a(storage=(("inp", "int8"),))),
+        "Operand a of own must live in acc or res, not in inp"),
+    "an operand in acc twice": (
+        vector(lambda a: a, a(storage=(("acc", "int32"), ("acc", "int32")))),
+        "Operand a of own must live in each buffer once"),
+    "an operand of 16 bits": (
+        vector(lambda a: a.astype("int32"), a(dtype="int16")),
+        "Operand a of own must be int32, as the unit computes, not int16"),
+    "an operand of one row": (
+        vector(lambda a: a, a(shape=(4,))),
+        "Operand a of own must have the shape (1, 4) of an entry, not (4,)"),
+    "a window": (
+        vector(lambda a: a, replace(a(), window=True)),
+        "Operand a of own must be a whole entry, not a window"),
+    "a record beside b": (
+        vector(lambda b, bias: b + bias, a(name="b"),
+               Operand("bias", (4,), "int32", (("par", "param.bias"),))),
+        "Operand bias of own must not stand beside b: one field of the word addresses both"),
+    "an operand that is declared twice": (
+        vector(lambda a, b: a, a(), a()), "Operand a of own must be declared once"),
+    "a destination of another name": (
+        vector(lambda a: a, a(), dst=Operand("to", TILE, "int32", (("acc", "int32"),))),
+        "Destination of own must be named dst, not to"),
+    "an update in out": (
+        vector(lambda a: a, a(storage=(("res", "int8"),)), update="sum",
+               dst=Operand("dst", TILE, "int32", (("out", "int8"),))),
+        "Destination of own must be acc, not out: update sum accumulates there"),
+    "an update from acc": (
+        vector(lambda a: a, a(), update="max"),
+        "Operand a of own must not live in acc: update max takes its read port"),
+    "an element that is not there": (
+        vector(lambda b: te.placeholder(TILE, "int32", "b")[Var("x"), 4], a(name="b")),
+        "Index of b in own must lie in 0 ... 3, not be 4"),
+    "a sum of bools": (
+        vector(lambda a: ((a > 0) + (a > 1)).astype("int32"), a()),
+        "Operator add in own must not be on bool: cast it to an integer"),
+    "two bodies": (
+        Declaration("own", "vector", lambda config: (
+            *vector(lambda a: a, a()).build(config), *vector(lambda a: -a, a()).build(config))),
+        "Instruction own must have one form, not 2: an opcode of vector has one body"),
+    "a load that computes": (
+        shipped("load", value=VALID + 1),
+        "Forms of own must be those of the shipped load: the unit moves bytes as they are"),
+    "a store of acc": (
+        shipped("store", dst=Operand("dst", (), "int8", (("acc", "int8"),))),
+        "Forms of own must be those of the shipped store: the unit moves bytes as they are"),
+    "a unit that does not exist": (
+        Declaration("own", "dma", lambda config: ()),
+        "Unit of own must be one of load, gemm, vector, store, not 'dma'"),
+    "finish": (
+        vector_op("finish", lambda a: a),
+        "Instruction finish must have another name: fetch performs FINISH"),
+    "illegal": (
+        vector_op("illegal", lambda a: a),
+        "Instruction illegal must have another name: unknown opcodes are called so"),
+    "a name of two words": (
+        vector_op("add two", lambda a: a),
+        "Name of an instruction must be an identifier, not 'add two'"),
+    "no name": (
+        vector_op("", lambda a: a), "Name of an instruction must be an identifier, not ''"),
+    "a name that is taken": (
+        vector_op("add", lambda a: a), "Instruction add must be declared once"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_computed_is_refused(case):
+    declaration, message = REFUSED[case]
+    with pytest.raises(DeclarationError) as refused:
+        Machine(TINY, (*SHIPPED, declaration))
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("unit", ["load", "gemm", "vector", "store"])
+def test_a_machine_without_a_unit_is_refused(unit):
+    with pytest.raises(DeclarationError) as refused:
+        Machine(TINY, tuple(one for one in SHIPPED if one.unit != unit))
+    assert str(refused.value) == (f"Machine must have an instruction of {unit}: there is no unit "
+                                  f"that does nothing")
+
+
+def test_what_can_be_computed_is_not_refused():
+    """The ways in which these tests declare are right where nothing is changed."""
+    for declaration in (gemm(), gemm(update="max"), vector(lambda a: a, a()), shipped("load"),
+                        shipped("store"), vector_op("gemm2", lambda a, imm: a + imm)):
+        assert declaration.name in Machine(TINY, (*SHIPPED, declaration)).opcodes

@@ -1,0 +1,135 @@
+"""Tiles: what they take is what the schedule takes, and the cheapest that fit are chosen."""
+
+from dataclasses import replace
+
+import pytest
+
+from accel.mapping.interleave import halves
+from accel.mapping.layout import blocks_of
+from accel.mapping.lowering import LoweringError
+from accel.mapping.lowering.memory import Scratchpads
+from accel.mapping.operators import blocked
+from accel.mapping.operators.blocked import Activation, Quantization, Window
+from accel.mapping.schedules import schedule, tiles_of
+from accel.mapping.schedules.tiles import (Tiles, _candidates, _fits, _needs, choose,
+                                           choose_together, cost_of, shape_of)
+from compiler.ir import interpret
+from compiler.te import numpy_dtype
+from tests.support.machines import SHORT, TINY
+
+BLOCKS = blocks_of(TINY.config)
+Q = Quantization(0)
+OPERATORS = {
+    "convolution": blocked.convolution("c", Activation(1, 16, 5, 6), 8, Window(
+        (2, 3), (2, 1), (1, 0, 0, 1)), 0, Q, BLOCKS),
+    "packed": blocked.packed_convolution("p", Activation(1, 3, 5, 6, plain=True), 8, Window(
+        (3, 2), (1, 2), (1, 0, 0, 1)), 5, Q, BLOCKS),
+    "max_pool": blocked.max_pool("m", Activation(1, 8, 5, 6), Window((2, 3), (1, 2)), BLOCKS),
+    "average": blocked.global_average_pool("a", Activation(1, 12, 3, 4), Q, BLOCKS),
+    "rescale": blocked.rescale("r", Activation(1, 8, 3, 4), Q, BLOCKS),
+    "add": blocked.add("s", Activation(1, 8, 3, 4), Activation(1, 8, 3, 4), 1, 2, 0, 1, Q, BLOCKS),
+}
+any_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+
+
+def test_shapes() -> None:
+    shape = shape_of(OPERATORS["convolution"])
+    assert (shape.rows, shape.columns, shape.channels, shape.depth) == (3, 5, 2, 4)
+    assert (shape.weighted, shape.accumulators, shape.parameters, shape.inputs) == (
+        True, True, True, 1)
+    shape = shape_of(OPERATORS["add"])
+    assert (shape.weighted, shape.accumulators, shape.parameters, shape.inputs, shape.depth) == (
+        False, False, False, 2, 1)
+    assert shape_of(OPERATORS["average"]).kernel == (3, 4)
+
+
+@any_operator
+def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
+    """Never more, and no less where the window does not reach over the edge."""
+    shape, config = shape_of(operator), TINY.config
+    for tiles in list(_candidates(shape))[::3]:
+        program = schedule(TINY, operator, tiles, 1).program
+        used = Scratchpads(config, program.body).used()
+        needs = {name: need * config.buffers[name].entry_bytes
+                 for name, need, _ in _needs(config, shape, tiles, 1, {})}
+        assert {name for name, size in used.items() if size} == set(needs)
+        for name, size in needs.items():
+            assert used[name] <= size
+            assert name in ("inp", "res") or used[name] == size
+
+
+@any_operator
+@pytest.mark.parametrize("machine", [TINY, SHORT], ids=lambda m: m.config.name)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int) -> None:
+    shape, config = shape_of(operator), machine.config
+    fitting = [tiles for tiles in _candidates(shape)
+               if _fits(config, shape, tiles, threads, {})]
+    if not fitting:
+        with pytest.raises(LoweringError):
+            choose(config, shape, threads)
+        assert tiles_of(machine, operator, threads)[1] < threads
+        return
+    best = choose(config, shape, threads)
+    assert best in fitting
+    assert cost_of(config, shape, best, threads).cycles == min(
+        cost_of(config, shape, tiles, threads).cycles for tiles in fitting)
+    assert tiles_of(machine, operator, threads) == (best, threads)
+
+
+def test_threads_share_the_buffers() -> None:
+    shape = shape_of(OPERATORS["convolution"])
+    halves, whole = (_needs(TINY.config, shape, Tiles(1, 1, 1, 1), threads, {})
+                     for threads in (2, 1))
+    assert [have * 2 for _, _, have in halves] == [have for _, _, have in whole]
+    assert [need for _, need, _ in halves] == [need for _, need, _ in whole]
+
+
+def test_what_is_loaded_once_has_one_copy() -> None:
+    """A stationary operand of all tiles need not fit twice; one that changes must."""
+    shape = shape_of(OPERATORS["convolution"])
+    for tiles, alone in ((Tiles(1, 5, 2, 4, "w"), {"wgt", "par"}), (Tiles(1, 5, 1, 4, "w"), set()),
+                         (Tiles(3, 5, 1, 4, "input"), {"inp"}),
+                         (Tiles(1, 5, 1, 4, "input"), set())):
+        rooms = {name: have for name, _, have in _needs(TINY.config, shape, tiles, 2, {})}
+        depths = {name: TINY.config.buffers[name].depth for name in rooms}
+        assert {name for name in rooms if rooms[name] == depths[name]} == alone
+
+
+def test_tiles_of_layers_at_the_same_time() -> None:
+    """They fit their rooms, and those of the second are parts of those of the first."""
+    first, second = (shape_of(OPERATORS[name]) for name in ("convolution", "rescale"))
+    second = replace(second, rows=3, columns=5, channels=2)
+    rooms = halves(TINY.config, ["out", "par"])
+    one, two = choose_together(TINY.config, first, second, 2, rooms) or pytest.fail("none")
+    assert _fits(TINY.config, first, one, 2, rooms[0])
+    assert _fits(TINY.config, second, two, 2, rooms[1])
+    assert two.rows == one.rows and two.columns <= one.columns
+    assert rooms[0]["out"][1] == rooms[1]["out"][0] == TINY.config.buffers["out"].depth // 2
+    assert choose_together(SHORT.config, replace(first, kernel=(5, 5)), second, 2, rooms) is None
+
+
+def test_what_does_not_fit_is_named() -> None:
+    shape = replace(shape_of(OPERATORS["convolution"]), kernel=(5, 5))
+    with pytest.raises(LoweringError) as refusal:
+        choose(SHORT.config, shape, 2)
+    assert str(refusal.value) == (
+        "Tile of one pixel must fit the buffers of short 2 times: inp needs 25 of 8 entries, "
+        "wgt needs 25 of 4 entries")
+
+
+@any_operator
+def test_every_tiling_computes_the_same(operator, rng) -> None:
+    """Sampled tilings of the scheduled program, by the interpreter."""
+    base = schedule(TINY, operator, *tiles_of(TINY, operator, 1)).program
+    arrays = {}
+    for buffer in base.inputs:
+        raw = rng.integers(0, 256, buffer.size_bytes).astype("uint8")
+        if buffer.dtype == "param":
+            raw.reshape(-1, 8)[:, 6] %= 47
+        arrays[buffer.name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
+    (name, wanted), = interpret(base, arrays).items()
+    for tiles in list(_candidates(shape_of(operator)))[1::11]:
+        for threads in (1, 2):
+            program = schedule(TINY, operator, tiles, threads).program
+            assert (interpret(program, arrays)[name] == wanted).all()

@@ -1,0 +1,118 @@
+"""Concatenation along channels, at any channel: right to the bit, or refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
+from compiler.graph import Graph, evaluate
+from tests.support.integer_graphs import Net, assert_right
+from tests.support.machines import MACHINES, TINY, machine
+
+TWO = machine("2x8x8")
+
+
+def joined(net: Net, channels: list[int], size: tuple[int, ...], images: int = 1) -> str:
+    """Inputs in turns plain and blocked."""
+    parts = [net.input(images, c, *size, name=f"x{which}") for which, c in enumerate(channels)]
+    return net.concat(*(net.rescale(x) if which % 2 else x for which, x in enumerate(parts)))
+
+
+@settings(max_examples=12)
+@given(st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch")),
+       st.lists(st.integers(1, 40), min_size=1, max_size=3), st.integers(1, 3), st.integers(1, 2),
+       st.integers(1, 2), st.booleans())
+def test_any_channels(machine: str, channels, height, width, images, blocked) -> None:
+    """A convolution reads what the concatenation leaves in the lanes of padding."""
+    few = machine.startswith("short")
+    net = Net(sum(channels))
+    channels = [min(c, 9) for c in channels] if few else channels
+    y = joined(net, channels[blocked:] or channels, (height, width), images)
+    z = net.conv(y, 5, (1, 1)) if net.values[y].shape[1] < 20 or not few else y
+    assert_right(MACHINES[machine], net.graph(y, z) if y != z else net.graph(y), net.samples())
+
+
+def test_matrices() -> None:
+    net = Net(4)
+    y = joined(net, [3, 10, 1], (), images=3)
+    assert_right(TINY, net.graph(net.dense(y, 6)), net.samples())
+
+
+def test_an_input_twice_and_one_that_is_used_elsewhere() -> None:
+    net = Net(5)
+    x = net.rescale(net.input(1, 3, 4, 4))
+    assert_right(TINY, net.graph(net.concat(x, net.max_pool(x, (1, 1), (1, 1)), x), x),
+                 net.samples())
+
+
+def test_a_layer_for_each_input() -> None:
+    net = Net(5)
+    graph = net.graph(joined(net, [5, 3], (2, 2)))
+    program = assert_right(TINY, graph, net.samples())
+    assert [name for name, _ in program.layers] == ["qrescale_0", "qconcat_1:0", "qconcat_1:1"]
+
+
+def stores(machine: Machine, graph: Graph, layer: str) -> int:
+    program = AccelTarget(machine).compile(graph).program
+    return sum(label.startswith(layer) and instruction.unit == "store" for label, instruction
+               in zip(program.labels, program.instructions(machine), strict=True))
+
+
+def test_only_the_last_block_is_stored_apart() -> None:
+    """Of channels that end within a block; the tiles are those of whole blocks."""
+    def count(channels: int) -> int:
+        net = Net(5)
+        return stores(TWO, net.graph(joined(net, [channels, 4], (1, 1))), "qconcat_1:0")
+    assert [count(channels) for channels in (7, 25, 27, 31)] == [1, *[count(32) + 1] * 3]
+
+
+def test_another_rank_is_refused() -> None:
+    net = Net(12)
+    graph = net.graph(joined(net, [2, 3], (4,)))
+    target = AccelTarget(TINY)
+    assert target.refusal(graph, graph.nodes[-1]) == (
+        "its input has 3 dimensions; the accelerator takes NCHW or NC")
+
+
+def test_results_spread() -> None:
+    net = Net(5)
+    (found,) = evaluate(net.graph(joined(net, [9, 8, 3], (5, 5))), net.samples()).values()
+    assert len(np.unique(found)) > 60
+    assert all(len(np.unique(found[:, c])) > 5 for c in range(20))
+
+
+def together(net: Net, *parts: str) -> str:
+    """A concatenation that changes no scale."""
+    count = len(parts)
+    return net.add_node("qconcat", *parts, bias=[-3] * count, mult=[1 << 15] * count,
+                        shift=[15] * count, zp=3, lo=-128, hi=127)
+
+
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "2x8x8", "1x32x16"])
+@pytest.mark.parametrize("channels", [(8, 16), (5, 8), (8, 5), (3, 2)])
+def test_parts_are_written_and_read_in_place(machine: str, channels: tuple[int, int]) -> None:
+    """Within another one, by transposed convolutions, beside other readers, and sliced."""
+    net = Net(2)
+    a = net.conv(net.input(2, 6, 6, 6), channels[0], pads=(1, 1, 1, 1))
+    b = net.conv(net.max_pool(a, (3, 3), (1, 1), (1, 1, 1, 1)), channels[1], (1, 1))
+    c = together(net, a, b)
+    e = together(net, c, net.conv(c, 8, (1, 1)))
+    u = together(net, net.conv_transpose(net.max_pool(e), 8), c)
+    z = net.slice(u, (0, 2, 1), (0, 8, 1), (1, 5, 2))
+    graph = net.graph(net.conv(e, 5), u, net.conv(z, 7, (1, 1)))
+    assert_right(MACHINES[machine], graph, net.samples())
+
+
+def test_parts_need_no_layer() -> None:
+    """Nor does the slice of whole blocks; what changes its scale, or is read as a view, does."""
+    net = Net(2)
+    x = net.input(1, 6, 6, 6)
+    a, b = net.conv(x, 5, (1, 1)), net.conv(x, 7, (1, 1))
+    y = net.slice(together(net, a, b), (0, 1, 1), (4, 8, 1))
+    program = assert_right(TINY, net.graph(net.conv(y, 4, (1, 1))), net.samples())
+    assert [name for name, _ in program.layers] == ["qconv2d_0", "qconv2d_1", "qconv2d_4"]
+    y = net.concat(net.conv(x, 8, (1, 1)), net.conv(x, 8, (1, 1)))
+    names = [name for name, _ in AccelTarget(TINY).compile(net.graph(y)).program.layers]
+    assert names[-2:] == ["qconcat_7:0", "qconcat_7:1"]

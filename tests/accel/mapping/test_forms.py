@@ -1,0 +1,135 @@
+"""Reshapes and transposes: views where strides can say them, else copies; attention without any."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accel.mapping.forms import Forms
+from accel.mapping.operators.blocked import Activation, Blocks
+from accel.mapping.target import AccelTarget
+from accel.mapping.views import View
+from compiler.graph import Graph
+from tests.support.integer_graphs import Net, assert_right
+from tests.support.machines import MACHINES, TINY
+
+names = st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short-batch"))
+
+
+def heads(net: Net, x: str, count: int) -> str:
+    """[B,T,C] as [B,heads,T,C/heads]."""
+    batch, tokens, channels = net.values[x].shape
+    return net.transpose(net.reshape(x, batch, tokens, count, channels // count), 0, 2, 1, 3)
+
+
+def attention(net: Net, x: str, count: int, width: int) -> str:
+    batch, tokens, channels = net.values[x].shape
+    q, k, v = (heads(net, net.dense(x, width), count) for _ in range(3))
+    p = net.matmul(q, net.transpose(k, 0, 1, 3, 2), False, (3, -2))
+    y = net.transpose(net.matmul(net.rescale(p), v, False, (-128, 1)), 0, 2, 1, 3)
+    return net.add(x, net.dense(net.reshape(y, batch, tokens, width), channels))
+
+
+@settings(max_examples=6)
+@given(names, st.integers(1, 2), st.integers(1, 9), st.integers(1, 3), st.integers(1, 9))
+def test_attention(machine, batch, tokens, count, depth) -> None:
+    """Heads of any depth, written as channels and read as heads."""
+    net = Net(tokens)
+    y = attention(net, net.input(batch, tokens, 12), count, count * depth)
+    assert_right(MACHINES[machine], net.graph(y), net.samples())
+
+
+@pytest.mark.parametrize("depth", [4, 6])
+def test_attention_moves_nothing(depth: int) -> None:
+    net = Net(3)
+    y = attention(net, net.input(1, 8, 12), 2, 2 * depth)
+    names = {name for name, _ in AccelTarget(TINY).compile(net.graph(y)).program.layers}
+    assert not any("reshape" in name or "transpose" in name for name in names)
+
+
+def test_images_become_tokens_and_images_again() -> None:
+    net = Net(3)
+    x = net.conv(net.input(1, 3, 8, 8), 12, (2, 2), (2, 2))
+    tokens = net.transpose(net.reshape(x, 1, 12, 16), 0, 2, 1)
+    y = net.add(tokens, net.dense(tokens, 12))
+    back = net.reshape(net.transpose(y, 0, 2, 1), 1, 12, 4, 4)
+    program = assert_right(TINY, net.graph(net.conv(back, 4)), net.samples())
+    assert len(program.layers) == 4
+
+
+@settings(max_examples=12)
+@given(names, st.lists(st.integers(1, 4), min_size=2, max_size=4), st.booleans(), st.data())
+def test_random_views(machine, shape, made, data) -> None:
+    """Of an input or of a result: right, or refused beforehand."""
+    net = Net(len(shape))
+    x = net.input(*shape)
+    y = net.rescale(x) if made else x
+    for _ in range(data.draw(st.integers(1, 3))):
+        extents = net.values[y].shape
+        if data.draw(st.booleans()):
+            y = net.transpose(y, *data.draw(st.permutations(range(len(extents)))))
+        else:
+            cut = data.draw(st.integers(0, len(extents) - 2)) if len(extents) > 2 else 0
+            merged = extents[cut] * extents[cut + 1]
+            part = data.draw(st.sampled_from([d for d in range(1, merged + 1) if merged % d == 0]))
+            kept = len(extents) > 2 and data.draw(st.booleans())
+            y = net.reshape(y, *extents[:cut], *((merged,) if kept else (part, merged // part)),
+                            *extents[cut + 2:])
+    graph = net.graph(net.rescale(y))
+    target = AccelTarget(MACHINES[machine])
+    if all(target.refusal(graph, node) is None for node in graph.nodes):
+        assert_right(MACHINES[machine], graph, net.samples())
+
+
+def graph_of(build) -> tuple[Graph, Forms]:
+    net = Net(3)
+    graph = net.graph(build(net))
+    return graph, Forms(graph, Blocks(1, 4, 4), ("qrescale", "qmatmul"))
+
+
+def test_an_input_is_rows_where_all_readers_want_rows() -> None:
+    _, forms = graph_of(lambda net: net.matmul(net.input(1, 2, 3, 4), net.input(4, 4, name="b")))
+    assert forms["x"] == Activation(6, 4, 1, 1, True)
+    _, forms = graph_of(lambda net: net.rescale(net.input(1, 2, 3, 4)))
+    assert forms["x"] == Activation(1, 2, 3, 4, True)
+
+
+def test_a_view_that_operators_cannot_read_is_a_copy() -> None:
+    graph, forms = graph_of(lambda net: net.rescale(net.transpose(net.input(5, 4), 1, 0)))
+    assert forms.copies == {"transpose_0": (View((4, 5), (1, 4), 20), View((4, 5), (5, 1), 20))}
+    assert forms.owner["transpose_0.out"] == "transpose_0.out"
+
+
+def test_a_copy_that_only_leaves_is_rows() -> None:
+    """Heads as the host reads them: an image of the same elements would be one byte a run."""
+    graph, forms = graph_of(lambda net: heads(net, net.rescale(net.input(1, 6, 8)), 2))
+    assert forms[graph.outputs[0]] == Activation(1 * 2 * 6, 4, 1, 1, True)
+    assert AccelTarget(TINY).borders(graph)[graph.outputs[0]] == "NCHW"
+
+    def pooled(net: Net) -> str:
+        return net.max_pool(heads(net, net.rescale(net.input(1, 6, 8)), 2))
+    _, forms = graph_of(pooled)
+    assert forms["transpose_2.out"] == Activation(1, 2, 6, 4, True)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4, 10), (1, 12, 5, 2), (1, 5, 4, 6)])
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", "2x8x8"])
+def test_an_image_that_leaves_with_other_extents(machine: str, shape: tuple[int, ...]) -> None:
+    """No strides show it as an image, so it leaves as rows."""
+    net = Net(5)
+    y = net.reshape(net.conv(net.input(1, 6, 4, 5), 6, (1, 1)), *shape)
+    assert_right(MACHINES[machine], net.graph(y), net.samples())
+
+
+def test_vectors_are_refused() -> None:
+    net = Net(3)
+    graph = net.graph(net.reshape(net.input(2, 3), 6))
+    assert AccelTarget(TINY).refusal(graph, graph.nodes[0]) == (
+        "the accelerator takes tensors of 2 dimensions and more")
+
+
+def test_images_are_no_rows() -> None:
+    net = Net(3)
+    scores = net.matmul(net.input(1, 4, 3, 5), net.input(1, 4, 5, 6, name="b"))
+    graph = net.graph(net.max_pool(scores))
+    assert AccelTarget(TINY).refusal(graph, graph.nodes[-1]) == (
+        "its input lies in memory as rows of matrices, not as images")

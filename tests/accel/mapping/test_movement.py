@@ -1,0 +1,99 @@
+"""Slices and repeated pixels: right to the bit, or refused."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accel.mapping.target import AccelTarget
+from compiler.graph import Graph
+from tests.support.integer_graphs import Net, assert_right
+from tests.support.machines import MACHINES, TINY
+
+names = st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch"))
+channels = st.integers(1, 40)
+size = st.tuples(st.integers(1, 4), st.integers(1, 4))
+
+
+def begun(machine: str, channels: int, size: tuple[int, int], images: int,
+          plain: bool) -> tuple[Net, str]:
+    net = Net(channels)
+    few = machine.startswith("short")
+    x = net.input(images, min(channels, 9) if few else channels, *size)
+    return net, x if plain else net.rescale(x)
+
+
+@settings(max_examples=10)
+@given(names, channels, size, st.integers(1, 2), st.booleans(), st.integers(1, 3),
+       st.integers(1, 3))
+def test_upsample(machine, channels, size, images, plain, rows, columns) -> None:
+    net, x = begun(machine, channels, size, images, plain)
+    assert_right(MACHINES[machine], net.graph(net.upsample(x, rows, columns)), net.samples())
+
+
+def test_a_repeated_pixel_is_loaded_once() -> None:
+    net = Net(3)
+    graph = net.graph(net.upsample(net.rescale(net.input(1, 8, 4, 4)), 2, 2))
+    program = assert_right(TINY, graph, net.samples())
+    moved = {"load": 0, "store": 0}
+    begin = program.layers[0][1]
+    for instruction in program.instructions(TINY)[begin:program.layers[1][1]]:
+        if instruction.unit in moved:
+            runs = 1
+            for loop in instruction.fields["loops"]:
+                runs *= loop["extent"]
+            moved[instruction.unit] += runs * instruction.fields["run"]
+    assert moved == {"load": 4 * 4 * 8, "store": 8 * 8 * 8}
+
+
+@settings(max_examples=15)
+@given(names, channels, size, st.integers(1, 2), st.booleans(), st.data())
+def test_slices(machine, channels, size, images, plain, data) -> None:
+    """A convolution reads what lies in the lanes of padding, where it fits."""
+    net, x = begun(machine, channels, size, images, plain)
+    sides = [(0, images, 1)]
+    for axis, extent in enumerate(net.values[x].shape[1:]):
+        begin = data.draw(st.integers(0, extent - 1))
+        sides.append((begin, data.draw(st.integers(begin + 1, extent)),
+                      1 if axis == 0 else data.draw(st.integers(1, 3))))
+    y = net.slice(x, *sides)
+    z = y if machine.startswith("short") else net.conv(y, 3, (1, 1))
+    graph = net.graph(y, z) if z != y else net.graph(y)
+    assert_right(MACHINES[machine], graph, net.samples())
+
+
+def test_slices_of_a_matrix() -> None:
+    net = Net(4)
+    y = net.slice(net.rescale(net.input(3, 21)), (0, 3, 1), (5, 18, 1))
+    assert_right(TINY, net.graph(net.dense(y, 6)), net.samples())
+
+
+def refusal(graph: Graph) -> str | None:
+    return AccelTarget(TINY).refusal(graph, graph.nodes[-1])
+
+
+@pytest.mark.parametrize(("sides", "reason"), [
+    ([(1, 3, 1)], "it takes images 1 to 3 of 3 with step 1; the accelerator takes them all"),
+    ([(0, 3, 2)], "it takes images 0 to 3 of 3 with step 2; the accelerator takes them all"),
+    ([(0, 3, 1), (0, 8, 2)], "it takes one of 2 channels; the accelerator takes neighbours")])
+def test_slices_that_are_refused(sides, reason: str) -> None:
+    net = Net(4)
+    assert refusal(net.graph(net.slice(net.input(3, 8, 2, 2), *sides))) == reason
+
+
+def test_floats_are_refused() -> None:
+    net = Net(4)
+    x = net.input(1, 3, 2, 2, dtype="float32")
+    assert refusal(net.graph(net.upsample(x, 2, 2))) == (
+        "its input is float32; the accelerator takes int8")
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_reshapes_that_keep_the_channels_copy_nothing(plain: bool) -> None:
+    """Rows and columns of the same pixels; a matrix as images of one pixel, and back."""
+    net = Net(4)
+    x = net.input(3, 5, 4, 6)
+    y = net.add_node("reshape", x if plain else net.rescale(x), shape=(3, 5, 2, 12))
+    pooled = net.average(net.max_pool(y, (2, 3)))
+    back = net.add_node("reshape", net.dense(net.flatten(pooled), 7), shape=(3, 7, 1, 1))
+    program = assert_right(TINY, net.graph(y, back, net.conv(back, 4, (1, 1))), net.samples())
+    assert not any("reshape" in name for name, _ in program.layers)

@@ -1,0 +1,144 @@
+"""Fused kernels: random networks fused, unfused and by NumPy; what is one kernel, and how."""
+
+import numpy as np
+import pytest
+
+from compiler.cpu_gpu_backends.cpu.groups import flat_pixels, group_program, recipe_of
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.cpu_gpu_backends.cpu.tiles import Vectors
+from compiler.graph import Builder, Graph, TensorType, evaluate
+from compiler.graph.fusion import fuse
+from compiler.ir import Alloc, For, Program, walk_stmts
+from tests.support.float_graphs import assert_near, inputs_of, random_graph
+
+VECTORS = Vectors(16, 16)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_random_networks_fused_unfused_and_by_numpy(seed: int) -> None:
+    graph = random_graph(seed)
+    inputs = inputs_of(graph, seed)
+    wanted = evaluate(graph, inputs)
+    fused, separate = (CpuTarget(fusion=fusion).compile(graph)(inputs) for fusion in (True, False))
+    for name, array in wanted.items():
+        assert_near(fused[name], array)
+        assert_near(separate[name], array)
+
+
+def block(size: tuple[int, int] = (7, 9), kernel: int = 1) -> Graph:
+    """relu(conv(x) + x), x [1,4,rows,columns]."""
+    net = Builder("block")
+    net.add_input("x", TensorType((1, 4, *size), "float32"))
+    rng = np.random.default_rng(0)
+    net.add_constant("w", rng.standard_normal((4, 4, kernel, kernel)).astype(np.float32))
+    net.add_constant("b", rng.standard_normal(4).astype(np.float32))
+    net.emit("conv2d", "conv", ["x", "w", "b"], "c", strides=(1, 1), pads=(kernel // 2,) * 4)
+    net.emit("add", "sum", ["c", "x"], "s")
+    net.emit("relu", "relu", ["s"], "y")
+    return net.finish(["y"])
+
+
+def program(graph: Graph, vectors: Vectors = VECTORS) -> Program:
+    group, = fuse(graph).groups
+    return group_program(recipe_of(graph, group), vectors)
+
+
+def test_a_fused_block_stores_its_result_alone() -> None:
+    """The sum is a tile of registers, 4 rows by a vector; the rows are copied, once."""
+    made = program(block((7, 9), 3))
+    local = [s.buffer.shape for s in walk_stmts(made.body) if isinstance(s, Alloc)]
+    assert [b.name for b in made.outputs] == ["y"]
+    assert sorted(local) == [(1, 4, 1, 8), (1, 4, 9, 18)]
+
+
+def test_large_copies_are_workspaces_of_the_caller() -> None:
+    made = program(block((40, 40), 3))
+    assert [(b.name, b.shape) for b in made.outputs] == [
+        ("y", (1, 4, 40, 40)), ("t0_acc_padded", (1, 4, 42, 50))]
+
+
+def test_pixels_that_do_not_know_their_place_are_one_row() -> None:
+    graph = block((7, 9))
+    group, = fuse(graph).groups
+    recipe = recipe_of(graph, group)
+    assert [t.shape for t in flat_pixels(recipe).types] == [(1, 4, 1, 63), (4, 4, 1, 1), (4,)]
+    group, = fuse(block((7, 9), 3)).groups
+    assert flat_pixels(recipe_of(block((7, 9), 3), group)).types[0].shape == (1, 4, 7, 9)
+
+
+@pytest.mark.parametrize("shape", [(9,), (7, 9), (1, 1, 1, 9), (1, 1, 7, 1), (7, 1)])
+def test_rows_and_columns_stay_where_an_operand_tells_them_apart(shape) -> None:
+    net = Builder("net")
+    net.add_input("x", TensorType((1, 4, 7, 9), "float32"))
+    net.add_input("z", TensorType(shape, "float32"))
+    net.emit("add", "sum", ["x", "z"], "y")
+    graph = net.finish(["y"])
+    recipe = recipe_of(graph, fuse(graph).groups[0])
+    assert flat_pixels(recipe) == recipe
+    inputs = inputs_of(graph)
+    np.testing.assert_array_equal(CpuTarget().compile(graph)(inputs)["y"],
+                                  evaluate(graph, inputs)["y"])
+
+
+@pytest.mark.parametrize(("shape", "seen"), [
+    ((4, 1, 1), (4, 1, 1)), ((), ()), ((4, 7, 9), (4, 1, 63)), ((1, 1, 7, 9), (1, 1, 1, 63)),
+])
+def test_operands_that_treat_pixels_alike_do_not_keep_rows_apart(shape, seen) -> None:
+    net = Builder("net")
+    net.add_input("x", TensorType((2, 4, 7, 9), "float32"))
+    net.add_input("z", TensorType(shape, "float32"))
+    net.emit("mul", "product", ["x", "z"], "y")
+    graph = net.finish(["y"])
+    recipe = flat_pixels(recipe_of(graph, fuse(graph).groups[0]))
+    assert [type_.shape for type_ in recipe.types] == [(2, 4, 1, 63), seen]
+    inputs = inputs_of(graph)
+    np.testing.assert_array_equal(CpuTarget().compile(graph)(inputs)["y"],
+                                  evaluate(graph, inputs)["y"])
+
+
+def test_groups_with_one_recipe_share_a_kernel() -> None:
+    one, other = (CpuTarget().compile(block()).steps[0].kernel for _ in range(2))
+    assert one is other
+
+
+@pytest.mark.parametrize("vectors", [Vectors(4, 8), Vectors(8, 8), Vectors(16, 16)], ids=str)
+@pytest.mark.parametrize(("extent", "columns"), [(7, 8), (14, 16), (28, 32), (49, 64), (5, 16)])
+def test_tiles_divide_what_they_can(vectors: Vectors, extent: int, columns: int) -> None:
+    size = vectors.columns(extent)
+    assert 2 <= size <= 2 * vectors.lanes
+    assert vectors.rows(12, size) * size <= max(vectors.registers * vectors.lanes, 12 * size // 12)
+    if vectors.lanes == 16:
+        assert -(-extent // size) * size <= columns
+
+
+def test_every_sum_that_has_rows_is_computed_by_vectors() -> None:
+    for graph in (block((7, 9), 3), block((7, 9))):
+        kinds = [s.kind for s in walk_stmts(program(graph).body) if isinstance(s, For)]
+        assert "vectorize" in kinds and "unroll" in kinds
+
+
+def convolution(size: int, stride: int, channels: tuple[int, int] = (4, 12)) -> Graph:
+    """3x3, padded by one."""
+    net = Builder("convolution")
+    net.add_input("x", TensorType((1, channels[0], size, size), "float32"))
+    net.add_constant("w", np.ones((channels[1], channels[0], 3, 3), np.float32))
+    net.emit("conv2d", "conv", ["x", "w"], "y", strides=(stride, stride), pads=(1, 1, 1, 1))
+    return net.finish(["y"])
+
+
+def loops(made: Program) -> list[str]:
+    return [s.var.name for s in walk_stmts(made.body) if isinstance(s, For)]
+
+
+def test_columns_that_are_apart_are_copied_side_by_side() -> None:
+    """Of each row the even ones, then the odd ones: 33, one more than results, for the last tap."""
+    made = program(convolution(64, 2))
+    assert [(b.name, b.shape) for b in made.outputs] == [
+        ("y", (1, 12, 32, 32)), ("y_padded", (1, 4, 65, 2, 33))]
+
+
+def test_the_lighter_operand_is_read_again() -> None:
+    """Of a large image the weights, for each tile of pixels; of many weights the image."""
+    image, weights = program(convolution(64, 1)), program(convolution(8, 1, (64, 96)))
+    assert loops(image).index("y_w_o") < loops(image).index("y_c_o")
+    assert loops(weights).index("y_w_o") > loops(weights).index("y_c_o")
