@@ -11,7 +11,7 @@ from compiler.te import numpy_dtype
 
 __all__ = ["BLOCKED", "BLOCKED_LAST", "BLOCKED_ROWS", "LAST", "PLAIN", "PLAIN_ROWS", "blocks_of",
            "from_blocked", "from_memory", "pack_params", "pack_pixel_params", "pack_weights",
-           "pack_windows", "to_memory", "to_plain"]
+           "pack_windows", "stored_bytes", "to_memory", "to_plain"]
 
 PLAIN, BLOCKED = "NHWC", "N/b H W b C"
 PLAIN_ROWS, BLOCKED_ROWS = "rows, C", "rows/b, b, C"
@@ -99,3 +99,16 @@ def pack_pixel_params(bias, mult, shift, blocks: Blocks) -> np.ndarray:
     for name, values in (("bias", bias), ("mult", mult), ("shift", shift)):
         packed[name] = np.asarray(values)[..., None]
     return packed
+
+
+def stored_bytes(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array as memory holds it (uint8); what pads a record is zero.
+
+    NumPy copies the fields of a record alone: its padding would be whatever memory held before.
+    """
+    if array.dtype.names is None:
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    clean = np.zeros(array.shape, array.dtype)
+    for name in array.dtype.names:
+        clean[name] = array[name]
+    return clean.reshape(-1).view(np.uint8)

@@ -16,7 +16,7 @@ from accel.mapping.borders import core, layout_of, orders, with_borders
 from accel.mapping.forms import Forms
 from accel.mapping.interleave import halves, interleave
 from accel.mapping.layers import Layer, build_layers, forms_of, refusal
-from accel.mapping.layout import blocks_of
+from accel.mapping.layout import blocks_of, stored_bytes
 from accel.mapping.lowering import LoweringError, Placement, Room, lower
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
@@ -194,8 +194,8 @@ def assemble(machine: Machine, loops: LoopProgram,
     fixed = tuple(weights.slot(known[name]) for name in constants)
     data = np.zeros(weights.top, np.uint8)
     for slot in fixed:
-        raw = np.ascontiguousarray(constants[slot.name], slot.numpy_dtype)
-        data[slot.offset:slot.offset + slot.size_bytes] = raw.reshape(-1).view(np.uint8)
+        raw = constants[slot.name].astype(slot.numpy_dtype, copy=False)
+        data[slot.offset:slot.offset + slot.size_bytes] = stored_bytes(raw)
     places = {slot.name: Placement(slot.base, slot.offset) for slot in (*inputs, *outputs, *fixed)}
     stream = lower(machine, loops, places, loops.name)
     return _proved(machine, stream, weights=data, io_bytes=io.top, inputs=inputs, outputs=outputs,
@@ -287,7 +287,7 @@ class _Memory:
         for layer in self.layers:
             for role, array in layer.constants.items():
                 self._constants[layer.name, role] = Placement("weights", top)
-                raw = array.reshape(-1).view(np.uint8)
+                raw = stored_bytes(array)
                 parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
                 top += parts[-1].size
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from accel.machine.config import preset
-from accel.mapping.layout import blocks_of, from_blocked, pack_params, pack_weights, to_plain
+from accel.mapping.layout import (blocks_of, from_blocked, pack_params, pack_weights, stored_bytes,
+                                  to_plain)
 from accel.mapping.operators.blocked import Activation, Blocks
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
@@ -71,3 +72,13 @@ def test_parameters_are_records_of_channels() -> None:
 def test_one_parameter_serves_every_channel() -> None:
     packed = pack_params(-5, 50000, 9, 5, WIDE).reshape(-1)
     assert [tuple(record) for record in packed[:6]] == [(-5, 50000, 9)] * 5 + [(0, 0, 0)]
+
+
+def test_padding_of_records_is_stored_as_zeros() -> None:
+    dirty = np.full(24, 0xa5, np.uint8).view(numpy_dtype(PARAM))
+    dirty["bias"], dirty["mult"], dirty["shift"] = 1, 2, 3
+    clean = np.zeros(3, numpy_dtype(PARAM))
+    clean["bias"], clean["mult"], clean["shift"] = 1, 2, 3
+    assert dirty.tobytes() != clean.tobytes() == stored_bytes(dirty).tobytes()
+    assert stored_bytes(dirty[::2]).size == 16
+    assert stored_bytes(np.arange(6, dtype=np.int8).reshape(2, 3).T).tolist() == [0, 3, 1, 4, 2, 5]

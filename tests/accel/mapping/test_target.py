@@ -5,6 +5,7 @@ import pytest
 
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, Program
+from accel.mapping.layout import pack_params
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
 from accel.sim.functional import simulate
@@ -232,3 +233,20 @@ def _performed(machine: Machine, graph: Graph, segment: Segment, values) -> dict
     if segment.target == "host":
         return evaluate(part, given)
     return run_program(machine, AccelTarget(machine).compile(part).program, given)
+
+
+def test_a_program_has_nothing_that_memory_held_before(monkeypatch) -> None:
+    net = Net(2)
+    graph = net.graph(net.dense(net.flatten(net.input(1, 4, 1, 1)), 10))
+    clean = AccelTarget(TINY).compile(graph).program
+
+    def padded_with_remains(*args, **options) -> np.ndarray:
+        packed = pack_params(*args, **options)
+        remains = np.full(packed.nbytes, 0xa5, np.uint8).view(packed.dtype).reshape(packed.shape)
+        for name in ("bias", "mult", "shift"):
+            remains[name] = packed[name]
+        return remains
+
+    monkeypatch.setattr("accel.mapping.layers.pack_params", padded_with_remains)
+    program = AccelTarget(TINY).compile(graph).program
+    assert program.image().tobytes() == clean.image().tobytes()
