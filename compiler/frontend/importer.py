@@ -16,7 +16,7 @@ from compiler.frontend import registry
 from compiler.frontend.functions import body_of, bound, types_of
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
 from compiler.graph.graph import DTYPES, Node, TensorType
-from compiler.graph.rules import TypeRefused
+from compiler.ops.rules import TypeRefused
 from compiler.graph.rewrite import Builder
 
 __all__ = ["CONTRADICTIONS", "Importer", "Item", "element_type"]

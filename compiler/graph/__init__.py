@@ -1,6 +1,6 @@
 """Networks: the graph, its meaning, its passes, its division between targets."""
 
-from compiler.graph.fixed_point import (
+from compiler.ops.fixed_point import (
     ScaleRefused,
     add_multipliers,
     quantize_multiplier,
@@ -12,7 +12,7 @@ from compiler.graph.partition import Copy, Partition, Segment, divide, partition
 from compiler.graph.pipeline import dump_into, optimize, standard_passes
 from compiler.graph.reference import evaluate, evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code, replace_nodes, with_nodes
-from compiler.graph.rules import TypeRefused
+from compiler.ops.rules import TypeRefused
 from compiler.graph.verify import GraphRefused, verify
 
 __all__ = [

@@ -3,7 +3,7 @@
 from math import prod
 
 from compiler.graph.graph import Node, TensorType
-from compiler.graph.rules import (Rule, Types, averaged, broadcast, concatenated, convolved,
+from compiler.ops.rules import (Rule, Types, averaged, broadcast, concatenated, convolved,
                                   image_and_weight, multiplied, need, need_arity, need_dtype,
                                   need_rank, pooled, transposed)
 

@@ -2,121 +2,19 @@
 
 A graph names every tensor. `values` holds the type of each name: inputs, constants and results of
 nodes alike; `constants` holds the data of those that are known. Nodes stand in topological order.
-Nothing here knows what an operator means: `ops` has the shape rules, `reference` the meaning.
+Nodes and types are those of `compiler.ops.node`; what operators mean, `compiler.ops.registry` says.
 """
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
 from types import MappingProxyType
 
 import numpy as np
 
-__all__ = ["MOST_DIMENSIONS", "Attrs", "Graph", "Node", "TensorType"]
+from compiler.ops.node import DTYPES, MOST_DIMENSIONS, Attrs, Node, TensorType
 
-DTYPES = ("float32", "int8", "uint8", "int32", "int64", "bool", "float16", "bfloat16", "float64",
-          "int16", "uint16", "uint32", "uint64")
-MOST_DIMENSIONS = 64
-"""NumPy's limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """Shape and element type; a scalar has shape (). The text form is `int8[1,16,8,8]`."""
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    def __post_init__(self):
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
-        if any(type(extent) is not int or extent < 1 for extent in self.shape):
-            raise ValueError(f"shape must hold integers of at least 1, not {self.shape!r}")
-        if len(self.shape) > MOST_DIMENSIONS:
-            raise ValueError(f"shape must have {MOST_DIMENSIONS} dimensions at most, not "
-                             f"{len(self.shape)}")
-        if prod(self.shape) >= 1 << 63:
-            raise ValueError(f"shape must hold less than 2^63 elements, not {self.shape!r}")
-
-    @classmethod
-    def of(cls, array: np.ndarray) -> "TensorType":
-        return cls(tuple(array.shape), array.dtype.name)
-
-    def __str__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
-
-
-class Attrs(Mapping[str, object]):
-    """An immutable, hashable mapping of attribute names to int, float, str or tuple of int."""
-
-    __slots__ = ("_items",)
-
-    def __init__(self, items: Mapping[str, object] | None = None):
-        frozen = ((name, _frozen(name, value)) for name, value in (items or {}).items())
-        self._items = dict(sorted(frozen))
-
-    def __getitem__(self, name: str):
-        return self._items[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self._items.items()))
-
-    def __repr__(self) -> str:
-        return f"Attrs({self._items!r})"
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={_attr_text(value)}" for name, value in self._items.items())
-
-
-def _frozen(name: str, value: object) -> object:
-    match value:
-        case str():
-            return value
-        case bool():
-            pass
-        case int() | np.integer():
-            return int(value)
-        case float() | np.floating():
-            return float(value)
-        case tuple() | list() if all(isinstance(v, int | np.integer) for v in value):
-            return tuple(map(int, value))
-    raise ValueError(
-        f"attribute {name!r} must be an int, float, str or tuple of ints, not {value!r}")
-
-
-def _attr_text(value: object) -> str:
-    return f"({','.join(map(str, value))})" if isinstance(value, tuple) else repr(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operator: reads the values `inputs`, defines the values `outputs`.
-
-    `name` identifies the node in reports and is unique in its graph; it is the name of the layer
-    in the source model wherever there is one.
-    """
-
-    op: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attrs: Mapping = field(default_factory=Attrs)
-
-    def __post_init__(self):
-        object.__setattr__(self, "inputs", tuple(self.inputs))
-        object.__setattr__(self, "outputs", tuple(self.outputs))
-        object.__setattr__(self, "attrs", Attrs(self.attrs))
-
-    def __str__(self) -> str:
-        attrs = f" {{{self.attrs}}}" if self.attrs else ""
-        return f"{self.op}({', '.join(self.inputs)}){attrs}  # {self.name}"
+__all__ = ["DTYPES", "MOST_DIMENSIONS", "Attrs", "Graph", "Node", "TensorType"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
+from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
 from compiler.graph.graph import Node, TensorType
-from compiler.graph.rules import (Rule, Types, averaged, concatenated, convolved, grouped,
+from compiler.ops.rules import (Rule, Types, averaged, concatenated, convolved, grouped,
                                   image_and_weight, multiplied, need, need_arity, need_dtype,
                                   need_rank, pooled, transposed)
 

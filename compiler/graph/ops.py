@@ -51,7 +51,7 @@ from compiler import te
 from compiler.graph.float_rules import FLOAT_OPS
 from compiler.graph.graph import Attrs, Node, TensorType
 from compiler.graph.integer_rules import INTEGER_OPS
-from compiler.graph.rules import Rule, TypeRefused, Types
+from compiler.ops.rules import Rule, TypeRefused, Types
 from compiler.ops.general import GENERAL
 
 __all__ = ["FLOAT_OPS", "GENERAL_OPS", "INTEGER_OPS", "OPS", "infer"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from compiler.graph.fixed_point import requantize
+from compiler.ops.fixed_point import requantize
 from compiler.graph.graph import Graph, Node
 from compiler.ops.general import GENERAL
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from compiler.errors import Error
-from compiler.graph.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
+from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.ops import infer
 

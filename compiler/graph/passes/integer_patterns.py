@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from compiler.graph.fixed_point import add_multipliers, quantize_multiplier
+from compiler.ops.fixed_point import add_multipliers, quantize_multiplier
 from compiler.graph.graph import Node
 from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
 from compiler.graph.reference import outputs_first

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import ClassVar
 
-from compiler.graph.fixed_point import ScaleRefused
+from compiler.ops.fixed_point import ScaleRefused
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
 from compiler.graph.passes.integer_patterns import PATTERNS, Bounds, IntegerNode

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler.errors import Error
-from compiler.graph.graph import Node, TensorType
+from compiler.ops.node import Node, TensorType
 from compiler.ops.products import MOST_STEPS
 
 __all__ = ["Rule", "TypeRefused", "Types", "averaged", "broadcast", "concatenated", "convolved",
