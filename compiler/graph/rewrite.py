@@ -109,7 +109,12 @@ class _Names:
 
 def with_nodes(graph: Graph, nodes: Iterable[Node],
                constants: Mapping[str, np.ndarray] | None = None) -> Graph:
-    """The graph with other nodes and further constants; types are inferred again."""
+    """The graph with other nodes and further constants; types are inferred again. The graph itself
+    where nothing differs.
+    """
+    nodes = tuple(nodes)
+    if nodes == graph.nodes and not constants:
+        return graph
     builder = Builder.like(graph)
     for value, array in (constants or {}).items():
         builder.add_constant(value, array)

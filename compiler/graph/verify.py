@@ -29,51 +29,59 @@ def verify(graph: Graph) -> Graph:
     everywhere = defined | {value for node in graph.nodes for value in node.outputs}
     names: set[str] = set()
     for node in graph.nodes:
-        _need(node.name not in names, graph, f"node names must be unique, not twice {node.name!r}")
+        if node.name in names:
+            raise _refused(graph, f"node names must be unique, not twice {node.name!r}")
         names.add(node.name)
         _check_inputs(graph, node, defined, everywhere)
         _check_outputs(graph, node, defined)
         _check_parameters(graph, node)
         defined.update(node.outputs)
     for value in graph.outputs:
-        _need(value in defined, graph, f"output {value!r} must be defined by a node or an input")
+        if value not in defined:
+            raise _refused(graph, f"output {value!r} must be defined by a node or an input")
     for value in graph.values:
-        _need(value in defined, graph, f"value {value!r} must be defined by a node or an input")
+        if value not in defined:
+            raise _refused(graph, f"value {value!r} must be defined by a node or an input")
     return graph
 
 
-def _need(holds: bool, graph: Graph, sentence: str) -> None:
-    if not holds:
-        raise GraphRefused(f"graph {graph.name}: {sentence}")
+def _refused(graph: Graph, sentence: str) -> GraphRefused:
+    return GraphRefused(f"graph {graph.name}: {sentence}")
 
 
 def _starting_values(graph: Graph) -> set[str]:
     for value in graph.inputs:
-        _need(value in graph.values, graph, f"input {value!r} must have a type")
-        _need(value not in graph.constants, graph, f"input {value!r} must not be a constant")
+        if value not in graph.values:
+            raise _refused(graph, f"input {value!r} must have a type")
+        if value in graph.constants:
+            raise _refused(graph, f"input {value!r} must not be a constant")
     return set(graph.inputs) | set(graph.constants)
 
 
 def _check_constants(graph: Graph) -> None:
     for value, array in graph.constants.items():
         typed, found = graph.values.get(value), TensorType.of(array)
-        _need(typed == found, graph, f"constant {value!r} must be {typed}, not {found}")
+        if typed != found:
+            raise _refused(graph, f"constant {value!r} must be {typed}, not {found}")
 
 
 def _check_inputs(graph: Graph, node: Node, defined: set[str], everywhere: set[str]) -> None:
     for value in node.inputs:
-        _need(value in everywhere, graph, f"{node.name}: input {value!r} must be a known value")
-        _need(value in defined, graph,
-              f"{node.name}: input {value!r} must be defined before its use")
+        if value not in everywhere:
+            raise _refused(graph, f"{node.name}: input {value!r} must be a known value")
+        if value not in defined:
+            raise _refused(graph, f"{node.name}: input {value!r} must be defined before its use")
 
 
 def _check_outputs(graph: Graph, node: Node, defined: set[str]) -> None:
     made = infer(node, [graph.values[value] for value in node.inputs])
     for value in node.outputs:
-        _need(value not in defined, graph, f"{node.name}: output {value!r} must be defined once")
+        if value in defined:
+            raise _refused(graph, f"{node.name}: output {value!r} must be defined once")
         found = graph.values.get(value)
-        _need(found == made, graph,
-              f"{node.name}: output {value!r} must be {made} by the rule of {node.op}, not {found}")
+        if found != made:
+            raise _refused(graph, f"{node.name}: output {value!r} must be {made} by the rule of "
+                                  f"{node.op}, not {found}")
 
 
 def _check_parameters(graph: Graph, node: Node) -> None:
@@ -81,7 +89,8 @@ def _check_parameters(graph: Graph, node: Node) -> None:
     if node.op not in PARAMETERIZED:
         return
     for value in node.inputs[1:]:
-        _need(value in graph.constants, graph, f"{node.name}: input {value!r} must be a constant")
+        if value not in graph.constants:
+            raise _refused(graph, f"{node.name}: input {value!r} must be a constant")
     parameters = [graph.constants[value] for value in node.inputs[1:]]
     if node.op in ("quantizelinear", "dequantizelinear"):
         _check_range(graph, node, "scale", parameters[0], parameters[0] > 0, "positive")
@@ -97,5 +106,5 @@ def _check_parameters(graph: Graph, node: Node) -> None:
 def _check_range(graph: Graph, node: Node, role: str, array: np.ndarray, fits: np.ndarray,
                  wanted: str) -> None:
     if not np.all(fits):
-        raise GraphRefused(f"graph {graph.name}: {node.name}: every {role} must be {wanted}, "
-                           f"not {array[~fits].flat[0].item()!r}")
+        raise _refused(graph, f"{node.name}: every {role} must be {wanted}, "
+                              f"not {array[~fits].flat[0].item()!r}")

@@ -49,8 +49,11 @@ class Attrs(Mapping[str, object]):
     __slots__ = ("_items",)
 
     def __init__(self, items: Mapping[str, object] | None = None):
+        if isinstance(items, Attrs):
+            self._items = items._items
+            return
         frozen = ((name, _frozen(name, value)) for name, value in (items or {}).items())
-        self._items = dict(sorted(frozen))
+        self._items: dict[str, object] = dict(sorted(frozen))
 
     def __getitem__(self, name: str):
         return self._items[name]
@@ -60,6 +63,9 @@ class Attrs(Mapping[str, object]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return self._items == (other._items if isinstance(other, Attrs) else other)
 
     def __hash__(self) -> int:
         return hash(tuple(self._items.items()))

@@ -1,5 +1,7 @@
 """The graph as a value: types, attributes, text."""
 
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,14 @@ def test_attrs_are_a_hashable_mapping() -> None:
     assert hash(attrs) == hash(Attrs({"axis": 0, "pads": (1, 2), "scale": 0.5}))
     assert attrs == Attrs({"axis": 0, "scale": 0.5, "pads": (1, 2)})
     assert str(attrs) == "axis=0, pads=(1,2), scale=0.5"
+
+
+@pytest.mark.parametrize(("other", "equal"), [
+    (Attrs({"axis": 1}), True), ({"axis": 1}, True), (MappingProxyType({"axis": 1}), True),
+    (Attrs({"axis": 2}), False), ({}, False), (None, False)])
+def test_attrs_compare_as_mappings(other: object, equal: bool) -> None:
+    attrs = Attrs({"axis": 1})
+    assert (attrs == other, other == attrs) == (equal, equal)
 
 
 def test_nodes_compare_by_value() -> None:

@@ -37,6 +37,19 @@ def test_accepts(graph: Graph) -> None:
     assert verify(graph) is graph
 
 
+def test_no_refusal_is_worded_for_a_sound_graph(monkeypatch) -> None:
+    builder = Builder("g")
+    builder.add_input("x", TensorType((1, 4), "float32"))
+    builder.emit("relu", "kept", ["x"], "y")
+    graph = builder.finish(["y"])
+
+    def unwanted(self: TensorType) -> str:
+        raise AssertionError("a type was written out")
+
+    monkeypatch.setattr(TensorType, "__str__", unwanted)
+    assert verify(graph) is graph
+
+
 def test_unknown_value_wrong(graph: Graph) -> None:
     node = replace(graph.nodes[1], inputs=("nowhere", "s", "z"))
     refused(replace(graph, nodes=(graph.nodes[0], node)),

@@ -51,6 +51,12 @@ def test_replace_nodes(chain: Graph) -> None:
     assert made.values["last.middle"] == TensorType((2,), "float32")
 
 
+def test_what_changes_nothing_gives_the_graph_itself(chain: Graph) -> None:
+    assert with_nodes(chain, list(chain.nodes)) is chain
+    assert replace_nodes(chain, lambda node: None) is chain
+    assert with_nodes(chain, chain.nodes, {"three": np.ones(1, np.float32)}) is not chain
+
+
 def test_with_nodes_and_constants(chain: Graph) -> None:
     node = Node("add", "sum", ("x", "three"), ("y",))
     made = verify(with_nodes(chain, [node], {"three": np.full(2, 3, np.float32)}))
