@@ -18,8 +18,9 @@ from typing import Any
 
 import onnx
 
-from compiler.frontend import onnx_backend, registry
+from compiler.frontend import registry
 from compiler.frontend.onnx_import import OLDEST_OPSET
+from runtime import onnx_backend
 
 __all__ = ["PAGE", "Outcome", "cases", "judge", "main", "operators_of", "page", "run", "sample",
            "unsupported"]

@@ -25,7 +25,7 @@ from accel.sim import cycle
 from bench.networks import layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
-from lockstep.commands._layers import largest_stall
+from lockstep.lines import largest_stall
 from runtime.report import layer_rows
 
 PRESETS = ("ecp5-1x8x8", "ecp5-1x16x16", "pynq-1x16x16")

@@ -2,17 +2,23 @@
 
 ::
 
-    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding
-                  <- target, graph, frontend, cpu_gpu_backends <- quantize
     compiler <- accel <- runtime;  accel, runtime <- fpga;  all <- lockstep, which nobody imports
-    accel:     hw and sim do not import each other; accel/sim/verilated.py alone builds from hw,
+    compiler:  te <- ir <- ops, schedule, tensorize, latency_hiding <- target, graph
+                  <- frontend | cpu_gpu_backends <- quantize
+    cpu_gpu_backends:   llvm, simt <- intrinsics <- cpu | gpu
+    accel:     machine <- datapath | proof <- mapping <- figures <- hw | sim
+               hw and sim know nothing of mapping; accel/sim/verilated.py alone builds from hw,
                accel/sim/cycle.py takes its numbers from there
+
+``a | b`` do not import each other. Inside a room, neither modules nor folders import in a circle.
 """
 
 import ast
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,15 +31,29 @@ MAY_IMPORT = {
     "fpga":     {"fpga", "accel", "runtime"},
     "lockstep": {"lockstep", "fpga", "runtime", "accel", "compiler"},
 }
-# A module of the compiler imports from its own layer and those before it. One that no layer
-# names, such as compiler/errors.py, lies under all of them.
-LAYERS = (
-    {"te"},
-    {"ir"},
-    {"ops", "schedule", "tensorize", "latency_hiding"},
-    {"target", "graph", "frontend", "cpu_gpu_backends"},
-    {"quantize"},
+# A module imports from its own layer of a folder and those before it. One that no layer names, such
+# as compiler/errors.py, lies under all of them.
+LAYERS = {
+    "compiler": (
+        {"te"},
+        {"ir"},
+        {"ops", "schedule", "tensorize", "latency_hiding"},
+        {"target", "graph"},
+        {"frontend", "cpu_gpu_backends"},
+        {"quantize"},
+    ),
+    "compiler.cpu_gpu_backends": ({"llvm", "simt"}, {"intrinsics"}, {"cpu", "gpu"}),
+    "accel": ({"machine"}, {"datapath", "proof"}, {"mapping"}, {"figures"}, {"hw", "sim"}),
+}
+APART = (
+    {"compiler.frontend", "compiler.cpu_gpu_backends"},
+    {"compiler.cpu_gpu_backends.cpu", "compiler.cpu_gpu_backends.gpu"},
+    {"accel.datapath", "accel.proof"},
+    {"accel.mapping", "accel.hw"}, {"accel.mapping", "accel.sim"}, {"accel.hw", "accel.sim"},
 )
+# The one circle that is left.
+KNOWN_CIRCLE = {"runtime.artifact", "runtime.artifact.modules", "runtime.module", "runtime.profile",
+                "runtime.report"}
 # What every house uses: errors, files, and the one module that runs tools and keeps their results.
 UNDER_ALL = ("compiler.errors", "compiler.files", "compiler.native")
 BUILDS_FROM_HW, NUMBERS_FROM_HW = "accel.sim.verilated", "accel.sim.cycle"
@@ -53,8 +73,13 @@ def absolute(node: ast.ImportFrom, path: Path, root: Path) -> str:
     return ".".join([*base, *([node.module] if node.module else [])])
 
 
-def imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imported(path: Path, root: Path) -> tuple[tuple[int, str], ...]:
     """Line and dotted name of everything that the file imports, names of packages included."""
+    return tuple(_imported(path, root))
+
+
+def _imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         match node:
             case ast.Import():
@@ -67,13 +92,37 @@ def imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def room(name: str) -> str:
-    """The second part of a dotted name: ``te`` of ``compiler.te.expr``."""
-    return name.split(".")[1] if "." in name else ""
+def room(name: str, folder: str) -> str:
+    """The part of a dotted name below `folder`: ``te`` of ``compiler.te.expr`` in ``compiler``."""
+    return name.removeprefix(f"{folder}.").split(".")[0] if name.startswith(f"{folder}.") else ""
 
 
-def layer(name: str) -> int:
-    return next((i for i, names in enumerate(LAYERS) if room(name) in names), -1)
+def layer(name: str, folder: str) -> int:
+    return next((place for place, names in enumerate(LAYERS[folder])
+                 if room(name, folder) in names), -1)
+
+
+def lies_above(importer: str, target: str) -> bool:
+    return any(room(importer, folder) and room(target, folder)
+               and layer(importer, folder) < layer(target, folder) for folder in LAYERS)
+
+
+def are_apart(importer: str, target: str) -> set[str]:
+    """The two rooms that do not import each other, where the two modules lie in such rooms."""
+    for pair in APART:
+        homes = {home for home in pair for name in (importer, target)
+                 if name == home or name.startswith(f"{home}.")}
+        if homes == pair:
+            return pair
+    return set()
+
+
+def is_about_the_simulated_machine(importer: str, target: str) -> bool:
+    """Whether a simulator may import this of the hardware: to build it, or a number."""
+    leaf = target.split(".")[-1]
+    component = leaf[0].isupper() and not leaf.isupper()
+    return target.startswith("accel.hw") and (
+        importer == BUILDS_FROM_HW or importer == NUMBERS_FROM_HW and not component)
 
 
 def forbidden(importer: str, target: str) -> str | None:
@@ -83,13 +132,12 @@ def forbidden(importer: str, target: str) -> str | None:
         return None
     if other in OUTSIDE or other in MAY_IMPORT and other not in MAY_IMPORT[house]:
         return f"{house} must not import {other}"
-    if house == other == "compiler" and importer != "compiler" and layer(importer) < layer(target):
+    apart = are_apart(importer, target)
+    if apart and not is_about_the_simulated_machine(importer, target):
+        own, = (home for home in apart if importer.startswith(home))
+        return f"{own} must not import {(apart - {own}).pop()}"
+    if lies_above(importer, target):
         return f"{importer} must not import what lies above it"
-    if house == other == "accel" and {room(importer), room(target)} == {"hw", "sim"}:
-        leaf = target.split(".")[-1]
-        component = leaf[0].isupper() and not leaf.isupper()
-        if importer != BUILDS_FROM_HW and (importer != NUMBERS_FROM_HW or component):
-            return f"accel.{room(importer)} must not import accel.{room(target)}"
     return None
 
 
@@ -104,8 +152,61 @@ def violations(root: Path) -> list[str]:
     return found
 
 
+def modules(root: Path) -> dict[str, Path]:
+    return {module_name(path, root): path
+            for house in MAY_IMPORT for path in sorted((root / house).rglob("*.py"))}
+
+
+def module_imports(root: Path) -> set[tuple[str, str]]:
+    """Pairs of a module and one that it imports, and the packages around that, which run first.
+
+    A name that a package hands on counts as an import of the package.
+    """
+    paths = modules(root)
+    return {(importer, module) for importer, path in paths.items()
+            for _, target in imported(path, root)
+            for module in imported_modules(importer, target, paths) if module != importer}
+
+
+def imported_modules(importer: str, target: str, names: Iterable[str]) -> Iterator[str]:
+    parts = target.split(".")
+    prefixes = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    known = [name for name in prefixes if name in names]
+    yield from known[-1:]
+    yield from (package for package in known[:-1] if not importer.startswith(f"{package}."))
+
+
+def circles(pairs: Iterable[tuple[str, str]]) -> list[set[str]]:
+    return [names for names in nx.strongly_connected_components(nx.DiGraph(list(pairs)))
+            if len(names) > 1]
+
+
+def folder_imports(pairs: Iterable[tuple[str, str]], folder: str) -> set[tuple[str, str]]:
+    """The same pairs between the folders and modules directly in `folder`; "" is the root."""
+    def child(name: str) -> str:
+        return f"{folder}.{room(name, folder)}" if folder else name.split(".")[0]
+
+    return {(child(importer), child(target)) for importer, target in pairs
+            if not folder or (room(importer, folder) and room(target, folder))
+            if child(importer) != child(target)}
+
+
+def all_circles(root: Path) -> list[str]:
+    """Circles between modules, and between what lies directly in each folder; one a line."""
+    pairs = module_imports(root)
+    folders = {"", *(name[:end] for name in modules(root)
+                     for end, letter in enumerate(name) if letter == ".")}
+    found = [*circles(pairs),
+             *(names for folder in folders for names in circles(folder_imports(pairs, folder)))]
+    return sorted({" <-> ".join(sorted(names)) for names in found if not names <= KNOWN_CIRCLE})
+
+
 def test_imports_run_one_way() -> None:
     assert violations(ROOT) == []
+
+
+def test_no_import_closes_a_circle() -> None:
+    assert all_circles(ROOT) == []
 
 
 def test_the_house_is_read() -> None:
@@ -135,6 +236,27 @@ def plant(root: Path, path: str, text: str) -> None:
      "imports compiler.te.Expr: compiler.errors must not import what lies above it"),
     ("compiler/graph/a.py", "import importlib\nimportlib.import_module('runtime.device')",
      "imports runtime.device: compiler must not import runtime"),
+    ("compiler/frontend/a.py", "from compiler.cpu_gpu_backends.cpu import target",
+     "imports compiler.cpu_gpu_backends.cpu.target: compiler.frontend must not import "
+     "compiler.cpu_gpu_backends"),
+    ("compiler/graph/a.py", "from compiler.frontend import values",
+     "imports compiler.frontend.values: compiler.graph.a must not import what lies above it"),
+    ("compiler/cpu_gpu_backends/simt/a.py", "from ..intrinsics import gpu",
+     "imports compiler.cpu_gpu_backends.intrinsics.gpu: compiler.cpu_gpu_backends.simt.a must not "
+     "import what lies above it"),
+    ("compiler/cpu_gpu_backends/gpu/a.py", "from ..cpu import tiles",
+     "imports compiler.cpu_gpu_backends.cpu.tiles: compiler.cpu_gpu_backends.gpu must not import "
+     "compiler.cpu_gpu_backends.cpu"),
+    ("accel/machine/a.py", "from accel.proof.access import access",
+     "imports accel.proof.access.access: accel.machine.a must not import what lies above it"),
+    ("accel/proof/a.py", "from accel.datapath import plan",
+     "imports accel.datapath.plan: accel.proof must not import accel.datapath"),
+    ("accel/mapping/a.py", "from accel.figures import traffic",
+     "imports accel.figures.traffic: accel.mapping.a must not import what lies above it"),
+    ("accel/mapping/a.py", "from accel.sim import dram",
+     "imports accel.sim.dram: accel.mapping must not import accel.sim"),
+    ("accel/sim/a.py", "from accel.mapping import target",
+     "imports accel.mapping.target: accel.sim must not import accel.mapping"),
     ("accel/hw/a.py", "from accel.sim import dram",
      "imports accel.sim.dram: accel.hw must not import accel.sim"),
     ("accel/sim/cycle.py", "from ..hw.core import Core",
@@ -170,3 +292,29 @@ def test_a_planted_violation_is_found(tmp_path: Path, path: str, text: str, mess
 def test_what_the_design_allows_passes(tmp_path: Path, path: str, text: str) -> None:
     plant(tmp_path, path, text)
     assert violations(tmp_path) == []
+
+
+@pytest.mark.parametrize(("files", "expected"), [
+    ({"accel/proof/a.py": "from .b import f", "accel/proof/b.py": "def f():\n    from . import a"},
+     "accel.proof.a <-> accel.proof.b"),
+    ({"accel/proof/a.py": "import accel.proof.b", "accel/proof/b.py": "from .c import x",
+      "accel/proof/c.py": "import typing\nif typing.TYPE_CHECKING:\n    from .a import y"},
+     "accel.proof.a <-> accel.proof.b <-> accel.proof.c"),
+    ({"accel/proof/__init__.py": "from .a import x", "accel/proof/a.py": "from . import y"},
+     "accel.proof <-> accel.proof.a"),
+    ({"accel/proof/__init__.py": "from .a import x", "accel/proof/a.py": "",
+      "accel/proof/b.py": "from accel.proof import x"}, None),
+    ({"accel/__init__.py": "", "accel/proof/a.py": "from ..machine.c import x",
+      "accel/machine/c.py": "", "accel/machine/d.py": "from accel.proof import e",
+      "accel/proof/e.py": ""}, "accel.machine <-> accel.proof"),
+    ({"runtime/__init__.py": "from .module import Module", "runtime/module.py": "",
+      "fpga/a.py": "from runtime import Module", "fpga/__init__.py": ""}, None),
+    ({"accel/__init__.py": "from .machine.c import x", "accel/machine/c.py": "import fpga.a",
+      "fpga/__init__.py": "", "fpga/a.py": "from accel.machine.d import y",
+      "accel/machine/d.py": ""}, "accel <-> accel.machine.c <-> fpga.a\naccel <-> fpga"),
+])
+def test_a_planted_circle_is_found(tmp_path: Path, files: dict[str, str],
+                                   expected: str | None) -> None:
+    for path, text in files.items():
+        plant(tmp_path, path, text)
+    assert "\n".join(all_circles(tmp_path)) == (expected or "")

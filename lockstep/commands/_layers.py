@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from compiler.graph.notes import Note
-from lockstep.commands._lines import counted, say, shortened
+from lockstep.lines import counted, host_entries, largest_stall, say, shortened
 from lockstep.commands._table import show_table
 
-__all__ = ["host_entries", "largest_stall", "show"]
+__all__ = ["show"]
 
 _SEGMENTS = 8       # more are counted
 
@@ -103,13 +103,6 @@ def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]
     yield from (text for note, text in notes if note is None)
 
 
-def host_entries(figures: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Name, operator and reason of every node on the host."""
-    operators = {name: op for one in figures["segments"]
-                 for name, op in zip(one["nodes"], one["operators"], strict=True)}
-    return [(name, operators[name], reason) for name, reason in figures["host"].items()]
-
-
 def _names(nodes: Sequence[str]) -> str:
     names = [shortened(name) for name in nodes]
     if len(nodes) < 4:
@@ -134,15 +127,3 @@ def _cells(layer: Mapping[str, Any], timed: bool) -> list[str]:
         return [*first, f"{layer['ideal_cycles']:,}", f"{layer['macs']:,}", moved]
     return [*first, f"{layer['cycles']:,}", f"{layer['ideal_cycles']:,}",
             f"{layer['utilization']:.1%}" if layer["macs"] else "-", moved, largest_stall(layer)]
-
-
-def largest_stall(layer: Mapping[str, Any]) -> str:
-    """Of the unit that carries the layer: the cause that cost most, and its share of the cycles.
-
-    ``gemm: load 12.3%`` reads: gemm waits for load in 12.3 % of the layer's cycles.
-    """
-    causes = layer["stalls"].get(layer["carrier"], {})
-    if not any(causes.values()):
-        return "-"
-    cause = max(causes, key=causes.__getitem__)
-    return f"{layer['carrier']}: {cause} {causes[cause] / layer['cycles']:.1%}"

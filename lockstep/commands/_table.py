@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lockstep.commands._lines import shortened, width
+from lockstep.lines import shortened, width
 
 __all__ = ["show_table"]
 

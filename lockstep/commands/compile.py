@@ -6,7 +6,7 @@ from pathlib import Path
 from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file
 from lockstep.commands._arguments import DEFAULT_TARGET, DEFAULT_THREADS, add_compilation
-from lockstep.commands._lines import say
+from lockstep.lines import say
 from lockstep.paths import OutputFolder, model_file, output_file
 
 __all__ = ["add_parser", "run"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from compiler.errors import RequestError
 from lockstep.commands._arguments import add_compilation, at_least
-from lockstep.commands._lines import say
+from lockstep.lines import say
 from lockstep.paths import Geometry, input_file, model_file, output_file, require_files
 
 __all__ = ["add_parser", "run"]

@@ -2,7 +2,7 @@
 
 import argparse
 
-from lockstep.commands._lines import say
+from lockstep.lines import say
 
 __all__ = ["add_parser", "run"]
 

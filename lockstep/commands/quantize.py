@@ -11,7 +11,7 @@ from typing import Any
 from compiler.files import whole_file
 from lockstep.commands._arguments import (CALIBRATION, add_bind, add_quantizer, add_verbose,
                                           quantizer_options)
-from lockstep.commands._lines import counted, say
+from lockstep.lines import counted, say
 from lockstep.commands._table import show_table
 from lockstep.paths import input_file, model_file, output_file
 

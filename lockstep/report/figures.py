@@ -15,8 +15,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import Program
 from accel.machine.status import ACTIVITIES
 from accel.sim.dram import Dram
-from lockstep.commands._layers import host_entries, largest_stall
-from lockstep.commands._lines import counted
+from lockstep.lines import counted, host_entries, largest_stall
 
 from .series import Grid, Recording, activity_series, occupancy_series
 
@@ -119,7 +118,7 @@ def _rate(machine: Machine, dram: Dram) -> float:
 
 
 def _roofs(machine: Machine, dram: Dram) -> dict[str, float]:
-    """Of the roofline: products a cycle, bytes a cycle of the bus and of the memory behind it."""
+    """Roofs of the roofline: products a cycle, and bytes a cycle of bus and memory."""
     return {"macs_per_cycle": machine.config.macs_per_cycle,
             "bus_bytes": machine.config.bus_bytes, "memory_bytes": _rate(machine, dram)}
 

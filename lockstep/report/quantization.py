@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import IO, Any
 
-from lockstep.commands._lines import shortened
+from lockstep.lines import shortened
 
 __all__ = ["write_quantization_page"]
 

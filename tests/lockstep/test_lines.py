@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from compiler.graph.notes import Note
 from lockstep.cli import main
-from lockstep.commands._lines import counted, say, shortened
+from lockstep.lines import counted, say, shortened
 from lockstep.commands._table import show_table
 from lockstep.commands.fpga import _show_build
 

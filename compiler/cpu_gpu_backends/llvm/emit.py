@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from compiler.ir import Program
 from compiler.te import INDEX, Var
 
-from .frame import OUT_OF_MEMORY, framed
+from .frame import OUT_OF_MEMORY
 from .machine import Machine, host
 from .statements import Function, Statements
 from .writer import Kind, Module, Value, Writer
@@ -58,4 +58,5 @@ def _function(module: Module, name: str, program: Program, machine: Machine,
                    for b in program.outputs]
     parameters += [f"i64 {value.text}" for value in symbols.values()]
     return "\n".join([f"; {program.name!r}",
-                      framed(f"define i32 @{name}({', '.join(parameters)}) nounwind", statements)])
+                      statements.frame.text(
+                          f"define i32 @{name}({', '.join(parameters)}) nounwind")])

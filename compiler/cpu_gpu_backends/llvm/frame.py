@@ -1,14 +1,11 @@
 """What stands around the statements of a function: local buffers, preparations, ways out."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from .amx import begin_amx, end_amx
-from .writer import Module, Writer
+from .writer import Writer
 
-if TYPE_CHECKING:
-    from .statements import Statements
-
-__all__ = ["OUT_OF_MEMORY", "PREPARATIONS", "framed"]
+__all__ = ["OUT_OF_MEMORY", "PREPARATIONS", "Frame"]
 
 OUT_OF_MEMORY = 1
 """What a function returns when it cannot allocate its local buffers; otherwise 0."""
@@ -16,36 +13,52 @@ PREPARATIONS = {"amx": (begin_amx, end_amx)}
 """What instructions need done before a function's statements, and undone after them, by name."""
 
 
-def framed(head: str, statements: "Statements") -> str:
-    """The text of a function. Without memory for all its local buffers nothing of it runs."""
-    w = statements.w
-    before = _prepared(w.module, statements)
-    if statements.leaves:
-        w.entry += ["  %status = alloca i32", "  store i32 0, ptr %status"]
-        w.jump("leave")
-        w.label("leave")
-    for name in sorted(statements.prepared):
-        PREPARATIONS[name][1](w)
-    for pointer in statements.allocated:
-        w.call_void("free", ("ptr", pointer))
-    w.do(f"ret i32 {w.op('load i32, ptr %status') if statements.leaves else 0}")
-    return "\n".join([f"{head} {{", "entry:", *_entry(w.entry, statements.allocated, before),
-                      *w.lines, "}"])
+@dataclass(slots=True)
+class Frame:
+    """A function around the statements that `w` holds: what they need before and after them.
 
+    allocated : pointers to local buffers on the heap, which the function frees
+    prepared  : names of `PREPARATIONS`
+    leaves    : whether statements may end the function early, at the label ``leave`` with the
+                reason in ``%status``
+    """
 
-def _prepared(module: Module, statements: "Statements") -> list[str]:
-    """The preparations, before the label ``start``; the first that fails ends the function."""
-    w = Writer(module)
-    for name in sorted(statements.prepared):
-        status = PREPARATIONS[name][0](w)
-        fine, refused = w.name(name), w.name(f"no.{name}")
-        w.branch(w.op(f"icmp eq i32 {status}, 0"), fine, refused)
-        w.label(refused)
-        for pointer in statements.allocated:
+    w: Writer
+    allocated: list[str] = field(default_factory=list)
+    prepared: set[str] = field(default_factory=set)
+    leaves: bool = False
+
+    def text(self, head: str) -> str:
+        """The text of the function. Without memory for all local buffers it runs no statement."""
+        w = self.w
+        before = self._preparations()
+        if self.leaves:
+            w.entry += ["  %status = alloca i32", "  store i32 0, ptr %status"]
+            w.jump("leave")
+            w.label("leave")
+        for name in sorted(self.prepared):
+            PREPARATIONS[name][1](w)
+        self._free(w)
+        w.do(f"ret i32 {w.op('load i32, ptr %status') if self.leaves else 0}")
+        return "\n".join([f"{head} {{", "entry:", *_entry(w.entry, self.allocated, before),
+                          *w.lines, "}"])
+
+    def _preparations(self) -> list[str]:
+        """The preparations, before the label ``start``; the first that fails ends the function."""
+        w = Writer(self.w.module)
+        for name in sorted(self.prepared):
+            status = PREPARATIONS[name][0](w)
+            fine, refused = w.name(name), w.name(f"no.{name}")
+            w.branch(w.op(f"icmp eq i32 {status}, 0"), fine, refused)
+            w.label(refused)
+            self._free(w)
+            w.do(f"ret i32 {status}")
+            w.label(fine)
+        return [line.replace("%v.", "%prepared.") for line in w.lines]
+
+    def _free(self, w: Writer) -> None:
+        for pointer in self.allocated:
             w.call_void("free", ("ptr", pointer))
-        w.do(f"ret i32 {status}")
-        w.label(fine)
-    return [line.replace("%v.", "%prepared.") for line in w.lines]
 
 
 def _entry(lines: list[str], allocated: list[str], before: list[str]) -> list[str]:

@@ -20,6 +20,7 @@ from compiler.tensorize import Intrinsic
 
 from . import teams
 from .expressions import Expressions
+from .frame import Frame
 from .lanes import Lanes, has_lanes, piece, pieces
 from .machine import Machine
 from .reductions import first_iteration, outer_axes, update_begun_by
@@ -46,20 +47,14 @@ class Function:
 
 
 class Statements:
-    """Writes statements. Large local buffers end up in `allocated`, for the caller to free.
-
-    Where `leaves` is set, the function may end early, at the label ``leave`` with the reason in
-    ``%status``.
-    """
+    """Writes statements. `frame` collects what the function needs around them."""
 
     def __init__(self, function: Function, w: Writer, buffers: dict[str, str],
                  variables: dict[Var, Value] | None = None):
         self.function, self.w, self.buffers = function, w, dict(buffers)
         self.variables = dict(variables or {})
         self.exprs = Expressions(w, self.buffers, self.variables, function.contract)
-        self.allocated: list[str] = []
-        self.prepared: set[str] = set()     # of `frame.PREPARATIONS`
-        self.leaves = False
+        self.frame = Frame(w)
         self.begun: Update | None = None    # the update around here that has only to accumulate
         self.on_team = False                # whether several threads run this already
         self._local: set[str] = set()
@@ -74,8 +69,8 @@ class Statements:
                 if begun:
                     self.begun = None
             case Seq(stmts):
-                for one in stmts:
-                    self.write(one)
+                for each in stmts:
+                    self.write(each)
             case Alloc(buffer, body):
                 self._allocate(buffer)
                 self.write(body)
@@ -102,7 +97,7 @@ class Statements:
         elif loop.kind == "vectorize" and not self.exprs.lanes and has_lanes(loop):
             self._vectors(loop)
         elif loop.kind == "parallel" and not self.exprs.lanes and not self.on_team:
-            teams.write(self, loop)
+            self._parallel(loop)
         elif loop.kind == "unroll" and isinstance(loop.extent, int) and self._is_short(loop):
             self._copies *= loop.extent
             for value in range(loop.extent):
@@ -110,6 +105,31 @@ class Statements:
             self._copies //= loop.extent
         else:
             self.iterate(loop, "0", self.extent(loop.extent))
+
+    def _parallel(self, loop: For) -> None:
+        if self.function.machine.architecture.startswith("wasm"):
+            self.iterate(loop, "0", self.extent(loop.extent))
+            return
+        captured = teams.captured(loop, self.buffers, self.variables)
+        status = teams.write(self.w, self.function.name, loop, self.extent(loop.extent), captured,
+                             lambda name: self._piece(loop, captured, name))
+        failed, done = self.w.name("failed"), self.w.name("done")
+        self.w.branch(self.w.op(f"icmp eq i32 {status}, 0"), done, failed)
+        self.w.label(failed)
+        self.w.do(f"store i32 {status}, ptr %status")
+        self.w.jump("leave")
+        self.w.label(done)
+        self.frame.leaves = True
+
+    def _piece(self, loop: For, captured: teams.Captured, name: str) -> str:
+        """The function that runs iterations of the loop from ``%begin`` to ``%end``."""
+        w = Writer(self.w.module)
+        own = captured.renamed(w)
+        piece = Statements(self.function, w, own.buffers, own.variables)
+        piece.begun, piece.on_team = self.begun, True
+        w.label("start")
+        piece.iterate(loop, "%begin", "%end")
+        return piece.frame.text(teams.piece_head(name, own))
 
     def extent(self, extent: Extent) -> str:
         return self.exprs.scalar(extent) if isinstance(extent, Expr) else str(extent)
@@ -314,7 +334,7 @@ class Statements:
                                    tile.buffer.pitches[len(tile.indices) - rank:],
                                    tile.buffer.dtype)
         return Call(self.w, self.function.machine, self.function.contract, tiles,
-                    self._begins(binding), self.prepared.add)
+                    self._begins(binding), self.frame.prepared.add)
 
     def _begins(self, binding: Binding) -> str:
         if not binding.begins:
@@ -343,7 +363,7 @@ class Statements:
             size = self._rounded(size)
             self.w.entry.append(f"  {name} = call noalias ptr @aligned_alloc({count} {_LINE}, "
                                 f"{count} {size})")
-            self.allocated.append(name)
+            self.frame.allocated.append(name)
         self.buffers[buffer.name] = name
 
     def _rounded(self, size: Extent) -> str:

@@ -10,76 +10,76 @@ The annotation ``num_threads`` of a loop says how many threads it wants; else Op
 threads: the loop is an ordinary one.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from compiler.ir import For, free_variables, reads, walk_stmts, writes
-from compiler.ir import expressions as expressions_of
+from compiler.ir import For, expressions, free_variables, reads, walk_stmts, writes
 from compiler.te import INDEX, Symbol, Var
 
-from .frame import framed
 from .writer import Kind, Value, Writer
 
-if TYPE_CHECKING:
-    from .statements import Statements
-
-__all__ = ["write"]
+__all__ = ["Captured", "captured", "piece_head", "write"]
 
 _SLOT = 8               # bytes of a value in the context
 
 
-def write(outer: "Statements", loop: For) -> None:
-    """Write the loop, and the functions that its threads run."""
-    if outer.function.machine.architecture.startswith("wasm"):
-        outer.iterate(loop, "0", outer.extent(loop.extent))
-        return
-    captured = _captured(outer, loop)
-    number = sum(".team." in name for name in outer.w.module.functions)
-    body = f"{outer.function.name}.body.{number}"
-    team = f"{outer.function.name}.team.{number}"
-    functions = outer.w.module.functions
-    functions[team] = ""                    # the name is taken, whatever the body holds
-    functions[body] = _body(outer, loop, body)
-    functions[team] = _team(outer.w, team, body, [kind for kind, _ in captured])
-    context = _context(outer, [("i64", outer.extent(loop.extent)), *captured])
-    threads = dict(loop.annotations).get("num_threads", 0)
-    outer.w.call_void("GOMP_parallel", ("ptr", f"@{team}"), ("ptr", context),
-                      ("i32", str(threads)), ("i32", "0"))
-    _leave_if_failed(outer, context)
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What the body of a loop uses from outside it: pointers by the buffer's name, variables."""
+
+    buffers: dict[str, str]
+    variables: dict[Var, Value]
+
+    @property
+    def values(self) -> list[tuple[str, str]]:
+        """Types and values, in the order of parameters."""
+        return ([("ptr", pointer) for pointer in self.buffers.values()]
+                + [("i64", value.text) for value in self.variables.values()])
+
+    def renamed(self, w: Writer) -> "Captured":
+        """The same as parameters of the function that `w` writes."""
+        return Captured({name: f"%{w.name(name)}" for name in self.buffers},
+                        {var: Value(f"%{w.name(var.name)}", Kind(INDEX))
+                         for var in self.variables})
 
 
-def _buffers(outer: "Statements", loop: For) -> list[str]:
-    touched = {b.name for s in writes(loop) for b in s.buffers}
+def captured(loop: For, buffers: Mapping[str, str], variables: Mapping[Var, Value]) -> Captured:
+    touched = {buffer.name for stmt in writes(loop) for buffer in stmt.buffers}
     touched |= {read.buffer.name for read in reads(loop)}
-    return [name for name in outer.buffers if name in touched]
+    used = {var for stmt in walk_stmts(loop) for expr in expressions(stmt)
+            for var in free_variables(expr)}
+    used |= {var for stmt in writes(loop) for var in getattr(stmt, "axes", ())}
+    return Captured({name: pointer for name, pointer in buffers.items() if name in touched},
+                    {var: value for var, value in variables.items()
+                     if (var in used or isinstance(var, Symbol)) and var != loop.var})
 
 
-def _variables(outer: "Statements", loop: For) -> list[Var]:
-    used = {v for s in walk_stmts(loop) for e in expressions_of(s) for v in free_variables(e)}
-    used |= {v for s in writes(loop) for v in getattr(s, "axes", ())}
-    return [var for var in outer.variables
-            if (var in used or isinstance(var, Symbol)) and var != loop.var]
+def write(w: Writer, function: str, loop: For, extent: str, captured: Captured,
+          write_piece: Callable[[str], str]) -> str:
+    """Write the loop of `function` as a call of a team, and the functions that its threads run.
+
+    ``write_piece(name)`` is the text of the function of a piece, see `piece_head`. Returns the
+    status of the team: 0 where all is well.
+    """
+    functions = w.module.functions
+    number = sum(".team." in name for name in functions)
+    piece, team = f"{function}.body.{number}", f"{function}.team.{number}"
+    functions[team] = ""                    # the name is taken, whatever the body holds
+    functions[piece] = write_piece(piece)
+    functions[team] = _team(w, team, piece, [kind for kind, _ in captured.values])
+    context = _context(w, [("i64", extent), *captured.values])
+    threads = dict(loop.annotations).get("num_threads", 0)
+    w.call_void("GOMP_parallel", ("ptr", f"@{team}"), ("ptr", context), ("i32", str(threads)),
+                ("i32", "0"))
+    return w.op(f"load i32, ptr {context}")
 
 
-def _captured(outer: "Statements", loop: For) -> list[tuple[str, str]]:
-    """Types and values of what the body needs from outside."""
-    return ([("ptr", outer.buffers[name]) for name in _buffers(outer, loop)]
-            + [("i64", outer.variables[var].text) for var in _variables(outer, loop)])
-
-
-def _body(outer: "Statements", loop: For, name: str) -> str:
-    """``i32 body(captured..., begin, end)``: a piece of the loop."""
-    w = Writer(outer.w.module)
-    buffers = {name: f"%{w.name(name)}" for name in _buffers(outer, loop)}
-    variables = {var: Value(f"%{w.name(var.name)}", Kind(INDEX))
-                 for var in _variables(outer, loop)}
-    inner = type(outer)(outer.function, w, buffers, variables)
-    inner.begun, inner.on_team = outer.begun, True
-    w.label("start")
-    inner.iterate(loop, "%begin", "%end")
-    parameters = [f"ptr noalias {name}" for name in buffers.values()]
-    parameters += [f"i64 {value.text}" for value in variables.values()]
-    return framed(f"define internal i32 @{name}({', '.join(parameters)}, i64 %begin, i64 %end) "
-                  f"noinline nounwind", inner)
+def piece_head(name: str, captured: Captured) -> str:
+    """The head of ``i32 name(captured..., begin, end)``."""
+    parameters = [f"ptr noalias {pointer}" for pointer in captured.buffers.values()]
+    parameters += [f"i64 {value.text}" for value in captured.variables.values()]
+    return (f"define internal i32 @{name}({', '.join(parameters)}, i64 %begin, i64 %end) "
+            f"noinline nounwind")
 
 
 def _team(outer: Writer, name: str, body: str, captured: list[str]) -> str:
@@ -94,8 +94,8 @@ def _team(outer: Writer, name: str, body: str, captured: list[str]) -> str:
     threads, thread = (w.op(f"zext i32 {w.call(function, 'i32')} to i64") for function in
                        ("omp_get_num_threads", "omp_get_thread_num"))
     following = w.op(f"add i64 {thread}, 1")
-    begin, end = (w.op(f"sdiv i64 {w.op(f'mul i64 {one}, {extent}')}, {threads}")
-                  for one in (thread, following))
+    begin, end = (w.op(f"sdiv i64 {w.op(f'mul i64 {share}, {extent}')}, {threads}")
+                  for share in (thread, following))
     w.branch(w.op(f"icmp slt i64 {begin}, {end}"), "some", "done")
     w.label("some")
     status = w.op(f"call i32 @{body}({passed}i64 {begin}, i64 {end})")
@@ -108,25 +108,12 @@ def _team(outer: Writer, name: str, body: str, captured: list[str]) -> str:
                       "  ret void", "}"])
 
 
-def _context(outer: "Statements", captured: list[tuple[str, str]]) -> str:
-    """The status of the team (0: all is well), the extent, and what is captured."""
-    w = outer.w
+def _context(w: Writer, values: list[tuple[str, str]]) -> str:
+    """The status of the team, then the values: the extent, and what is captured."""
     context = f"%{w.name('context')}"
-    w.entry.append(f"  {context} = alloca [{_SLOT * (1 + len(captured))} x i8], align {_SLOT}")
+    w.entry.append(f"  {context} = alloca [{_SLOT * (1 + len(values))} x i8], align {_SLOT}")
     w.do(f"store i32 0, ptr {context}")
-    for place, (kind, value) in enumerate(captured, 1):
+    for place, (kind, value) in enumerate(values, 1):
         pointer = w.op(f"getelementptr i8, ptr {context}, i64 {_SLOT * place}")
         w.do(f"store {kind} {value}, ptr {pointer}")
     return context
-
-
-def _leave_if_failed(outer: "Statements", context: str) -> None:
-    w = outer.w
-    status = w.op(f"load i32, ptr {context}")
-    failed, done = w.name("failed"), w.name("done")
-    w.branch(w.op(f"icmp eq i32 {status}, 0"), done, failed)
-    w.label(failed)
-    w.do(f"store i32 {status}, ptr %status")
-    w.jump("leave")
-    w.label(done)
-    outer.leaves = True

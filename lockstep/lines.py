@@ -1,12 +1,13 @@
-"""Lines for people: as wide as the terminal, and reasons that repeat are counted."""
+"""Lines for people, on terminals and pages. Reasons that repeat are counted."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from shutil import get_terminal_size
 from textwrap import wrap
+from typing import Any
 
-__all__ = ["Entry", "counted", "say", "shortened", "width"]
+__all__ = ["Entry", "counted", "host_entries", "largest_stall", "say", "shortened", "width"]
 
 Entry = tuple[str, str, str]
 """A layer, its operator, and the reason why it is where it is."""
@@ -70,3 +71,22 @@ def _layers(entries: list[Entry]) -> str:
     shown = counts[:_OPERATORS] + ([("others", others)] if others else [])
     return ", ".join(f"{operator}: {count} {'layer' if count == 1 else 'layers'}"
                      for operator, count in shown)
+
+
+def host_entries(figures: Mapping[str, Any]) -> list[Entry]:
+    """Name, operator and reason of every node on the host."""
+    operators = {name: op for segment in figures["segments"]
+                 for name, op in zip(segment["nodes"], segment["operators"], strict=True)}
+    return [(name, operators[name], reason) for name, reason in figures["host"].items()]
+
+
+def largest_stall(layer: Mapping[str, Any]) -> str:
+    """What the unit that carries the layer waited for longest, with its share of the cycles.
+
+    ``gemm: load 12.3%`` reads: gemm waits for load in 12.3 % of the layer's cycles.
+    """
+    causes = layer["stalls"].get(layer["carrier"], {})
+    if not any(causes.values()):
+        return "-"
+    cause = max(causes, key=causes.__getitem__)
+    return f"{layer['carrier']}: {cause} {causes[cause] / layer['cycles']:.1%}"
