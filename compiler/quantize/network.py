@@ -11,7 +11,7 @@ from math import inf
 
 import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorShapeProto, helper, numpy_helper
 
 from compiler.graph.graph import Graph
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
@@ -210,17 +210,20 @@ def _modern(model: ModelProto, place: str) -> ModelProto:
 
 
 def _correct_types(model: ModelProto, judged: Graph) -> None:
-    """Takes back what the model tells wrongly of its values' types and shapes."""
+    """Takes back what the model tells wrongly of its values' types and shapes. What it leaves out
+    has as many dimensions as there are.
+    """
     for value in (*model.graph.value_info, *model.graph.output):
-        real, tensor = judged.values.get(value.name), value.type.tensor_type
-        if real is None or not value.type.HasField("tensor_type"):
+        real, kind = judged.values.get(value.name), value.type.WhichOneof("value")
+        if real is None or kind not in ("tensor_type", None):
             continue
+        tensor = value.type.tensor_type
+        tensor.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(numpy_dtype(real.dtype)))
         extents = [dim.dim_value for dim in tensor.shape.dim]
-        if len(extents) != len(real.shape) or any(
+        if not tensor.HasField("shape") or len(extents) != len(real.shape) or any(
                 told > 0 and told != extent
                 for told, extent in zip(extents, real.shape, strict=True)):
-            tensor.ClearField("shape")
-        tensor.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(numpy_dtype(real.dtype)))
+            tensor.shape.CopyFrom(TensorShapeProto(dim=[{}] * len(real.shape)))
 
 
 def _types(model: ModelProto) -> Types:

@@ -205,6 +205,19 @@ def test_what_a_model_tells_wrongly_of_a_value_is_of_no_account(float_model, rng
     assert quantize(made, given).model == wanted
 
 
+@pytest.mark.parametrize("field", ["shape", "type"])
+def test_an_output_of_which_a_model_tells_nothing(float_model, rng, field) -> None:
+    """ONNX's shape inference stops at repeats that are no vector."""
+    one = float_model()
+    twice = one.constant(np.array([[1], [1], [2], [1]], np.int64))
+    made = one.model(one.add("Tile", one.conv(one.input("x", 1, 3, 4, 4), 3, 3), twice))
+    output = made.graph.output[0]
+    (output if field == "type" else output.type.tensor_type).ClearField(field)
+    model = quantize(made, images(rng, 2, 3, 4, 4)).model
+    onnx.checker.check_model(model)
+    assert len(model.graph.output[0].type.tensor_type.shape.dim) == 4
+
+
 def test_a_sum_within_a_float_function_is_no_convolution(float_model, rng) -> None:
     """1 / (1 + exp(-x)): rounded to 8 bits the denominator could be 0."""
     one = float_model()
