@@ -18,6 +18,7 @@ case. Prints what became of the cases, by kind; exit status 1 when something was
 
 import argparse
 import importlib
+import io
 import json
 import os
 import re
@@ -203,6 +204,8 @@ def _import() -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):        # arguments may be in no character set
+        sys.stdout.reconfigure(errors="backslashreplace")
     if args.replay:
         verdict = replay(args.replay)
         print(f"{verdict.outcome}: {verdict.case.what}: {verdict.detail}")

@@ -90,7 +90,8 @@ def _become(work: Callable[[], int], folder: Path, said: list[Path], limits: Lim
         os.setpgid(0, 0)
         for number, path in zip((1, 2), said, strict=True):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
-        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))
+        sys.stdout = open(1, "w", closefd=False)
+        sys.stderr = open(2, "w", errors="backslashreplace", closefd=False)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(folder)
         address = _pages(0) + limits.address_bytes

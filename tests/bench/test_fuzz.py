@@ -185,9 +185,16 @@ def test_a_model_that_no_peer_takes_is_not_judged(tmp_path: Path) -> None:
 
 def test_the_limit_is_of_the_copy_alone(tmp_path: Path) -> None:
     (tmp_path / "case").mkdir()
-    ended = isolated(lambda: bytearray(5 << 30) and 0, tmp_path / "case", Limits())
+    ended = isolated(lambda: len(bytearray(5 << 30)) and 0, tmp_path / "case", Limits())
     assert ended.status == 1 and "MemoryError" in ended.err
     assert bytearray(1 << 20)
+
+
+def test_errors_may_be_in_no_character_set(tmp_path: Path) -> None:
+    """A name of a file may be any bytes."""
+    (tmp_path / "case").mkdir()
+    ended = isolated(lambda: refuse("lockstep: error: \udcff"), tmp_path / "case", Limits())
+    assert (ended.status, ended.err) == (2, "lockstep: error: \\udcff\n")
 
 
 def test_a_find_is_kept_and_replayed(tmp_path: Path, monkeypatch, capsys) -> None:
@@ -201,6 +208,19 @@ def test_a_find_is_kept_and_replayed(tmp_path: Path, monkeypatch, capsys) -> Non
     assert replay(finds / "bomb-3-1").outcome == "traceback"
     monkeypatch.setattr(fuzz, "_command", lambda arguments: refuse("lockstep: error: no"))
     assert main(["--replay", str(finds / "bomb-3-1")]) == 0
+
+
+def test_a_find_with_arguments_in_no_character_set_is_told(tmp_path: Path, monkeypatch,
+                                                            capsys) -> None:
+    def odd(rng: np.random.Generator, folder: Path, sound: Path) -> Case:
+        return Case("arguments", "run \udcff", ("run", "\udcff"), ANY)
+
+    monkeypatch.setattr(fuzz, "sound_files", lambda folder, run: None)
+    monkeypatch.setattr(fuzz, "_command", lambda arguments: [][0])
+    monkeypatch.setitem(KINDS, "arguments", odd)
+    assert main(["--kinds", "arguments", "--cases", "1", "--finds", str(tmp_path)]) == 1
+    assert main(["--replay", str(tmp_path / "arguments-1-0")]) == 1
+    assert capsys.readouterr().out.count("run \\udcff") == 2
 
 
 @pytest.mark.slow
