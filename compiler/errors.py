@@ -1,8 +1,10 @@
 """What Lockstep raises on purpose: one base class, under every part of the house."""
 
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import ClassVar
 
-__all__ = ["ArgumentError", "Error", "RequestError"]
+__all__ = ["ArgumentError", "Error", "RequestError", "require_names"]
 
 
 class Error(Exception):
@@ -26,3 +28,13 @@ class RequestError(Error):
 
 class ArgumentError(Error, ValueError, TypeError):
     """An argument of a public function that is of the wrong type or value, or has no such name."""
+
+
+def require_names(function: str, given: Collection[str], known: Collection[str]) -> None:
+    """Raise ArgumentError for the first option that is not known, with those most like it."""
+    for name in given:
+        if name not in known:
+            like = get_close_matches(name, known, 3, 0.5) or sorted(known)
+            raise ArgumentError(f"{function} has no option {name!r}; the nearest are "
+                                f"{', '.join(like)}" if like else
+                                f"{function} has no option {name!r}")

@@ -1,7 +1,6 @@
 """Arguments of `lockstep.compile` and its like: refused by name before anything is computed."""
 
-from collections.abc import Collection, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from operator import index
 from os import PathLike
 from types import UnionType
@@ -11,7 +10,7 @@ from compiler.errors import ArgumentError
 from compiler.graph.partition import ACCEL, HOST
 from runtime.costs import Link
 
-__all__ = ["require_kind", "require_names", "require_path", "require_settings", "shapes_of"]
+__all__ = ["require_kind", "require_path", "require_settings", "shapes_of"]
 
 THREADS = (1, 2)
 
@@ -19,16 +18,6 @@ THREADS = (1, 2)
 def require_kind(name: str, value: object, kind: type | UnionType, what: str) -> None:
     if not isinstance(value, kind):
         raise ArgumentError(f"{name} must be {what}, not {value!r}")
-
-
-def require_names(function: str, given: Collection[str], known: Collection[str]) -> None:
-    """Raise ArgumentError for the first option that is not known, with those most like it."""
-    for name in given:
-        if name not in known:
-            like = get_close_matches(name, known, 3, 0.5) or sorted(known)
-            raise ArgumentError(f"{function} has no option {name!r}; the nearest are "
-                                f"{', '.join(like)}" if like else
-                                f"{function} has no option {name!r}")
 
 
 def require_path(path: object) -> None:

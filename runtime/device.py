@@ -19,9 +19,9 @@ from accel.machine.program import Program
 from accel.machine.status import Run
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.simt.code import Code
-from compiler.errors import ArgumentError, Error
+from compiler.errors import ArgumentError, Error, require_names
 from compiler.processes import OwnLock
-from runtime.arguments import require_kind, require_names
+from runtime.arguments import require_kind
 
 __all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice", "Memory",
            "SimulatedDevice", "require_options", "simulator"]

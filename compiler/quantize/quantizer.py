@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
+from compiler.errors import require_names
 from compiler.files import write_bytes
 from compiler.frontend.binding import (
     Bindings,
@@ -120,7 +122,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None, example_inputs: Any = None,
-             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
+             bind: Bindings | None = None, watch: Watch = _unwatched, **unknown: Any) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
@@ -142,8 +144,10 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is told of long work.
 
-    Raises QuantizeRefused with one line: what, where and what to do.
+    Raises QuantizeRefused with one line: what, where and what to do; ArgumentError for options that
+    are not known.
     """
+    require_names("quantize", unknown, signature(quantize).parameters.keys() - {"unknown"})
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget))
     place = str(model) if isinstance(model, str | PathLike) else "model"

@@ -41,6 +41,16 @@ def test_an_option_of_another_kind(options, message: str) -> None:
     refused(lambda: compile_for(DIGITS, None, **options), lockstep.ArgumentError, message)
 
 
+@pytest.mark.parametrize(("name", "nearest"), [
+    ("observr", "observer"), ("keepfloat", "keep_float"), ("bits", "bind"),
+    ("unknown", None)])
+def test_an_option_that_the_quantizer_does_not_take(name: str, nearest: str | None) -> None:
+    near = nearest or ("bias_correction, bind, budget, calibration, equalize, example_inputs, "
+                       "keep_float, model, observer, percentile, watch")
+    refused(lambda: lockstep.quantize(DIGITS, "samples.npz", **{name: 1}), lockstep.ArgumentError,
+            f"quantize has no option {name!r}; the nearest are {near}")
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"sim": None}, "Simulator must be one of functional, cycle, verilator, not None"),
     ({"sim": ["cycle"]}, "Simulator must be one of functional, cycle, verilator, not ['cycle']"),
