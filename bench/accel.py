@@ -37,6 +37,7 @@ from typing import Any
 
 import onnx
 
+from accel.figures.layers import layer_rows
 from accel.machine.config import load
 from accel.machine.machine import Machine
 from accel.machine.status import Run
@@ -45,10 +46,9 @@ from accel.sim import cycle
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Graph, optimize, partition
 from compiler.graph.partition import ACCEL, subgraph
+from compiler.target import Executable
 from examples import zoo
 from runtime import SimulatedDevice, compile_for
-from runtime.module import AccelSegment
-from runtime.report import layer_rows
 
 NETWORKS = ("resnet18", "resnet50", "mobilenet_v1", "squeezenet")
 LATENCIES = (0, 16, 64, 256)
@@ -98,7 +98,7 @@ def accelerated(name: str, target: AccelTarget) -> Graph:
 
 
 def compiled_twice(machine: Machine, name: str,
-                   config: str) -> tuple[AccelSegment, dict[str, float]]:
+                   config: str) -> tuple[Executable, dict[str, float]]:
     """The same, and seconds: of compiling it, and then of finding it in a cache of its own."""
     with TemporaryDirectory() as folder, cache_in(folder):
         path = Path(folder) / f"{name}.onnx"
@@ -130,14 +130,14 @@ def cache_in(folder: str) -> Iterator[None]:
         os.environ |= {"LOCKSTEP_CACHE": before} if before else {}
 
 
-def residual(machine: Machine, segment: AccelSegment, rows: Rows) -> None:
+def residual(machine: Machine, segment: Executable, rows: Rows) -> None:
     convolutions = [row for row in rows if "qconv2d" in row["op"].split(" + ")]
     print("resnet18_conv_cycles", sum(row["cycles"] for row in convolutions[1:]))
     near, far = (timed(machine, segment, latency)[1].cycles for latency in (0, 256))
     print("resnet18_latency_cost", f"{far / near - 1:.2%}".rstrip("%"))
 
 
-def timed(machine: Machine, segment: CompiledSegment | AccelSegment,
+def timed(machine: Machine, segment: CompiledSegment | Executable,
           latency: int = 64) -> tuple[Rows, Run]:
     run = cycle.simulate(machine, segment.program, values=False, latency=latency)
     return layer_rows(machine, segment.program, segment.work, run), run

@@ -40,6 +40,7 @@ from compiler.graph.partition import ACCEL, Partition, subgraph
 from compiler.graph.pipeline import optimize
 from compiler.graph.reference import evaluate
 from compiler.quantize import quantize
+from compiler.target import Outcome
 from runtime import SimulatedDevice, compile_graph, simulator
 from runtime.module import Module, Step
 
@@ -165,17 +166,17 @@ def _count(figures: Figures, graph: Graph, parts: Partition) -> None:
 def run_segments(figures: Figures, module: Module, inputs: Mapping[str, Array],
                  stage: Stage) -> None:
     """Every segment of the accelerator against the reference for the same inputs."""
-    def perform(step: Step, given: Mapping[str, Array]) -> Mapping[str, Array]:
+    def perform(step: Step, given: Mapping[str, Array]) -> Outcome:
         if step.segment.target != ACCEL:
             with stage("host segments"):
-                return step(given)[0]
+                return step.execute(given)
         with stage("functional simulator"):
-            made = step(given)[0]
+            made = step.execute(given)
         with stage("integer reference"):
             wanted = evaluate(subgraph(module.graph, step.segment), given)
         figures.segments += 1
         figures.differing += [name for name in wanted
-                              if not np.array_equal(made[name], wanted[name])]
+                              if not np.array_equal(made.values[name], wanted[name])]
         return made
 
     module.perform(inputs, perform)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from accel.figures.layers import layer_rows
 from accel.machine.config import ConfigError, load, preset
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
@@ -21,8 +22,6 @@ from bench.accel import NETWORKS, accelerated
 from compiler.graph import Graph
 from compiler.graph.reference import evaluate
 from runtime import SimulatedDevice, simulator
-from runtime.module import AccelSegment
-from runtime.report import layer_rows
 
 PYNQ = preset("pynq-1x16x16")
 OWN = {"2x16x16": replace(PYNQ, name="own-2x16x16", batch=2),
@@ -59,10 +58,10 @@ def measure(name: str, machine: Machine, graph: Graph, inputs, wanted, rtl: bool
     begin = time.process_time()
     compiled = AccelTarget(machine).compile(graph)
     compiling = time.process_time() - begin
-    segment = AccelSegment(compiled.program, compiled.work,
-                           SimulatedDevice(machine, cycle.simulate))
+    segment = compiled.on(SimulatedDevice(machine, cycle.simulate))
     begin = time.perf_counter()
-    outputs, run = segment(inputs)
+    made = segment(inputs)
+    outputs, run = made.values, made.run
     running = time.perf_counter() - begin
     right = all((outputs[value] == wanted[value]).all() for value in graph.outputs)
     macs = sum(row["macs"] for row in layer_rows(machine, compiled.program, compiled.work, run))
@@ -71,13 +70,12 @@ def measure(name: str, machine: Machine, graph: Graph, inputs, wanted, rtl: bool
             f"compiled {compiling:5.1f} s  run {running:5.1f} s  "
             f"values {'equal' if right else 'DIFFER'}")
     if rtl:
-        core = AccelSegment(compiled.program, compiled.work,
-                            SimulatedDevice(machine, simulator("verilator")))
+        core = compiled.on(SimulatedDevice(machine, simulator("verilator")))
         begin = time.perf_counter()
-        made, same = core(inputs)
+        same = core(inputs)
         seconds = time.perf_counter() - begin
-        agrees = same.cycles == run.cycles and all(
-            (made[value] == outputs[value]).all() for value in graph.outputs)
+        agrees = same.run.cycles == run.cycles and all(
+            (same.values[value] == outputs[value]).all() for value in graph.outputs)
         line += f"  RTL {'equal' if agrees else 'DIFFERS'}, {seconds:.1f} s"
         right &= agrees
     print(line, flush=True)

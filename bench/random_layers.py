@@ -17,6 +17,7 @@ from math import exp, log
 import numpy as np
 from rich.progress import track
 
+from accel.figures.layers import layer_rows
 from accel.machine.config import load
 from accel.machine.machine import Machine
 from accel.mapping.layout import from_blocked, to_plain
@@ -26,7 +27,6 @@ from bench.networks import layer_graph
 from compiler.graph.graph import Graph
 from compiler.graph.reference import evaluate
 from lockstep.lines import largest_stall
-from runtime.report import layer_rows
 
 PRESETS = ("ecp5-1x8x8", "ecp5-1x16x16", "pynq-1x16x16")
 WORST = 3

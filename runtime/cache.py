@@ -31,6 +31,7 @@ from runtime.artifact.container import Members
 from runtime.artifact.graphs import graph_json
 from runtime.costs import known
 from runtime.device import Device
+from runtime.loading import placed
 from runtime.module import Module, Settings
 
 __all__ = ["LARGEST", "cached", "network_key", "sources"]
@@ -75,7 +76,8 @@ def _kept(folder: Path, device: Device | None) -> Module | None:
         shutil.rmtree(folder, ignore_errors=True)
         return None
     try:
-        module = read(folder / FILE, device.machine if device else None).on(device)
+        saved = read(folder / FILE, device.machine if device else None)
+        module = placed(saved, device)
     except ArtifactError as error:
         _log.warning("The cache has a file that cannot be read, which is made again: %s", error)
         shutil.rmtree(folder, ignore_errors=True)

@@ -40,7 +40,7 @@ from runtime.auto import choose, greedy
 from runtime.cache import Division, Made, cached
 from runtime.costs import LINK, Link, Pricing, segment_borders
 from runtime.device import Device, SimulatedDevice, require_options, simulator
-from runtime.module import AccelSegment, Module, Settings, Step
+from runtime.module import Module, Settings, Step
 
 __all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph",
            "is_about_float", "quantized",
@@ -201,11 +201,10 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
         part = subgraph(graph, segment)
         if accel and device and segment.target == ACCEL:
             compiled = choice.pricing.program(part) if choice else accel.compile(part)
-            steps.append(Step(segment, AccelSegment(compiled.program, compiled.work, device)))
         else:
             compiled = host.compile(part)
             show("fuse", compiled.groups)
             show("plan-memory", compiled.plan)
-            steps.append(Step(segment, compiled))
+        steps.append(Step(segment, compiled, compiled.on(device)))
     return Module(graph, parts, tuple(steps), settings, choice and choice.figures(),
                   layout.figures())

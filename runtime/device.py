@@ -6,7 +6,6 @@ OpenCL, CUDA and the emulation of CUDA on the host.
 """
 
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from importlib import import_module
 from inspect import signature
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from accel.machine.device import Device, DeviceError, Memory
 from accel.machine.machine import Machine
 from accel.machine.program import Program
 from accel.machine.status import Run
@@ -29,56 +29,8 @@ __all__ = ["SIMULATORS", "Device", "DeviceError", "DeviceMissing", "KernelDevice
 ALIGNMENT = 64
 
 
-class DeviceError(Error, RuntimeError):
-    """A run that ended in an error; `run` has the status, the unit and the instruction."""
-
-    exit_status = 1
-
-    def __init__(self, message: str, run: Run):
-        super().__init__(message)
-        self.run = run
-
-
 class DeviceMissing(Error, RuntimeError):
     """A device that this machine does not have, or not the libraries for it: what to install."""
-
-
-class Memory(Protocol):
-    """What every device has. Addresses count bytes of the device's memory."""
-
-    def allocate(self, size_bytes: int) -> int:
-        """Address of fresh memory, aligned to the longest burst."""
-        ...
-
-    def copy_in(self, address: int, data: np.ndarray) -> None:
-        """Write the bytes of `data` (uint8)."""
-        ...
-
-    def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
-        """Read bytes (uint8)."""
-        ...
-
-
-class Device(Memory, Protocol):
-    """A device that executes programs of the accelerator.
-
-    `exclusive` is held by the thread that uses it, from writing inputs to reading outputs. In a
-    forked child nobody holds it.
-    """
-
-    @property
-    def machine(self) -> Machine: ...
-
-    @property
-    def exclusive(self) -> AbstractContextManager[object]: ...
-
-    def launch(self, program: Program, address: int) -> None:
-        """Start a program whose memory image begins at `address`."""
-        ...
-
-    def wait(self) -> Run:
-        """The end of what was launched."""
-        ...
 
 
 class KernelDevice(Memory, Protocol):

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.machine.program import Program, TensorSlot
 from accel.machine.status import Run
-from accel.mapping.layout import from_memory, to_memory
-from accel.mapping.work import Work
 from compiler.errors import Error
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Partition, Segment
+from compiler.target import Compiled, Executable, Outcome, Row
 from compiler.te import numpy_dtype
-from runtime.device import Device, DeviceError
+from runtime.artifact import save
 from runtime.executor import overlaps, run_all
 
-__all__ = ["AccelSegment", "InputError", "Module", "Settings", "Step"]
+__all__ = ["InputError", "Module", "Settings", "Step"]
 
 Values = dict[str, np.ndarray]
 Settings = Mapping[str, int | bool]
@@ -30,62 +28,16 @@ class InputError(Error, ValueError):
     """An input of a name, shape or type that the network does not take."""
 
 
-class AccelSegment:
-    """A compiled segment on a device: constants are copied once, activations at every run.
-
-    `work` is that of the layers of `program`: of those that are computed at the same time
-    together.
-    """
-
-    def __init__(self, program: Program, work: tuple[tuple[Work, ...], ...], device: Device):
-        self.program, self.work, self.device = program, work, device
-        with device.exclusive:
-            self._address = device.allocate(program.memory_bytes)
-            device.copy_in(self._address, program.image())
-
-    def __call__(self, values: Mapping[str, np.ndarray]) -> tuple[Values, Run]:
-        with self.device.exclusive:
-            return self._run(values)
-
-    def _run(self, values: Mapping[str, np.ndarray]) -> tuple[Values, Run]:
-        program = self.program
-        for slot in program.inputs:
-            raw = to_memory(values[slot.name], slot.layout).reshape(-1).view(np.uint8)
-            self.device.copy_in(self._place(slot), raw)
-        self.device.launch(program, self._address)
-        run = self.device.wait()
-        if not run.ok:
-            label = program.labels[run.index] if run.index < len(program.labels) else ""
-            raise DeviceError(f"{run.describe()} {label}".strip(), run)
-        return {slot.name: self._fetch(slot) for slot in program.outputs}, run
-
-    def _place(self, slot: TensorSlot) -> int:
-        return self._address + self.program.bases[slot.base] + slot.offset
-
-    def _fetch(self, slot: TensorSlot) -> np.ndarray:
-        raw = self.device.copy_out(self._place(slot), slot.size_bytes).view(np.int8)
-        return from_memory(raw.reshape(slot.shape), slot.layout, slot.logical)
-
-
-HostCall = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
-
-
 @dataclass(frozen=True)
 class Step:
-    """A segment of the partition and what executes it."""
+    """A segment of the partition, what it was compiled to, and that on its device."""
 
     segment: Segment
-    execute: AccelSegment | HostCall
-
-    def __call__(self, given: Mapping[str, np.ndarray]
-                 ) -> tuple[Mapping[str, np.ndarray], Run | None]:
-        """What it makes, and the run if it was the accelerator's."""
-        if isinstance(self.execute, AccelSegment):
-            return self.execute(given)
-        return self.execute(given), None
+    compiled: Compiled
+    execute: Executable
 
 
-Perform = Callable[[Step, Values], Mapping[str, np.ndarray]]
+Perform = Callable[[Step, Values], Outcome]
 """What a step makes of its inputs."""
 
 
@@ -110,20 +62,19 @@ class Module:
         self._outputs: Values = {}
 
     @property
-    def accelerated(self) -> tuple[AccelSegment, ...]:
-        return tuple(step.execute for step in self.steps if isinstance(step.execute, AccelSegment))
+    def accelerated(self) -> tuple[Executable, ...]:
+        """The segments that are programs, in order of execution."""
+        return tuple(step.execute for step in self.steps if step.execute.program is not None)
 
     @property
     def machine(self) -> Machine | None:
-        """Of the accelerator; None where the host does all."""
+        """Of the (first) accelerator; None where the host does all."""
         return next((segment.device.machine for segment in self.accelerated), None)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as one file, which `runtime.load` reads: see `runtime.artifact`. Raises
         FileError where it cannot be written.
         """
-        from runtime.artifact import save       # which knows modules
-
         save(self, path)
 
     def set_input(self, name: str, array: Any) -> None:
@@ -158,11 +109,25 @@ class Module:
         """Refuses what `set_input` does, and inputs that are not all there; copies none of them."""
         return self.run_many([inputs])[0]
 
-    def profile(self, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Where the time of one inference goes: see `runtime.profile`."""
-        from runtime.profile import profile     # which knows modules
+    def profile(self, inputs: Mapping[str, Any]) -> list[Row]:
+        """Where the time of one inference goes: a row for each group of operators that is computed
+        together, in order of execution: `name` and `op` of its operators, `device` (the target),
+        `seconds`, `cycles`.
 
-        return profile(self, inputs)
+        On the host seconds were measured, in this call: what is run for the first time may take
+        longer than later. On the accelerator they are its cycles at the machine's clock, both 0
+        where the device counts none; there is a row more for each segment, what follows its last
+        layer. A value whose layout changes while it is copied has a row of the host, `op` relayout.
+        """
+        rows: list[Row] = []
+
+        def perform(step: Step, given: Values) -> Outcome:
+            outcome, found = step.execute.profile(given)
+            rows.extend({"device": step.segment.target, **row} for row in found)
+            return outcome
+
+        self.perform(inputs, perform)
+        return rows
 
     def run_many(self, inputs: Sequence[Mapping[str, Any]]) -> list[Values]:
         """Outputs by name for each of the inputs, in their order: while the accelerator computes
@@ -181,7 +146,8 @@ class Module:
         """The outputs, when each step is performed this way, one after the other."""
         values = self._complete(inputs)
         for step in self.steps:
-            values.update(perform(step, {name: values[name] for name in step.segment.inputs}))
+            given = {name: values[name] for name in step.segment.inputs}
+            values.update(perform(step, given).values)
         return self._made(values)
 
     def _complete(self, inputs: Mapping[str, Any]) -> Values:
@@ -202,19 +168,25 @@ class Module:
         """Outputs and the runs of the accelerator for each."""
         segments = [step.segment for step in self.steps]
         if len(inputs) > 1 or overlaps(segments):
-            found = run_all(segments, lambda place, given: self.steps[place](given),
-                            [self._complete(one) for one in inputs], self.graph.outputs)
+            found = run_all(segments, self._performed, [self._complete(one) for one in inputs],
+                            self.graph.outputs)
             return [(self._made(one.values),
-                     tuple(run for _, run in sorted(one.found.items()) if run)) for one in found]
+                     tuple(run for _, run in sorted(one.found.items()) if run is not None))
+                    for one in found]
         return [self._in_order(one) for one in inputs]
+
+    def _performed(self, place: int, given: Mapping[str, np.ndarray]
+                   ) -> tuple[Mapping[str, np.ndarray], Any]:
+        outcome = self.steps[place].execute(given)
+        return outcome.values, outcome.run
 
     def _in_order(self, inputs: Mapping[str, Any]) -> tuple[Values, tuple[Run, ...]]:
         runs: list[Run] = []
 
-        def perform(step: Step, given: Values) -> Mapping[str, np.ndarray]:
-            made, run = step(given)
-            runs.extend([run] if run else [])
-            return made
+        def perform(step: Step, given: Values) -> Outcome:
+            outcome = step.execute(given)
+            runs.extend([] if outcome.run is None else [outcome.run])
+            return outcome
 
         return self.perform(inputs, perform), tuple(runs)
 

@@ -4,13 +4,16 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
+from accel.machine.device import Device
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.work import Work
 from accel.mapping.allocate import allocate
 from accel.mapping.borders import core, layout_of, orders, with_borders
 from accel.mapping.forms import Forms
@@ -21,12 +24,14 @@ from accel.mapping.lowering import LoweringError, Placement, Room, lower
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
                                      tiles_of)
+from accel.mapping.segment import AccelSegment
 from accel.mapping.views import View
-from accel.mapping.work import Work, work_of
+from accel.mapping.work import work_of
 from accel.proof.access import prove, with_tokens
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program as LoopProgram
+from compiler.target import ACCEL
 from compiler.te import Buffer, numpy_dtype
 
 __all__ = ["AccelTarget", "CompiledSegment", "assemble"]
@@ -36,21 +41,25 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class CompiledSegment:
-    """A program and what reports want to know of it: its layers with their useful work, as
-    `Program.layers` has them: those that are computed at the same time together.
+    """A program and what reports want to know of it: the useful work of its layers, as
+    `Program.layers` has them: those that are computed at the same time together. `groups` has the
+    layers themselves; it is empty for what was loaded.
     """
 
     program: Program
-    groups: tuple[tuple[Layer, ...], ...]
+    work: tuple[tuple[Work, ...], ...]
+    groups: tuple[tuple[Layer, ...], ...] = ()
+    kind: ClassVar[str | None] = "program"
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         return tuple(layer for group in self.groups for layer in group)
 
-    @property
-    def work(self) -> tuple[tuple[Work, ...], ...]:
-        """What the layers of each group have to do."""
-        return tuple(tuple(map(work_of, group)) for group in self.groups)
+    def on(self, device: Device | None) -> AccelSegment:
+        """Raises ProgramError for a device with another machine."""
+        assert device is not None, "a program needs a device"
+        self.program.require(device.machine)
+        return AccelSegment(self.program, self.work, device)
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,12 @@ class AccelTarget:
 
     machine: Machine
     threads: int = 2
-    name: str = field(default="accel", init=False)
+    name: str = ACCEL
+
+    @property
+    def fingerprint(self) -> str:
+        """The machine's hash, which covers geometry, instructions and layouts."""
+        return self.machine.hash
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the accelerator takes the node, else the reason why not."""
@@ -101,8 +115,7 @@ class AccelTarget:
         program = _proved(
             self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
-        return CompiledSegment(program, tuple(tuple(one.layer for one in group)
-                                              for group in groups))
+        return _compiled(program, [tuple(one.layer for one in group) for group in groups])
 
     def _lowered(self, one: "_Part", memory: "_Memory") -> list[Instruction]:
         scheduled = schedule(self.machine, one.layer.operator, one.tiles, one.threads).program
@@ -162,6 +175,11 @@ class AccelTarget:
             except LoweringError as error:
                 raise LoweringError(f"{node.name}: {error}") from None
         return layers
+
+
+def _compiled(program: Program, groups: Sequence[tuple[Layer, ...]]) -> CompiledSegment:
+    return CompiledSegment(program, tuple(tuple(map(work_of, group)) for group in groups),
+                           tuple(groups))
 
 
 @lru_cache(1)

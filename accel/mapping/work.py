@@ -1,35 +1,11 @@
-"""What layers have to do, whatever it costs: what reports compare with what it did cost."""
-
-from dataclasses import dataclass
+"""The work of the accelerator's layers."""
 
 import numpy as np
 
+from accel.machine.work import Work
 from accel.mapping.layers import Layer
-from compiler.graph.graph import Node
 
-__all__ = ["Work", "block_products", "work_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The work of a layer.
-
-    Parameters
-    ----------
-    node : that it is, or is a part of.
-    macs : useful multiply-accumulates.
-    products : cycles of gemm at one block product a cycle; 0 for layers without products.
-    input_bytes, other_bytes : what must move if all moves once: activations read; constants and
-        activations written.
-    note : what the user should know about how it is computed.
-    """
-
-    node: Node
-    macs: int
-    products: int
-    input_bytes: int
-    other_bytes: int
-    note: str = ""
+__all__ = ["block_products", "work_of"]
 
 
 def work_of(layer: Layer) -> Work:

@@ -284,9 +284,10 @@ def _on(args: argparse.Namespace, saved, device, graph):
     """The module on the board: its programs and weights are loaded."""
     from lockstep.commands._compilation import compiled
     from lockstep.commands._progress import progress_bar
+    from runtime.loading import placed
 
     with progress_bar(f"loading {args.model.name}", 0, lambda: 0):
-        return saved.on(device) if saved else compiled(args, device, graph=graph)
+        return placed(saved, device) if saved else compiled(args, device, graph=graph)
 
 
 def _selftest(args: argparse.Namespace) -> int:

@@ -169,12 +169,13 @@ def _compiled(args: argparse.Namespace, saved, given):
     from lockstep.commands._compilation import compiled, imported, machine_of
     from lockstep.commands._progress import Watched
     from runtime import SimulatedDevice
+    from runtime.loading import placed
 
     machine = saved.machine if saved else machine_of(args)
     watched = Watched(args.sim, _simulator_options(args, machine.config) if machine else {})
     device = SimulatedDevice(machine, watched) if machine else None
-    module = saved.on(device) if saved else compiled(args, device, dram=_dram(args),
-                                                     graph=imported(args, given))
+    module = placed(saved, device) if saved else compiled(args, device, dram=_dram(args),
+                                                          graph=imported(args, given))
     return module, machine, watched
 
 

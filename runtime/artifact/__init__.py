@@ -19,6 +19,6 @@ that they are what was written.
 """
 
 from .container import ArtifactError, is_archive
-from .modules import Saved, load, read, save, write
+from .modules import Saved, read, save, write
 
-__all__ = ["ArtifactError", "Saved", "is_archive", "load", "read", "save", "write"]
+__all__ = ["ArtifactError", "Saved", "is_archive", "read", "save", "write"]

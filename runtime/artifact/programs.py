@@ -10,8 +10,8 @@ from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import ALIGNMENT, Program, TensorSlot
 from accel.machine.provenance import Provenance
+from accel.machine.work import Work
 from accel.mapping.layout import blocks_of
-from accel.mapping.work import Work
 from compiler.graph.graph import Graph
 from compiler.graph.partition import Segment
 

@@ -7,7 +7,8 @@ import numpy as np
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import partition
-from compiler.target import Compiled, Target
+from compiler.native import processor
+from compiler.target import HOST, Compiled, Executable, Target
 
 
 def relu() -> Graph:
@@ -17,13 +18,17 @@ def relu() -> Graph:
 
 def test_the_cpu_is_a_target():
     target: Target = CpuTarget()
-    assert isinstance(target, Target) and target.name == "cpu"
+    assert isinstance(target, Target) and target.name == HOST and target.fingerprint == processor()
     graph = relu()
     assert len(partition(graph, partial(target.refusal, graph)).segments) == 1
     compiled = target.compile(graph)
     assert isinstance(compiled, Compiled)
+    execute = compiled.on(None)
+    assert isinstance(execute, Executable)
     x = np.array([-1, 0, 2, 3], np.float32)
-    np.testing.assert_array_equal(compiled({"x": x})["y"], np.maximum(x, 0))
+    for outcome in (execute({"x": x}), execute.profile({"x": x})[0]):
+        np.testing.assert_array_equal(outcome.values["y"], np.maximum(x, 0))
+        assert outcome.run is None
 
 
 def test_something_else_is_no_target():

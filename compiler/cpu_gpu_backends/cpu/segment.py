@@ -1,10 +1,12 @@
 """Parts of graphs as native code, and the memory that they compute in."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,9 +19,10 @@ from compiler.graph.reference import check_inputs, evaluate_node
 from compiler.graph.room import bytes_of
 from compiler.ir import Program
 from compiler.lazy import cached_property
+from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 
-__all__ = ["Arenas", "HostSegment", "Step", "dense", "plan_groups"]
+__all__ = ["Arenas", "HostExecutable", "HostSegment", "Step", "dense", "plan_groups"]
 
 Array = np.ndarray
 
@@ -71,6 +74,11 @@ class HostSegment:
     steps: tuple[Step, ...]
     constants: Mapping[str, Array]
     arenas: Arenas = field(default_factory=Arenas)
+    kind: ClassVar[str | None] = "kernels"
+
+    def on(self, device: object = None) -> "HostExecutable":
+        """The processor needs no device."""
+        return HostExecutable(self)
 
     @property
     def groups(self) -> Groups:
@@ -125,6 +133,33 @@ class HostSegment:
                 for array, buffer in zip(given, program.inputs, strict=True))
         step.kernel(*seen, made, *scratch)
         return made.reshape(step.type.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class HostExecutable:
+    """A segment on this processor, which keeps no account of its runs."""
+
+    segment: HostSegment
+    device: None = None
+    program: None = None
+    work: tuple[()] = ()
+
+    def __call__(self, values: Values) -> Outcome:
+        return Outcome(self.segment(values))
+
+    def rows(self, run: object) -> list[Row]:
+        return []
+
+    def profile(self, values: Values) -> tuple[Outcome, list[Row]]:
+        """Seconds were measured, in this call: what is run for the first time may take longer than
+        later.
+        """
+        moments = [time.perf_counter()]
+        made = self.segment(values, after=lambda number: moments.append(time.perf_counter()))
+        rows = [{"name": " + ".join(node.name for node in step.group.nodes),
+                 "op": step.group.name.replace("+", " + "), "seconds": end - begin, "cycles": 0}
+                for step, begin, end in zip(self.segment.steps, moments, moments[1:], strict=False)]
+        return Outcome(made), rows
 
 
 def _placed(block: Array, offset: int, shape: Sequence[int], dtype: str) -> Array:

@@ -11,7 +11,9 @@ from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.room import require_bytes
 from compiler.ir import Program
+from compiler.native import processor
 from compiler.ops import nchw
+from compiler.target import HOST
 
 __all__ = ["CpuTarget", "HostSegment", "Step", "kernel_program"]
 
@@ -29,9 +31,14 @@ class CpuTarget:
     Without `fusion` every operator is a group of its own.
     """
 
-    name: str = "cpu"
+    name: str = HOST
     fusion: bool = True
     arenas: Arenas = field(default_factory=Arenas, compare=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """The processor and its features."""
+        return processor()
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""

@@ -1,0 +1,89 @@
+"""Compiled segments as JSON: a codec for each kind of `compiler.target.Compiled`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accel.machine.machine import Machine
+from accel.mapping.target import CompiledSegment
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
+from compiler.cpu_gpu_backends.llvm import Kernel
+from compiler.graph.graph import Graph
+from compiler.graph.partition import Segment, subgraph
+from compiler.target import Compiled
+
+from .container import ArtifactError, Container, Members
+from .host import Kernels, host_json, host_of
+from .programs import program_json, program_of, work_json, work_of
+
+__all__ = ["Shelf", "Stock", "part_json", "part_of"]
+
+
+class Shelf:
+    """Where the segments of a module put what is not JSON, and what they share."""
+
+    def __init__(self):
+        self.members = Members()
+        self.kernels = Kernels(self.members)
+
+
+@dataclass(frozen=True)
+class Stock:
+    """What the segments of a module are read from. Without `kernels` the machine code in the file
+    is another processor's, so the host's segments are compiled anew.
+    """
+
+    container: Container
+    graph: Graph
+    machine: Machine | None
+    kernels: list[Kernel] | None
+
+
+def part_json(compiled: Compiled, number: int, shelf: Shelf) -> dict[str, Any]:
+    """The segment of this number. Raises ArtifactError for what no codec can write."""
+    if compiled.kind not in CODECS:
+        raise ArtifactError(f"cannot hold segment {number}: only programs of the accelerator and "
+                            f"code of the host can be saved, not {type(compiled).__name__}")
+    return CODECS[compiled.kind].write(compiled, number, shelf)
+
+
+def part_of(made: Mapping[str, Any], segment: Segment, stock: Stock) -> Compiled:
+    return next(codec for codec in CODECS.values() if codec.field in made).read(
+        made, segment, stock)
+
+
+def _program_json(compiled: CompiledSegment, number: int, shelf: Shelf) -> dict[str, Any]:
+    return {"program": program_json(compiled.program, number, shelf.members),
+            "work": work_json(compiled.work)}
+
+
+def _program_of(made: Mapping[str, Any], segment: Segment, stock: Stock) -> CompiledSegment:
+    if stock.machine is None:
+        raise ValueError("a segment of the accelerator must have its machine")
+    program = program_of(made["program"], stock.machine, stock.graph, segment, stock.container)
+    return CompiledSegment(program, work_of(made["work"], stock.graph, program))
+
+
+def _host_json(segment: HostSegment, number: int, shelf: Shelf) -> dict[str, Any]:
+    return host_json(segment, shelf.kernels)
+
+
+def _host_of(made: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSegment:
+    part = subgraph(stock.graph, segment)
+    if stock.kernels is None:
+        return CpuTarget().compile(part)
+    return host_of(made, part, stock.kernels)
+
+
+@dataclass(frozen=True)
+class _Codec:
+    """`field` is in the JSON of this kind alone."""
+
+    field: str
+    write: Callable[[Any, int, Shelf], dict[str, Any]]
+    read: Callable[[Mapping[str, Any], Segment, Stock], Compiled]
+
+
+CODECS: dict[str | None, _Codec] = {
+    CompiledSegment.kind: _Codec("program", _program_json, _program_of),
+    HostSegment.kind: _Codec("groups", _host_json, _host_of)}
