@@ -17,7 +17,7 @@ from accel.mapping.target import AccelTarget
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import ACCEL, HOST, Partition, Target, partition
-from compiler.graph.placement import TARGETS, Pins, Placement, moves, pinned, place, prefer
+from compiler.graph.placement import Pins, Placement, moves, pinned, place, prefer
 from compiler.graph.placement import price as estimate
 from runtime.costs import CopyPrice, Price, Pricing
 
@@ -110,8 +110,8 @@ class _Candidates:
         self.notes: list[str] = []
 
     def chosen(self) -> Choice:
-        self._add("greedy", prefer(self.graph, ACCEL, self.pricing, self.pins))
-        self._add("host", prefer(self.graph, HOST, self.pricing, self.pins))
+        self._add("greedy", prefer(self.graph, (ACCEL,), self.pricing, self.pins))
+        self._add("host", prefer(self.graph, (HOST,), self.pricing, self.pins))
         exact = True
         for number in range(1, ROUNDS + 1):
             proposed = place(self.graph, self.pricing, self.pins)
@@ -161,7 +161,7 @@ class _Candidates:
         options = {node.name: self._allowed(node) for node in self.graph.nodes}
         limit = estimate(self.graph, targets, self.pricing) + DOUBT * least
         found = [Placement(other, seconds, exact=False)
-                 for other in moves(self.graph, targets, options, self.pricing.start)
+                 for other in moves(self.graph, targets, options, self.pricing)
                  if _key(other) not in tried
                  and (seconds := estimate(self.graph, other, self.pricing)) < limit
                  and self._least(other) < least]
@@ -170,7 +170,7 @@ class _Candidates:
     def _allowed(self, node: Node) -> list[Target]:
         if node.name in self.pins:
             return [self.pins[node.name]]
-        return [one for one in TARGETS if self.pricing.refusal(node, one) is None]
+        return [one for one in self.pricing.targets if self.pricing.refusal(node, one) is None]
 
     def _least(self, targets: Mapping[str, Target]) -> float:
         """A bound on the price, for which nothing is compiled."""

@@ -142,6 +142,10 @@ class Pricing:
     _natives: dict[tuple[tuple[Node, ...], tuple[str, ...]], HostSegment] = field(
         default_factory=dict)
 
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return HOST, ACCEL
+
     def refusal(self, node: Node, target: Target) -> str | None:
         """Why the target cannot have the node; None where it can."""
         if (node.name, target) not in self._refusals:
@@ -156,9 +160,9 @@ class Pricing:
             return self.seconds.get(node.name, self._alone_seconds(node))
         return self.cycles.get(node.name, 0) / self._clock
 
-    def copy(self, value: str, target: Target) -> float:
+    def copy(self, value: str, source: Target, target: Target) -> float:
         """With a change of layout, which the layout pass may spare."""
-        made = Copy(value, ACCEL if target == HOST else HOST, target)
+        made = Copy(value, source, target)
         return self._copied(made, self.graph.values[value]).seconds
 
     def start(self, target: Target) -> float:

@@ -1,25 +1,28 @@
-"""Dividing a graph between an accelerator and the host.
+"""Dividing a graph between targets.
 
-A partition is a sequence of steps: segments, each for one target, and copies of values from one
-target to the other. Inputs start on the host and outputs end there; constants are known to both.
+A partition is a sequence of steps: segments, each for one target, and copies of values. A target is
+known by its name. Inputs begin at one of the targets, the home, and outputs end there; constants
+are known to all. What one target makes and another reads goes over the home.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
 
 from compiler.graph.graph import Graph, Node
+from compiler.target_names import ACCEL, HOST
 
-__all__ = ["ACCEL", "HOST", "Copy", "Partition", "Segment", "Target", "assembled", "divide",
-           "partition", "runs", "subgraph"]
+__all__ = ["ACCEL", "HOST", "Copy", "Partition", "Segment", "Start", "Takes", "Target", "assembled",
+           "by_preference", "divide", "earliest", "partition", "runs", "subgraph"]
 
-Target = Literal["accel", "host"]
-ACCEL: Target = "accel"
-HOST: Target = "host"
+Target = str
+"""The name of a target."""
+
 Takes = Callable[[Node], str | None]
-Start = Callable[[Target], float]
-"""What it costs to start a segment."""
+"""Gives None for a node that a target takes, else the reason why it does not."""
+
+Start = Callable[[str], float]
+"""Gives what it costs to start a segment of a target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Segment:
     segments or the graph's outputs need. Both stand in order of first use and of definition.
     """
 
-    target: Target
+    target: str
     nodes: tuple[Node, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -42,11 +45,11 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A value becomes readable by `target` too."""
+    """A value becomes readable by `target` too. Either `source` or `target` is the home."""
 
     value: str
-    source: Target
-    target: Target
+    source: str
+    target: str
 
     def __str__(self) -> str:
         return f"copy {self.value}: {self.source} -> {self.target}"
@@ -54,11 +57,14 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
-    """Steps in order of execution; `reasons` says of each node on the host why it is there."""
+    """Steps in order of execution. `reasons` says of a node why no target that would come before
+    its own has it.
+    """
 
     graph: Graph
     steps: tuple[Segment | Copy, ...]
     reasons: Mapping[str, str]
+    home: str = HOST
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -69,43 +75,76 @@ class Partition:
         return tuple(step for step in self.steps if isinstance(step, Copy))
 
     def __str__(self) -> str:
+        targets = {node.name: one.target for one in self.segments for node in one.nodes}
         lines = [str(step) for step in self.steps]
-        lines += [f"host because {name}: {reason}" for name, reason in self.reasons.items()]
+        lines += [f"{targets.get(name, self.home)} because {name}: {reason}"
+                  for name, reason in self.reasons.items()]
         return "\n".join(lines) + "\n"
 
 
-def partition(graph: Graph, takes: Takes) -> Partition:
-    """Divides by `takes`, which gives None for a node that the accelerator accepts, else the
-    reason why it does not: whatever the accelerator can have, it gets.
+def partition(graph: Graph, takes: Takes, target: str = ACCEL, home: str = HOST) -> Partition:
+    """Divides between a target, which gets all that it takes, and the home."""
+    return by_preference(graph, {target: takes}, home)
+
+
+def by_preference(graph: Graph, takes: Mapping[str, Takes], home: str = HOST) -> Partition:
+    """Divides by the order of the targets in `takes`: the first that takes a node gets it. The
+    home, where it is none of them, comes last; it gets what no target takes.
     """
-    verdicts = {node.name: takes(node) for node in graph.nodes}
-    reasons = {name: reason for name, reason in verdicts.items() if reason is not None}
-    return divide(graph, {name: HOST if name in reasons else ACCEL for name in verdicts}, reasons)
+    targets: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    for node in graph.nodes:
+        targets[node.name], refused = _first(node, takes, home)
+        if len(refused) == 1:
+            reasons[node.name], = refused.values()
+        elif refused:
+            reasons[node.name] = "; ".join(f"{one}: {said}" for one, said in refused.items())
+    return divide(graph, targets, reasons, home=home)
 
 
-def divide(graph: Graph, targets: Mapping[str, Target], reasons: Mapping[str, str],
-           start: Start = lambda target: 1) -> Partition:
+def _first(node: Node, takes: Mapping[str, Takes], home: str) -> tuple[str, dict[str, str]]:
+    """The target that gets the node; the reasons of those before it."""
+    refused: dict[str, str] = {}
+    for target, one in takes.items():
+        if (reason := one(node)) is None:
+            return target, refused
+        refused[target] = reason
+    return home, refused
+
+
+def divide(graph: Graph, targets: Mapping[str, str], reasons: Mapping[str, str],
+           start: Start = lambda target: 1, home: str = HOST) -> Partition:
     """Divides by the targets of the nodes, into the segments that `runs` gives."""
-    return assembled(graph, [(targets[run[0].name], run) for run in runs(graph, targets, start)],
-                     reasons)
+    parts = runs(graph, targets, start, home)
+    return assembled(graph, [(targets[run[0].name], run) for run in parts], reasons, home)
 
 
-def assembled(graph: Graph, parts: Sequence[tuple[Target, Sequence[Node]]],
-              reasons: Mapping[str, str]) -> Partition:
+def assembled(graph: Graph, parts: Sequence[tuple[str, Sequence[Node]]],
+              reasons: Mapping[str, str], home: str = HOST) -> Partition:
     """A partition into segments of these targets and nodes."""
     segments = [_segment(graph, target, nodes) for target, nodes in parts]
-    return Partition(graph, tuple(_with_copies(graph, segments)), MappingProxyType(dict(reasons)))
+    return Partition(graph, tuple(_with_copies(graph, segments, home)),
+                     MappingProxyType(dict(reasons)), home)
 
 
-def runs(graph: Graph, targets: Mapping[str, Target],
-         start: Start = lambda target: 1) -> list[list[Node]]:
+def runs(graph: Graph, targets: Mapping[str, str], start: Start = lambda target: 1,
+         home: str = HOST) -> list[list[Node]]:
     """The nodes of each segment.
 
-    Nodes change places as far as their data allow, so that each run of one target is as long as it
-    can be; of the two possible first targets, the one is taken whose segments cost less to start.
+    Each node joins the first segment of its target that can read what it reads; where there is
+    none, it begins a new one, the last. So nodes change places as far as their data allow. Any
+    target may be the first: the one is taken whose segments cost least to start.
     """
-    return min((_runs(graph, targets, first) for first in (HOST, ACCEL)),
+    firsts = dict.fromkeys((home, *(targets[node.name] for node in graph.nodes)))
+    return min((_runs(graph, targets, first) for first in firsts),
                key=lambda found: sum(start(targets[run[0].name]) for run in found))
+
+
+def earliest(order: Sequence[str], target: str, at: int) -> int:
+    """The first segment of `target` from position `at` on, for segments of these targets; where
+    there is none, the one that would be added.
+    """
+    return next((i for i in range(at, len(order)) if order[i] == target), len(order))
 
 
 def subgraph(graph: Graph, segment: Segment) -> Graph:
@@ -119,24 +158,22 @@ def subgraph(graph: Graph, segment: Segment) -> Graph:
                  segment.nodes, values, constants)
 
 
-def _runs(graph: Graph, targets: Mapping[str, Target], target: Target) -> list[list[Node]]:
-    """Takes every node of the current target that is ready, then changes the target."""
-    done = set(graph.inputs) | set(graph.constants)
-    waiting, runs = list(graph.nodes), []
-    while waiting:
-        run: list[Node] = []
-        for node in waiting:
-            if targets[node.name] == target and done.issuperset(node.inputs):
-                run.append(node)
-                done.update(node.outputs)
-        taken = {node.name for node in run}
-        waiting = [node for node in waiting if node.name not in taken]
-        runs += [run] if run else []
-        target = HOST if target == ACCEL else ACCEL
-    return runs
+def _runs(graph: Graph, targets: Mapping[str, str], first: str) -> list[list[Node]]:
+    """With a first segment of this target, which is left out where no node joins it."""
+    order, joined = [first], [list[Node]()]
+    known = dict.fromkeys((*graph.inputs, *graph.constants), 0)
+    for node in graph.nodes:
+        target = targets[node.name]
+        at = earliest(order, target, max((known[value] for value in node.inputs), default=0))
+        if at == len(order):
+            order.append(target)
+            joined.append([])
+        joined[at].append(node)
+        known.update(dict.fromkeys(node.outputs, at))
+    return [run for run in joined if run]
 
 
-def _segment(graph: Graph, target: Target, nodes: Sequence[Node]) -> Segment:
+def _segment(graph: Graph, target: str, nodes: Sequence[Node]) -> Segment:
     made = {value: None for node in nodes for value in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in node.inputs)
     inside = {node.name for node in nodes}
@@ -147,20 +184,19 @@ def _segment(graph: Graph, target: Target, nodes: Sequence[Node]) -> Segment:
                    tuple(v for v in made if v in needed))
 
 
-def _with_copies(graph: Graph, segments: list[Segment]) -> Iterator[Segment | Copy]:
-    home: dict[str, Target] = dict.fromkeys((*graph.inputs, *graph.constants), HOST)
-    present = {(value, HOST) for value in home}
+def _with_copies(graph: Graph, segments: list[Segment], home: str) -> Iterator[Segment | Copy]:
+    holders = {value: [home] for value in (*graph.inputs, *graph.constants)}
 
-    def copies(values: tuple[str, ...], target: Target) -> Iterator[Copy]:
+    def copies(values: tuple[str, ...], target: str) -> Iterator[Copy]:
         for value in values:
-            if (value, target) not in present:
-                present.add((value, target))
-                yield Copy(value, home[value], target)
+            for reader in (home, target):
+                if target not in holders[value] and reader not in holders[value]:
+                    yield Copy(value, holders[value][-1] if reader == home else home, reader)
+                    holders[value].append(reader)
 
     for segment in segments:
         yield from copies(segment.inputs, segment.target)
         yield segment
         for value in segment.outputs:
-            home[value] = segment.target
-            present.add((value, segment.target))
-    yield from copies(graph.outputs, HOST)
+            holders[value] = [segment.target]
+    yield from copies(graph.outputs, home)

@@ -16,7 +16,7 @@ from bench.networks import detours_graph
 from bench.partition import cheapest
 from compiler.graph import Graph, evaluate
 from compiler.graph.partition import ACCEL, HOST, Target
-from compiler.graph.placement import TARGETS, PinRefused, moves
+from compiler.graph.placement import PinRefused, moves
 from runtime import Module, SimulatedDevice, auto, compile_graph
 from runtime.auto import Choice, choose
 from runtime.costs import Link, Pricing
@@ -123,10 +123,10 @@ def a_whim(seed: int) -> Callable:
 def moved_prices(pricing: Pricing, targets: dict[str, Target]) -> list[float]:
     """Of every division that differs by one node, one layer or one segment."""
     options: dict[str, list[Target]] = {
-        node.name: [one for one in TARGETS if pricing.refusal(node, one) is None]
+        node.name: [one for one in pricing.targets if pricing.refusal(node, one) is None]
         for node in pricing.graph.nodes}
     return [pricing.division(pricing.divided(other, {})).seconds
-            for other in moves(pricing.graph, targets, options, pricing.start)]
+            for other in moves(pricing.graph, targets, options, pricing)]
 
 
 def targets_of(choice: Choice) -> dict[str, Target]:

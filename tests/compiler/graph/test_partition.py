@@ -1,5 +1,6 @@
-"""Division between accelerator and host: order, maximal runs, copies, reasons."""
+"""Division between targets: order, maximal runs, copies, reasons."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.graph import Builder, Copy, Graph, Node, TensorType, evaluate, partition, subgraph
+from compiler.graph import (Builder, Copy, Graph, Node, Partition, TensorType, evaluate, partition,
+                            subgraph)
 from compiler.graph import verify as verified
+from compiler.graph.partition import ACCEL, HOST, by_preference, divide, runs
 
 
 def takes_relu(node: Node) -> str | None:
@@ -105,24 +108,97 @@ def graphs(draw: st.DrawFn) -> Graph:
     return builder.finish(draw(st.lists(st.sampled_from(values), min_size=1, unique=True)))
 
 
-@given(graphs())
-def test_any_graph_runs_in_steps(graph: Graph) -> None:
+def check_steps(graph: Graph, divided: Partition) -> None:
     """The steps, run with one memory a target, give what the whole graph gives."""
-    divided = partition(graph, takes_relu)
     feeds = {"x0": np.array([-1, 0, 1], np.float32), "x1": np.array([2, -3, 4], np.float32)}
-    memory = {"host": {**graph.constants, **feeds}, "accel": dict(graph.constants)}
+    memory = {one: dict(graph.constants) for one in (HOST, ACCEL, "third")}
+    memory[HOST] |= feeds
     for step in divided.steps:
         if isinstance(step, Copy):
-            assert step.value not in memory[step.target]
+            assert step.value not in memory[step.target] and HOST in (step.source, step.target)
             memory[step.target][step.value] = memory[step.source][step.value]
         else:
             feed = {name: memory[step.target][name] for name in step.inputs}
             memory[step.target] |= evaluate(verified(subgraph(graph, step)), feed)
     for name, array in evaluate(graph, feeds).items():
-        np.testing.assert_array_equal(memory["host"][name], array)
+        np.testing.assert_array_equal(memory[HOST][name], array)
     assert sorted(n.name for s in divided.segments for n in s.nodes) == sorted(
         n.name for n in graph.nodes)
     assert all(a.target != b.target for a, b in pairwise(divided.segments))
+
+
+@given(graphs())
+def test_any_graph_runs_in_steps(graph: Graph) -> None:
+    check_steps(graph, partition(graph, takes_relu))
+
+
+@given(graphs(), st.data())
+def test_any_graph_runs_in_steps_on_three_targets(graph: Graph, data: st.DataObject) -> None:
+    targets = {node.name: data.draw(st.sampled_from([HOST, ACCEL, "third"]))
+               for node in graph.nodes}
+    check_steps(graph, divide(graph, targets, {}))
+
+
+def alternated(graph: Graph, targets: Mapping[str, str], target: str) -> list[list[str]]:
+    """Takes every node of the one target that is ready, then of the other, and so on."""
+    done = {*graph.inputs, *graph.constants}
+    waiting, found = list(graph.nodes), []
+    while waiting:
+        run = []
+        for node in waiting:
+            if targets[node.name] == target and done.issuperset(node.inputs):
+                run.append(node.name)
+                done.update(node.outputs)
+        waiting = [node for node in waiting if node.name not in run]
+        found += [run] if run else []
+        target = HOST if target == ACCEL else ACCEL
+    return found
+
+
+@given(graphs(), st.data())
+def test_two_targets_take_turns(graph: Graph, data: st.DataObject) -> None:
+    targets = {node.name: data.draw(st.sampled_from([HOST, ACCEL])) for node in graph.nodes}
+    starts = {HOST: data.draw(st.integers(0, 3)), ACCEL: data.draw(st.integers(0, 3))}
+    wanted = min((alternated(graph, targets, first) for first in (HOST, ACCEL)),
+                 key=lambda found: sum(starts[targets[run[0]]] for run in found))
+    found = runs(graph, targets, starts.__getitem__)
+    assert [[node.name for node in run] for run in found] == wanted
+
+
+PREFERRED = """\
+copy x: host -> third
+third(x) -> (a): a_node
+copy a: third -> host
+copy a: host -> accel
+accel(a) -> (b): b_node
+copy b: accel -> host
+copy b: host -> third
+third(b) -> (c): c_node
+copy c: third -> host
+host(c) -> (y): y_node
+accel because b_node: not even
+host because y_node: third: not even; accel: add is no business of mine
+"""
+
+
+def test_text_of_a_preference() -> None:
+    """The first that takes a node gets it; the reasons tell why those before it have not."""
+    graph = build(("relu", "x", "a"), ("relu", "a", "b"), ("relu", "b", "c"), ("add", "c k", "y"),
+                  outputs="y")
+    even = ("a_node", "c_node")
+    divided = by_preference(graph, {
+        "third": lambda node: None if node.name in even else "not even", ACCEL: takes_relu})
+    assert str(divided) == PREFERRED
+
+
+def test_the_home_may_come_first_and_gets_what_nobody_takes() -> None:
+    graph = build(("relu", "x", "a"), ("add", "a k", "b"), ("neg", "b", "y"), outputs="y")
+    divided = by_preference(graph, {
+        HOST: lambda node: None if node.op == "add" else "no sum", ACCEL: takes_relu})
+    assert [(one.target, [node.name for node in one.nodes]) for one in divided.segments] == [
+        (ACCEL, ["a_node"]), (HOST, ["b_node", "y_node"])]
+    assert dict(divided.reasons) == {
+        "a_node": "no sum", "y_node": "host: no sum; accel: neg is no business of mine"}
 
 
 @pytest.mark.parametrize("reason", ["too wide", ""])

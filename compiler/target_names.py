@@ -1,0 +1,9 @@
+"""The names of the two targets that every division of a network knows.
+
+They stand in segments, copies, reports and pins.
+"""
+
+__all__ = ["ACCEL", "HOST"]
+
+ACCEL = "accel"
+HOST = "host"
