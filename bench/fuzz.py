@@ -9,11 +9,12 @@ and of memory. Right is
 - exit status 0, and outputs that equal those of ONNX Runtime or of ONNX's reference implementation,
   or those of the sound files where what was spoiled must not change them.
 
-Everything else is a find: ``traceback``, ``hang`` (more than 10 s of processor time), ``memory``
-(more than 1 GiB beyond what a network may take for its values, `NETWORK_BYTES` here), ``crash``
-(a signal), ``message`` (a refusal of more than one line), ``wrong`` (other outputs). A find's files
-and command line are kept in a folder; ``--replay FOLDER`` runs one again. The seed decides every
-case. Prints what became of the cases, by kind; exit status 1 when something was found.
+Everything else is a find: ``traceback``, ``hang`` (more than 10 s of processor time, and again when
+it is tried again), ``memory`` (more than 1 GiB beyond what a network may take for its values,
+`NETWORK_BYTES` here), ``crash`` (a signal), ``message`` (a refusal of more than one line),
+``wrong`` (other outputs). A find's files and command line are kept in a folder; ``--replay FOLDER``
+runs one again. The seed decides every case. Prints what became of the cases, by kind; exit status 1
+when something was found.
 """
 
 import argparse
@@ -48,6 +49,7 @@ OUTCOMES = ("refused", "equal", "ran", "traceback", "hang", "memory", "crash", "
 """``ran`` are those whose outputs nobody else can tell."""
 
 FINDS = OUTCOMES[3:]
+TRIES = 3                   # of what takes too long
 MOST_KEPT = 10              # finds that look alike
 CASE = "case.json"
 COMMANDS = ("lockstep.commands.run", "lockstep.commands.compile", "lockstep.commands.quantize",
@@ -151,8 +153,7 @@ def _one(kind: str, seed: int, number: int, place: Path, alike: Counter[str],
     made.mkdir()
     try:
         case = KINDS[kind](rng, made, place / "sound")
-        shutil.copytree(made, folder, symlinks=True)
-        verdict = judge(case, folder)
+        verdict = _judged(case, made, folder)
         if verdict.outcome in FINDS and finds is not None:
             alike[_signature(verdict)] += 1
             if alike[_signature(verdict)] <= MOST_KEPT:
@@ -160,7 +161,6 @@ def _one(kind: str, seed: int, number: int, place: Path, alike: Counter[str],
         return verdict
     finally:
         shutil.rmtree(made)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _signature(verdict: Verdict) -> str:
@@ -184,10 +184,23 @@ def replay(folder: Path) -> Verdict:
     told = json.loads((folder / CASE).read_text())["case"]
     case = replace(Case(**told), arguments=tuple(told["arguments"]))
     with tempfile.TemporaryDirectory(prefix="lockstep-") as place:
-        copy = Path(place) / "case"
-        shutil.copytree(folder, copy, symlinks=True)
-        (copy / CASE).unlink()
-        return judge(case, copy)
+        made = Path(place) / "made"
+        shutil.copytree(folder, made, symlinks=True)
+        (made / CASE).unlink()
+        return _judged(case, made, Path(place) / "case")
+
+
+def _judged(case: Case, made: Path, folder: Path, tries: int = TRIES) -> Verdict:
+    """Judges the case in a copy of its files. What takes too long may be slowed by other work on
+    the processor: a `hang` is one every time.
+    """
+    shutil.copytree(made, folder, symlinks=True)
+    try:
+        verdict = judge(case, folder)
+    finally:
+        shutil.rmtree(folder)
+    again = verdict.outcome == "hang" and tries > 1
+    return _judged(case, made, folder, tries - 1) if again else verdict
 
 
 def _required(arguments: Sequence[str], folder: Path) -> None:

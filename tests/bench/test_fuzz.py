@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from bench import fuzz, onnx_bombs, onnx_mutations
-from bench.fuzz import FINDS, judge, main, replay
+from bench.fuzz import FINDS, Verdict, judge, main, replay
 from bench.fuzz_kinds import ANY, KINDS, PEER, SAME, Case
 from bench.isolated import Limits, isolated
 from bench.onnx_mutations import MODELS, MUTATIONS, write
@@ -221,6 +221,24 @@ def test_a_find_with_arguments_in_no_character_set_is_told(tmp_path: Path, monke
     assert main(["--kinds", "arguments", "--cases", "1", "--finds", str(tmp_path)]) == 1
     assert main(["--replay", str(tmp_path / "arguments-1-0")]) == 1
     assert capsys.readouterr().out.count("run \\udcff") == 2
+
+
+@pytest.mark.parametrize(("outcomes", "found"), [
+    (["equal"], 0), (["hang", "hang", "equal"], 0), (["hang"] * 3, 1), (["traceback"], 1),
+    (["hang", "wrong"], 1)])
+def test_what_takes_too_long_is_judged_again(outcomes: list[str], found: int, tmp_path: Path,
+                                             monkeypatch) -> None:
+    """In a fresh copy of its files: a command changes them."""
+    left = iter(outcomes)
+
+    def judged(case: Case, folder: Path) -> Verdict:
+        (folder / "model.onnx").unlink()
+        return Verdict(case, next(left), "", 0.0, 0)
+
+    monkeypatch.setattr(fuzz, "sound_files", lambda folder, run: None)
+    monkeypatch.setattr(fuzz, "judge", judged)
+    assert main(["--kinds", "bomb", "--cases", "1", "--finds", str(tmp_path)]) == found
+    assert not list(left) and len(list(tmp_path.iterdir())) == found
 
 
 @pytest.mark.slow
