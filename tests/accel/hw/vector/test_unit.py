@@ -1,4 +1,4 @@
-"""vector against its meaning, and the contract of its docstring."""
+"""The vector unit against its meaning, and the contract of its docstring."""
 
 import random
 

@@ -1,0 +1,96 @@
+"""Decoding: which body an instruction of vector selects, from which sources, and whether it may."""
+
+from amaranth.hdl import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.datapath.plan import Plan
+from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
+from compiler.ops.arithmetic import PARAM
+from compiler.te import record_fields
+
+__all__ = ["PARAMETERS", "Decode", "operation_layout"]
+
+PARAMETERS = tuple(record_fields(PARAM))
+"""Operands that are fields of the record of a channel in par."""
+
+IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
+
+
+def operation_layout(plan: Plan) -> data.StructLayout:
+    """An instruction, decoded.
+
+    select : one-hot, which of ``plan.bodies``.
+    a, b, to : one-hot, where each source that the body uses is, and its destination.
+    twice : both sources are in one buffer that gives one entry a cycle.
+    illegal : the instruction does nothing, and none of `a`, `b` and `to` is set.
+    """
+    return data.StructLayout({
+        "select": len(plan.bodies),
+        "a": data.StructLayout(dict.fromkeys(SOURCES_A, 1)),
+        "b": data.StructLayout(dict.fromkeys(SOURCES_B, 1)),
+        "to": data.StructLayout(dict.fromkeys(DESTINATIONS, 1)),
+        "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
+        **{name: VECTOR[name].shape for name in IMMEDIATES}})
+
+
+class Decode(wiring.Component):
+    """Decodes an instruction word. Latency: 1. Throughput: one word a cycle.
+
+    An opcode that no body has, or a selector that the body does not take, makes an instruction
+    illegal. A selector of an operand that the body does not use may hold anything; parameters of
+    channels are in par, whatever `b_source` says.
+
+    Members
+    -------
+    word : an instruction.
+    operation : the word of the cycle before, decoded (`operation_layout`).
+    """
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self._scopes = [{operand.name: operand.scopes for operand in (*body.operands, body.dst)}
+                        for body in plan.bodies]
+        super().__init__({"word": In(VECTOR), "operation": Out(operation_layout(plan))})
+
+    def elaborate(self, platform):
+        m = Module()
+        word, decoded = self.word, Signal(self.operation.shape(), reset_less=True)
+        operation = Signal(self.operation.shape(), reset_less=True)
+        m.d.sync += operation.eq(decoded)
+        m.d.comb += self.operation.eq(operation)
+
+        select = [word.opcode == code for code in self.plan.opcodes]
+        uses_a, uses_b, uses_record = (self._takes(select, *names)
+                                       for names in ("a", "b", PARAMETERS))
+        illegal = self._illegal(select)
+        m.d.comb += [
+            decoded.select.eq(Cat(select)), decoded.illegal.eq(illegal),
+            decoded.reset.eq(word.reset), decoded.banks.eq(word.banks),
+            decoded.twice.eq((decoded.a.acc & decoded.b.acc) | (decoded.a.res & decoded.b.res)),
+            *(decoded.a[scope].eq(uses_a & ~illegal & (word.a_source == code))
+              for code, scope in enumerate(SOURCES_A)),
+            *(decoded.b[scope].eq(~illegal & ((uses_b & (word.b_source == code))
+                                              | (uses_record if scope == "par" else 0)))
+              for code, scope in enumerate(SOURCES_B)),
+            *(decoded.to[scope].eq(~illegal & (word.destination == code))
+              for code, scope in enumerate(DESTINATIONS)),
+            *(decoded[name].eq(word[name]) for name in IMMEDIATES),
+        ]
+        return m
+
+    def _takes(self, select: list[Value], *names: str) -> Value:
+        """Whether the body has an operand of one of these names."""
+        return Cat(test for test, scopes in zip(select, self._scopes, strict=True)
+                   if any(name in scopes for name in names)).any()
+
+    def _illegal(self, select: list[Value]) -> Value:
+        wrong = [~Cat(select).any()]
+        for codes, field, name in ((SOURCES_A, self.word.a_source, "a"),
+                                   (SOURCES_B, self.word.b_source, "b"),
+                                   (DESTINATIONS, self.word.destination, "dst")):
+            for code, scope in enumerate(codes):
+                refuse = [test for test, scopes in zip(select, self._scopes, strict=True)
+                          if name in scopes and scope not in scopes[name]]
+                wrong.append((field == code) & Cat(refuse).any())
+        return Cat(wrong).any()

@@ -1,0 +1,123 @@
+"""Operands: data of acc, res and par on their way into the registers before the data path."""
+
+from collections.abc import Mapping
+
+from amaranth.hdl import *
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from accel.datapath.plan import Plan
+from accel.hw.parts import spread
+from accel.machine.config import PARAM_BYTES, AccelConfig
+from accel.machine.isa import SOURCES_B
+from compiler.ops.arithmetic import PARAM
+from compiler.te import record_fields
+
+from .decode import PARAMETERS, operation_layout
+
+__all__ = ["Operands", "fetch_layout", "parameter_layout"]
+
+ELEMENT_BITS = {"acc": 32, "res": 8}
+
+
+def fetch_layout(plan: Plan) -> data.StructLayout:
+    """What is read in a cycle: source a, source b (or both), of which instruction."""
+    return data.StructLayout({"a": 1, "b": 1, "operation": operation_layout(plan)})
+
+
+def parameter_layout() -> data.StructLayout:
+    """The record of a channel in par as the compiler declares it, in a power of two of bytes."""
+    shapes = {"int32": signed(32), "uint16": unsigned(16), "uint8": unsigned(8)}
+    fields = {name: shapes[dtype] for name, dtype in record_fields(PARAM).items()}
+    used = sum(shape.width for shape in fields.values())
+    return data.StructLayout({**fields, "unused": PARAM_BYTES * 8 - used})
+
+
+class Operands(wiring.Component):
+    """Registers that hold the operands of an iteration, selected from what the buffers give.
+
+    The number of a prefix is the cycle that a signal belongs to, counted from the issue of the
+    iteration. Latency: 3, from `s0_fetch` to `s3`. Throughput: a fetch a cycle. The sources a and b
+    stay until they are fetched again.
+
+    Parameters
+    ----------
+    config : the geometry: lanes of an iteration, and columns, which share parameters of a channel.
+    widths : bits of an element on each of ``plan.buses``.
+
+    Members
+    -------
+    s0_fetch : which sources are read (`fetch_layout`).
+    s2_acc, s2_res, s2_par : data of the buffers, two cycles after their addresses.
+    s2_issued, s2_operation : whether the last source came, and its instruction, for the data path.
+    s3 : for each of ``plan.buses`` its elements.
+    """
+
+    def __init__(self, config: AccelConfig, plan: Plan, widths: Mapping[str, int]):
+        rows, self._columns = config.vector_tile
+        self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
+        counts = {bus: self._lanes if bus in ("a", "b") else self._columns for bus in plan.buses}
+        super().__init__({
+            "s0_fetch": In(fetch_layout(plan)),
+            **{f"s2_{buffer}": In(bits * self._lanes) for buffer, bits in ELEMENT_BITS.items()},
+            "s2_par": In(PARAM_BYTES * 8 * self._columns),
+            "s2_issued": Out(1), "s2_operation": Out(operation_layout(plan)),
+            "s3": Out(data.StructLayout({bus: counts[bus] * widths[bus] for bus in plan.buses})),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        s1, s2 = (Signal.like(self.s0_fetch, name=f"s{cycle}_fetch", init=None)
+                  for cycle in (1, 2))
+        m.d.sync += [s1.eq(self.s0_fetch), s2.eq(s1)]
+        m.d.comb += [self.s2_issued.eq(s2.b), self.s2_operation.eq(s2.operation)]
+        par = data.View(data.ArrayLayout(parameter_layout(), self._columns), self.s2_par)
+        a, b = self._sources(m, platform, s1, s2.operation.imm, par)
+        elements = {"a": a, "b": b, "bias": [b[channel] for channel in range(self._columns)],
+                    **{name: self._parameter(m, par, name) for name in PARAMETERS[1:]}}
+        for bus in self._plan.buses:
+            width = self._widths[bus]
+            m.d.comb += [self.s3[bus].word_select(place, width).eq(element)
+                         for place, element in enumerate(elements[bus])]
+        return m
+
+    def _sources(self, m: Module, platform, s1, imm: Value, par):
+        """Sources a and b of every lane, as int32. Lanes that are far apart have registers of
+        their own for what selects.
+        """
+        def control(value: Value, name: str) -> list[Signal]:
+            return spread(m, platform, value, f"s2_{name}", self._lanes)
+
+        takes_a, takes_b = control(s1.a, "takes_a"), control(s1.b, "takes_b")
+        a_from_acc = control(s1.operation.a.acc, "a_from_acc")
+        b_from = {name: control(s1.operation.b[name], f"b_from_{name}") for name in SOURCES_B}
+        acc, res = (data.View(data.ArrayLayout(signed(bits), self._lanes),
+                              getattr(self, f"s2_{buffer}"))
+                    for buffer, bits in ELEMENT_BITS.items())
+        s3_a, s3_b = (Signal(data.ArrayLayout(signed(32), self._lanes), name=f"s3_{name}",
+                             reset_less=True) for name in "ab")
+        for lane in range(self._lanes):
+            with m.If(takes_a[lane]):
+                m.d.sync += s3_a[lane].eq(Mux(a_from_acc[lane], acc[lane], res[lane]))
+            sources = {"acc": acc[lane], "res": res[lane], "imm": imm,
+                       "par": par[lane % self._columns].bias}
+            with m.If(takes_b[lane]):
+                m.d.sync += s3_b[lane].eq(_choose(
+                    *((b_from[name][lane], value) for name, value in sources.items())))
+        return s3_a, s3_b
+
+    def _parameter(self, m: Module, par, name: str) -> list[Signal]:
+        """A parameter of every channel."""
+        registers = [Signal.like(par[channel][name], name=f"s3_{name}{channel}", reset_less=True)
+                     for channel in range(self._columns)]
+        m.d.sync += [register.eq(par[channel][name])
+                     for channel, register in enumerate(registers)]
+        return registers
+
+
+def _choose(*cases: tuple[Value, Value]) -> Value:
+    """The value whose test holds, of tests that exclude each other."""
+    result: Value = Const(0)
+    for test, value in cases:
+        result = result | Mux(test, value, 0)
+    return result

@@ -1,0 +1,85 @@
+"""Operand registers against the data that stood at the buffers."""
+
+import random
+
+import pytest
+
+from accel.datapath.plan import plan
+from accel.hw.vector.decode import PARAMETERS
+from accel.hw.vector.operands import ELEMENT_BITS, Operands, parameter_layout
+from accel.machine.isa import SOURCES_A, SOURCES_B
+from tests.support.amaranth_sim import simulate
+from tests.support.unit_bench import MACHINES
+
+CYCLES = 80
+
+
+def random_fetch(rng):
+    return {"a": rng.randrange(2), "b": rng.randrange(2), "operation": {
+        "a": {rng.choice([name for name in SOURCES_A if name in ELEMENT_BITS]): 1},
+        "b": {rng.choice(SOURCES_B): 1}, "imm": rng.randrange(-99, 99)}}
+
+
+def element(raw, lane, bits):
+    value = raw >> lane * bits & (1 << bits) - 1
+    return value - (value >> bits - 1 << bits)
+
+
+def meaning(fetches, buffers, lanes, columns):
+    """For each cycle sources a and b of all lanes, int32, None before the first."""
+    a = b = [None] * lanes
+    yield from [(a, b)] * 3
+    layout = parameter_layout()
+    for fetch, data in zip(fetches, buffers[2:]):
+        operation = fetch["operation"]
+        if fetch["a"]:
+            name, = operation["a"]
+            a = [element(data[name], lane, ELEMENT_BITS[name]) for lane in range(lanes)]
+        if fetch["b"]:
+            name, = operation["b"]
+            par = [layout.from_bits(data["par"] >> column * layout.size & (1 << layout.size) - 1)
+                   for column in range(columns)]
+            b = [operation["imm"] if name == "imm" else par[lane % columns].bias if name == "par"
+                 else element(data[name], lane, ELEMENT_BITS[name]) for lane in range(lanes)]
+        yield a, b
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
+def test_matches_meaning(machine):
+    """A fetch a cycle; the operands stand three cycles later."""
+    own = plan(machine, "vector")
+    widths = {bus: 20 if bus in ("a", "b") else 17 for bus in own.buses}
+    dut = Operands(machine.config, own, widths)
+    rows, columns = machine.config.vector_tile
+    lanes, rng, layout = rows * columns, random.Random(7), parameter_layout()
+    fetches = [random_fetch(rng) for _ in range(CYCLES)]
+    buffers = [{name: rng.getrandbits(len(getattr(dut, f"s2_{name}")))
+                for name in ("acc", "res", "par")} for _ in range(CYCLES)]
+    operands, issued = [], []
+
+    async def bench(ctx):
+        for fetch, data in zip(fetches, buffers):
+            operands.append({bus: ctx.get(dut.s3[bus]) for bus in own.buses})
+            ctx.set(dut.s0_fetch, fetch)
+            for name, raw in data.items():
+                ctx.set(getattr(dut, f"s2_{name}"), raw)
+            issued.append((ctx.get(dut.s2_issued), ctx.get(dut.s2_operation).imm))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    assert issued[2:] == [(fetch["b"], fetch["operation"]["imm"]) for fetch in fetches[:-2]]
+    for cycle, (a, b) in enumerate(meaning(fetches, buffers, lanes, columns)):
+        if cycle >= CYCLES:
+            break
+        for bus, values in (("a", a), ("b", b), ("bias", b[:columns])):
+            got = [operands[cycle][bus] >> lane * widths[bus] & (1 << widths[bus]) - 1
+                   for lane in range(len(values))]
+            assert all(want is None or have == want & (1 << widths[bus]) - 1
+                       for have, want in zip(got, values)), (cycle, bus)
+        if cycle:
+            par = [layout.from_bits(buffers[cycle - 1]["par"] >> column * layout.size
+                                    & (1 << layout.size) - 1) for column in range(columns)]
+            for bus in PARAMETERS[1:]:
+                got = [operands[cycle][bus] >> column * widths[bus] & (1 << widths[bus]) - 1
+                       for column in range(columns)]
+                assert got == [record[bus] for record in par], (cycle, bus)
