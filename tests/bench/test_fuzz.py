@@ -174,6 +174,20 @@ def test_random_numbers_have_no_peer(tmp_path: Path) -> None:
         "no peer", "it draws random numbers")
 
 
+def test_a_peer_that_warns_answers(tmp_path: Path) -> None:
+    """The mean of nothing: NumPy warns, and warnings are errors here."""
+    pytest.importorskip("onnxruntime")
+    made = onnx_mutations.Made()
+    three = made.constant(np.array([3], np.int64))
+    made.node("Slice", "x", three, three, y="a")
+    made.node("ReduceMean", "a", keepdims=0, y="y")
+    (tmp_path / "case").mkdir()
+    onnx.save(made.model((3,), 17, ()), tmp_path / "case" / "model.onnx")
+    save_arrays(tmp_path / "case" / "inputs.npz", SIZES)
+    assert compared(tmp_path / "case", "model.onnx", "inputs.npz",
+                    {"y": np.array(np.nan, np.float32)}, 0.0) == ("equal", "reference")
+
+
 def test_a_model_that_no_peer_takes_is_not_judged(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     folder = tmp_path / "case"
