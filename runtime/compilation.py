@@ -28,7 +28,8 @@ from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.layout import as_it_is, lay_out
-from compiler.graph.ops import INTEGER_OPS
+from compiler.ops.operator import Numbers
+from compiler.ops.registry import find
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
 from compiler.graph.placement import Pins
@@ -46,8 +47,6 @@ __all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph",
            "is_about_float", "quantized",
            "target_config"]
 
-PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
-CONVERSIONS = ("quantize", "dequantize", "to_int8", "to_uint8")
 IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
             "a network that `lockstep quantize` made")
@@ -169,8 +168,9 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
 
 def _is_float(graph: Graph) -> bool:
     """Whether there are products in float, and nothing is computed in integers."""
-    ops = {node.op for node in graph.nodes}
-    return not ops.isdisjoint(PRODUCTS) and ops.isdisjoint(set(INTEGER_OPS) - set(CONVERSIONS))
+    operators = [find(node.op) for node in graph.nodes]
+    return (any(one.contracts and one.integer for one in operators)
+            and all(one.numbers is not Numbers.INTEGER for one in operators))
 
 
 def _division(pins: Pins | None, link: Link | None, dram: Dram) -> Division:

@@ -14,7 +14,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "examples").rglob("*.md"))]
 BLOCKS = [(page, number, text) for page in PAGES for number, text in enumerate(
     re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))]
-MODULES = ["accel.machine.isa", "runtime.onnx_backend", "compiler.ops.nchw",
+MODULES = ["accel.machine.isa", "runtime.onnx_backend", "compiler.ops.registry",
            "compiler.schedule.handle", "compiler.te.reducer", "compiler.te.tensor",
            "runtime.compilation"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.graph.fusion import MOST_INPUTS
 from compiler.graph.graph import DTYPES, Graph, Node, TensorType
-from compiler.graph.ops import infer
+from compiler.ops.registry import infer
 from compiler.graph.reference import evaluate_node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 from compiler.graph.room import VARIABLE, most_bytes

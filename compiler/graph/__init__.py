@@ -1,22 +1,22 @@
 """Networks: the graph, its meaning, its passes, its division between targets."""
 
+from compiler.graph.graph import Attrs, Graph, Node, TensorType
+from compiler.graph.partition import Copy, Partition, Segment, divide, partition, subgraph
+from compiler.graph.pipeline import dump_into, optimize, standard_passes
+from compiler.graph.reference import evaluate, evaluate_node
+from compiler.graph.rewrite import Builder, eliminate_dead_code, replace_nodes, with_nodes
+from compiler.graph.verify import GraphRefused, verify
 from compiler.ops.fixed_point import (
     ScaleRefused,
     add_multipliers,
     quantize_multiplier,
     requantize,
 )
-from compiler.graph.graph import Attrs, Graph, Node, TensorType
-from compiler.graph.ops import FLOAT_OPS, INTEGER_OPS, infer
-from compiler.graph.partition import Copy, Partition, Segment, divide, partition, subgraph
-from compiler.graph.pipeline import dump_into, optimize, standard_passes
-from compiler.graph.reference import evaluate, evaluate_node
-from compiler.graph.rewrite import Builder, eliminate_dead_code, replace_nodes, with_nodes
+from compiler.ops.registry import infer
 from compiler.ops.rules import TypeRefused
-from compiler.graph.verify import GraphRefused, verify
 
 __all__ = [
-    "FLOAT_OPS", "INTEGER_OPS", "Attrs", "Builder", "Copy", "Graph", "GraphRefused", "Node",
+    "Attrs", "Builder", "Copy", "Graph", "GraphRefused", "Node",
     "Partition", "ScaleRefused", "Segment", "TensorType", "TypeRefused", "add_multipliers",
     "divide", "dump_into", "eliminate_dead_code", "evaluate", "evaluate_node", "infer", "optimize",
     "partition", "quantize_multiplier", "replace_nodes", "requantize", "standard_passes",

@@ -1,7 +1,7 @@
 """Fusion: which operators are computed together, by one kernel, without storing what is between.
 
-The rules are those of T. Chen et al.: TVM, OSDI 2018, section 3, over the kinds that
-`compiler.graph.kinds` declares::
+The rules are those of T. Chen et al.: TVM, OSDI 2018, section 3, over the kinds that operators
+declare (`compiler.ops.operator.Kind`)::
 
     complex -> elementwise ...              conv2d -> add -> relu       on the result
     injective -> injective ...              slice -> concat -> relu     one after the other
@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.kinds import Kind, kind
+from compiler.ops.operator import Kind
+from compiler.ops.registry import find
 from compiler.te import numpy_dtype
 
 __all__ = ["MOST_INPUTS", "Group", "Groups", "fuse", "immediate_post_dominators", "overwritable",
@@ -27,7 +28,6 @@ __all__ = ["MOST_INPUTS", "Group", "Groups", "fuse", "immediate_post_dominators"
 
 MOST_INPUTS = 128       # of a kernel: a call of native code cannot have thousands
 MOST_COPIES = 64        # expressions of a group when each is written where it is read
-JOINS = ("concat", "qconcat")       # larger than each input, and yet each element is read once
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def overwritable(graph: Graph, group: Group) -> tuple[str, ...]:
 
     def is_mapped(value: str) -> bool:
         readers = [node for node in group.nodes if value in node.inputs]
-        return all(kind(node.op) is Kind.ELEMENTWISE and is_mapped(node.outputs[0])
+        return all(find(node.op).kind is Kind.ELEMENTWISE and is_mapped(node.outputs[0])
                    for node in readers) and graph.values[value].shape == result.shape
 
     width = numpy_dtype(result.dtype).itemsize
@@ -155,17 +155,17 @@ class _Fusion:
     def run(self) -> Groups:
         # The last first: where two results are added, the other one is there already by then.
         for node in reversed(self.graph.nodes):
-            if kind(node.op) is Kind.COMPLEX:
+            if find(node.op).kind is Kind.COMPLEX:
                 self._map_result(node)
         for node in self.graph.nodes:
-            if kind(node.op) <= Kind.INJECTIVE:
+            if find(node.op).kind <= Kind.INJECTIVE:
                 self._into_reader(node)
         return self._groups()
 
     def _map_result(self, node: Node) -> None:
         """Fuses what is computed element by element from the result of a complex operator."""
         def maps(one: Node) -> bool:
-            return (kind(one.op) is Kind.ELEMENTWISE and self._shape(one) == self._shape(node)
+            return (find(one.op).kind is Kind.ELEMENTWISE and self._shape(one) == self._shape(node)
                     and len(self.home[one.name]) == 1)
 
         last: Node | None = node
@@ -175,10 +175,10 @@ class _Fusion:
     def _into_reader(self, node: Node) -> None:
         """Fuses an injective operator into the injective ones, or the reduction, that read it."""
         def moves(one: Node) -> bool:
-            return kind(one.op) <= Kind.INJECTIVE and not self._is_complex(one)
+            return find(one.op).kind <= Kind.INJECTIVE and not self._is_complex(one)
 
         if moves(node):
-            self._fused(node, moves, lambda one: moves(one) or kind(one.op) is Kind.REDUCTION)
+            self._fused(node, moves, lambda one: moves(one) or find(one.op).kind is Kind.REDUCTION)
 
     def _fused(self, node: Node, inside: Callable[[Node], bool],
                end: Callable[[Node], bool]) -> Node | None:
@@ -219,7 +219,8 @@ class _Fusion:
                 if value not in made:
                     continue
                 copies[value] += copies[node.outputs[0]]
-                if self._size(node.outputs[0]) > self._size(value) and node.op not in JOINS:
+                if self._size(node.outputs[0]) > self._size(value) and not (
+                        find(node.op).joins):
                     return False
         return sum(copies.values()) <= MOST_COPIES
 
@@ -235,7 +236,7 @@ class _Fusion:
         return sorted(members.values(), key=lambda node: self.place[node.name])
 
     def _is_complex(self, node: Node) -> bool:
-        return any(kind(one.op) is Kind.COMPLEX for one in self.home[node.name].values())
+        return any(find(one.op).kind is Kind.COMPLEX for one in self.home[node.name].values())
 
     def _shape(self, node: Node) -> tuple[int, ...]:
         return self.graph.values[node.outputs[0]].shape
@@ -264,10 +265,6 @@ def _is_end(graph: Graph, node: Node, nodes: list[Node]) -> bool:
 
 def _is_view(graph: Graph, node: Node) -> bool:
     """Whether the result is the operand's elements, from one to another, as they lie there."""
-    if node.op != "slice":
-        return node.op == "reshape"
-    whole, part = graph.values[node.inputs[0]].shape, graph.values[node.outputs[0]].shape
-    first = next((axis for axis, extent in enumerate(part) if extent > 1), len(part))
-    return (all(step == 1 or extent == 1 for step, extent
-                in zip(node.attrs["step"], part, strict=True))
-            and part[first + 1:] == whole[first + 1:])
+    view = find(node.op).view
+    return view is not None and view(node.attrs, graph.values[node.inputs[0]].shape,
+                                     graph.values[node.outputs[0]].shape)

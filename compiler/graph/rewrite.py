@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.ops import infer
+from compiler.ops.registry import infer
 
 __all__ = ["Builder", "eliminate_dead_code", "replace_nodes", "with_nodes"]
 

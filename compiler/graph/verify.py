@@ -3,14 +3,11 @@
 import numpy as np
 
 from compiler.errors import Error
-from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.ops import infer
+from compiler.ops.operator import Range
+from compiler.ops.registry import find, infer
 
 __all__ = ["GraphRefused", "verify"]
-
-PARAMETERIZED = ("qconv2d", "qconvtranspose2d", "qdense", "qavgpool", "quantizelinear",
-                 "dequantizelinear")
 
 
 class GraphRefused(Error, ValueError):
@@ -86,25 +83,18 @@ def _check_outputs(graph: Graph, node: Node, defined: set[str]) -> None:
 
 def _check_parameters(graph: Graph, node: Node) -> None:
     """Scales, zero points, weights and per-channel parameters are constants within range."""
-    if node.op not in PARAMETERIZED:
+    operator = find(node.op)
+    if operator.parameters is None:
         return
-    for value in node.inputs[1:]:
+    names = node.inputs[operator.data_inputs:]
+    for value in names:
         if value not in graph.constants:
             raise _refused(graph, f"{node.name}: input {value!r} must be a constant")
-    parameters = [graph.constants[value] for value in node.inputs[1:]]
-    if node.op in ("quantizelinear", "dequantizelinear"):
-        _check_range(graph, node, "scale", parameters[0], parameters[0] > 0, "positive")
-        return
-    mult, shift = parameters[-2:]
-    fits = (mult == 0) | ((mult >= MIN_MULTIPLIER) & (mult <= MAX_MULTIPLIER))
-    wanted = f"0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}"
-    _check_range(graph, node, "multiplier", mult, fits, wanted)
-    fits = (shift >= 0) & (shift <= MAX_SHIFT)
-    _check_range(graph, node, "shift", shift, fits, f"0 to {MAX_SHIFT}")
+    for one in operator.parameters([graph.constants[value] for value in names]):
+        _check_range(graph, node, one)
 
 
-def _check_range(graph: Graph, node: Node, role: str, array: np.ndarray, fits: np.ndarray,
-                 wanted: str) -> None:
-    if not np.all(fits):
-        raise _refused(graph, f"{node.name}: every {role} must be {wanted}, "
-                              f"not {array[~fits].flat[0].item()!r}")
+def _check_range(graph: Graph, node: Node, one: Range) -> None:
+    if not np.all(one.fits):
+        raise _refused(graph, f"{node.name}: every {one.role} must be {one.wanted}, "
+                              f"not {one.array[~one.fits].flat[0].item()!r}")

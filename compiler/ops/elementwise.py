@@ -11,11 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler import te
-from compiler.ops.nchw_elementwise import broadcast, broadcast_shape
-from compiler.ops.operator import Attrs, Inputs, Operator, kept
+from compiler.ops.broadcasting import broadcast, broadcast_shape
+from compiler.ops.fixed_point import add_multipliers
+from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
+                                        StaysFloat, Stored, clamp_to)
+from compiler.ops.node import Node, TensorType
+from compiler.ops.operator import Algebra, Attrs, Define, Inputs, Kind, Operator
+from compiler.ops.products import integer_product
+from compiler.ops.rules import Types
+from compiler.ops.sums import kept
 from compiler.te import Call, Expr, Tensor
 
-__all__ = ["ELEMENTWISE"]
+__all__ = ["OPERATORS", "unary"]
 
 NUMBERS = "number"
 FLOATS = "float"
@@ -29,9 +36,12 @@ class Function:
     """A function of elements of one type, `kind` of types that it takes."""
 
     arity: int
+    summary: str
     element: Callable[..., Expr]
     meaning: Callable[..., np.ndarray]
     kind: str = NUMBERS
+    algebra: Algebra = Algebra()
+    integer: IntegerForm | None = None
 
     def takes(self, dtype: str) -> bool:
         return {NUMBERS: te.is_float(dtype) or te.is_integer(dtype), FLOATS: te.is_float(dtype),
@@ -103,37 +113,77 @@ def _shifted(function: Callable) -> Callable[[np.ndarray, np.ndarray], np.ndarra
     return lambda a, b: np.where(b < a.dtype.itemsize * 8, function(a, b), 0)
 
 
+def _add_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    """Of two tensors, or of a product's result and its bias."""
+    for value, other in (node.inputs, reversed(node.inputs)):
+        core = view.producer(value)
+        if core is not None and core.op == "matmul" and view.is_constant(other):
+            if view.is_computed(core.inputs[1]):
+                raise StaysFloat("it adds a constant to a product of two computed tensors")
+            return integer_product(view, core, out, bounds, transposed=True, bias=(other,))
+    a, b = (view.activation(value) for value in node.inputs)
+    shapes = [view.shape(value) for value in node.inputs]
+    if shapes[0] != shapes[1]:
+        raise StaysFloat(f"its inputs must have one shape, not {shapes[0]} and {shapes[1]}")
+    ma, mb, shift = add_multipliers(a.scale / out.scale, b.scale / out.scale)
+    attrs = {"ma": ma, "mb": mb, "c": -(a.zp * ma + b.zp * mb), "shift": shift}
+    return IntegerNode("qadd", (a.value, b.value), attrs | clamp_to(out, bounds))
+
+
 _ERF = np.frompyfunc(math.erf, 1, 1)
+_ROUNDS = Algebra(idempotent=True)
 
 FUNCTIONS: dict[str, Function] = {
-    "add": Function(2, _binary("add"), np.add),
-    "sub": Function(2, _binary("sub"), np.subtract),
-    "mul": Function(2, _binary("mul"), np.multiply),
-    "div": Function(2, _binary("div"), _divided),
-    "mod": Function(2, _binary("mod"), np.mod),
-    "fmod": Function(2, _remainder, np.fmod),
-    "minimum": Function(2, _binary("min"), np.minimum, ANY),
-    "maximum": Function(2, _binary("max"), np.maximum, ANY),
-    "pow": Function(2, _power, _power_meaning),
-    "and": Function(2, _binary("and"), np.bitwise_and, LOGICAL),
-    "or": Function(2, _binary("or"), np.bitwise_or, LOGICAL),
-    "xor": Function(2, _binary("xor"), np.bitwise_xor, LOGICAL),
-    "not": Function(1, _inverted, np.invert, LOGICAL),
-    "shl": Function(2, _binary("shl"), _shifted(np.left_shift), WHOLE),
-    "shr": Function(2, _binary("shr"), _shifted(np.right_shift), WHOLE),
-    "equal": Function(2, _binary("eq"), np.equal, ANY),
-    "less": Function(2, _binary("lt"), np.less),
-    "less_equal": Function(2, _binary("le"), np.less_equal),
-    "neg": Function(1, lambda x: x * -1 if te.is_float(x.dtype) else 0 - x, np.negative),
-    "sign": Function(1, _sign, np.sign),
-    "abs": Function(1, _call("abs"), np.abs),
-    "is_nan": Function(1, lambda x: x.not_equal(x), np.isnan, FLOATS),
-    "erf": Function(1, _call("erf"), lambda x: np.asarray(_ERF(x), x.dtype), FLOATS),
-} | {name: Function(1, _call(name), meaning, FLOATS) for name, meaning in {
-    "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "floor": np.floor,
-    "ceil": np.ceil, "rint": np.rint, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
-    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh}.items()}
+    "add": Function(2, "a + b", _binary("add"), np.add,
+                    algebra=Algebra(neutral=0, commutes=True), integer=_add_integer),
+    "sub": Function(2, "a - b", _binary("sub"), np.subtract, algebra=Algebra(neutral=0)),
+    "mul": Function(2, "a * b", _binary("mul"), np.multiply,
+                    algebra=Algebra(neutral=1, commutes=True)),
+    "div": Function(2, "a / b", _binary("div"), _divided, algebra=Algebra(neutral=1)),
+    "mod": Function(2, "the rest of a / b, with the sign of b", _binary("mod"), np.mod),
+    "fmod": Function(2, "the rest of a / b, with the sign of a", _remainder, np.fmod),
+    "minimum": Function(2, "the smaller one", _binary("min"), np.minimum, ANY,
+                        Algebra(idempotent=True)),
+    "maximum": Function(2, "the greater one", _binary("max"), np.maximum, ANY,
+                        Algebra(idempotent=True)),
+    "pow": Function(2, "a to the power of b", _power, _power_meaning, algebra=Algebra(neutral=1)),
+    "and": Function(2, "bit by bit", _binary("and"), np.bitwise_and, LOGICAL,
+                    Algebra(neutral=-1, commutes=True, idempotent=True)),
+    "or": Function(2, "bit by bit", _binary("or"), np.bitwise_or, LOGICAL,
+                   Algebra(neutral=0, commutes=True, idempotent=True)),
+    "xor": Function(2, "bit by bit", _binary("xor"), np.bitwise_xor, LOGICAL,
+                    Algebra(neutral=0, commutes=True)),
+    "not": Function(1, "bit by bit", _inverted, np.invert, LOGICAL, Algebra(inverse="not")),
+    "shl": Function(2, "a * 2**b; shifts by the width or more leave nothing", _binary("shl"),
+                    _shifted(np.left_shift), WHOLE, Algebra(neutral=0)),
+    "shr": Function(2, "a / 2**b, rounded down; shifts by the width or more leave nothing",
+                    _binary("shr"), _shifted(np.right_shift), WHOLE, Algebra(neutral=0)),
+    "equal": Function(2, "whether a = b", _binary("eq"), np.equal, ANY),
+    "less": Function(2, "whether a < b", _binary("lt"), np.less),
+    "less_equal": Function(2, "whether a <= b", _binary("le"), np.less_equal),
+    "neg": Function(1, "-x", lambda x: x * -1 if te.is_float(x.dtype) else 0 - x, np.negative,
+                    algebra=Algebra(inverse="neg")),
+    "sign": Function(1, "-1, 0 or 1", _sign, np.sign, algebra=_ROUNDS),
+    "abs": Function(1, "without its sign", _call("abs"), np.abs,
+                    algebra=Algebra(idempotent=True, never_minus_zero=True)),
+    "is_nan": Function(1, "whether x is no number", lambda x: x.not_equal(x), np.isnan, FLOATS),
+    "erf": Function(1, "the error function", _call("erf"),
+                    lambda x: np.asarray(_ERF(x), x.dtype), FLOATS),
+    "exp": Function(1, "e to the power of x", _call("exp"), np.exp, FLOATS,
+                    Algebra(never_minus_zero=True)),
+    "floor": Function(1, "rounded down", _call("floor"), np.floor, FLOATS, _ROUNDS),
+    "ceil": Function(1, "rounded up", _call("ceil"), np.ceil, FLOATS, _ROUNDS),
+    "rint": Function(1, "rounded half to even", _call("rint"), np.rint, FLOATS, _ROUNDS),
+} | {name: Function(1, f"{function} of x", _call(name), meaning, FLOATS)
+     for name, function, meaning in (
+         ("log", "natural logarithm", np.log), ("sqrt", "square root", np.sqrt),
+         ("sin", "sine", np.sin), ("cos", "cosine", np.cos), ("tan", "tangent", np.tan),
+         ("asin", "inverse sine", np.arcsin), ("acos", "inverse cosine", np.arccos),
+         ("atan", "inverse tangent", np.arctan), ("sinh", "hyperbolic sine", np.sinh),
+         ("cosh", "hyperbolic cosine", np.cosh), ("tanh", "hyperbolic tangent", np.tanh),
+         ("asinh", "inverse hyperbolic sine", np.arcsinh),
+         ("acosh", "inverse hyperbolic cosine", np.arccosh),
+         ("atanh", "inverse hyperbolic tangent", np.arctanh))}
 
 
 def _define(op: str, function: Function) -> Callable[[Attrs, Inputs, str], Tensor]:
@@ -160,6 +210,14 @@ def _mapped(op: str, element: Callable[..., Expr], inputs: Inputs, name: str) ->
                       name)
 
 
+def unary(element: Callable[[Attrs, Expr], Expr]) -> Define:
+    """The expression that applies `element` to every element of one input."""
+    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+        x = inputs[0]
+        return te.compute(x.shape, lambda *indices: element(attrs, x[indices]), name)
+    return define
+
+
 def _where(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     if [len(inputs), inputs[0].dtype, inputs[1].dtype] != [3, "bool", inputs[-1].dtype]:
         raise ValueError("where must have a bool and two inputs of one type, not "
@@ -171,11 +229,26 @@ def _cast(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     return _mapped("cast", lambda x: x.astype(attrs["to"]), inputs, name)
 
 
-ELEMENTWISE: dict[str, Operator] = {
-    name: Operator(_define(name, function), kept(
-        lambda attrs, *arrays, meaning=function.meaning: meaning(*arrays)))
-    for name, function in FUNCTIONS.items()
-} | {
-    "where": Operator(_where, lambda attrs, condition, a, b: np.where(condition, a, b)),
-    "cast": Operator(_cast, lambda attrs, x: x.astype(te.numpy_dtype(attrs["to"]))),
-}
+def _keeps_type(attrs: Attrs, types: Types, result: TensorType) -> bool:
+    return types[0] == result
+
+
+def _record(name: str, function: Function) -> Operator:
+    return Operator(
+        name=name, summary=function.summary, inputs="x" if function.arity == 1 else "a, b",
+        define=_define(name, function),
+        meaning=kept(lambda attrs, *arrays: function.meaning(*arrays)), kind=Kind.ELEMENTWISE,
+        algebra=function.algebra, integer=function.integer)
+
+
+OPERATORS = (
+    *(_record(name, function) for name, function in FUNCTIONS.items()),
+    Operator(
+        name="where", summary="a where the condition holds, else b", inputs="condition, a, b",
+        define=_where, meaning=lambda attrs, condition, a, b: np.where(condition, a, b),
+        kind=Kind.ELEMENTWISE, algebra=Algebra(idempotent=True)),
+    Operator(
+        name="cast", summary="x in another element type", inputs="x", attributes="to",
+        define=_cast, meaning=lambda attrs, x: x.astype(te.numpy_dtype(attrs["to"])),
+        kind=Kind.ELEMENTWISE, algebra=Algebra(unchanged=_keeps_type)),
+)

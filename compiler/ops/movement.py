@@ -1,20 +1,9 @@
-"""Operators that move elements, of tensors of any shape and type.
-
-| operator | inputs | attributes |
-|---|---|---|
-| transpose, relayout | x | perm |
-| expand | x | shape, to which x broadcasts |
-| reverse | x | axes |
-| pad | x, value [] where mode is constant | before, after (below zero they crop), between, mode |
-| gather | x, indices | axis |
-| gather_elements | x, indices | axis |
-| gather_nd | x, indices | batch_dims |
-| resample | x, places [n,k], weights [n,k] | axis |
+"""Operators that move elements: where each element of the result comes from.
 
 `relayout` is a transpose that the compiler made: a change of layout (`compiler.graph.layout`).
 `pad` puts `between` elements between neighbours; its mode is constant, edge, reflect or wrap.
-Indices below zero count from the end; what still lies outside stands for the nearest element.
-`resample` makes n elements of those along an axis, each a weighted sum of k of them.
+
+An expression in a branch that is not taken may read outside of a tensor: it is not evaluated.
 """
 
 from collections.abc import Sequence
@@ -23,11 +12,131 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.nchw_elementwise import broadcast, broadcast_shape
-from compiler.ops.operator import Attrs, Inputs, Operator, kept, sum_dtype
+from compiler.ops.broadcasting import broadcast, broadcast_shape
+from compiler.ops.channels_last import ChannelsLast, by_axes, by_place
+from compiler.ops.node import Node, TensorType
+from compiler.ops.operator import Algebra, Attrs, Inputs, Kind, Numbers, Operator
+from compiler.ops.rules import Types, need, need_arity, need_rank
 from compiler.te import Expr, Tensor
 
-__all__ = ["MOVEMENT"]
+__all__ = ["OPERATORS"]
+
+
+# Another shape
+
+
+def _reshape_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 1)
+    made = TensorType(node.attrs["shape"], types[0].dtype)
+    need(prod(made.shape) == prod(types[0].shape), node,
+         f"shape must keep the number of elements of {types[0]}, not {made.shape!r}")
+    return made
+
+
+def _reshape(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    """The elements in row-major order, in another shape."""
+    x = inputs[0]
+    shape = tuple(attrs["shape"])
+    return te.compute(shape, lambda *indices: x[_reshaped(indices, shape, x.shape)], name)
+
+
+def _reshaped(indices: Sequence[Expr], made: tuple[int, ...],
+              read: tuple[int, ...]) -> tuple[Expr, ...]:
+    """Where an element of shape `made` lies in shape `read`.
+
+    Dimensions are taken in the smallest groups of equal size, so that those that stay as they are
+    cost no division.
+    """
+    result: list[Expr] = []
+    i = j = 0
+    while i < len(made) or j < len(read):
+        first, start, a, b = i, j, 1, 1
+        while i == first and j == start or a != b:
+            if (a <= b and i < len(made)) or j == len(read):
+                a, i = a * made[i], i + 1
+            else:
+                b, j = b * read[j], j + 1
+        result += _split(_flat(indices[first:i], made[first:i]), read[start:j])
+    return tuple(result)
+
+
+def _flat(indices: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    place: Expr = te.const(0, te.INDEX)
+    for index, extent in zip(indices, shape, strict=True):
+        place = place * extent + index
+    return place
+
+
+def _split(place: Expr, shape: Sequence[int]) -> list[Expr]:
+    """Indices into `shape` of its element number `place`."""
+    result: list[Expr] = []
+    for position, extent in reversed(list(enumerate(shape))):
+        result.insert(0, place % extent if position else place)
+        place = place // extent
+    return result
+
+
+def _expand(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    x, shape = inputs[0], tuple(attrs["shape"])
+    if broadcast_shape(x.shape, shape) != shape:
+        raise ValueError(f"{x.shape} must broadcast to shape {shape}")
+    return te.compute(shape, lambda *indices: broadcast(x, indices), name)
+
+
+# Parts and repetitions
+
+
+def _slice_type(node: Node, types: Types) -> TensorType:
+    """Of every axis, each `step`-th element from `begin` to before `end`."""
+    need_arity(node, types, 1)
+    shape, sides = types[0].shape, [node.attrs[name] for name in ("begin", "end", "step")]
+    need(all(len(side) == len(shape) for side in sides), node,
+         f"begin, end and step must have {len(shape)} numbers for {types[0]}")
+    for axis, (extent, begin, end, step) in enumerate(zip(shape, *sides, strict=True)):
+        need(0 <= begin < end <= extent and step > 0, node,
+             f"slice of axis {axis} must lie in 0 to {extent} with a step of at least 1, "
+             f"not {begin} to {end} with step {step}")
+    return TensorType(tuple(-(-(end - begin) // step) for begin, end, step
+                            in zip(*sides, strict=True)), types[0].dtype)
+
+
+def _upsample_type(node: Node, types: Types) -> TensorType:
+    """Each pixel repeated, in a block of whole rows and columns."""
+    need_arity(node, types, 1)
+    need_rank(node, 0, types[0], 4)
+    factors = node.attrs["factors"]
+    need(len(factors) == 2 and min(factors) > 0, node,
+         f"factors must be 2 integers of at least 1, not {factors!r}")
+    n, c, h, w = types[0].shape
+    return TensorType((n, c, h * factors[0], w * factors[1]), types[0].dtype)
+
+
+def _slice(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Of every axis, each ``step``-th element from ``begin`` to before ``end``."""
+    x, sides = inputs[0], list(zip(*(attrs[k] for k in ("begin", "end", "step")), strict=True))
+    shape = tuple(-(-(end - begin) // step) for begin, end, step in sides)
+    return te.compute(shape, lambda *indices: x[tuple(
+        index * step + begin for index, (begin, _, step) in zip(indices, sides, strict=True))],
+        name)
+
+
+def _upsample(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Each pixel of ``x`` [N,C,H,W] in ``factors`` rows and columns."""
+    x, (rows, columns) = inputs[0], attrs["factors"]
+    n, c, h, w = x.shape
+    return te.compute((n, c, h * rows, w * columns),
+                      lambda n, c, h, w: x[n, c, h // rows, w // columns], name)
+
+
+def _is_contiguous(attrs: Attrs, whole: tuple[int, ...], part: tuple[int, ...]) -> bool:
+    """Whether the elements of a slice lie one after the other."""
+    first = next((axis for axis, extent in enumerate(part) if extent > 1), len(part))
+    return (all(step == 1 or extent == 1 for step, extent
+                in zip(attrs["step"], part, strict=True))
+            and part[first + 1:] == whole[first + 1:])
+
+
+# Another order
 
 
 def _transpose(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
@@ -38,18 +147,14 @@ def _transpose(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         indices[perm.index(axis)] for axis in range(len(perm)))], name)
 
 
-def _expand(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    x, shape = inputs[0], tuple(attrs["shape"])
-    if broadcast_shape(x.shape, shape) != shape:
-        raise ValueError(f"{x.shape} must broadcast to shape {shape}")
-    return te.compute(shape, lambda *indices: broadcast(x, indices), name)
-
-
 def _reverse(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     x, axes = inputs[0], attrs["axes"]
     return te.compute(x.shape, lambda *indices: x[tuple(
         extent - 1 - index if axis in axes else index
         for axis, (index, extent) in enumerate(zip(indices, x.shape, strict=True)))], name)
+
+
+# Pads
 
 
 def _pad(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
@@ -129,103 +234,65 @@ def _mirrored_places(mode: str, places: np.ndarray, extent: int) -> np.ndarray:
     return places % period if mode == "wrap" else np.minimum(places % period, -places % period)
 
 
-def _within(index: Expr, extent: int) -> Expr:
-    """A place from 0 to extent - 1, whatever the data."""
-    index = index.astype(te.INDEX)
-    return te.clamp(te.select(index < 0, index + extent, index), 0, extent - 1)
+# Records
 
 
-def _placed(indices: np.ndarray, extent: int) -> np.ndarray:
-    indices = indices.astype(np.int64)
-    return np.where(indices < 0, indices + extent, indices).clip(0, max(extent - 1, 0))
+def _keeps_type(attrs: Attrs, types: Types, result: TensorType) -> bool:
+    return types[0] == result
 
 
-def _gather(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    """Of x, the slices along the axis with these numbers."""
-    x, at = inputs
-    axis, rank = _axis(attrs, x), len(at.shape)
-    shape = (*x.shape[:axis], *at.shape, *x.shape[axis + 1:])
-    return te.compute(shape, lambda *indices: x[(
-        *indices[:axis], _within(at[indices[axis:axis + rank]], x.shape[axis]),
-        *indices[axis + rank:])], name)
+def _keeps_order(attrs: Attrs, types: Types, result: TensorType) -> bool:
+    return tuple(attrs["perm"]) == tuple(range(len(attrs["perm"])))
 
 
-def _axis(attrs: Attrs, x: Tensor) -> int:
-    if not 0 <= attrs["axis"] < len(x.shape):
-        raise ValueError(f"axis must be 0 to {len(x.shape) - 1}, not {attrs['axis']}")
-    return attrs["axis"]
+def _adds_nothing(attrs: Attrs, types: Types, result: TensorType) -> bool:
+    return types[0] == result and not any((*attrs["before"], *attrs["after"]))
 
 
-def _gather_elements(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    """Each element from its own place, but for its number along the axis."""
-    x, at = inputs
-    axis = _axis(attrs, x)
-    return te.compute(at.shape, lambda *indices: x[(
-        *indices[:axis], _within(at[indices], x.shape[axis]), *indices[axis + 1:])], name)
-
-
-def _gather_nd(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    """Of x, the slices whose first indices stand in the last dimension of the second input."""
-    (x, at), batch = inputs, attrs["batch_dims"]
-    depth, outer = int(at.shape[-1]), len(at.shape) - 1
-    if batch + depth > len(x.shape) or at.shape[:batch] != x.shape[:batch]:
-        raise ValueError(f"indices must lead into {x.shape} after {batch} dimensions, "
-                         f"not {at.shape}")
-
-    def element(*indices: Expr) -> Expr:
-        places = [_within(at[(*indices[:outer], te.const(k, te.INDEX))], x.shape[batch + k])
-                  for k in range(depth)]
-        return x[(*indices[:batch], *places, *indices[outer:])]
-
-    return te.compute((*at.shape[:-1], *x.shape[batch + depth:]), element, name)
-
-
-def _gather_nd_meaning(attrs: Attrs, x: np.ndarray, at: np.ndarray) -> np.ndarray:
-    batch, depth = attrs["batch_dims"], at.shape[-1]
-    count = prod(x.shape[:batch])
-    flat = x.reshape(count, *x.shape[batch:])
-    places = at.reshape(count, -1, depth)
-    where = tuple(_placed(places[..., k], flat.shape[1 + k]) for k in range(depth))
-    made = flat[(np.arange(count)[:, None], *where)]
-    return made.reshape(*at.shape[:-1], *x.shape[batch + depth:])
-
-
-def _resample(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    x, places, weights = inputs
-    axis, wide = _axis(attrs, x), sum_dtype(inputs[0].dtype)
-    tap = te.reduce_axis(places.shape[1], f"{name}_tap")
-    shape = (*x.shape[:axis], places.shape[0], *x.shape[axis + 1:])
-
-    def element(*indices: Expr):
-        at = indices[axis], tap.var
-        inner = (*indices[:axis], _within(places[at], x.shape[axis]), *indices[axis + 1:])
-        return te.sum(x[inner].astype(wide) * weights[at].astype(wide), tap)
-
-    if wide == x.dtype:
-        return te.compute(shape, element, name)
-    acc = te.compute(shape, element, f"{name}_acc")
-    return te.compute(shape, lambda *indices: acc[indices].astype(x.dtype), name)
-
-
-def _resample_meaning(attrs: Attrs, x: np.ndarray, places: np.ndarray,
-                      weights: np.ndarray) -> np.ndarray:
-    last = np.moveaxis(x, attrs["axis"], -1).astype(np.float64)
-    made = (last[..., _placed(places, last.shape[-1])] * weights.astype(np.float64)).sum(-1)
-    return np.moveaxis(made, -1, attrs["axis"])
-
-
-MOVEMENT: dict[str, Operator] = {
-    "transpose": Operator(_transpose, lambda attrs, x: x.transpose(attrs["perm"])),
-    "relayout": Operator(_transpose, lambda attrs, x: x.transpose(attrs["perm"])),
-    "expand": Operator(_expand, lambda attrs, x: np.broadcast_to(x, attrs["shape"])),
-    "reverse": Operator(_reverse, lambda attrs, x: np.flip(x, tuple(attrs["axes"]))),
-    "pad": Operator(_pad, _pad_meaning),
-    "gather": Operator(_gather, lambda attrs, x, at: x.take(
-        _placed(at, x.shape[attrs["axis"]]), attrs["axis"])),
-    "gather_elements": Operator(_gather_elements, lambda attrs, x, at: np.take_along_axis(
-        x[tuple(slice(n) if axis != attrs["axis"] else slice(None)
-                for axis, n in enumerate(at.shape))],
-        _placed(at, x.shape[attrs["axis"]]), attrs["axis"])),
-    "gather_nd": Operator(_gather_nd, _gather_nd_meaning),
-    "resample": Operator(_resample, kept(_resample_meaning)),
-}
+OPERATORS = (
+    Operator(
+        name="reshape", summary="the elements in row-major order", inputs="x", attributes="shape",
+        define=_reshape, meaning=lambda attrs, x: x.reshape(attrs["shape"]), type=_reshape_type,
+        numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, view=lambda attrs, whole, part: True,
+        picks=True, homogeneous=True, algebra=Algebra(unchanged=_keeps_type)),
+    Operator(
+        name="expand", summary="x, repeated along axes of one element", inputs="x",
+        attributes="shape, to which x broadcasts", define=_expand,
+        meaning=lambda attrs, x: np.broadcast_to(x, attrs["shape"]), kind=Kind.INJECTIVE,
+        channels_last=ChannelsLast(by_place("shape")), algebra=Algebra(unchanged=_keeps_type)),
+    Operator(
+        name="upsample", summary="each pixel of x [N,C,H,W] in several rows and columns",
+        inputs="x", attributes="factors: rows and columns of each pixel", define=_upsample,
+        meaning=lambda attrs, x: x.repeat(attrs["factors"][0], 2).repeat(attrs["factors"][1], 3),
+        type=_upsample_type, numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, picks=True,
+        algebra=Algebra(unchanged=_keeps_type)),
+    Operator(
+        name="slice", summary="each `step`-th element of every axis, from `begin` to before `end`",
+        inputs="x", attributes="begin, end, step of each axis", define=_slice,
+        meaning=lambda attrs, x: x[tuple(map(slice, attrs["begin"], attrs["end"], attrs["step"]))],
+        type=_slice_type, numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, view=_is_contiguous,
+        picks=True, channels_last=ChannelsLast(by_place("begin", "end", "step")),
+        algebra=Algebra(unchanged=_keeps_type)),
+    Operator(
+        name="transpose", summary="the dimensions in another order", inputs="x",
+        attributes="perm", define=_transpose, meaning=lambda attrs, x: x.transpose(attrs["perm"]),
+        kind=Kind.INJECTIVE, picks=True, algebra=Algebra(unchanged=_keeps_order)),
+    Operator(
+        name="relayout", summary="a transpose that changes the layout", inputs="x",
+        attributes="perm", define=_transpose, meaning=lambda attrs, x: x.transpose(attrs["perm"]),
+        kind=Kind.INJECTIVE),
+    Operator(
+        name="reverse", summary="the elements from the last to the first", inputs="x",
+        attributes="axes", define=_reverse,
+        meaning=lambda attrs, x: np.flip(x, tuple(attrs["axes"])), kind=Kind.INJECTIVE,
+        channels_last=ChannelsLast(by_axes),
+        algebra=Algebra(unchanged=lambda attrs, types, result: all(
+            types[0].shape[axis] == 1 for axis in attrs["axes"]))),
+    Operator(
+        name="pad", summary="x with elements around it and between them",
+        inputs="x, value [] where mode is constant",
+        attributes="before, after (below zero they crop), between, mode", define=_pad,
+        meaning=_pad_meaning, kind=Kind.INJECTIVE, data_inputs=1,
+        channels_last=ChannelsLast(by_place("before", "after", "between")),
+        algebra=Algebra(unchanged=_adds_nothing)),
+)

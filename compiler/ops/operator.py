@@ -1,43 +1,173 @@
-"""What an operator of any shape and element type is: its expression and its meaning in NumPy.
+"""What an operator of networks is: one record says all that the compiler knows of it.
 
-The type of the result is that of the expression, so nothing else says it.
+The tensor expression gives the code, and the type of the result unless a rule with better refusals
+stands beside it. The meaning in NumPy folds constants and judges the code. The other fields are
+what fusion, clean-up, layout and quantization ask: none of them has a list of operators.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
-from compiler.te import Tensor, is_float
+from compiler.ops.channels_last import ChannelsLast
+from compiler.ops.integer_forms import IntegerForm
+from compiler.ops.node import TensorType
+from compiler.ops.rules import TypeRule, Types
+from compiler.te import Tensor
 
-__all__ = ["Attrs", "Define", "Inputs", "Meaning", "Operator", "kept", "sum_dtype"]
+__all__ = ["Algebra", "Array", "Attrs", "Define", "Inputs", "Kind", "Meaning", "Numbers",
+           "Operator", "Range", "Shapes", "Weights"]
 
+Array = np.ndarray
 Attrs = Mapping
 Inputs = Sequence[Tensor]
 Define = Callable[[Attrs, Inputs, str], Tensor]
-Meaning = Callable[..., np.ndarray]
+Meaning = Callable[..., Array]
+Shapes = Sequence[tuple[int, ...] | None]
+
+
+class Kind(IntEnum):
+    """What an operator may be fused with, in the order of what may be done with it: a smaller one
+    may stand where a greater may.
+
+    | kind | element of the result | operators |
+    |---|---|---|
+    | elementwise | from the elements at its own place; one of the injective ones | relu, add |
+    | injective | from few elements, by a formula | reshape, concat |
+    | reduction | from all elements along some axes, each read once | globalavgpool |
+    | complex | from many elements, each read many times; its result may be mapped | maxpool |
+    | opaque | not said | gather |
+
+    After T. Chen et al.: TVM, OSDI 2018, section 3.
+    """
+
+    ELEMENTWISE = 0
+    INJECTIVE = 1
+    REDUCTION = 2
+    COMPLEX = 3
+    OPAQUE = 4
+
+
+class Numbers(Enum):
+    """What an operator computes with."""
+
+    ANY = "every element type that makes sense"
+    FLOAT = "ONNX's meaning, on logical NCHW shapes"
+    INTEGER = "int8 in stored form (uint8 is stored as x - 128), as docs/machine.md has it"
+    CONVERSION = "between float or uint8 and int8 in stored form"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algebra:
+    """What holds for every element to the bit.
+
+    unchanged : whether the result is the first input, from attributes and the types of inputs and
+        result.
+    neutral : the number that, as the second operand, changes nothing; -1 stands for all bits.
+    commutes : the first operand may be `neutral` as well.
+    idempotent : ``f(f(x)) = f(x)``; of two operands ``f(x, x) = x`` and
+        ``f(f(x, a), a) = f(x, a)``; of a condition and two operands ``f(c, x, x) = x``.
+    inverse : the operator that undoes this one.
+    never_minus_zero : the result is never -0.
+    """
+
+    unchanged: Callable[[Attrs, Types, TensorType], bool] | None = None
+    neutral: int | None = None
+    commutes: bool = False
+    idempotent: bool = False
+    inverse: str = ""
+    never_minus_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """`define(attrs, inputs, name)` is the result as a tensor called `name`; it refuses with
-    ValueError or TypeError what does not fit. `meaning(attrs, *arrays)` is the same in NumPy, of
-    the same type, for tensors without elements too.
+class Weights:
+    """An operator whose second input is a weight: a factor for each output channel goes into it.
+
+    `axis` is that of the channels in the result; ``scaled(attrs, weight, factor)`` is the weight
+    with each output channel multiplied by its own factor.
     """
 
+    axis: int
+    scaled: Callable[[Attrs, np.ndarray, Array], Array]
+
+
+class Range(NamedTuple):
+    """Every element of a constant must be `wanted`; `fits` says which are."""
+
+    role: str
+    array: Array
+    fits: Array
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operator:
+    """One operator of networks.
+
+    What it is:
+
+    name, summary, inputs, attributes : as docs/operators.md has them.
+    define : ``define(attrs, inputs, name)`` is the result as a tensor called `name`; it refuses
+        with ValueError or TypeError what does not fit. What it computes on the way is called
+        `name` and a suffix.
+    meaning : ``meaning(attrs, *arrays)`` is the same in NumPy, of the same type, for tensors
+        without elements too. Integer operators and float quantization agree to the bit, sums of
+        floats up to the order of addition.
+    type : the type of the result, or TypeRefused; where there is none, `define` says it.
+    numbers : what it computes with.
+
+    What the graph's passes ask:
+
+    kind : what it may be fused with.
+    data_inputs : inputs that are data, the first ones; those that follow are parameters. None: all.
+    parameters : the ranges of the parameters, which must then be constants.
+    channels_last : how it computes the same with channels last; elementwise operators do unless
+        told otherwise.
+    algebra : what clean-up may take for granted.
+    joins : each element of each input is read once, though the result is larger than any of them.
+    view : whether the result is the input's elements as they lie there, from one to another: from
+        attributes and the shapes of input and result.
+    pixelwise : whether it does the same to every pixel, from attributes and the shapes of inputs
+        (None where one is computed by the same kernel).
+    contracts : it sums products of floats, and may round them once less.
+    weights : what takes a factor for each channel into its weight.
+
+    What quantization asks:
+
+    integer : the integer operator that takes its place between quantizations.
+    stored : the operator that does the same to int8 in stored form, where it has another name.
+    bounds : least and greatest of what it leaves of all numbers; the integer operator before
+        clamps to them.
+    picks : its elements are those of its one input, chosen by place or by order: dequantization
+        may follow instead of leading.
+    homogeneous : ``f(s x) = s f(x)`` for every positive factor s of a channel.
+    """
+
+    name: str
+    summary: str
+    inputs: str
+    attributes: str = ""
     define: Define
     meaning: Meaning
+    type: TypeRule | None = None
+    numbers: Numbers = Numbers.ANY
 
+    kind: Kind = Kind.OPAQUE
+    data_inputs: int | None = None
+    parameters: Callable[[Sequence[Array]], Sequence[Range]] | None = None
+    channels_last: ChannelsLast | None = None
+    algebra: Algebra = Algebra()
+    joins: bool = False
+    view: Callable[[Attrs, tuple[int, ...], tuple[int, ...]], bool] | None = None
+    pixelwise: Callable[[Attrs, Shapes], bool] | None = None
+    contracts: bool = False
+    weights: Weights | None = None
 
-def sum_dtype(dtype: str) -> str:
-    """The type in which values of `dtype` are summed: halves in float32, all others in their own.
-    """
-    return "float32" if is_float(dtype) and dtype not in ("float32", "float64") else dtype
-
-
-def kept(meaning: Meaning) -> Meaning:
-    """A meaning whose result has the type of its first array, or is bool."""
-    def typed(attrs: Attrs, *arrays: np.ndarray) -> np.ndarray:
-        made = np.asarray(meaning(attrs, *arrays))
-        return made if made.dtype.kind == "b" else made.astype(arrays[0].dtype)
-    return typed
+    integer: IntegerForm | None = None
+    stored: str = ""
+    bounds: Callable[[Attrs], tuple[float, float]] | None = None
+    picks: bool = False
+    homogeneous: bool = False

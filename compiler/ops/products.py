@@ -1,30 +1,169 @@
-"""Products and sums of tensors of any shape, after Einstein, and of windows in any dimensions.
+"""Products of matrices and of tensors of any shape, after Einstein."""
 
-| operator | inputs | attributes |
-|---|---|---|
-| einsum | any number | equation: letters alone, ``ab,bc->ac``; extents of 1 broadcast |
-| conv | x [N,Ci,...], w [Co,Ci/group,...] | strides, pads, dilations, group |
-| pool_max, pool_sum, pool_place | x [N,C,...] | kernel, strides, pads, dilations |
-
-Pads are those before each axis and then those after. They hold what changes no result; windows may
-reach into them as far as they like. `pool_place` is the number of the greatest element of each
-window, the first of equals, among all of x in row-major order.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
 from compiler import te
-from compiler.ops.nchw_elementwise import broadcast
-from compiler.ops.operator import Attrs, Inputs, Operator, kept, sum_dtype
+from compiler.ops import fixed_point
+from compiler.ops.arithmetic import requantize
+from compiler.ops.broadcasting import broadcast, broadcast_shape, common_shape
+from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
+                                        check_accumulator, clamp_to, multiplier_of, weighted)
+from compiler.ops.node import Node, TensorType
+from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator, Weights
+from compiler.ops.requantization import (check_channels, check_requantized, clamp_of, multipliers,
+                                         rescaled_array, wrapped)
+from compiler.ops.rules import TypeRefused, Types, need, need_arity, need_dtype, need_rank
+from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.te import Expr, Tensor
 
-__all__ = ["MOST_STEPS", "PRODUCTS", "windows_shape"]
+__all__ = ["OPERATORS", "integer_product"]
 
-MOST_STEPS = (1 << 31) - 1
-"""Kernels, strides, dilations and pads: places in memory are computed with them."""
+
+# Types
+
+
+def _dense_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 2, 3)
+    need_dtype(node, types, "float32")
+    need(node.attrs["trans_b"] in (0, 1), node,
+         f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
+    x, w = types[:2]
+    need_rank(node, 0, x, 2)
+    need_rank(node, 1, w, 2)
+    width, depth = w.shape if node.attrs["trans_b"] else w.shape[::-1]
+    need(x.shape[1] == depth, node, f"input width must equal the weight's {depth}, "
+         f"not {x.shape[1]}")
+    made = TensorType((x.shape[0], width), "float32")
+    if len(types) == 3:
+        need(common_shape(types[2].shape, made.shape) == made.shape, node,
+             f"bias must broadcast to {made}, not {types[2]}")
+    return made
+
+
+def _matmul_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 2)
+    need_dtype(node, types, "float32")
+    return TensorType(_multiplied(node, *types), "float32")
+
+
+def _qdense_type(node: Node, types: Types) -> TensorType:
+    check_channels(node, types)
+    x, w = types[:2]
+    need(len(x.shape) >= 2, node, f"input {node.inputs[0]!r} must have at least 2 dimensions, "
+         f"not {x}")
+    need_rank(node, 1, w, 2)
+    need(x.shape[-1] == w.shape[1], node,
+         f"input width must equal the weight's {w.shape[1]}, not {x.shape[-1]}")
+    for name, vector in zip(node.inputs[2:], types[2:], strict=True):
+        need(vector.shape == w.shape[:1], node,
+             f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
+    return TensorType((*x.shape[:-1], w.shape[0]), "int8")
+
+
+def _qmatmul_type(node: Node, types: Types) -> TensorType:
+    """Of two computed tensors, one multiplier for the whole result."""
+    need_arity(node, types, 2)
+    need_dtype(node, types, "int8")
+    check_requantized(node)
+    for name in ("a_zp", "b_zp"):
+        value = node.attrs.get(name, 0)
+        need(-128 <= value <= 127, node, f"{name} must be an int8, not {value!r}")
+    need(node.attrs["trans_b"] in (0, 1), node,
+         f"trans_b must be 0 or 1, not {node.attrs['trans_b']!r}")
+    a, b = types
+    if node.attrs["trans_b"] and len(b.shape) >= 2:
+        b = TensorType((*b.shape[:-2], b.shape[-1], b.shape[-2]), b.dtype)
+    return TensorType(_multiplied(node, a, b), "int8")
+
+
+def _multiplied(node: Node, a: TensorType, b: TensorType) -> tuple[int, ...]:
+    """The shape of a matrix product, or of a stack of them."""
+    need(min(len(a.shape), len(b.shape)) >= 2, node,
+         f"matmul inputs must have at least 2 dimensions, not {a} and {b}")
+    leading = common_shape(a.shape[:-2], b.shape[:-2])
+    if leading is None or a.shape[-1] != b.shape[-2]:
+        raise TypeRefused(f"{node.name}: matmul inputs must agree in their inner and leading "
+                          f"extents, not {a} and {b}")
+    return (*leading, a.shape[-2], b.shape[-1])
+
+
+# Expressions
+
+
+def _dense(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` [M,K]; ``w`` [N,K] when ``trans_b`` is 1, else [K,N]; perhaps a ``bias`` that
+    broadcasts to [M,N]. Sums in float32.
+    """
+    x, w, *rest = inputs
+    stage = f"{name}_acc" if rest else name
+    acc = _products(x, w, bool(attrs["trans_b"]), "float32", stage)
+    if not rest:
+        return acc
+    return te.compute(acc.shape, lambda m, n: acc[m, n] + broadcast(rest[0], (m, n)), name)
+
+
+def _qdense(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N]; sums wrap at 32 bits."""
+    x, w, bias, mult, shift = inputs
+    acc = _products(x, w, True, "int32", f"{name}_acc")
+
+    def lane(*indices):
+        n = indices[-1]
+        return requantize(acc[indices], bias[n], mult[n], shift[n],
+                          attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+
+    return te.compute(acc.shape, lane, name)
+
+
+def _matmul(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``a`` [...,M,K] times ``b`` [...,K,N]; leading dimensions broadcast. Sums in float32."""
+    a, b = inputs
+    return _batched(a, b, False, "float32", name)
+
+
+def _qmatmul(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``a`` - ``a_zp`` [...,M,K] times ``b`` - ``b_zp`` [...,K,N], or [...,N,K] when ``trans_b`` is
+    1; sums wrap at 32 bits.
+    """
+    a, b = inputs
+    acc = _batched(a, b, bool(attrs["trans_b"]), "int32", f"{name}_acc",
+                   (attrs.get("a_zp", 0), attrs.get("b_zp", 0)))
+    return te.compute(acc.shape, lambda *indices: requantize(
+        acc[indices], te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
+        te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"),
+        name)
+
+
+def _batched(a: Tensor, b: Tensor, transposed: bool, dtype: str, name: str,
+             zeros: tuple[int, int] = (0, 0)) -> Tensor:
+    leading = broadcast_shape(a.shape[:-2], b.shape[:-2])
+    k = te.reduce_axis(a.shape[-1], f"{name}_k")
+
+    def products(*indices):
+        *outer, m, n = indices
+        place = (n, k.var) if transposed else (k.var, n)
+        factors = (broadcast(a, (*outer, m, k.var)).astype(dtype),
+                   broadcast(b, (*outer, *place)).astype(dtype))
+        one, two = (factor - zero if zero else factor
+                    for factor, zero in zip(factors, zeros, strict=True))
+        return te.sum(one * two, k)
+
+    columns = b.shape[-2 if transposed else -1]
+    return te.compute((*leading, a.shape[-2], columns), products, name)
+
+
+def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> Tensor:
+    k = te.reduce_axis(x.shape[-1], f"{name}_k")
+
+    def products(*indices):
+        *rows, n = indices
+        weight = w[n, k.var] if transposed else w[k.var, n]
+        return te.sum(x[(*rows, k.var)].astype(dtype) * weight.astype(dtype), k)
+
+    return te.compute((*x.shape[:-1], w.shape[0 if transposed else 1]), products, name)
 
 
 def _einsum(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
@@ -53,7 +192,7 @@ def _einsum(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         assert product is not None
         return te.sum(product, tuple(over.values())) if over else product
 
-    return _narrowed([extents[letter] for letter in result], element, inputs[0].dtype, name)
+    return narrowed([extents[letter] for letter in result], element, inputs[0].dtype, name)
 
 
 def _terms(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
@@ -68,194 +207,110 @@ def _terms(equation: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str],
     return terms, result
 
 
-def _narrowed(shape: Sequence[int], element: Callable[..., Expr], dtype: str,
-              name: str) -> Tensor:
-    """Computed in the type of sums, and rounded to `dtype` where that is another."""
-    if sum_dtype(dtype) == dtype:
-        return te.compute(tuple(shape), element, name)
-    acc = te.compute(tuple(shape), element, f"{name}_acc")
-    return te.compute(acc.shape, lambda *indices: acc[indices].astype(dtype), name)
+# Meanings
 
 
-def _einsum_meaning(attrs: Attrs, *arrays: np.ndarray) -> np.ndarray:
+def _dense_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
+    sums = _product_sums(x, w.T if attrs["trans_b"] else w)
+    return (sums if bias is None else sums + bias).astype(np.float32)
+
+
+def _product_sums(a: Array, b: Array) -> Array:
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
+def _qdense_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
+    sums = wrapped(_product_sums(x, w.T)) + bias
+    return fixed_point.requantize(sums, mult, shift, *clamp_of(attrs))
+
+
+def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
+    a, b = (x.astype(np.int16) - attrs.get(zp, 0) for x, zp in ((a, "a_zp"), (b, "b_zp")))
+    sums = wrapped(_product_sums(a, b.swapaxes(-1, -2) if attrs["trans_b"] else b))
+    return rescaled_array(attrs, sums)
+
+
+def _einsum_meaning(attrs: Attrs, *arrays: Array) -> Array:
     dtype = arrays[0].dtype
     wide = dtype if dtype.kind in "iub" else np.dtype(np.float64)
     return np.einsum(attrs["equation"], *(array.astype(wide) for array in arrays))
 
 
-def windows_shape(size: Sequence[int], kernel: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
-    """Windows along each axis."""
-    rank = len(size)
-    pads = attrs["pads"]
-    return tuple((n + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * attrs["dilations"][axis]
-                  - 1) // attrs["strides"][axis] + 1 for axis, n in enumerate(size))
+# Integer forms
 
 
-def _check_windows(x: Tensor, kernel: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
-    rank = len(x.shape) - 2
-    for role, numbers, count, least in (
-            ("kernel", kernel, rank, 1), ("strides", attrs["strides"], rank, 1),
-            ("dilations", attrs["dilations"], rank, 1), ("pads", attrs["pads"], 2 * rank, 0)):
-        if rank < 1 or len(numbers) != count or min(numbers) < least:
-            raise ValueError(f"{role} must be {count} integers of at least {least} for an input "
-                             f"with {rank + 2} dimensions, not {tuple(numbers)}")
-        if max(numbers) > MOST_STEPS:
-            raise ValueError(f"{role} must be integers of at most {MOST_STEPS:,}, not "
-                             f"{tuple(numbers)}")
-    made = windows_shape(x.shape[2:], kernel, attrs)
-    if min(made) < 1:
-        raise ValueError(f"kernel must fit the padded input, not {tuple(kernel)} in "
-                         f"{x.dtype}[{','.join(map(str, x.shape))}] with pads "
-                         f"{tuple(attrs['pads'])} and dilations {tuple(attrs['dilations'])}")
-    return made
+def _dense_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    if view.is_computed(node.inputs[1]):
+        return _computed_product(view, node, out, bounds, node.attrs["trans_b"])
+    return integer_product(view, node, out, bounds, transposed=node.attrs["trans_b"] == 0)
 
 
-def _pixel(x: Tensor, outer: Sequence[Expr], places: Sequence[Expr], taps: Sequence[Expr],
-           attrs: Attrs, kernel: Sequence[int], made: Sequence[int], outside: Expr) -> Expr:
-    """The element of x in a window, or `outside` where that lies in the pads."""
-    inside, where = [], []
-    for axis, (place, tap, size) in enumerate(zip(places, taps, x.shape[2:], strict=True)):
-        stride, step, low = (attrs[key][axis] for key in ("strides", "dilations", "pads"))
-        index = place * stride + tap * step - low
-        reach = (made[axis] - 1) * stride + (kernel[axis] - 1) * step - low
-        inside += [index >= 0] if low else []
-        inside += [index < size] if reach >= size else []
-        where.append(index)
-    found = x[(*outer, *where)]
-    return te.select(te.all_of(*inside), found, outside) if inside else found
+def _matmul_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    if view.is_computed(node.inputs[1]):
+        return _computed_product(view, node, out, bounds, 0)
+    shape = view.shape(node.inputs[1])
+    if len(shape) != 2:
+        raise StaysFloat(f"its weight must have 2 dimensions, not shape {shape}")
+    return integer_product(view, node, out, bounds, transposed=True)
 
 
-def _kernel_axes(kernel: Sequence[int], name: str) -> tuple[te.Axis, ...]:
-    return tuple(te.reduce_axis(extent, f"{name}_k{axis}") for axis, extent in enumerate(kernel))
+def integer_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds,
+                    transposed: bool, bias: tuple[str, ...] = ()) -> IntegerNode:
+    """Dense with the weight brought to [outputs, inputs]; its bias unless another is given."""
+    x = view.activation(node.inputs[0])
+    weight, scales = view.weight(node.inputs[1], axis=int(transposed))
+    weight = np.ascontiguousarray(weight.T) if transposed else weight
+    constants = weighted(view, bias or node.inputs[2:], x, weight, scales, out)
+    return IntegerNode("qdense", (x.value,), clamp_to(out, bounds), constants)
 
 
-def _conv(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    x, w = inputs
-    outputs, depth, *kernel = w.shape
-    group, wide = attrs["group"], sum_dtype(x.dtype)
-    if len(w.shape) != len(x.shape) or w.dtype != x.dtype:
-        raise ValueError(f"weight must have the type and the dimensions of {x.dtype}{x.shape}, "
-                         f"not {w.dtype}{w.shape}")
-    if group < 1 or x.shape[1] != depth * group or outputs % group:
-        raise ValueError(f"channels must be the weight's {depth} in each of {group} groups that "
-                         f"divide {outputs}, not {x.shape[1]}")
-    made, each = _check_windows(x, kernel, attrs), outputs // group
-    rc, taps = te.reduce_axis(depth, f"{name}_rc"), _kernel_axes(kernel, name)
-
-    def element(n: Expr, c: Expr, *places: Expr):
-        channel = rc.var if group == 1 else c // each * depth + rc.var
-        pixel = _pixel(x, (n, channel), places, [tap.var for tap in taps], attrs, kernel, made,
-                       te.const(0, x.dtype))
-        weight = w[(c, rc.var, *(tap.var for tap in taps))]
-        return te.sum(pixel.astype(wide) * weight.astype(wide), (rc, *taps))
-
-    return _narrowed((x.shape[0], outputs, *made), lambda *indices: element(*indices), x.dtype,
-                     name)
+def _computed_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds,
+                      trans_b: int) -> IntegerNode:
+    a, b = (view.activation(value) for value in node.inputs[:2])
+    depth = view.shape(node.inputs[0])[-1]
+    if len(node.inputs) > 2:
+        raise StaysFloat("both of its inputs are computed: it must have no bias")
+    greatest = (max(one.zp + 128, 127 - one.zp) for one in (a, b))
+    bound = float(prod(greatest) * depth)
+    check_accumulator(np.array([bound]))
+    mult, shift = multiplier_of(a.scale * b.scale / out.scale, bound)
+    attrs = {"trans_b": trans_b, "a_zp": a.zp, "b_zp": b.zp, "bias": 0, "mult": mult,
+             "shift": shift}
+    return IntegerNode("qmatmul", (a.value, b.value), attrs | clamp_to(out, bounds))
 
 
-def _views(attrs: Attrs, x: np.ndarray, kernel: Sequence[int], outside) -> np.ndarray:
-    """The windows, [N,C,windows...,kernel...]."""
-    rank = len(kernel)
-    pads = [(0, 0), (0, 0), *zip(attrs["pads"][:rank], attrs["pads"][rank:], strict=True)]
-    padded = np.pad(x, pads, constant_values=outside)
-    reach = [(k - 1) * step + 1 for k, step in zip(kernel, attrs["dilations"], strict=True)]
-    views = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
-    steps = (*attrs["strides"], *attrs["dilations"])
-    return views[(slice(None), slice(None), *(slice(None, None, step) for step in steps))]
+# Records
 
 
-def _conv_meaning(attrs: Attrs, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    wide = np.int64 if x.dtype.kind in "iu" else np.float64
-    views = _views(attrs, x.astype(wide), w.shape[2:], 0)
-    group, rank = attrs["group"], w.ndim - 2
-    n, c, *rest = views.shape
-    views = views.reshape(n, group, c // group, *rest)
-    weights = w.reshape(group, -1, *w.shape[1:]).astype(wide)
-    places, taps = "uvwxyz"[:rank], "defhij"[:rank]
-    made = np.einsum(f"ngc{places}{taps},goc{taps}->ngo{places}", views, weights)
-    return made.reshape(n, -1, *made.shape[3:])
+def _scaled(attrs: Attrs, weight: Array, factor: Array) -> Array:
+    """The weight with each output multiplied."""
+    return weight * (factor[:, None] if attrs["trans_b"] else factor)
 
 
-def _pool(op: str) -> Callable[[Attrs, Inputs, str], Tensor]:
-    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-        x, kernel = inputs[0], attrs["kernel"]
-        made, wide = _check_windows(x, kernel, attrs), sum_dtype(x.dtype)
-        taps = _kernel_axes(kernel, name)
-        outside = te.neutral(op, x.dtype) if op == "max" else te.const(0, x.dtype)
-
-        def element(n: Expr, c: Expr, *places: Expr):
-            pixel = _pixel(x, (n, c), places, [tap.var for tap in taps], attrs, kernel, made,
-                           outside)
-            return (te.max if op == "max" else te.sum)(pixel.astype(wide), taps)
-
-        return _narrowed((*x.shape[:2], *made), lambda *indices: element(*indices), x.dtype, name)
-    return define
-
-
-def _outside(op: str, dtype: np.dtype):
-    if op == "sum":
-        return 0
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
-
-
-def _pool_meaning(op: str) -> Callable[..., np.ndarray]:
-    def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
-        views = _views(attrs, x, attrs["kernel"], _outside(op, x.dtype))
-        axes = tuple(range(-len(attrs["kernel"]), 0))
-        return views.max(axes) if op == "max" else views.astype(
-            x.dtype if x.dtype.kind in "iu" else np.float64).sum(axes)
-    return meaning
-
-
-def _pool_place(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
-    x, kernel = inputs[0], attrs["kernel"]
-    made = _check_windows(x, kernel, attrs)
-    taps = _kernel_axes(kernel, name)
-    pitches = _pitches(x.shape)
-
-    def pick(l, r):
-        first = te.all_of(r[0].equal(l[0]), r[1] < l[1])
-        right = te.any_of(r[0] > l[0], first)
-        return te.select(right, r[0], l[0]), te.select(right, r[1], l[1])
-
-    nowhere = te.const(2**63 - 1, "int64")
-    reducer = te.reducer("place", pick, (te.neutral("max", x.dtype), nowhere))
-
-    def element(n: Expr, c: Expr, *places: Expr):
-        at = [tap.var for tap in taps]
-        pixel = _pixel(x, (n, c), places, at, attrs, kernel, made, te.neutral("max", x.dtype))
-        where = n * pitches[0] + c * pitches[1]
-        inside = []
-        for axis, (place, tap) in enumerate(zip(places, at, strict=True)):
-            stride, step, low = (attrs[key][axis] for key in ("strides", "dilations", "pads"))
-            index = place * stride + tap * step - low
-            inside += [index >= 0, index < x.shape[2 + axis]]
-            where = where + index * pitches[2 + axis]
-        return reducer((pixel, te.select(te.all_of(*inside), where, nowhere)), taps)
-
-    return te.compute((*x.shape[:2], *made), lambda *indices: element(*indices),
-                      (f"{name}_value", name))[1]
-
-
-def _pitches(shape: Sequence[int]) -> list[int]:
-    """How far apart neighbours are along each axis."""
-    return [prod(shape[axis + 1:]) for axis in range(len(shape))]
-
-
-def _pool_place_meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
-    rank = len(attrs["kernel"])
-    numbers = np.arange(x.size).reshape(x.shape)
-    values = _views(attrs, x, attrs["kernel"], _outside("max", x.dtype))
-    where = _views(attrs, numbers, attrs["kernel"], 2**63 - 1)
-    flat = values.shape[:-rank]
-    best = values.reshape(*flat, -1).argmax(-1)
-    return np.take_along_axis(where.reshape(*flat, -1), best[..., None], -1)[..., 0]
-
-
-PRODUCTS: dict[str, Operator] = {
-    "einsum": Operator(_einsum, kept(_einsum_meaning)),
-    "conv": Operator(_conv, kept(_conv_meaning)),
-    "pool_max": Operator(_pool("max"), kept(_pool_meaning("max"))),
-    "pool_sum": Operator(_pool("sum"), kept(_pool_meaning("sum"))),
-    "pool_place": Operator(_pool_place, _pool_place_meaning),
-}
+OPERATORS = (
+    Operator(
+        name="dense", summary="product with a weight, and a bias that broadcasts",
+        inputs="x [M,K], w [N,K] or [K,N], bias?", attributes="trans_b: 1 when w is [N,K]",
+        define=_dense, meaning=_dense_meaning, type=_dense_type, numbers=Numbers.FLOAT,
+        kind=Kind.COMPLEX, contracts=True, weights=Weights(-1, _scaled), integer=_dense_integer),
+    Operator(
+        name="matmul", summary="product of matrices; leading dimensions broadcast",
+        inputs="a [...,M,K], b [...,K,N]", define=_matmul,
+        meaning=lambda attrs, a, b: _product_sums(a, b).astype(np.float32), type=_matmul_type,
+        numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, integer=_matmul_integer),
+    Operator(
+        name="qdense", summary="product of int8 with a weight, a multiplier for each output",
+        inputs="x [...,K], w [N,K], bias, mult, shift [N]", attributes="zp, lo, hi",
+        define=_qdense, meaning=_qdense_meaning, type=_qdense_type, numbers=Numbers.INTEGER,
+        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
+    Operator(
+        name="qmatmul", summary="product of a - a_zp and b - b_zp; leading dimensions broadcast",
+        inputs="a, b [...,K,N] or [...,N,K]",
+        attributes="trans_b: 1 when b is [...,N,K]; a_zp, b_zp (0); as qrescale",
+        define=_qmatmul, meaning=_qmatmul_meaning, type=_qmatmul_type, numbers=Numbers.INTEGER,
+        kind=Kind.COMPLEX),
+    Operator(
+        name="einsum", summary="sum of products by an equation; extents of 1 broadcast",
+        inputs="any number of tensors", attributes="equation: letters alone, ``ab,bc->ac``",
+        define=_einsum, meaning=kept(_einsum_meaning), kind=Kind.COMPLEX, contracts=True),
+)

@@ -9,10 +9,12 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.operator import Attrs, Inputs, Operator, kept, sum_dtype
+from compiler.ops.channels_last import ChannelsLast, by_axes
+from compiler.ops.operator import Attrs, Inputs, Kind, Meaning, Operator
+from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
-__all__ = ["REDUCTIONS"]
+__all__ = ["OPERATORS"]
 
 MOST_PAIRS = 1 << 34
 """What is defined by every two elements of an axis takes the square of its extent: so many pairs
@@ -211,14 +213,36 @@ def _highest(dtype: np.dtype):
     return True if dtype.kind == "b" else (np.iinfo(dtype).max if dtype.kind in "iu" else np.inf)
 
 
-REDUCTIONS: dict[str, Operator] = {
-    "reduce_sum": Operator(_reduce("sum"), kept(_reduce_meaning(_sum_meaning(np.sum)))),
-    "reduce_max": Operator(_reduce("max"), kept(_reduce_meaning(np.max))),
-    "reduce_min": Operator(_reduce("min"), kept(_reduce_meaning(np.min))),
-    "reduce_prod": Operator(_reduce("prod"), kept(_reduce_meaning(np.prod))),
-    "argmax": Operator(_place("gt"), _place_meaning(np.argmax)),
-    "argmin": Operator(_place("lt"), _place_meaning(np.argmin)),
-    "sorted_places": Operator(_sorted_places, _sorted_places_meaning),
-    "cumsum": Operator(_running("sum"), kept(_running_meaning(_sum_meaning(np.cumsum), 0))),
-    "cumprod": Operator(_running("prod"), kept(_running_meaning(np.cumprod, 1))),
-}
+def _reduction(op: str, summary: str, meaning: Meaning) -> Operator:
+    return Operator(
+        name=f"reduce_{op}", summary=summary, inputs="x", attributes="axes, keepdims",
+        define=_reduce(op), meaning=kept(meaning), kind=Kind.REDUCTION,
+        channels_last=ChannelsLast(by_axes))
+
+
+OPERATORS = (
+    _reduction("sum", "sum along axes", _reduce_meaning(_sum_meaning(np.sum))),
+    _reduction("max", "greatest element along axes", _reduce_meaning(np.max)),
+    _reduction("min", "least element along axes", _reduce_meaning(np.min)),
+    _reduction("prod", "product along axes", _reduce_meaning(np.prod)),
+    Operator(
+        name="argmax", summary="number of the greatest element along an axis", inputs="x",
+        attributes="axis, keepdims, last (0): 1 takes the last of equals", define=_place("gt"),
+        meaning=_place_meaning(np.argmax)),
+    Operator(
+        name="argmin", summary="number of the least element along an axis", inputs="x",
+        attributes="axis, keepdims, last (0): 1 takes the last of equals", define=_place("lt"),
+        meaning=_place_meaning(np.argmin)),
+    Operator(
+        name="sorted_places", summary="numbers of the first elements in order along an axis",
+        inputs="x", attributes="axis, count, largest", define=_sorted_places,
+        meaning=_sorted_places_meaning),
+    Operator(
+        name="cumsum", summary="sum of the elements up to each along an axis", inputs="x",
+        attributes="axis, exclusive, reverse", define=_running("sum"),
+        meaning=kept(_running_meaning(_sum_meaning(np.cumsum), 0))),
+    Operator(
+        name="cumprod", summary="product of the elements up to each along an axis", inputs="x",
+        attributes="axis, exclusive, reverse", define=_running("prod"),
+        meaning=kept(_running_meaning(np.cumprod, 1))),
+)

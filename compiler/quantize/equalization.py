@@ -7,13 +7,15 @@ channel i of the second multiplied by it; s_i = sqrt(r1_i / r2_i), with r the la
 the weights of the channel, makes both ranges sqrt(r1_i r2_i).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
 
 from compiler.graph.graph import Graph
+from compiler.ops.operator import Kind
+from compiler.ops.registry import OPERATORS
 from compiler.quantize.network import Layer, Network, bounds
 from compiler.quantize.nodes import rewired
 from compiler.quantize.weights import WEIGHTED, canonical, outputs, scaled, vector
@@ -22,8 +24,8 @@ __all__ = ["Pair", "equalize", "pairs"]
 
 ROUNDS = 40
 CLOSE = 1e-3            # the largest factor's distance from 1 at which rounds end
-SLOPES = ("relu", "leakyrelu")
-PASSING = (*SLOPES, "maxpool", "avgpool", "globalavgpool", "reshape")   # channels of images
+PASSING = {name for name, operator in OPERATORS.items() if operator.homogeneous}    # of images
+SLOPES = {name for name in PASSING if OPERATORS[name].kind is Kind.ELEMENTWISE}
 
 Array = np.ndarray
 
@@ -92,7 +94,7 @@ def _lets_pass(layer: Layer, network: Network) -> bool:
     return layer.clamp is None or bounds(layer.clamp, network.tensors) == (0.0, inf)
 
 
-def _passes(layer: Layer, graph: Graph, passing: Sequence[str]) -> bool:
+def _passes(layer: Layer, graph: Graph, passing: Collection[str]) -> bool:
     """Whether a factor a channel passes the layer's node; a reshape only flattens images."""
     node = graph.producers().get(layer.inner)
     if node is None or node.op not in passing or node.inputs[0] not in layer.node.input:

@@ -14,15 +14,16 @@ import numpy as np
 from onnx import NodeProto
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.passes.sink_dequantize import SINKS_BELOW
+from compiler.ops.registry import OPERATORS
 from compiler.quantize.network import Layer, Network
 from compiler.quantize.scales import Scale
 
 __all__ = ["Plan", "make_plan"]
 
 Ranges = Mapping[str, tuple[float, float]]
-PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul")
-MOVES = (*SINKS_BELOW, "identity")
+PRODUCTS = {name for name, operator in OPERATORS.items() if operator.contracts and operator.integer}
+PICKS = {name for name, operator in OPERATORS.items() if operator.picks}
+MOVES = {*PICKS, "identity"}
 """What gives elements of its input, and has the scale of that."""
 
 
@@ -221,11 +222,11 @@ class _Planning:
 
 Rule = Callable[[_Planning, Layer, Node, list[str]], str | None]
 RULES: dict[str, Rule] = {
-    "conv2d": _Planning.weighted, "convtranspose2d": _Planning.weighted,
+    **dict.fromkeys(PRODUCTS, _Planning.weighted),
     "dense": _Planning.product, "matmul": _Planning.product,
     "add": _Planning.same_shapes, "concat": _Planning.joined,
     "avgpool": _Planning.single, "globalavgpool": _Planning.single,
     "leakyrelu": _Planning.sloped, "relu": _Planning.single, "clip": _Planning.single,
-    **dict.fromkeys(SINKS_BELOW, _Planning.single), "identity": _Planning.same,
+    **dict.fromkeys(PICKS, _Planning.single), "identity": _Planning.same,
 }
 """Why an operator of the graph that has an integer form stays in float; None when it does not."""

@@ -11,7 +11,7 @@ from accel.mapping.layout import from_memory, to_memory
 from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
-from compiler.ops.rules import window_shape
+from compiler.ops.windows import window_shape
 
 Array = np.ndarray
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compiler.graph import Node
-from compiler.ops.rules import window_shape
+from compiler.ops.windows import window_shape
 
 __all__ = ["CASES", "OperatorCase", "assert_same"]
 

@@ -15,9 +15,9 @@ from compiler.cpu_gpu_backends.cpu.schedule import schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
-from compiler.graph.kinds import Kind, kind
 from compiler.ir import Alloc, Program, Store, lower, rewrite_stmts, walk_stmts
-from compiler.ops import nchw
+from compiler.ops.operator import Kind
+from compiler.ops.registry import expression, find
 from compiler.schedule import compute_inline
 from compiler.te import Tensor
 
@@ -80,7 +80,7 @@ def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:
     for place, one in enumerate(recipe.operations):
         operands = [inputs[number] if number >= 0 else made[-1 - number] for number in one.inputs]
         last = place == len(recipe.operations) - 1
-        made.append(nchw.build(one.op, one.attrs, operands, "y" if last else f"t{place}"))
+        made.append(expression(one.op, one.attrs, operands, "y" if last else f"t{place}"))
     return made[-1]
 
 
@@ -124,14 +124,12 @@ def _is_pixelwise(one: Operation, types: Sequence[TensorType]) -> bool:
     """Whether the operator does the same to every pixel, wherever it is. Vectors are allowed where
     they are parameters of channels.
     """
-    given = [types[number].shape for number in one.inputs if number >= 0]
-    if one.op in ("conv2d", "qconv2d"):
-        kernel = types[one.inputs[1]].shape[2:] if one.inputs[1] >= 0 else ()
-        return (kernel == (1, 1) and one.attrs["strides"] == (1, 1)
-                and one.attrs["pads"] == (0, 0, 0, 0))
-    if "axis" in one.attrs:
-        return kind(one.op) is Kind.ELEMENTWISE and one.attrs["axis"] == 1
-    return kind(one.op) is Kind.ELEMENTWISE and all(len(shape) not in (1, 2) for shape in given)
+    operator = find(one.op)
+    shapes = [types[number].shape if number >= 0 else None for number in one.inputs]
+    if operator.pixelwise is not None:
+        return operator.pixelwise(one.attrs, shapes)
+    return operator.kind is Kind.ELEMENTWISE and all(
+        shape is None or len(shape) not in (1, 2) for shape in shapes)
 
 
 def _flat(type_: TensorType, pixels: tuple[int, ...]) -> TensorType:

@@ -12,14 +12,12 @@ from compiler.graph.graph import Graph, Node
 from compiler.graph.room import require_bytes
 from compiler.ir import Program
 from compiler.native import processor
-from compiler.ops import nchw
+from compiler.ops.registry import OPERATORS, find
 from compiler.target import HOST
 
 __all__ = ["CpuTarget", "HostSegment", "Step", "kernel_program"]
 
 KERNELS = 1024              # how many compiled kernels are kept
-# Operators that sum float32 products: rounding once less is within what their order permits.
-CONTRACTED = {"conv2d", "convtranspose2d", "conv", "dense", "matmul", "einsum"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +40,9 @@ class CpuTarget:
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
-        if node.op in nchw.OPERATORS:
+        if node.op in OPERATORS:
             return None
-        return f"operator must be one of {', '.join(nchw.OPERATORS)}, not {node.op!r}"
+        return f"operator must be one of {', '.join(OPERATORS)}, not {node.op!r}"
 
     def compile(self, graph: Graph) -> HostSegment:
         """Refuses with ValueError a node that `refusal` has a reason against, and what takes more
@@ -81,7 +79,7 @@ def _program(recipe: Recipe) -> Program:
 @lru_cache(KERNELS)
 def _kernel(recipe: Recipe) -> Kernel:
     return build(_program(recipe),
-                 contract=any(one.op in CONTRACTED for one in recipe.operations),
+                 contract=any(find(one.op).contracts for one in recipe.operations),
                  in_place=tuple(f"x{place}" for place in recipe.overwritable))
 
 

@@ -3,6 +3,8 @@
 A rule of `SAME` gives the value that the node's result is; one of `SHORTER` a node that makes the
 same result from a value further up. Neither looks at readers.
 
+What holds for one operator alone, its record says (`compiler.ops.operator.Algebra`).
+
 Floats have fewer rules than numbers. Kept, because they change results:
 
 - ``x * 0`` and ``x - x``: NaN and infinities stay NaN, and a zero has a sign;
@@ -20,6 +22,7 @@ import numpy as np
 
 from compiler import te
 from compiler.graph.graph import Graph, Node, TensorType
+from compiler.ops.registry import find
 
 __all__ = ["SAME", "SHORTER", "Rule", "View"]
 
@@ -49,53 +52,21 @@ class View:
 # What gives back its input
 
 
-def _moves_nothing(view: View, node: Node) -> str | None:
-    attrs = node.attrs
-    match node.op:
-        case "identity":
-            nothing = True
-        case "reshape" | "slice" | "upsample" | "expand" | "cast":
-            nothing = view.keeps(node)
-        case "concat":
-            nothing = len(node.inputs) == 1
-        case "transpose":
-            nothing = tuple(attrs["perm"]) == tuple(range(len(attrs["perm"])))
-        case "reverse":
-            nothing = all(view.type(node.inputs[0]).shape[axis] == 1 for axis in attrs["axes"])
-        case "pad":
-            nothing = view.keeps(node) and not any((*attrs["before"], *attrs["after"]))
-        case _:
-            return None
-    return node.inputs[0] if nothing else None
-
-
-def _changes_nothing(view: View, node: Node) -> str | None:
-    """An element by itself."""
-    attrs = node.attrs
-    match node.op:
-        case "leakyrelu":
-            nothing = attrs["alpha"] == 1
-        case "clip":
-            nothing = (attrs["lo"], attrs["hi"]) == (-inf, inf)
-        case "qrescale":
-            nothing = (attrs["mult"] == 1 << attrs["shift"] and attrs["bias"] == -attrs["zp"]
-                       and (attrs["lo"], attrs["hi"]) == (-128, 127))
-        case _:
-            return None
-    return node.inputs[0] if nothing else None
-
-
-NEUTRAL = {"add": 0, "or": 0, "xor": 0, "mul": 1, "and": -1,
-           "sub": 0, "shl": 0, "shr": 0, "div": 1, "pow": 1}
-"""By operator, the number that changes nothing; -1 stands for all bits."""
-EITHER_SIDE = ("add", "mul", "and", "or", "xor")
+def _unchanged(view: View, node: Node) -> str | None:
+    """reshape(x) to its own shape, concat(x), clip(x) to all numbers, ..."""
+    unchanged = find(node.op).algebra.unchanged
+    if unchanged is None:
+        return None
+    types = [view.type(value) for value in node.inputs]
+    return node.inputs[0] if unchanged(node.attrs, types, view.type(node.outputs[0])) else None
 
 
 def _neutral(view: View, node: Node) -> str | None:
     """x + 0, 1 * x, x / 1, ...: where the constant does not widen the shape."""
-    if node.op not in NEUTRAL:
+    algebra = find(node.op).algebra
+    if algebra.neutral is None:
         return None
-    for place in (0, 1) if node.op in EITHER_SIDE else (0,):
+    for place in (0, 1) if algebra.commutes else (0,):
         constant = view.graph.constants.get(node.inputs[1 - place])
         if constant is not None and view.keeps(node, place) and _is_neutral(view, node, place,
                                                                             constant):
@@ -106,7 +77,7 @@ def _neutral(view: View, node: Node) -> str | None:
 def _is_neutral(view: View, node: Node, place: int, constant: np.ndarray) -> bool:
     if node.op == "and":
         return not np.invert(constant).any()
-    if not (constant == NEUTRAL[node.op]).all():
+    if not (constant == find(node.op).algebra.neutral).all():
         return False
     if node.op not in ("add", "sub") or not te.is_float(constant.dtype.name):
         return True
@@ -120,20 +91,16 @@ def _never_minus_zero(view: View, node: Node, place: int) -> bool:
         return False
     if made.op == "cast":
         return not te.is_float(view.type(made.inputs[0]).dtype)
-    return made.op in ("dequantizelinear", "dequantize", "abs", "exp")
-
-
-INVERSES = {"neg": "neg", "not": "not", "to_int8": "to_uint8", "to_uint8": "to_int8"}
+    return find(made.op).algebra.never_minus_zero
 
 
 def _undone(view: View, node: Node) -> str | None:
     """The operator before is undone: -(-x), a transpose put back, a cast there and back."""
-    inner = view.before(node, INVERSES.get(node.op, node.op))
+    inverse = find(node.op).algebra.inverse
+    inner = view.before(node, inverse or node.op)
     if inner is None:
         return None
     match node.op:
-        case "neg" | "not" | "to_int8" | "to_uint8":
-            undone = True
         case "transpose":
             undone = _composed(inner, node) == tuple(range(len(inner.attrs["perm"])))
         case "reverse":
@@ -144,19 +111,16 @@ def _undone(view: View, node: Node) -> str | None:
         case "reshape":
             undone = view.type(inner.inputs[0]) == view.type(node.outputs[0])
         case _:
-            undone = False
+            undone = bool(inverse)
     return inner.inputs[0] if undone else None
-
-
-IDEMPOTENT = ("abs", "floor", "ceil", "rint", "sign")
-CHOICES = ("minimum", "maximum", "and", "or")
 
 
 def _again(view: View, node: Node) -> str | None:
     """The operator before did the same: abs(abs(x)), max(max(x, a), a), clip within bounds."""
-    if node.op in IDEMPOTENT and view.before(node, node.op):
+    idempotent, count = find(node.op).algebra.idempotent, len(node.inputs)
+    if idempotent and count == 1 and view.before(node, node.op):
         return node.inputs[0]
-    for place in (0, 1) if node.op in CHOICES else ():
+    for place in (0, 1) if idempotent and count == 2 else ():
         inner = view.before(node, node.op, place=place)
         other = 1 - place
         if inner and inner.inputs[other] == node.inputs[other] and view.keeps(node, place):
@@ -170,7 +134,7 @@ def _again(view: View, node: Node) -> str | None:
 
 def _no_choice(view: View, node: Node) -> str | None:
     """max(x, x), where(c, x, x)."""
-    if node.op in CHOICES or node.op == "where":
+    if find(node.op).algebra.idempotent and len(node.inputs) > 1:
         *_, first, second = node.inputs
         if first == second and view.keeps(node, len(node.inputs) - 1):
             return first
@@ -262,17 +226,14 @@ def _bounds(view: View, node: Node) -> Bounds | None:
     """
     if view.type(node.outputs[0]).dtype != "float32":
         return None
-    match node.op:
-        case "relu":
-            return 0.0, inf
-        case "clip":
-            bounds = tuple(float(np.float32(node.attrs[name])) for name in ("lo", "hi"))
-        case "minimum" | "maximum":
-            bound = _number(view, node)
-            bounds = (-inf, bound) if node.op == "minimum" else (bound, inf)
-        case _:
-            return None
-    lo, hi = bounds
+    bounds = find(node.op).bounds
+    if bounds is not None:
+        lo, hi = (float(np.float32(bound)) for bound in bounds(node.attrs))
+    elif node.op in ("minimum", "maximum"):
+        bound = _number(view, node)
+        lo, hi = (-inf, bound) if node.op == "minimum" else (bound, inf)
+    else:
+        return None
     if any(b != b or b == 0 and copysign(1, b) < 0 for b in (lo, hi)):
         return None
     return lo, hi
@@ -294,5 +255,5 @@ def _clamped_place(view: View, node: Node) -> int:
     return int(len(node.inputs) == 2 and node.inputs[0] in view.graph.constants)
 
 
-SAME: tuple[Rule, ...] = (_moves_nothing, _changes_nothing, _neutral, _undone, _again, _no_choice)
+SAME: tuple[Rule, ...] = (_unchanged, _neutral, _undone, _again, _no_choice)
 SHORTER: tuple[Rule, ...] = (_reached, _transposed, _cast, _clamped)

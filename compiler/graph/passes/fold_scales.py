@@ -8,11 +8,11 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder, eliminate_dead_code
+from compiler.ops.registry import find
 
 __all__ = ["FoldScales"]
 
 Array = np.ndarray
-OPERATORS = ("conv2d", "convtranspose2d", "dense")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class FoldScales:
         for node in graph.nodes:
             value, factor = _parts(graph, node, sums, nodes)
             if factor is None or value in graph.outputs or len(readers[value]) > 1:
-                if node.op in OPERATORS and all(v in graph.constants for v in node.inputs[1:]):
+                if find(node.op).weights and all(v in graph.constants for v in node.inputs[1:]):
                     sums[node.outputs[0]] = len(nodes)
                 nodes.append(node)
             else:
@@ -57,7 +57,9 @@ def _parts(graph: Graph, node: Node, sums: Mapping[str, int],
     if node.op not in ("add", "mul") or len(known) != 1 or not value:
         return value, None
     shape, array = graph.values[value].shape, graph.constants[known[0]]
-    place = len(shape) - 1 if nodes[sums[value]].op == "dense" else 1
+    weights = find(nodes[sums[value]].op).weights
+    assert weights is not None
+    place = weights.axis % len(shape)
     channels = tuple(extent if axis == place else 1 for axis, extent in enumerate(shape))
     aligned = (1,) * (len(shape) - array.ndim) + array.shape
     fits = aligned in (channels, (1,) * len(shape))
@@ -70,21 +72,12 @@ def _folded(builder: Builder, sums: Node, node: Node, factor: Array) -> Node:
     if len(sums.inputs) == 3:
         bias = np.broadcast_to(builder.constants[sums.inputs[2]].reshape(-1), bias.shape)
     if node.op == "mul":
-        scaled = _scaled(sums, builder.constants[name], factor)
+        weights = find(sums.op).weights
+        assert weights is not None
+        scaled = weights.scaled(sums.attrs, builder.constants[name], factor)
         name = builder.add_constant(builder.fresh(f"{sums.name}:weight"), scaled)
         bias = bias * factor
     else:
         bias = bias + factor
     made = builder.add_constant(builder.fresh(f"{sums.name}:bias"), bias)
     return replace(sums, inputs=(sums.inputs[0], name, made), outputs=node.outputs)
-
-
-def _scaled(node: Node, weight: Array, factor: Array) -> Array:
-    """The weight with each output channel multiplied."""
-    if node.op == "conv2d":
-        return weight * factor[:, None, None, None]
-    if node.op == "dense":
-        return weight * (factor[:, None] if node.attrs["trans_b"] else factor)
-    group = node.attrs.get("group", 1)          # [Ci, Co/group, kh, kw]
-    cut = weight.reshape(group, -1, *weight.shape[1:])
-    return (cut * factor.reshape(group, 1, -1, 1, 1)).reshape(weight.shape)

@@ -6,17 +6,16 @@ from math import inf
 from typing import ClassVar
 
 from compiler.ops.fixed_point import ScaleRefused
+from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
+                                        StaysFloat, Stored, clamp_to, scaled)
+from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
-from compiler.graph.passes.integer_patterns import PATTERNS, Bounds, IntegerNode
-from compiler.graph.passes.quantized import QuantizedView, StaysFloat, Stored
-from compiler.graph.passes.sink_dequantize import SINKS_BELOW
+from compiler.graph.passes.quantized import QuantizedView
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
 __all__ = ["Integerize"]
 
-NOTED = ("conv2d", "convtranspose2d", "dense", "matmul", "add", "concat", "avgpool",
-         "globalavgpool", "maxpool", "relu", "clip", "leakyrelu", "quantizelinear")
 UNQUANTIZED = "it does not stand between a DequantizeLinear and a QuantizeLinear"
 STAYS_IN_FLOAT = "stays in float"
 PER_CHANNEL = "an activation must have one scale"
@@ -80,18 +79,18 @@ class _Rewriting:
         elif node.op == "dequantizelinear" and source and parameters:
             self.builder.emit("dequantize", node.name, [source], node.outputs[0],
                               scale=parameters[0], zp=parameters[1])
-        elif node.op in (*SINKS_BELOW, "identity") and source:
-            op = "qmaxpool" if node.op == "maxpool" else node.op
+        elif source and (find(node.op).picks or node.op == "identity"):
+            op = find(node.op).stored or node.op
             self._define(node.outputs[0], IntegerNode(op, (source,), node.attrs), node.name)
         else:
             self.builder.add(node)
 
     def _quantize(self, node: Node, out: Stored) -> None:
         core, activations = self._core(node.inputs[0])
-        made, name = None, node.name
-        if core is not None:
+        made, name, form = None, node.name, core and _form(core)
+        if core is not None and form is not None:
             try:
-                made = PATTERNS[core.op](self.view, core, out, _bounds(activations))
+                made = form(self.view, core, out, _bounds(activations))
                 alone = core.op == "dequantizelinear"
                 name = (activations[-1] if activations else node).name if alone else core.name
             except (StaysFloat, ScaleRefused) as reason:
@@ -103,10 +102,10 @@ class _Rewriting:
     def _core(self, value: str) -> tuple[Node | None, list[Node]]:
         """The operator whose result is quantized, and what bounds it in between, in order."""
         core, activations = self.view.producers.get(value), []
-        while core is not None and core.op in ("relu", "clip"):
+        while core is not None and find(core.op).bounds:
             activations.insert(0, core)
             core = self.view.producers.get(core.inputs[0])
-        return (core if core is not None and core.op in PATTERNS else None), activations
+        return core, activations
 
     def _define(self, value: str, made: IntegerNode, name: str) -> None:
         """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
@@ -122,17 +121,38 @@ class _Rewriting:
 
     def _notes(self, live: Graph) -> Iterator[str]:
         for node in live.nodes:
-            if node.op in NOTED:
+            if node.op == "quantizelinear" or _is_quantizable(node):
                 default = PER_CHANNEL if node.op == "quantizelinear" else UNQUANTIZED
                 reason = self.reasons.get(node.name, default)
                 yield str(Note(node.name, node.op, STAYS_IN_FLOAT, reason))
+
+
+def _form(core: Node) -> IntegerForm | None:
+    return _rescaled if core.op == "dequantizelinear" else find(core.op).integer
+
+
+def _rescaled(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    """A quantization of what was dequantized: another scale."""
+    x = view.activation(node.outputs[0])
+    clamp = clamp_to(out, bounds)
+    if (x.scale, x.zp) == (out.scale, out.zp) and (clamp["lo"], clamp["hi"]) == (-128, 127):
+        return IntegerNode("identity", (x.value,), {})
+    return scaled("qrescale", x, 1, out, bounds)
+
+
+def _is_quantizable(node: Node) -> bool:
+    """Whether the operator has a form on int8 that is not itself."""
+    operator = find(node.op)
+    return bool(operator.integer or operator.bounds or operator.stored)
 
 
 def _bounds(activations: list[Node]) -> Bounds:
     """What is left of all numbers, least and greatest."""
     low, high = -inf, inf
     for node in activations:
-        lo, hi = (0.0, inf) if node.op == "relu" else (node.attrs["lo"], node.attrs["hi"])
+        bounds = find(node.op).bounds
+        assert bounds is not None
+        lo, hi = bounds(node.attrs)
         low, high = min(max(low, lo), hi), min(max(high, lo), hi)
     return low, high
 

@@ -9,21 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from compiler.graph.graph import Graph, Node
+from compiler.ops.integer_forms import StaysFloat, Stored
 
-__all__ = ["QuantizedView", "StaysFloat", "Stored", "stored_form"]
-
-
-class StaysFloat(Exception):
-    """Why an operator keeps its float meaning; the reason follows `stays in float: `."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An int8 tensor in stored form with one scale: real = (stored - zp) * scale."""
-
-    value: str
-    scale: float
-    zp: int
+__all__ = ["QuantizedView", "stored_form"]
 
 
 def stored_form(array: np.ndarray) -> np.ndarray:
@@ -33,11 +21,19 @@ def stored_form(array: np.ndarray) -> np.ndarray:
 
 @dataclass(slots=True)
 class QuantizedView:
-    """A graph, its producers, and the name of the stored form of each tensor that has one."""
+    """A graph, its producers, and the name of the stored form of each tensor that has one: the
+    `compiler.ops.integer_forms.QuantizedInputs` of integer forms.
+    """
 
     graph: Graph
     producers: dict[str, Node]
     stored: dict[str, str] = field(default_factory=dict)
+
+    def shape(self, value: str) -> tuple[int, ...]:
+        return self.graph.values[value].shape
+
+    def producer(self, value: str) -> Node | None:
+        return self.producers.get(value)
 
     def parameters(self, node: Node) -> tuple[float, int] | None:
         """Scale and stored zero point of a (de)quantization of int8 or uint8 with one scale; None

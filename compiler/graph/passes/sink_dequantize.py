@@ -5,11 +5,9 @@ from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
 from compiler.graph.rewrite import Builder
+from compiler.ops.registry import find
 
-__all__ = ["SINKS_BELOW", "SinkDequantize"]
-
-
-SINKS_BELOW = ("maxpool", "reshape", "transpose", "upsample", "slice")
+__all__ = ["SinkDequantize"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +15,8 @@ class SinkDequantize:
     """maxpool(dequantize(q)) -> dequantize(maxpool(q)), and what only moves elements alike: exact,
     since a positive scale keeps order.
 
-    Before: any graph. After: none of `SINKS_BELOW` reads a per-tensor dequantized activation;
-    dequantizations that nobody reads any more are left to dead code elimination.
+    Before: any graph. After: no operator that `picks` elements reads a per-tensor dequantized
+    activation; dequantizations that nobody reads any more are left to dead code elimination.
     """
 
     name: ClassVar[str] = "sink-dequantize"
@@ -27,7 +25,7 @@ class SinkDequantize:
         builder = Builder.like(graph)
         dequantized: dict[str, Node] = {}
         for node in graph.nodes:
-            if node.op in SINKS_BELOW and node.inputs[0] in dequantized:
+            if find(node.op).picks and node.inputs[0] in dequantized:
                 node = _sunk(builder, node, dequantized[node.inputs[0]])
             builder.add(node)
             if _sinks(builder, node):

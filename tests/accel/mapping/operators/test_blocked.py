@@ -11,7 +11,7 @@ from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, Blocks, Operator, Quantization, Window
 from compiler import te
 from compiler.graph import Node, evaluate_node
-from compiler.ops.rules import window_shape
+from compiler.ops.windows import window_shape
 from compiler.ir import interpret, lower, verify
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
 

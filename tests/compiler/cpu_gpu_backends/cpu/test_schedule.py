@@ -6,20 +6,20 @@ import pytest
 from compiler import te
 from compiler.cpu_gpu_backends.cpu.schedule import walk_rows
 from compiler.ir import For, Program, interpret, lower, program_text, verify, walk_stmts
-from compiler.ops import nchw
+from compiler.ops.registry import expression
 from tests.support.operator_cases import CASES, OperatorCase
 
 
 def program(case: OperatorCase) -> Program:
     inputs = [te.placeholder(array.shape, array.dtype.name, name)
               for name, array in zip(case.node.inputs, case.inputs, strict=True)]
-    return lower([nchw.build(case.op, case.node.attrs, inputs, "y")], case.op)
+    return lower([expression(case.op, case.node.attrs, inputs, "y")], case.op)
 
 
 def loops(op: str, attrs: dict, *shapes: tuple[int, ...], dtype: str = "float32") -> list[str]:
     """Names of the loops of the scheduled operator, outermost first."""
     inputs = [te.placeholder(shape, dtype, f"x{i}") for i, shape in enumerate(shapes)]
-    made = walk_rows(lower([nchw.build(op, attrs, inputs, "y")], op))
+    made = walk_rows(lower([expression(op, attrs, inputs, "y")], op))
     return [s.var.name for s in walk_stmts(made.body) if isinstance(s, For)]
 
 
@@ -69,7 +69,7 @@ def test_rows_of_bytes_are_cut_where_it_pays(width, dtype, extents) -> None:
 
 def test_a_program_is_shown_as_it_runs() -> None:
     x, w = te.placeholder((2, 3), "float32", "x"), te.placeholder((3, 5), "float32", "w")
-    made = walk_rows(lower([nchw.build("matmul", {}, [x, w], "y")], "matmul"))
+    made = walk_rows(lower([expression("matmul", {}, [x, w], "y")], "matmul"))
     assert program_text(made) == """\
 program matmul(x: float32[2, 3], w: float32[3, 5]) -> y: float32[2, 5]
 for y_i0 in 0..2:

@@ -17,7 +17,7 @@ from compiler.cpu_gpu_backends.llvm import build, set_threads
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Builder, Graph, TensorType, evaluate, optimize
 from compiler.ir import Program, interpret, lower, program_text, verify
-from compiler.ops import nchw
+from compiler.ops.registry import expression
 
 Array = np.ndarray
 ROUNDING = 2.0**-24
@@ -172,7 +172,7 @@ def test_every_processor_adds_in_the_same_order() -> None:
 def program(op: str, attrs: dict, *shapes: tuple[int, ...], dtype: str = "float32",
             vectors: Vectors = AVX2) -> Program:
     inputs = [te.placeholder(shape, dtype, f"x{place}") for place, shape in enumerate(shapes)]
-    return verify(schedule(lower([nchw.build(op, attrs, inputs, "y")], op), vectors))
+    return verify(schedule(lower([expression(op, attrs, inputs, "y")], op), vectors))
 
 
 @pytest.mark.parametrize(("shape", "axes"), [((2, 300), (1,)), ((601, 5), (0,)), ((7, 43), (0, 1))])

@@ -10,8 +10,7 @@ from compiler.cpu_gpu_backends.cpu.target import CpuTarget, kernel_program
 from compiler.cpu_gpu_backends.llvm import build
 from compiler.frontend import load
 from compiler.graph import Builder, Graph, Node, TensorType, evaluate, optimize, standard_passes
-from compiler.graph.verify import PARAMETERIZED
-from compiler.ops import nchw
+from compiler.ops.registry import OPERATORS
 from examples.digits import data
 from tests.support.operator_cases import CASES, OperatorCase, assert_same
 
@@ -20,7 +19,7 @@ def graph_of(case: OperatorCase) -> tuple[Graph, dict[str, np.ndarray]]:
     """The operator alone, its parameters as constants; and the inputs."""
     builder, inputs = Builder("one"), {}
     for position, (name, array) in enumerate(zip(case.node.inputs, case.inputs, strict=True)):
-        if position and case.op in PARAMETERIZED:
+        if position and OPERATORS[case.op].parameters:
             builder.add_constant(name, array)
         else:
             builder.add_input(name, TensorType.of(array))
@@ -170,7 +169,7 @@ def test_operators_without_an_expression_are_refused() -> None:
     node = Node("softmax", "last", ("x",), ("y",))
     types = dict.fromkeys("xy", TensorType((2,), "float32"))
     graph = Graph("g", ("x",), ("y",), (node,), types)
-    reason = f"operator must be one of {', '.join(nchw.OPERATORS)}, not 'softmax'"
+    reason = f"operator must be one of {', '.join(OPERATORS)}, not 'softmax'"
     assert CpuTarget().refusal(graph, node) == reason
     assert CpuTarget().refusal(small_graph(), small_graph().node("relu")) is None
     with pytest.raises(ValueError, match=f"^last: {reason}$"):

@@ -1,0 +1,125 @@
+"""Integer operators in the place of float ones: what a form reads, what it gives, and the numbers
+that forms share. The numbers are those of docs/machine.md, section Numbers.
+
+A form of an operator takes the quantized tensors around a node and gives the integer node that
+takes its place, or raises StaysFloat with the reason. All zero points are in stored form (a uint8
+tensor is stored as x - 128, its zero point as zp - 128).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from compiler.ops.fixed_point import quantize_multiplier
+from compiler.ops.node import Node
+
+__all__ = ["Bounds", "IntegerForm", "IntegerNode", "QuantizedInputs", "StaysFloat", "Stored",
+           "check_accumulator", "clamp_to", "multiplier_of", "scaled", "weighted"]
+
+ACCUMULATOR_LIMIT = 2**31 - 1
+
+
+class StaysFloat(Exception):
+    """Why an operator keeps its float meaning; the reason follows `stays in float: `."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An int8 tensor in stored form with one scale: real = (stored - zp) * scale."""
+
+    value: str
+    scale: float
+    zp: int
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerNode:
+    """Operator, attributes and inputs: activations by name, then new constants by role."""
+
+    op: str
+    inputs: tuple[str, ...]
+    attrs: Mapping[str, object]
+    constants: tuple[tuple[str, np.ndarray], ...] = ()
+
+
+class QuantizedInputs(Protocol):
+    """How a form reads the graph; what does not fit raises StaysFloat."""
+
+    def activation(self, value: str) -> Stored:
+        """The quantized tensor that a float value is."""
+        ...
+
+    def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
+        """int8 weight and float64 scale for each of the channels along the axis."""
+        ...
+
+    def bias(self, value: str, scales: np.ndarray) -> np.ndarray:
+        """The bias in accumulator steps: integers in float64, one for each channel."""
+        ...
+
+    def is_computed(self, value: str) -> bool:
+        """Whether the value is quantized and no constant."""
+        ...
+
+    def is_constant(self, value: str) -> bool:
+        """Whether the value is a constant, as it is or dequantized."""
+        ...
+
+    def shape(self, value: str) -> tuple[int, ...]: ...
+
+    def producer(self, value: str) -> Node | None: ...
+
+
+Bounds = tuple[float, float]
+"""What the operators that follow leave of the numbers, least and greatest."""
+
+IntegerForm = Callable[[QuantizedInputs, Node, Stored, Bounds], IntegerNode]
+
+
+def clamp_to(out: Stored, bounds: Bounds) -> dict[str, int]:
+    """The bounds as QuantizeLinear would see them: rounding keeps order."""
+    with np.errstate(over="ignore"):
+        steps = np.rint(np.array(bounds, np.float32) / np.float32(out.scale)) + out.zp
+    lo, hi = np.clip(steps, -128, 127).astype(int).tolist()
+    return {"zp": out.zp, "lo": lo, "hi": hi}
+
+
+def check_accumulator(bounds: np.ndarray) -> None:
+    """StaysFloat unless |sum| + |bias| fits int32 in every channel, whatever the input."""
+    worst = int(np.argmax(bounds))
+    if not bounds[worst] <= ACCUMULATOR_LIMIT:
+        raise StaysFloat(f"its accumulator could reach {bounds[worst]:.4g} in channel {worst}, "
+                         f"beyond {ACCUMULATOR_LIMIT}")
+
+
+def multiplier_of(real: float, bound: float) -> tuple[int, int]:
+    """Multiplier and shift; a scale so small that no accumulator reaches 1/2 is exactly 0."""
+    return (0, 0) if bound * real < 0.5 else quantize_multiplier(real)
+
+
+def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: np.ndarray,
+             scales: np.ndarray, out: Stored) -> tuple[tuple[str, np.ndarray], ...]:
+    """The constants of an operator with weights [channels, ...], input zero point folded in."""
+    steps = x.scale * scales
+    bias = view.bias(biases[0], steps) if biases else np.zeros(len(steps))
+    rows = weight.reshape(len(steps), -1).astype(np.int64)
+    folded = bias - x.zp * rows.sum(axis=1)
+    bounds = 128 * np.abs(rows).sum(axis=1) + np.abs(folded)
+    check_accumulator(bounds)
+    pairs = [multiplier_of(float(step) / out.scale, float(bound))
+             for step, bound in zip(steps, bounds, strict=True)]
+    mult, shift = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    return (("weight", weight), ("bias", folded.astype(np.int32)), ("mult", mult),
+            ("shift", shift))
+
+
+def scaled(op: str, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
+    """One multiplier for the whole tensor, applied to sums of `count` elements."""
+    bias = -x.zp * count
+    bound = np.array([128.0 * count + abs(bias)])
+    check_accumulator(bound)
+    mult, shift = multiplier_of(x.scale / (out.scale * count), float(bound[0]))
+    attrs = {"bias": bias, "mult": mult, "shift": shift}
+    return IntegerNode(op, (x.value,), attrs | clamp_to(out, bounds))

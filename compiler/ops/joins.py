@@ -1,0 +1,117 @@
+"""Tensors one after the other along an axis."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from compiler import te
+from compiler.ops.channels_last import ChannelsLast, by_axis
+from compiler.ops.fixed_point import requantize
+from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
+                                        clamp_to, scaled)
+from compiler.ops.node import Node, TensorType
+from compiler.ops.operator import Algebra, Array, Attrs, Kind, Numbers, Operator
+from compiler.ops.requantization import check_clamp, check_multiplier, clamp_of, rescaled
+from compiler.ops.rules import Types, need, need_dtype
+from compiler.te import Expr, Tensor
+
+__all__ = ["OPERATORS"]
+
+
+def _concat_type(node: Node, types: Types) -> TensorType:
+    """One after the other along the axis; all of one type but for their extent there."""
+    first, axis = types[0], node.attrs["axis"]
+    need(0 <= axis < len(first.shape), node,
+         f"axis must be 0 to {len(first.shape) - 1}, not {axis}")
+    for name, type_ in zip(node.inputs, types, strict=True):
+        need(_without(type_, axis) == _without(first, axis), node,
+             f"input {name!r} must be {first} but for axis {axis}, not {type_}")
+    shape = list(first.shape)
+    shape[axis] = sum(type_.shape[axis] for type_ in types)
+    return TensorType(tuple(shape), first.dtype)
+
+
+def _without(type_: TensorType, axis: int) -> tuple:
+    return type_.shape[:axis], type_.shape[axis + 1:], type_.dtype
+
+
+def _qconcat_type(node: Node, types: Types) -> TensorType:
+    """Along the channels, each input requantized by itself."""
+    need_dtype(node, types, "int8")
+    for name in ("bias", "mult", "shift"):
+        need(len(node.attrs[name]) == len(types), node,
+             f"{name} must have a number for each of {len(types)} inputs, "
+             f"not {node.attrs[name]!r}")
+    for bias, mult, shift in zip(*(node.attrs[k] for k in ("bias", "mult", "shift")), strict=True):
+        check_multiplier(node, bias, mult, shift)
+    check_clamp(node)
+    return _concat_type(replace(node, attrs={"axis": node.attrs.get("axis", 1)}), types)
+
+
+def _concat(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """The inputs one after the other along ``axis``."""
+    return _joined(attrs["axis"], inputs, lambda _, element: element, name)
+
+
+def _qconcat(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """The inputs one after the other along the channels, each requantized by itself."""
+    scales = [dict(zip(("bias", "mult", "shift"), row, strict=True))
+              for row in zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)]
+    axis = attrs.get("axis", 1)
+    return _joined(axis, inputs, lambda which, x: rescaled({**attrs, **scales[which]}, x), name)
+
+
+def _joined(axis: int, inputs: Sequence[Tensor], value: Callable[[int, Expr], Expr],
+            name: str) -> Tensor:
+    starts = [sum(x.shape[axis] for x in inputs[:which]) for which in range(len(inputs))]
+    shape = list(inputs[0].shape)
+    shape[axis] = starts[-1] + inputs[-1].shape[axis]
+
+    def element(*indices: Expr) -> Expr:
+        return among(0, len(inputs), indices)
+
+    def among(first: int, end: int, indices: Sequence[Expr]) -> Expr:
+        """By halves, so that the expression of many inputs is not deep."""
+        if end - first > 1:
+            middle = (first + end) // 2
+            return te.select(indices[axis] < starts[middle], among(first, middle, indices),
+                             among(middle, end, indices))
+        inner = (*indices[:axis], indices[axis] - starts[first], *indices[axis + 1:])
+        return value(first, inputs[first][inner])
+
+    return te.compute(tuple(shape), element, name)
+
+
+def _qconcat_meaning(attrs, *parts: Array) -> Array:
+    scales = zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)
+    made = [requantize(part.astype(np.float64) + bias, mult, shift, *clamp_of(attrs))
+            for part, (bias, mult, shift) in zip(parts, scales, strict=True)]
+    return np.concatenate(made, axis=attrs.get("axis", 1))
+
+
+def _concat_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    if node.attrs["axis"] != 1:
+        raise StaysFloat(f"its axis must be 1, the channels, not {node.attrs['axis']}")
+    parts = [scaled("qrescale", view.activation(value), 1, out, bounds) for value in node.inputs]
+    scales = {name: tuple(part.attrs[name] for part in parts)
+              for name in ("bias", "mult", "shift")}
+    return IntegerNode("qconcat", tuple(part.inputs[0] for part in parts),
+                       scales | clamp_to(out, bounds))
+
+
+OPERATORS = (
+    Operator(
+        name="concat", summary="the inputs one after the other", inputs="any number of tensors",
+        attributes="axis", define=_concat,
+        meaning=lambda attrs, *parts: np.concatenate(parts, attrs["axis"]), type=_concat_type,
+        numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, joins=True,
+        channels_last=ChannelsLast(by_axis), integer=_concat_integer,
+        algebra=Algebra(unchanged=lambda attrs, types, result: len(types) == 1)),
+    Operator(
+        name="qconcat", summary="the inputs one after the other, each requantized by itself",
+        inputs="any number of tensors",
+        attributes="bias, mult, shift: one for each input; zp, lo, hi; axis (1)", define=_qconcat,
+        meaning=_qconcat_meaning, type=_qconcat_type, numbers=Numbers.INTEGER,
+        kind=Kind.INJECTIVE, joins=True, channels_last=ChannelsLast(by_axis)),
+)

@@ -1,0 +1,378 @@
+"""Pooling: maxima, sums and averages of windows, of images and of tensors with any number of axes.
+
+Pads hold what changes no result; those of `qavgpool` hold `pad_value`.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from compiler import te
+from compiler.ops import fixed_point
+from compiler.ops.arithmetic import requantize
+from compiler.ops.channels_last import ChannelsLast, with_channels
+from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored,
+                                        check_accumulator, clamp_to, multiplier_of, scaled)
+from compiler.ops.node import Node, TensorType
+from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator
+from compiler.ops.requantization import (check_clamp, check_requantized, clamp_of, multipliers,
+                                         rescaled_array, wrapped)
+from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_int8
+from compiler.ops.sums import kept, narrowed, sum_dtype
+from compiler.ops.windows import (check_windows, image_axes, image_views, image_windows,
+                                  kernel_axes, pixel_of, views_of, windowed)
+from compiler.te import Expr, Tensor
+
+__all__ = ["OPERATORS"]
+
+
+_INFINITY = float("inf")
+_LOWEST = {"float32": -_INFINITY, "int8": -128, "uint8": 0}
+
+
+# Types
+
+
+def _maxpool_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 1)
+    need(types[0].dtype in ("float32", "int8", "uint8"), node,
+         f"input {node.inputs[0]!r} must be float32, int8 or uint8, not {types[0].dtype}")
+    return _pooled(node, types)
+
+
+def _avgpool_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 1)
+    need_dtype(node, types, "float32")
+    need(node.attrs["include_pad"] in (0, 1), node,
+         f"include_pad must be 0 or 1, not {node.attrs['include_pad']!r}")
+    return _pooled(node, types)
+
+
+def _globalavgpool_type(node: Node, types: Types) -> TensorType:
+    need_arity(node, types, 1)
+    need_dtype(node, types, "float32")
+    return _averaged(node, types)
+
+
+def _qavgpool_type(node: Node, types: Types) -> TensorType:
+    """One multiplier for all windows, or one for each place of a window."""
+    need_arity(node, types, 3)
+    for name, type_, dtype in zip(node.inputs, types, ("int8", "int32", "int32"), strict=True):
+        need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+    bias, value = node.attrs["bias"], node.attrs["pad_value"]
+    need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
+    need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
+    check_clamp(node)
+    made = _pooled(node, types)
+    for name, type_ in zip(node.inputs[1:], types[1:], strict=True):
+        need(type_.shape in (made.shape[2:], (1, 1)), node,
+             f"input {name!r} must have shape {made.shape[2:]} or (1, 1), not {type_.shape}")
+    need(types[1] == types[2], node,
+         f"mult and shift must have one shape, not {types[1].shape} and {types[2].shape}")
+    return made
+
+
+def _qglobalavgpool_type(node: Node, types: Types) -> TensorType:
+    check_requantized(node)
+    return _averaged(node, types)
+
+
+def _pooled(node: Node, types: Types) -> TensorType:
+    """What a window makes of each channel."""
+    x = types[0]
+    need_rank(node, 0, x, 4)
+    kernel, pads = node.attrs["kernel"], node.attrs["pads"]
+    shape = (*x.shape[:2], *image_windows(node, x, kernel))
+    need(max(pads[0], pads[2]) < kernel[0] and max(pads[1], pads[3]) < kernel[1], node,
+         f"pads must be smaller than the kernel {kernel!r}, not {pads!r}")
+    return TensorType(shape, x.dtype)
+
+
+def _averaged(node: Node, types: Types) -> TensorType:
+    """One pixel a channel."""
+    need_rank(node, 0, types[0], 4)
+    return TensorType((*types[0].shape[:2], 1, 1), types[0].dtype)
+
+
+# Expressions
+
+
+def _maxpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """``x`` [N,C,H,W] of any type with a lowest value, which is what it is padded with."""
+    x, kernel, (sh, sw) = inputs[0], attrs["kernel"], attrs["strides"]
+    shape, padded = windowed(attrs, x, kernel, _LOWEST[x.dtype], name)
+    kh, kw = image_axes(kernel, name)
+    return te.compute(shape, lambda n, c, h, w: te.max(
+        padded[n, c, h * sh + kh.var, w * sw + kw.var], (kh, kw)), name)
+
+
+def _avgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Mean of each window of ``x``, summed in float64 and rounded once. Pads count as elements
+    where ``include_pad`` is 1.
+    """
+    kernel, strides, pads = attrs["kernel"], attrs["strides"], attrs["pads"]
+    total = _window_sums(attrs, inputs[0], 0, "float64", f"{name}_sum")
+
+    def mean(n, c, *place):
+        if attrs["include_pad"]:
+            return (total[n, c, *place] / float(kernel[0] * kernel[1])).astype("float32")
+        rows, columns = (_reached(*one) for one in zip(
+            place, strides, kernel, pads[:2], inputs[0].shape[2:], strict=True))
+        return (total[n, c, *place] / (rows * columns).astype("float64")).astype("float32")
+
+    return te.compute(total.shape, lambda n, c, h, w: mean(n, c, h, w), name)
+
+
+def _reached(index: Expr, stride: int, kernel: int, before: int, size: int) -> Expr:
+    """Elements along one axis in window number `index`."""
+    first = index * stride - before
+    return te.minimum(first + kernel, size) - te.maximum(first, 0)
+
+
+def _qavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Sum of each window, requantized; the multipliers hold the number of elements."""
+    x, mult, shift = inputs
+    total = _window_sums(attrs, x, attrs["pad_value"], "int32", f"{name}_sum")
+
+    def average(n, c, h, w):
+        place = (h, w) if mult.shape == total.shape[2:] else (te.const(0, te.INDEX),) * 2
+        return requantize(total[n, c, h, w], te.const(attrs["bias"], "int32"), mult[place],
+                          shift[place], attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+
+    return te.compute(total.shape, average, name)
+
+
+def _window_sums(attrs: Attrs, x: Tensor, pad_value, dtype: str, name: str) -> Tensor:
+    (sh, sw), kernel = attrs["strides"], attrs["kernel"]
+    shape, padded = windowed(attrs, x, kernel, pad_value, name)
+    kh, kw = image_axes(kernel, name)
+    return te.compute(shape, lambda n, c, h, w: te.sum(
+        padded[n, c, h * sh + kh.var, w * sw + kw.var].astype(dtype), (kh, kw)), name)
+
+
+def _globalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Mean of each plane of ``x``, summed in float64 and rounded once."""
+    x = inputs[0]
+    total = _planes(x, "float64", f"{name}_sum")
+    area = float(x.shape[2] * x.shape[3])
+    return te.compute(total.shape,
+                      lambda n, c, h, w: (total[n, c, h, w] / area).astype("float32"), name)
+
+
+def _qglobalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """Sum of each plane, requantized; the multiplier holds the area."""
+    total = _planes(inputs[0], "int32", f"{name}_sum")
+    bias, mult, shift = (te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
+                         te.const(attrs["shift"], "uint8"))
+    return te.compute(total.shape, lambda n, c, h, w: requantize(
+        total[n, c, h, w], bias, mult, shift,
+        attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"), name)
+
+
+def _planes(x: Tensor, dtype: str, name: str) -> Tensor:
+    rh, rw = (te.reduce_axis(extent, f"{name}_r{axis}")
+              for axis, extent in zip("hw", x.shape[2:], strict=True))
+    return te.compute((*x.shape[:2], 1, 1), lambda n, c, h, w: te.sum(
+        x[n, c, rh.var, rw.var].astype(dtype), (rh, rw)), name)
+
+
+def _pool(op: str) -> Callable[[Attrs, Inputs, str], Tensor]:
+    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+        x, kernel = inputs[0], attrs["kernel"]
+        made, wide = check_windows(x, kernel, attrs), sum_dtype(x.dtype)
+        taps = kernel_axes(kernel, name)
+        outside = te.neutral(op, x.dtype) if op == "max" else te.const(0, x.dtype)
+
+        def element(n: Expr, c: Expr, *places: Expr):
+            pixel = pixel_of(x, (n, c), places, [tap.var for tap in taps], attrs, kernel, made,
+                           outside)
+            return (te.max if op == "max" else te.sum)(pixel.astype(wide), taps)
+
+        return narrowed((*x.shape[:2], *made), lambda *indices: element(*indices), x.dtype, name)
+    return define
+
+
+def _pool_place(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    x, kernel = inputs[0], attrs["kernel"]
+    made = check_windows(x, kernel, attrs)
+    taps = kernel_axes(kernel, name)
+    pitches = _pitches(x.shape)
+
+    def pick(l, r):
+        first = te.all_of(r[0].equal(l[0]), r[1] < l[1])
+        right = te.any_of(r[0] > l[0], first)
+        return te.select(right, r[0], l[0]), te.select(right, r[1], l[1])
+
+    nowhere = te.const(2**63 - 1, "int64")
+    reducer = te.reducer("place", pick, (te.neutral("max", x.dtype), nowhere))
+
+    def element(n: Expr, c: Expr, *places: Expr):
+        at = [tap.var for tap in taps]
+        pixel = pixel_of(x, (n, c), places, at, attrs, kernel, made, te.neutral("max", x.dtype))
+        where = n * pitches[0] + c * pitches[1]
+        inside = []
+        for axis, (place, tap) in enumerate(zip(places, at, strict=True)):
+            stride, step, low = (attrs[key][axis] for key in ("strides", "dilations", "pads"))
+            index = place * stride + tap * step - low
+            inside += [index >= 0, index < x.shape[2 + axis]]
+            where = where + index * pitches[2 + axis]
+        return reducer((pixel, te.select(te.all_of(*inside), where, nowhere)), taps)
+
+    return te.compute((*x.shape[:2], *made), lambda *indices: element(*indices),
+                      (f"{name}_value", name))[1]
+
+
+def _pitches(shape: Sequence[int]) -> list[int]:
+    """How far apart neighbours are along each axis."""
+    return [prod(shape[axis + 1:]) for axis in range(len(shape))]
+
+
+# Meanings
+
+
+def _maxpool_meaning(attrs, x: Array) -> Array:
+    lowest = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
+    views = image_views(x, attrs["kernel"], attrs["strides"], attrs["pads"], lowest)
+    return views.max(axis=(4, 5))
+
+
+def _avgpool_meaning(attrs, x: Array) -> Array:
+    window = attrs["kernel"], attrs["strides"], attrs["pads"]
+    counted = np.ones((1, 1, *x.shape[2:]))
+    counts = image_views(counted, *window, attrs["include_pad"]).sum(axis=(4, 5))
+    sums = image_views(x, *window, 0).sum(axis=(4, 5), dtype=np.float64)
+    return (sums / counts).astype(np.float32)
+
+
+def _globalavgpool_meaning(attrs, x: Array) -> Array:
+    return x.mean(axis=(2, 3), keepdims=True, dtype=np.float64).astype(np.float32)
+
+
+def _qavgpool_meaning(attrs, x: Array, mult: Array, shift: Array) -> Array:
+    views = image_views(x, attrs["kernel"], attrs["strides"], attrs["pads"], attrs["pad_value"])
+    sums = wrapped(views.sum(axis=(4, 5), dtype=np.float64))
+    return fixed_point.requantize(sums + attrs["bias"], mult, shift, *clamp_of(attrs))
+
+
+def _qglobalavgpool_meaning(attrs, x: Array) -> Array:
+    sums = wrapped(x.sum(axis=(2, 3), keepdims=True, dtype=np.float64))
+    return rescaled_array(attrs, sums)
+
+
+def _outside(op: str, dtype: np.dtype):
+    if op == "sum":
+        return 0
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def _pool_meaning(op: str) -> Callable[..., Array]:
+    def meaning(attrs: Attrs, x: Array) -> Array:
+        views = views_of(attrs, x, attrs["kernel"], _outside(op, x.dtype))
+        axes = tuple(range(-len(attrs["kernel"]), 0))
+        return views.max(axes) if op == "max" else views.astype(
+            x.dtype if x.dtype.kind in "iu" else np.float64).sum(axes)
+    return meaning
+
+
+def _pool_place_meaning(attrs: Attrs, x: Array) -> Array:
+    rank = len(attrs["kernel"])
+    numbers = np.arange(x.size).reshape(x.shape)
+    values = views_of(attrs, x, attrs["kernel"], _outside("max", x.dtype))
+    where = views_of(attrs, numbers, attrs["kernel"], 2**63 - 1)
+    flat = values.shape[:-rank]
+    best = values.reshape(*flat, -1).argmax(-1)
+    return np.take_along_axis(where.reshape(*flat, -1), best[..., None], -1)[..., 0]
+
+
+# Integer forms
+
+
+def _avgpool_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    """Padded with the zero point, which adds nothing to a sum. One multiplier where all windows
+    count as many elements, else one for each window.
+    """
+    x = view.activation(node.inputs[0])
+    attrs = {name: node.attrs[name] for name in ("kernel", "strides", "pads")}
+    area = attrs["kernel"][0] * attrs["kernel"][1]
+    bias = -x.zp * area
+    bound = 128.0 * area + abs(bias)
+    check_accumulator(np.array([bound]))
+    counts = _counts(node, view.shape(node.inputs[0])[2:])
+    if np.all(counts == counts[0, 0]):
+        counts = counts[:1, :1]
+    pairs = [multiplier_of(x.scale / (out.scale * int(count)), bound) for count in counts.flat]
+    mult, shift = (np.array(column, np.int32).reshape(counts.shape)
+                   for column in zip(*pairs, strict=True))
+    return IntegerNode("qavgpool", (x.value,),
+                       {**attrs, "pad_value": x.zp, "bias": bias} | clamp_to(out, bounds),
+                       (("mult", mult), ("shift", shift)))
+
+
+def _counts(node: Node, size: tuple[int, ...]) -> Array:
+    """How many elements each window of an average counts, [Ho, Wo]."""
+    (kh, kw), (sh, sw), (top, left, bottom, right) = (
+        node.attrs[name] for name in ("kernel", "strides", "pads"))
+    counted = np.pad(np.ones(size, int), ((top, bottom), (left, right)),
+                     constant_values=node.attrs["include_pad"])
+    windows = np.lib.stride_tricks.sliding_window_view(counted, (kh, kw))[::sh, ::sw]
+    return windows.sum(axis=(2, 3))
+
+
+def _globalavgpool_integer(view: QuantizedInputs, node: Node, out: Stored,
+                           bounds: Bounds) -> IntegerNode:
+    x = view.activation(node.inputs[0])
+    rows, columns = view.shape(node.inputs[0])[2:]
+    return scaled("qglobalavgpool", x, rows * columns, out, bounds)
+
+
+# Records
+_MANY = "kernel, strides, pads (before each axis, then after), dilations"
+_AS_PIXELS = ChannelsLast(with_channels, "pool_max")
+
+OPERATORS = (
+    Operator(
+        name="maxpool", summary="greatest element of each window", inputs="x",
+        attributes="kernel, strides, pads", define=_maxpool, meaning=_maxpool_meaning,
+        type=_maxpool_type, numbers=Numbers.FLOAT, kind=Kind.COMPLEX, channels_last=_AS_PIXELS,
+        stored="qmaxpool", picks=True, homogeneous=True),
+    Operator(
+        name="avgpool", summary="mean of each window", inputs="x",
+        attributes="kernel, strides, pads, include_pad: 1 when pads count as elements",
+        define=_avgpool, meaning=_avgpool_meaning, type=_avgpool_type, numbers=Numbers.FLOAT,
+        kind=Kind.COMPLEX, integer=_avgpool_integer, homogeneous=True),
+    Operator(
+        name="globalavgpool", summary="mean of each channel", inputs="x",
+        define=_globalavgpool, meaning=_globalavgpool_meaning, type=_globalavgpool_type,
+        numbers=Numbers.FLOAT, kind=Kind.REDUCTION, integer=_globalavgpool_integer,
+        homogeneous=True),
+    Operator(
+        name="qmaxpool", summary="greatest element of each window of int8", inputs="x",
+        attributes="kernel, strides, pads", define=_maxpool, meaning=_maxpool_meaning,
+        type=of_int8(_pooled), numbers=Numbers.INTEGER, kind=Kind.COMPLEX,
+        channels_last=_AS_PIXELS),
+    Operator(
+        name="qavgpool", summary="sum of each window of int8, requantized",
+        inputs="x, mult, shift [Ho,Wo] or [1,1]",
+        attributes="as maxpool, pad_value, bias, zp, lo, hi",
+        define=_qavgpool, meaning=_qavgpool_meaning, type=_qavgpool_type, numbers=Numbers.INTEGER,
+        kind=Kind.COMPLEX, data_inputs=1, parameters=multipliers),
+    Operator(
+        name="qglobalavgpool", summary="sum of each channel of int8, requantized", inputs="x",
+        attributes="bias, mult, shift, zp, lo, hi",
+        define=_qglobalavgpool, meaning=_qglobalavgpool_meaning,
+        type=of_int8(_qglobalavgpool_type), numbers=Numbers.INTEGER, kind=Kind.REDUCTION),
+    Operator(
+        name="pool_max", summary="greatest element of each window, over any number of axes",
+        inputs="x [N,C,...]", attributes=_MANY, define=_pool("max"),
+        meaning=kept(_pool_meaning("max")), kind=Kind.COMPLEX),
+    Operator(
+        name="pool_sum", summary="sum of each window, over any number of axes",
+        inputs="x [N,C,...]", attributes=_MANY, define=_pool("sum"),
+        meaning=kept(_pool_meaning("sum")), kind=Kind.COMPLEX),
+    Operator(
+        name="pool_place", inputs="x [N,C,...]", attributes=_MANY,
+        summary="number of the greatest element of each window, the first of equals, among all of "
+                "x in row-major order",
+        define=_pool_place, meaning=_pool_place_meaning),
+)

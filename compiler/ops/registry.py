@@ -1,0 +1,75 @@
+"""All operators of networks: the records of every family, by name.
+
+>>> from compiler import te
+>>> from compiler.ops.registry import expression
+>>> x = te.placeholder((1, 3, 8, 8), "float32", "x")
+>>> expression("relu", {}, [x], "y").shape
+(1, 3, 8, 8)
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from compiler import te
+from compiler.ops import (activations, convolutions, elementwise, gathers, joins, movement,
+                          pooling, products, quantization, reductions)
+from compiler.ops.node import Attrs, Node, TensorType
+from compiler.ops.operator import Operator
+from compiler.ops.rules import TypeRefused, Types
+from compiler.te import Tensor
+
+__all__ = ["FAMILIES", "OPERATORS", "expression", "find", "infer"]
+
+FAMILIES = (convolutions, pooling, products, activations, elementwise, reductions, movement, joins,
+            gathers, quantization)
+
+OPERATORS: dict[str, Operator] = {}
+for _family in FAMILIES:
+    for _operator in _family.OPERATORS:
+        if _operator.name in OPERATORS:
+            raise ValueError(f"Operator {_operator.name} must be declared once")
+        OPERATORS[_operator.name] = _operator
+
+
+def find(op: str) -> Operator:
+    """The record of an operator. Refuses with ValueError one that there is not."""
+    if op not in OPERATORS:
+        raise ValueError(f"Operator must be one of {', '.join(OPERATORS)}, not {op!r}")
+    return OPERATORS[op]
+
+
+def expression(op: str, attrs: Mapping, inputs: Sequence[Tensor], name: str) -> Tensor:
+    """The result of the operator, a tensor called `name`; inputs as the operator's type rule wants
+    them. Tensors computed on the way are called `name` and a suffix.
+    """
+    return find(op).define(attrs, inputs, name)
+
+
+def infer(node: Node, types: Types) -> TensorType:
+    """The type of the node's only output, or TypeRefused with one sentence that names the node."""
+    if node.op not in OPERATORS:
+        raise TypeRefused(f"{node.name}: operator must be one of {', '.join(OPERATORS)}, "
+                          f"not {node.op!r}")
+    if len(node.outputs) != 1:
+        raise TypeRefused(f"{node.name}: {node.op} must have 1 output, not {len(node.outputs)}")
+    operator = OPERATORS[node.op]
+    try:
+        return operator.type(node, types) if operator.type else _defined(operator, node, types)
+    except KeyError as missing:
+        raise TypeRefused(f"{node.name}: {node.op} needs the attribute {missing}") from None
+
+
+def _defined(operator: Operator, node: Node, types: Types) -> TensorType:
+    try:
+        return _type_of(operator, Attrs(node.attrs), tuple(types))
+    except (ValueError, TypeError) as error:
+        raise TypeRefused(f"{node.name}: {error}") from None
+
+
+@lru_cache(4096)
+def _type_of(operator: Operator, attrs: Attrs, types: tuple[TensorType, ...]) -> TensorType:
+    """The type of the tensor that the expression gives."""
+    inputs = [te.placeholder(type_.shape, type_.dtype, f"x{position}")
+              for position, type_ in enumerate(types)]
+    made = operator.define(attrs, inputs, "y")
+    return TensorType(made.shape, made.dtype)

@@ -1,0 +1,94 @@
+"""What operators on int8 share: checks of their parameters, and results with another scale.
+
+Sums are exact: those of int8 products stay far below 2**53, so float64 matrix products hold them in
+NumPy, and accumulators wrap to int32 as the machine's do. One multiplier for a whole tensor is
+given by the attributes ``bias``, ``mult`` and ``shift``; ``zp``, ``lo`` and ``hi`` are the zero
+point of the result and its bounds.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler import te
+from compiler.ops import arithmetic
+from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, requantize
+from compiler.ops.node import Node
+from compiler.ops.operator import Attrs, Range
+from compiler.ops.rules import Types, need, need_arity
+from compiler.te import Expr
+
+__all__ = ["check_channels", "check_clamp", "check_multiplier", "check_padded",
+           "check_requantized", "clamp_of", "multipliers", "requantized", "rescaled",
+           "rescaled_array", "wrapped"]
+
+
+def check_clamp(node: Node) -> None:
+    """The zero point of the result and its bounds."""
+    zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
+    need(-128 <= zp <= 127, node, f"zp must be an int8, not {zp!r}")
+    need(-128 <= lo <= hi <= 127, node, f"lo and hi must be ordered int8, not {lo!r} and {hi!r}")
+
+
+def check_requantized(node: Node) -> None:
+    """The attributes of operators that carry one multiplier for the whole tensor."""
+    check_multiplier(node, *(node.attrs[name] for name in ("bias", "mult", "shift")))
+    check_clamp(node)
+
+
+def check_multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
+    """One multiplier of the machine, and a bias of 32 bits."""
+    need(mult == 0 or MIN_MULTIPLIER <= mult <= MAX_MULTIPLIER, node,
+         f"mult must be 0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}, not {mult!r}")
+    need(0 <= shift <= MAX_SHIFT, node, f"shift must be 0 to {MAX_SHIFT}, not {shift!r}")
+    need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
+
+
+def check_channels(node: Node, types: Types) -> None:
+    """int8 data and weight, then three int32 vectors: bias, mult, shift."""
+    need_arity(node, types, 5)
+    for name, type_, dtype in zip(node.inputs, types, ("int8",) * 2 + ("int32",) * 3, strict=True):
+        need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+    check_clamp(node)
+
+
+def check_padded(node: Node, types: Types) -> None:
+    """As `check_channels`, with a value for pads."""
+    check_channels(node, types)
+    value = node.attrs["pad_value"]
+    need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
+
+
+def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
+    """Multipliers and shifts, the last two parameters, are those of the machine."""
+    mult, shift = parameters[-2:]
+    fits = (mult == 0) | ((mult >= MIN_MULTIPLIER) & (mult <= MAX_MULTIPLIER))
+    return (Range("multiplier", mult, fits, f"0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}"),
+            Range("shift", shift, (shift >= 0) & (shift <= MAX_SHIFT), f"0 to {MAX_SHIFT}"))
+
+
+def rescaled(attrs: Attrs, x: Expr) -> Expr:
+    """An int8 element with another scale and zero point."""
+    return requantized(attrs, x.astype("int32"))
+
+
+def requantized(attrs: Attrs, acc: Expr) -> Expr:
+    """int8 of an int32 sum, by the multiplier of the whole tensor."""
+    return arithmetic.requantize(
+        acc, te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
+        te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+
+
+def clamp_of(attrs) -> tuple[int, int, int]:
+    """Zero point of the result and its bounds, as `fixed_point.requantize` wants them."""
+    return attrs["zp"], attrs["lo"], attrs["hi"]
+
+
+def rescaled_array(attrs, sums: np.ndarray) -> np.ndarray:
+    """int8 of exact integers in float64, by the multiplier of the whole tensor."""
+    return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *clamp_of(attrs))
+
+
+def wrapped(sums: np.ndarray) -> np.ndarray:
+    """Exact integers in float64, wrapped to int32 and back in float64."""
+    return sums.astype(np.int64).astype(np.int32).astype(np.float64)

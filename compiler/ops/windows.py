@@ -1,0 +1,180 @@
+"""Sliding windows of images [N,C,H,W] and of tensors with any number of axes: their extents, what
+they see as expressions, and what they see in NumPy.
+
+A window of an image is given by ``strides`` and ``pads`` (top, left, bottom, right), that of a
+convolution perhaps by ``dilations`` too. Pads of other tensors are those before each axis and then
+those after.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler import te
+from compiler.ops.node import Node, TensorType
+from compiler.ops.operator import Attrs
+from compiler.ops.rules import need
+from compiler.te import Axis, Expr, Tensor
+
+__all__ = ["MOST_STEPS", "check_dilations", "check_numbers", "check_steps", "check_windows",
+           "image_axes", "image_views", "image_windows", "kernel_axes", "pixel_of", "reach_of",
+           "views_of", "window_shape", "windowed", "windows_shape"]
+
+MOST_STEPS = (1 << 31) - 1
+"""Kernels, strides, dilations and pads: places in memory are computed with them."""
+
+
+def window_shape(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int],
+                 pads: Sequence[int], dilations: Sequence[int] = (1, 1)) -> tuple[int, int]:
+    """Output height and width of a sliding window; rounds down, as ONNX's ceil_mode 0."""
+    padded = (size[0] + pads[0] + pads[2], size[1] + pads[1] + pads[3])
+    rows, columns = ((p - (k - 1) * d - 1) // s + 1 for p, k, s, d
+                     in zip(padded, kernel, strides, dilations, strict=True))
+    return rows, columns
+
+
+def image_windows(node: Node, x: TensorType, kernel: Sequence[int],
+                  dilations: Sequence[int] = (1, 1)) -> tuple[int, int]:
+    strides, pads = check_steps(node, kernel)
+    rows, columns = window_shape(x.shape[2:], kernel, strides, pads, dilations)
+    apart = "" if tuple(dilations) == (1, 1) else f" and dilations {dilations!r}"
+    need(rows > 0 and columns > 0, node,
+         f"kernel must fit the padded input, not {kernel!r} in {x} with pads {pads!r}{apart}")
+    return rows, columns
+
+
+def check_steps(node: Node, kernel: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Strides and pads of a window."""
+    strides, pads = node.attrs["strides"], node.attrs["pads"]
+    check_numbers(node, "strides", strides, 2, 1)
+    check_numbers(node, "pads", pads, 4, 0)
+    check_numbers(node, "kernel", kernel, 2, 1)
+    return strides, pads
+
+
+def check_numbers(node: Node, role: str, numbers: Sequence[int], count: int, least: int) -> None:
+    """What a window is described by."""
+    need(len(numbers) == count and min(numbers) >= least, node,
+         f"{role} must be {count} integers of at least {least}, not {numbers!r}")
+    need(max(numbers) <= MOST_STEPS, node,
+         f"{role} must be integers of at most {MOST_STEPS:,}, not {numbers!r}")
+
+
+def check_dilations(node: Node) -> Sequence[int]:
+    dilations = node.attrs.get("dilations", (1, 1))
+    check_numbers(node, "dilations", dilations, 2, 1)
+    return dilations
+
+
+# Expressions of images
+
+
+def windowed(attrs: Attrs, x: Tensor, kernel: Sequence[int], value,
+             name: str) -> tuple[tuple[int, int, int, int], Tensor]:
+    """Shape of a result with x's channels, and x as the windows see it: as it is where they stay
+    inside, else padded, as large as they reach.
+    """
+    images, channels, *size = x.shape
+    strides, (top, left, bottom, right) = attrs["strides"], attrs["pads"]
+    rows, columns = ((extent + before + after - window) // stride + 1
+                     for extent, before, after, window, stride
+                     in zip(size, (top, left), (bottom, right), kernel, strides, strict=True))
+    shape = (images, channels, rows, columns)
+    height, width = (rows - 1) * strides[0] + kernel[0], (columns - 1) * strides[1] + kernel[1]
+    if not (top or left) and height <= size[0] and width <= size[1]:
+        return shape, x
+
+    def pixel(n, c, h, w):
+        inside = _inside(h, top, height, size[0]) + _inside(w, left, width, size[1])
+        return te.select(te.all_of(*inside), x[n, c, h - top, w - left], value)
+
+    return shape, te.compute((images, channels, height, width), pixel, f"{name}_padded")
+
+
+def _inside(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
+    """Conditions for ``index - before`` to lie in 0 .. size - 1, where index runs to reach - 1."""
+    low: list[Expr] = [index >= before] if before else []
+    return [*low, index < before + size] if reach > before + size else low
+
+
+def reach_of(attrs: Attrs, kernel: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns from the first tap of a kernel to the last."""
+    height, width = ((size - 1) * step + 1 for size, step
+                     in zip(kernel, attrs.get("dilations", (1, 1)), strict=True))
+    return height, width
+
+
+def image_axes(kernel: Sequence[int], name: str) -> tuple[Axis, Axis]:
+    return te.reduce_axis(kernel[0], f"{name}_kh"), te.reduce_axis(kernel[1], f"{name}_kw")
+
+
+# Images in NumPy
+
+
+def image_views(x: np.ndarray, kernel, strides, pads, value, dilations=(1, 1)) -> np.ndarray:
+    """A view [N, C, Ho, Wo, kh, kw] of x padded with the value."""
+    top, left, bottom, right = pads
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
+    reach = tuple((size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True))
+    views = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
+    return views[:, :, ::strides[0], ::strides[1], ::dilations[0], ::dilations[1]]
+
+
+# Tensors with any number of axes
+
+
+def windows_shape(size: Sequence[int], kernel: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+    """Windows along each axis."""
+    rank = len(size)
+    pads = attrs["pads"]
+    return tuple((n + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * attrs["dilations"][axis]
+                  - 1) // attrs["strides"][axis] + 1 for axis, n in enumerate(size))
+
+
+def check_windows(x: Tensor, kernel: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+    rank = len(x.shape) - 2
+    for role, numbers, count, least in (
+            ("kernel", kernel, rank, 1), ("strides", attrs["strides"], rank, 1),
+            ("dilations", attrs["dilations"], rank, 1), ("pads", attrs["pads"], 2 * rank, 0)):
+        if rank < 1 or len(numbers) != count or min(numbers) < least:
+            raise ValueError(f"{role} must be {count} integers of at least {least} for an input "
+                             f"with {rank + 2} dimensions, not {tuple(numbers)}")
+        if max(numbers) > MOST_STEPS:
+            raise ValueError(f"{role} must be integers of at most {MOST_STEPS:,}, not "
+                             f"{tuple(numbers)}")
+    made = windows_shape(x.shape[2:], kernel, attrs)
+    if min(made) < 1:
+        raise ValueError(f"kernel must fit the padded input, not {tuple(kernel)} in "
+                         f"{x.dtype}[{','.join(map(str, x.shape))}] with pads "
+                         f"{tuple(attrs['pads'])} and dilations {tuple(attrs['dilations'])}")
+    return made
+
+
+def pixel_of(x: Tensor, outer: Sequence[Expr], places: Sequence[Expr], taps: Sequence[Expr],
+             attrs: Attrs, kernel: Sequence[int], made: Sequence[int], outside: Expr) -> Expr:
+    """The element of x in a window, or `outside` where that lies in the pads."""
+    inside, where = [], []
+    for axis, (place, tap, size) in enumerate(zip(places, taps, x.shape[2:], strict=True)):
+        stride, step, low = (attrs[key][axis] for key in ("strides", "dilations", "pads"))
+        index = place * stride + tap * step - low
+        reach = (made[axis] - 1) * stride + (kernel[axis] - 1) * step - low
+        inside += [index >= 0] if low else []
+        inside += [index < size] if reach >= size else []
+        where.append(index)
+    found = x[(*outer, *where)]
+    return te.select(te.all_of(*inside), found, outside) if inside else found
+
+
+def kernel_axes(kernel: Sequence[int], name: str) -> tuple[te.Axis, ...]:
+    return tuple(te.reduce_axis(extent, f"{name}_k{axis}") for axis, extent in enumerate(kernel))
+
+
+def views_of(attrs: Attrs, x: np.ndarray, kernel: Sequence[int], outside) -> np.ndarray:
+    """The windows, [N,C,windows...,kernel...]."""
+    rank = len(kernel)
+    pads = [(0, 0), (0, 0), *zip(attrs["pads"][:rank], attrs["pads"][rank:], strict=True)]
+    padded = np.pad(x, pads, constant_values=outside)
+    reach = [(k - 1) * step + 1 for k, step in zip(kernel, attrs["dilations"], strict=True)]
+    views = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
+    steps = (*attrs["strides"], *attrs["dilations"])
+    return views[(slice(None), slice(None), *(slice(None, None, step) for step in steps))]
