@@ -325,7 +325,8 @@ class Pricing:
 
 def segment_borders(graph: Graph, accel: AccelTarget) -> Borders:
     """What the layout pass asks about segments of the graph."""
-    return lambda segment: accel.borders(subgraph(graph, segment))
+    return lambda segment: (None if segment.target == HOST
+                            else accel.borders(subgraph(graph, segment)))
 
 
 def _samples(types: Mapping[str, TensorType]) -> dict[str, np.ndarray]:

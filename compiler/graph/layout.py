@@ -1,9 +1,10 @@
-"""The layout of images that the host has: NCHW or NHWC, with the fewest bytes to convert.
+"""The layout of images in the home's memory: NCHW or NHWC, with the fewest bytes to convert.
 
-The accelerator takes images as NHWC and gives them as such; padding lanes of its blocks are left
-out when they are copied, so no operator of the host ever sees them. Some operators of the host
-demand NCHW; many compute alike on both (`compiler.graph.channels_last`), so that what lies between
-two segments of the accelerator need not be converted at all::
+A segment is free or bound. Kernels of the host compute a free one: some of its operators demand
+NCHW; many compute alike on both (`compiler.graph.channels_last`). A bound one takes and gives each
+image in an order that its target says. So the accelerator has NHWC at its borders; padding lanes of
+its blocks are left out when they are copied, so no operator of the host ever sees them. What lies
+between two segments of the accelerator need not be converted at all::
 
     conv -> dequantize -> sigmoid, mul -> quantize -> conv          all in NHWC
 
@@ -20,22 +21,22 @@ from compiler.graph.channels_last import (FROM_LAST, TO_LAST, images, is_indiffe
                                           last_nodes, last_type, moves)
 from compiler.graph.cheapest_orders import NCHW, NHWC, Order, Tensor, cheapest_orders
 from compiler.graph.graph import Graph, Node
-from compiler.graph.partition import ACCEL, HOST, Partition, Segment, Target, assembled
+from compiler.graph.partition import Partition, Segment, assembled
 from compiler.graph.rewrite import Builder
 from compiler.graph.room import bytes_of
 from compiler.graph.verify import verify
 
-__all__ = ["RELAYOUT", "Borders", "Conversion", "Layout", "as_it_is", "lay_out"]
+__all__ = ["RELAYOUT", "Borders", "Conversion", "Layout", "as_it_is", "lay_out", "plain"]
 
 RELAYOUT = "relayout"
-"""The operator of a change of layout: a transposition on the host; at the border of a segment of
-the accelerator it moves nothing and says that the value crosses in the other order.
+"""The operator of a change of layout: a transposition in a free segment; at the border of a bound
+one it moves nothing and says that the value crosses in the other order.
 """
 
-Borders = Callable[[Segment], Mapping[str, Order | None]]
-"""The order in which each input and output of a segment of the accelerator lies in its memory; None
-where it is neither, so that copying it is a conversion to whichever the host wants. Of tensors that
-are no images the order is NCHW, or None where copying them is a conversion.
+Borders = Callable[[Segment], Mapping[str, Order | None] | None]
+"""Gives None for a free segment, else the order in which each input and output lies in the target's
+memory. That is None where it is neither, so that copying it is a conversion to whichever is wanted.
+Of tensors that are no images the order is NCHW, or None where copying them is a conversion.
 """
 
 
@@ -44,8 +45,8 @@ Choose = Callable[[Collection[Tensor]], Mapping[str, Order]]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A value that changes its order in memory: by a node of the host, or while it is copied at the
-    border of a segment of the accelerator.
+    """A value that changes its order in memory: by a node of a free segment, or while it is copied
+    at the border of a bound one.
     """
 
     value: str
@@ -60,8 +61,8 @@ class Conversion:
 class Layout:
     """A partition whose graph has the types that lie in memory, and what is converted.
 
-    `last` are the values that are NHWC; `everywhere` is what would be converted if all that the
-    host has were NCHW.
+    `last` are the values that are NHWC; `everywhere` is what would be converted if all free
+    segments had NCHW.
     """
 
     partition: Partition
@@ -86,8 +87,13 @@ class Layout:
 
 
 def as_it_is(parts: Partition) -> Layout:
-    """All that the host has is NCHW."""
+    """All images are NCHW."""
     return Layout(parts)
+
+
+def plain(segment: Segment) -> Mapping[str, Order | None]:
+    """The borders of a target that has no layouts of its own: all is NCHW."""
+    return dict.fromkeys((*segment.inputs, *segment.outputs), NCHW)
 
 
 def lay_out(parts: Partition, borders: Borders, choose: Choose = cheapest_orders) -> Layout:
@@ -95,17 +101,18 @@ def lay_out(parts: Partition, borders: Borders, choose: Choose = cheapest_orders
 
     Before: a partition of a verified graph, all of whose tensors are NCHW. After: the same segments
     in the same order, of a verified graph that computes the same to the bit, its inputs and outputs
-    as they were. Every host operator reads and makes tensors of one order; operators that are not
-    indifferent have NCHW. Changes of order are nodes `relayout` of the host, or happen while a
-    value is copied where no more than one segment of the accelerator wants the other order; no sum
-    of their bytes is smaller. A transpose of the network between NCHW and NHWC counts as one of
-    them, and costs nothing where its input is NHWC. What segments of the accelerator compute stays.
-    A segment of the host is added only before the first, where several segments of the accelerator
-    read an input. With another `choose` all this holds but that no sum is smaller.
+    as they were. Every operator of a free segment reads and makes tensors of one order; operators
+    that are not indifferent have NCHW. Changes of order are nodes `relayout` of free segments, or
+    happen while a value is copied where no more than one bound segment wants the other order; no
+    sum of their bytes is smaller. A transpose of the network between NCHW and NHWC in a free
+    segment counts as one of them, and costs nothing where its input is NHWC. What bound segments
+    compute stays. Where no free segment stands between the maker of a value and the first that
+    wants it otherwise, the home, which must be able to convert, gets a new one behind the maker.
+    With another `choose` all this holds but that no sum is smaller.
     """
-    if all(segment.target == HOST for segment in parts.segments):
-        return as_it_is(parts)
     points = _Points(parts, borders)
+    if all(orders is None for orders in points.borders):
+        return as_it_is(parts)
     return _Writer(points, choose(points.tensors())).layout()
 
 
@@ -120,19 +127,24 @@ class _Use:
 class _Points:
     """Who makes and reads the values that are images, in which order.
 
-    home : the segment that makes each value, -1 for inputs of the graph.
+    borders : of each segment, None where it is free.
+    made_at : the segment that makes each value, -1 for inputs of the graph.
     makers : the point of each.
     uses : by value.
     """
 
     def __init__(self, parts: Partition, borders: Borders):
         self.parts, self.graph = parts, parts.graph
-        self.borders = [borders(one) if one.target == ACCEL else {} for one in parts.segments]
-        self.home = dict.fromkeys(self.graph.inputs, -1)
+        self.borders = [borders(one) for one in parts.segments]
+        self.made_at = dict.fromkeys(self.graph.inputs, -1)
         self.makers: dict[str, str] = dict.fromkeys(self.graph.inputs, NCHW)
         self.uses: dict[str, list[_Use]] = {}
         for at, segment in enumerate(parts.segments):
-            (self._add_accel if segment.target == ACCEL else self._add_host)(at, segment)
+            orders = self.borders[at]
+            if orders is None:
+                self._add_free(at, segment)
+            else:
+                self._add_bound(at, segment, orders)
         for value in self.graph.outputs:
             self._use(value, len(parts.segments), NCHW)
 
@@ -172,24 +184,24 @@ class _Points:
         if value not in self.graph.constants:
             self.uses.setdefault(value, []).append(_Use(at, point))
 
-    def _add_accel(self, at: int, segment: Segment) -> None:
-        orders = self.borders[at]
+    def _add_bound(self, at: int, segment: Segment,
+                   orders: Mapping[str, Order | None]) -> None:
         for value in segment.inputs:
             image = self.is_image(value)
             self._use(value, at, (orders[value] or NHWC) if image else NCHW)
         for value in segment.outputs:
-            self.home[value] = at
+            self.made_at[value] = at
             order = orders[value] if self.is_image(value) else NCHW
             self.makers[value] = order or f"{value} in blocks"
 
-    def _add_host(self, at: int, segment: Segment) -> None:
+    def _add_free(self, at: int, segment: Segment) -> None:
         for node in segment.nodes:
             turned, free = self.turned(node), self.is_free(node)
             for value in dict.fromkeys(node.inputs):
                 point = f"node {node.name}" if free and self.wants(node, value) else NCHW
                 self._use(value, at, NHWC if turned == NCHW else point)
             for value in node.outputs:
-                self.home[value] = at
+                self.made_at[value] = at
                 self.makers[value] = f"node {node.name}" if free else turned or NCHW
 
 
@@ -216,17 +228,27 @@ class _Writer:
     def layout(self) -> Layout:
         for value in self.points.uses:
             self._settle(value)
-        runs: list[tuple[Target, list[Node]]] = []
-        for at in range(-1, len(self.segments)):
-            target = HOST if at < 0 else self.segments[at].target
-            begin = len(self.builder.nodes)
-            (self._write_accel if target == ACCEL else self._write_host)(at)
-            if nodes := self.builder.nodes[begin:]:
-                runs.append((target, nodes))
+        runs = [run for run in self._written() if run[1]]
         graph = _without_idle_constants(self.builder.finish(self.graph.outputs))
         last = frozenset(name for name in self.last.values() if name not in graph.constants)
-        return Layout(assembled(verify(graph), runs, self.reasons), tuple(self.conversions),
-                      tuple(self._everywhere()), last)
+        parts = assembled(verify(graph), runs, self.reasons, self.parts.home)
+        return Layout(parts, tuple(self.conversions), tuple(self._everywhere()), last)
+
+    def _written(self) -> Iterator[tuple[str, list[Node]]]:
+        """The segments; behind the inputs and each bound one the conversions that only a segment of
+        their own can do.
+        """
+        nodes = self.builder.nodes
+        for at, bound in enumerate([True, *(one is not None for one in self.points.borders)], -1):
+            begin = len(nodes)
+            if at >= 0:
+                (self._write_bound if bound else self._write_free)(at)
+                yield self.segments[at].target, nodes[begin:]
+            begin = len(nodes)
+            if bound:
+                for value in self.wanted.get(at, ()):
+                    self._emit_conversion(value)
+                yield self.parts.home, nodes[begin:]
 
     def _order(self, point: str) -> Order:
         return point if point in (NCHW, NHWC) else self.orders[point]    # type: ignore[return-value]
@@ -234,17 +256,18 @@ class _Writer:
     def _settle(self, value: str) -> None:
         """In which order a value comes, and who converts it where another one is wanted."""
         points, size = self.points, self.points.size(value)
-        maker, home = points.makers[value], points.home[value]
+        maker, made_at = points.makers[value], points.made_at[value]
         users: dict[Order, list[int]] = {}
         for use in points.uses[value]:
             users.setdefault(self._order(use.point), []).append(use.at)
         here = self._order(maker)
-        if home >= 0 and self.segments[home].target == ACCEL:
-            blocks = maker not in (NCHW, NHWC) or points.borders[home][value] is None
+        bound = points.borders[made_at] if made_at >= 0 else None
+        if bound is not None:
+            blocks = maker not in (NCHW, NHWC) or bound[value] is None
             if list(users) == [NCHW]:       # what is copied is converted on the way
                 blocks, here = blocks or here == NHWC, NCHW
             if blocks and (size or not points.is_image(value)):
-                self._at_border(value, home, "from")
+                self._at_border(value, made_at, "from")
         self.here[value] = here
         for order, at in users.items():
             if order != here:
@@ -252,20 +275,18 @@ class _Writer:
 
     def _convert(self, value: str, order: Order, users: list[int]) -> None:
         """Of a value that is there in the other order, for these segments."""
-        accels = [at for at in users if at < len(self.segments)
-                  and self.segments[at].target == ACCEL]
+        free = [at for at, orders in enumerate(self.points.borders) if orders is None]
+        all_bound = users[-1] < len(self.segments) and not {*free}.intersection(users)
         moves_bytes = self.points.size(value) > 0
-        if order == NHWC and accels == users and (len(users) == 1 or not moves_bytes):
+        if order == NHWC and all_bound and (len(users) == 1 or not moves_bytes):
             self.as_they_come.update((at, value) for at in users)
             if moves_bytes:
                 self._at_border(value, users[0], "to")
             return
-        home = self.points.home[value]
-        first = min(users)
-        before = [at for at in range(max(home, 0), min(first + 1, len(self.segments)))
-                  if self.segments[at].target == HOST]
-        self.wanted.setdefault(before[-1] if before and home not in before
-                               else home if before else -1, []).append(value)
+        made_at = self.points.made_at[value]
+        between = [at for at in free if made_at <= at <= users[0]]
+        self.wanted.setdefault(between[-1] if between and made_at not in between else made_at,
+                               []).append(value)
 
     def _at_border(self, value: str, at: int, way: str) -> None:
         name = next(node.name for node in self.segments[at].nodes)
@@ -273,26 +294,25 @@ class _Writer:
             value, bytes_of(self.graph.values[value]), f"copied {way} the segment of {name}"))
 
     def _everywhere(self) -> Iterator[Conversion]:
-        """What all in NCHW would cost: each border of the accelerator, each transpose."""
-        for at, segment in enumerate(self.segments):
-            if segment.target == HOST:
+        """What all in NCHW would cost: borders of bound segments, transposes of free ones."""
+        for orders, segment in zip(self.points.borders, self.segments, strict=True):
+            if orders is None:
                 yield from (Conversion(node.inputs[0], bytes_of(self.graph.values[node.inputs[0]]),
                                        f"by {node.name}")
                             for node in segment.nodes if self.points.turned(node))
-            orders = self.points.borders[at]
-            for value, order in orders.items():
+            for value, order in (orders or {}).items():
                 if order != NCHW and (self.points.size(value) or not self.points.is_image(value)):
                     yield Conversion(value, bytes_of(self.graph.values[value]),
                                      f"copied at the segment of {segment.nodes[0].name}")
 
-    def _write_host(self, at: int) -> None:
+    def _write_free(self, at: int) -> None:
         """Conversions of what comes from elsewhere first; of what is made here, after it."""
         wanted = self.wanted.get(at, [])
         for value in wanted:
-            if self.points.home[value] != at or at < 0:
+            if self.points.made_at[value] != at:
                 self._emit_conversion(value)
-        for node in self.segments[at].nodes if at >= 0 else ():
-            for one in self._host_nodes(node):
+        for node in self.segments[at].nodes:
+            for one in self._free_nodes(node):
                 self.builder.add(one)
                 self.reasons.setdefault(one.name, "it changes the layout")
             for value in node.outputs:
@@ -319,7 +339,7 @@ class _Writer:
             self.last[value] = self.builder.fresh(f"{value}.nhwc")
         return self.last[value]
 
-    def _host_nodes(self, node: Node) -> tuple[Node, ...]:
+    def _free_nodes(self, node: Node) -> tuple[Node, ...]:
         turned = self.points.turned(node)
         if turned is not None:              # the same bytes
             source, = node.inputs
@@ -344,7 +364,7 @@ class _Writer:
             self.builder.add_constant(self._named(value), last_array(constant))
         return self.last[value]
 
-    def _write_accel(self, at: int) -> None:
+    def _write_bound(self, at: int) -> None:
         """With the order of what crosses as NHWC said at the border."""
         segment, inside = self.segments[at], {}
         for value in segment.inputs:

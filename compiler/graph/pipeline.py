@@ -2,7 +2,7 @@
 
 What follows on the passes makes no graph any more, but has a text too, which hooks see alike:
 
-- ``partition`` (`compiler.graph.partition`): segments for accelerator and host, and copies;
+- ``partition`` (`compiler.graph.partition`): segments, each for one target, and copies;
 - ``layout`` (`compiler.graph.layout`): which images the host has as NCHW, which as NHWC, and where
   that changes: with the fewest bytes, over the whole network;
 - ``fuse`` (`compiler.graph.fusion`), for each segment of the host: groups, each of one kernel;

@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from compiler.graph import Graph, Node, evaluate, partition
+from compiler.graph import Graph, Node, divide, evaluate, partition
 from compiler.graph.channels_last import FROM_LAST, TO_LAST
 from compiler.graph.cheapest_orders import (NCHW, NHWC, Order, Tensor, bytes_to_convert,
                                             cheapest_orders)
-from compiler.graph.layout import RELAYOUT, Borders, Layout, lay_out
+from compiler.graph.layout import RELAYOUT, Borders, Layout, lay_out, plain
 from compiler.graph.partition import ACCEL, HOST, Partition, Segment
 from compiler.graph.verify import verify
 from tests.support.border_graphs import random_images, samples
@@ -23,8 +23,9 @@ def takes(node: Node) -> str | None:
     return None if node.op in LAYERS else "an operator of the host"
 
 
-def in_nhwc(segment: Segment) -> Mapping[str, Order | None]:
-    return dict.fromkeys((*segment.inputs, *segment.outputs), NHWC)
+def in_nhwc(segment: Segment) -> Mapping[str, Order | None] | None:
+    values = (*segment.inputs, *segment.outputs)
+    return None if segment.target == HOST else dict.fromkeys(values, NHWC)
 
 
 def laid_out(graph: Graph, borders: Borders = in_nhwc, **options) -> Layout:
@@ -58,7 +59,9 @@ def test_no_orders_convert_fewer_bytes(seed: int) -> None:
 
 def random_borders(seed: int) -> Borders:
     """Images in one order or the other, or in neither."""
-    def borders(segment: Segment) -> Mapping[str, Order | None]:
+    def borders(segment: Segment) -> Mapping[str, Order | None] | None:
+        if segment.target == HOST:
+            return None
         found: dict[str, Order | None] = {}
         for value in (*segment.inputs, *segment.outputs):
             kinds = (NHWC, NHWC, NCHW, None) if value in segment.outputs else (NHWC, NHWC, NCHW)
@@ -100,6 +103,67 @@ def test_random_networks(seed: int) -> None:
     if len(choices) <= 64:
         assert total(found) == min(
             total(laid_out(graph, borders, choose=lambda _, c=c: c)) for c in choices)
+
+
+def on_three(graph: Graph, seed: int) -> Partition:
+    """Layers on the accelerator, the rest on the host, and some of both on a third target."""
+    rng = np.random.default_rng(seed)
+    return divide(graph, {node.name: "third" if rng.random() < 0.4
+                          else HOST if takes(node) else ACCEL for node in graph.nodes}, {})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_networks_on_three_targets(seed: int) -> None:
+    """The third has NCHW at its borders. The fewest bytes are converted, and values stay."""
+    graph, of_layers = random_images(seed), random_borders(seed)
+    parts = on_three(graph, seed)
+
+    def borders(segment: Segment) -> Mapping[str, Order | None] | None:
+        return plain(segment) if segment.target == "third" else of_layers(segment)
+
+    given, problem = samples(graph), list[Tensor]()
+    found = lay_out(parts, borders, lambda some: problem.extend(some) or cheapest_orders(some))
+    made = evaluate(verify(found.partition.graph), given)
+    for name, array in evaluate(graph, given).items():
+        np.testing.assert_array_equal(made[name], array)
+    own = {node.name for node in graph.nodes}
+    kept = [(target, [name for name in names if name in own])
+            for target, names in chain_of(found.partition)]
+    assert [run for run in kept if run[1]] == chain_of(parts)
+    assert all(one.target == HOST for one in found.partition.segments
+               if own.isdisjoint(node.name for node in one.nodes))
+    assert RELAYOUT not in {node.op for one in found.partition.segments if one.target == "third"
+                            for node in one.nodes}
+    choices = list(every_choice(problem))[:64]
+    assert total(found) <= min(total(lay_out(parts, borders, lambda _, c=c: c)) for c in choices)
+
+
+def test_what_others_exchange_is_converted_by_the_home_where_no_free_segment_stands() -> None:
+    """A layer gives NHWC, the third reads NCHW, the next layer NHWC again."""
+    net = Net(4)
+    made = net.conv(net.input(1, 4, 6, 6), 4, (1, 1))
+    other = net.add_node("upsample", made, factors=(1, 1))
+    graph = net.graph(net.add(made, other))
+    parts = divide(graph, {node.name: "third" if node.op == "upsample" else ACCEL
+                           for node in graph.nodes}, {})
+    found = lay_out(parts, lambda one: plain(one) if one.target == "third" else in_nhwc(one))
+    assert [str(step) for step in found.partition.steps] == [
+        "copy x: host -> accel",
+        "accel(x) -> (qconv2d_0.out.nhwc): qconv2d_0, qconv2d_0.out.nhwc",
+        "copy qconv2d_0.out.nhwc: accel -> host",
+        "host(qconv2d_0.out.nhwc) -> (qconv2d_0.out): qconv2d_0.out",
+        "copy qconv2d_0.out: host -> third",
+        "third(qconv2d_0.out) -> (upsample_1.out): upsample_1",
+        "copy upsample_1.out: third -> host",
+        "copy upsample_1.out: host -> accel",
+        "accel(qconv2d_0.out.nhwc, upsample_1.out) -> (qadd_2.out): "
+        "qconv2d_0.out.inside_1, qadd_2",
+        "copy qadd_2.out: accel -> host"]
+    assert [str(one) for one in found.conversions] == [
+        "convert x: 144 bytes, copied to the segment of qconv2d_0",
+        "convert upsample_1.out: 144 bytes, copied to the segment of qadd_2",
+        "convert qadd_2.out: 144 bytes, copied from the segment of qadd_2",
+        "convert qconv2d_0.out: 144 bytes, by qconv2d_0.out"]
 
 
 def swish(net: Net, x: str) -> str:
