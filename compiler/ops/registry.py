@@ -7,8 +7,9 @@
 (1, 3, 8, 8)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from compiler import te
 from compiler.ops import (activations, convolutions, elementwise, gathers, joins, movement,
@@ -18,17 +19,23 @@ from compiler.ops.operator import Operator
 from compiler.ops.rules import TypeRefused, Types
 from compiler.te import Tensor
 
-__all__ = ["FAMILIES", "OPERATORS", "expression", "find", "infer"]
+__all__ = ["FAMILIES", "OPERATORS", "collected", "expression", "find", "infer"]
 
 FAMILIES = (convolutions, pooling, products, activations, elementwise, reductions, movement, joins,
             gathers, quantization)
 
-OPERATORS: dict[str, Operator] = {}
-for _family in FAMILIES:
-    for _operator in _family.OPERATORS:
-        if _operator.name in OPERATORS:
-            raise ValueError(f"Operator {_operator.name} must be declared once")
-        OPERATORS[_operator.name] = _operator
+
+def collected(families: Iterable[Any]) -> dict[str, Operator]:
+    """The records of these modules by name. Refuses with ValueError two of one name."""
+    operators: dict[str, Operator] = {}
+    for operator in (operator for family in families for operator in family.OPERATORS):
+        if operator.name in operators:
+            raise ValueError(f"Operator must be declared once, not twice {operator.name!r}")
+        operators[operator.name] = operator
+    return operators
+
+
+OPERATORS: dict[str, Operator] = collected(FAMILIES)
 
 
 def find(op: str) -> Operator:
