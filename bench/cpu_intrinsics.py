@@ -1,9 +1,9 @@
 """How fast are matrix products by the processor's tile instructions, on one thread?
 
-Each kind of `compiler.cpu_gpu_backends.cpu.products` that this processor has, 1024 x 1024 x 1024
-without an argument: first checked, then timed in turns with NumPy's BLAS on float32, so that all
-share what else the machine does; the best processor time of all rounds counts. Prints
-``name value`` lines:
+Each kind of `compiler.cpu_gpu_backends.cpu.product_templates` that this processor has, of size
+1024 x 1024 x 1024 without an argument: first checked, then timed in turns with NumPy's BLAS on
+float32, so that all share what else the machine does; the best processor time of all rounds counts.
+Prints ``name value`` lines:
 
 - ``cpu_KIND_tmacs``: millions of millions of multiply-accumulates a second, b packed in panels
   beforehand, as weights are; ``cpu_KIND_packing_tmacs``: packing b is part of it;
@@ -22,7 +22,8 @@ import sys
 import numpy as np
 
 from bench.timing import Run, best_times
-from compiler.cpu_gpu_backends.cpu.products import PRODUCTS, aligned, in_panels, product
+from compiler.cpu_gpu_backends.cpu.arrays import aligned
+from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
 from compiler.cpu_gpu_backends.llvm import MachineError, build
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -31,7 +32,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THRE
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(PRODUCTS)} (all that there are)")
+    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(TEMPLATES)} (all that there are)")
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=40)
     args = parser.parse_args()
@@ -39,7 +40,7 @@ def main() -> int:
         return subprocess.run([sys.executable, "-m", "bench.cpu_intrinsics", *sys.argv[1:]],
                               env={**os.environ, **ONE_THREAD}).returncode
     runs: dict[str, Run] = {"blas": _blas(args.size)}
-    for kind in args.kinds or PRODUCTS:
+    for kind in args.kinds or TEMPLATES:
         try:
             for suffix, packed in (("", True), ("_packing", False)):
                 runs[kind + suffix] = _ours(kind, args.size, packed)
@@ -59,7 +60,7 @@ def _blas(size: int) -> Run:
 
 def _ours(kind: str, size: int, packed: bool) -> Run:
     """A product of random operands; raises ArithmeticError if it is wrong."""
-    way, rng = PRODUCTS[kind], np.random.default_rng(0)
+    way, rng = TEMPLATES[kind], np.random.default_rng(0)
     kernel = build(product(kind, size, size, size, packed), contract=True, strict=True)
     a, b, c = (aligned((size, size), dtype) for dtype in (way.a, way.b, way.c))
     for array in (a, b):
@@ -79,8 +80,8 @@ def _report(best: dict[str, float], work: int) -> None:
         print(f"cpu_{name}_tmacs", f"{work / seconds / 1e12:.4f}")
         print(f"cpu_{name}_over_blas", f"{best['blas'] / seconds:.2f}")
     for suffix in ("", "_packing"):
-        ours = [best[name + suffix] for name in PRODUCTS
-                if PRODUCTS[name].a == "float32" and name + suffix in best]
+        ours = [best[name + suffix] for name in TEMPLATES
+                if TEMPLATES[name].a == "float32" and name + suffix in best]
         if ours:
             print(f"cpu_fp32{suffix}_ratio", f"{best['blas'] / min(ours):.3f}")
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler.cpu_gpu_backends.cpu.products import aligned
+from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.fusion import Group, Groups, overwritable
 from compiler.graph.graph import Graph, TensorType

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from compiler import te
-from compiler.cpu_gpu_backends.cpu.products import PRODUCTS, product
+from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, product
 from compiler.cpu_gpu_backends.llvm import host, jit, statements
 from compiler.cpu_gpu_backends.llvm.expressions import Expressions
 from compiler.cpu_gpu_backends.llvm.kernel import Kernel
@@ -124,7 +124,7 @@ def cases() -> Iterator[tuple[str, Program]]:
             yield f"stages {length} {dtype}", stages(length, dtype)
     for image in IMAGES:
         yield f"convolution {image}", convolution(*image)
-    for kind, way in PRODUCTS.items():
+    for kind, way in TEMPLATES.items():
         for packed in (True, False):
             if host().has(*way.intrinsic(way.rows, way.columns, 64).needs):
                 yield (f"{kind} packed={packed}",

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.cpu.products import PRODUCTS, aligned, in_panels, product
+from compiler.cpu_gpu_backends.cpu.arrays import aligned
+from compiler.cpu_gpu_backends.cpu.product_templates import TEMPLATES, in_panels, product
 from compiler.cpu_gpu_backends.intrinsics.cpu import amx, amx_bf16, dot, fp32
 from compiler.cpu_gpu_backends.llvm import (MACHINES, MachineError, build, compile_object, emit,
                                             header, host)
@@ -18,14 +19,14 @@ from compiler.schedule import Schedule, ScheduleError, parallel
 from compiler.tensorize import Intrinsic
 from tests.compiler.cpu_gpu_backends.test_llvm_export import EMULATOR, cross_compile
 
-X86 = [name for name in PRODUCTS if name != "neon_dot"]
+X86 = [name for name in TEMPLATES if name != "neon_dot"]
 MARKS = {"fp32_avx512": "<16 x float>", "fp32_avx2": "<8 x float>",
          "vnni": "vpdpbusd.512", "avx_vnni": "vpdpbusd.256", "amx": "tdpbssd",
          "amx_bf16": "tdpbf16ps", "neon_dot": "neon.sdot"}
 
 
 def needs(kind: str) -> tuple[str, ...]:
-    way = PRODUCTS[kind]
+    way = TEMPLATES[kind]
     return way.intrinsic(way.rows, way.columns, 64).needs
 
 
@@ -59,22 +60,22 @@ def assert_exact(program: Program, machine=None, strict: bool = True) -> None:
 @pytest.mark.parametrize("kind", X86)
 def test_products(kind, packed):
     skip_without(*needs(kind))
-    way = PRODUCTS[kind]
+    way = TEMPLATES[kind]
     program = product(kind, 2 * way.rows, 2 * way.columns, 128, packed)
     assert MARKS[kind] in emit(program, contract=True)
     assert_exact(program)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in X86 if PRODUCTS[kind].depth == 256])
+@pytest.mark.parametrize("kind", [kind for kind in X86 if TEMPLATES[kind].depth == 256])
 def test_products_whose_depth_is_cut(kind):
     skip_without(*needs(kind))
-    way = PRODUCTS[kind]
+    way = TEMPLATES[kind]
     assert_exact(product(kind, way.rows, way.columns, 512))
 
 
-@pytest.mark.parametrize("kind", PRODUCTS)
+@pytest.mark.parametrize("kind", TEMPLATES)
 def test_what_a_machine_lacks_is_replaced_by_the_nest(kind):
-    program = product(kind, PRODUCTS[kind].rows, PRODUCTS[kind].columns, 64)
+    program = product(kind, TEMPLATES[kind].rows, TEMPLATES[kind].columns, 64)
     gone = [one for one in needs(kind) if host().has(one)]
     machine = host().without(*gone)
     assert MARKS[kind] not in emit(program, machine, contract=True)
@@ -84,7 +85,7 @@ def test_what_a_machine_lacks_is_replaced_by_the_nest(kind):
 @pytest.mark.parametrize("kind", X86)
 def test_the_environment_takes_features_away(kind, monkeypatch):
     skip_without(*needs(kind))
-    program = product(kind, PRODUCTS[kind].rows, PRODUCTS[kind].columns, 64)
+    program = product(kind, TEMPLATES[kind].rows, TEMPLATES[kind].columns, 64)
     monkeypatch.setenv(WITHOUT, ",".join(needs(kind)))
     assert MARKS[kind] not in emit(program, contract=True)
     assert_exact(program, strict=False)
