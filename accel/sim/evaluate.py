@@ -8,35 +8,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compiler.ir.arithmetic import FOLDS, apply_binary, apply_call, apply_cast
 from compiler.te import (Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var,
                          numpy_dtype)
 
-__all__ = ["evaluate", "rshift_rne"]
-
-_REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
-
-
-def rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
-    """``value / 2**amount`` rounded half to even, once. Amounts from 0 to one below the width."""
-    one = value.dtype.type(1)
-    floor = value >> amount
-    rest = value - (floor << amount)
-    half = one << (np.maximum(amount, one) - one)
-    up = (rest > half) | ((rest == half) & ((floor & one) == one))
-    return floor + (up & (amount > 0))
-
-
-_BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
-    "floordiv": np.floor_divide, "mod": np.mod, "min": np.minimum, "max": np.maximum,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-    "shl": np.left_shift, "shr": np.right_shift, "rshift_rne": rshift_rne,
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "eq": np.equal, "ne": np.not_equal,
-}
-
-_CALLS = {"abs": np.abs, "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh,
-          "floor": np.floor, "ceil": np.ceil, "rint": np.rint}
+__all__ = ["evaluate"]
 
 
 def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
@@ -54,13 +30,13 @@ def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
     folded = () if reduction is None else reduction.axes
     indices = [(axis.var, axis.extent) for axis in axes] + list(folded)
     walker = _Evaluator(indices, tiles, scalars)
+    if reduction is None:
+        return np.broadcast_to(walker.of(value), shape)
+    whole = (*shape, *(extent for _, extent in folded))
+    inner = np.broadcast_to(walker.of(reduction.value), whole)
+    over = tuple(range(len(shape), len(whole)))
     with np.errstate(over="ignore"):
-        if reduction is None:
-            return np.broadcast_to(walker.of(value), shape)
-        whole = (*shape, *(extent for _, extent in folded))
-        inner = np.broadcast_to(walker.of(reduction.value), whole)
-        over = tuple(range(len(shape), len(whole)))
-        return _REDUCE[reduction.op].reduce(inner, axis=over, dtype=inner.dtype)
+        return FOLDS[reduction.op].reduce(inner, axis=over, dtype=inner.dtype)
 
 
 class _Evaluator:
@@ -91,13 +67,13 @@ class _Evaluator:
             case Read(buffer, indices):
                 return self._read(self.tiles[buffer.name], indices)
             case Binary(op, a, b):
-                return _BINARY[op](self.of(a), self.of(b))
+                return apply_binary(op, self.of(a), self.of(b))
             case Select(condition, a, b):
                 return np.where(self.of(condition), self.of(a), self.of(b))
             case Cast(inner, dtype):
-                return self.of(inner).astype(numpy_dtype(dtype))
-            case Call(function, args) if function in _CALLS:
-                return _CALLS[function](*(self.of(arg) for arg in args))
+                return apply_cast(self.of(inner), dtype)
+            case Call(function, args):
+                return apply_call(function, *(self.of(arg) for arg in args))
         raise TypeError(f"Body of an instruction must be one that NumPy can evaluate, not {node!r}")
 
     def _along(self, vector: np.ndarray, position: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
+from compiler.ir.arithmetic import FOLDS
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Cast, Read, Reduce, Var, numpy_dtype
 from compiler.tensorize import Intrinsic
@@ -25,7 +26,6 @@ __all__ = ["Buffers", "block_product", "entry_tiles", "perform"]
 _CHUNK = 1 << 15                # iterations evaluated at once: temporary arrays stay in the cache
 _PRODUCTS = 1 << 18             # the same for block products, of which the addresses repeat
 _EXACT_FLOAT32 = 1 << 10        # products of two int8 that a float32 sums exactly
-_UPDATE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
 @dataclass
@@ -253,7 +253,7 @@ class _Compute:
         if count == 1:
             return value
         value = value.reshape(-1, count, *value.shape[1:])
-        return _UPDATE[self.intrinsic.update].reduce(value, axis=1, dtype=value.dtype)
+        return FOLDS[self.intrinsic.update].reduce(value, axis=1, dtype=value.dtype)
 
     def _product(self, addresses, spread, fold, left: str, right: str) -> np.ndarray:
         """Sums of block products as one matrix product for each batch of the spreading loops."""
@@ -288,7 +288,7 @@ class _Compute:
         if self.reset:
             self.target[places] = value.astype(self.target.dtype)
         else:
-            update = _UPDATE[self.intrinsic.update]
+            update = FOLDS[self.intrinsic.update]
             self.target[places] = update(self.target[places], value.astype(self.target.dtype))
 
     def _in_order(self, sources: Sequence[Touch]) -> None:
@@ -308,7 +308,7 @@ class _Compute:
             shape = (-1,) + (1,) * (value.ndim - 1)
             self.target[part["dst"]] = np.where(
                 begins[start:stop].reshape(shape), value,
-                _UPDATE[self.intrinsic.update](old, value))
+                FOLDS[self.intrinsic.update](old, value))
 
     def _begins(self) -> np.ndarray:
         """Iterations that assign: `reset`, and every folding loop at 0."""

@@ -1,7 +1,8 @@
 """What the operators of expressions mean: one definition, on NumPy arrays, exact to the bit.
 
 Operands are arrays of the operand's type (never 0-dimensional, whose overflow NumPy reports) and
-so is the result. The interpreter and the folding of constants are the callers.
+so is the result. The interpreter, the folding of constants and the accelerator's simulators use
+this.
 """
 
 import math
@@ -10,7 +11,10 @@ import numpy as np
 
 from compiler.te import numpy_dtype
 
-__all__ = ["apply_binary", "apply_call", "apply_cast"]
+__all__ = ["FOLDS", "apply_binary", "apply_call", "apply_cast", "apply_fold"]
+
+FOLDS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+"""What a reduction of each kind folds two values with."""
 
 _BINARY = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
@@ -42,6 +46,12 @@ def apply_call(function: str, a: np.ndarray, *more: np.ndarray) -> np.ndarray:
         return np.asarray(_CALLS[function](a, *more)).astype(a.dtype)
 
 
+def apply_fold(kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Two values of a reduction folded; `kind` is among `FOLDS`."""
+    with np.errstate(all="ignore"):
+        return FOLDS[kind](a, b)
+
+
 def _tf32(a: np.ndarray) -> np.ndarray:
     """The lower 13 bits of the mantissa rounded away, ties away from zero."""
     bits = a.view(np.uint32)
@@ -55,14 +65,13 @@ def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
-    """Exact quotient and remainder of 2**amount; a tie goes to the even quotient."""
-    limit = min(62, value.dtype.itemsize * 8 - 1)
+    """Exact quotient and rest of 2**amount; a tie goes to the even quotient."""
+    limit = value.dtype.itemsize * 8 - 1
     if ((amount < 0) | (amount > limit)).any():
         raise ValueError(f"Amount of rshift_rne must be from 0 to {limit}, not {amount}")
-    wide = np.uint64 if value.dtype == np.uint64 else np.int64
-    x, s = value.astype(wide), amount.astype(wide)
-    quotient = x >> s
-    rest = x - (quotient << s)
-    half = (np.ones_like(s) << s) >> 1
-    up = (s > 0) & ((rest > half) | ((rest == half) & (quotient & 1 == 1)))
-    return (quotient + up.astype(wide)).astype(value.dtype)
+    one = value.dtype.type(1)
+    quotient = value >> amount
+    rest = value - (quotient << amount)
+    half = one << (np.maximum(amount, one) - one)
+    up = (rest > half) | ((rest == half) & ((quotient & one) == one))
+    return quotient + (up & (amount > 0))

@@ -22,7 +22,7 @@ import numpy as np
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Field, Read, Select, Var,
                          numpy_dtype)
 
-from .arithmetic import apply_binary, apply_call, apply_cast
+from .arithmetic import FOLDS, apply_binary, apply_call, apply_cast, apply_fold
 from .nodes import (UNORDERED_KINDS, Alloc, Barrier, Combine, For, If, Program, Seq, Stmt, Store,
                     Tensorized, Update, Write)
 from .printer import expr_text
@@ -32,7 +32,6 @@ from .visit import reads, writes
 __all__ = ["evaluate", "interpret"]
 
 _LANES = 1 << 17                    # more at a time would only cost memory
-_FOLD = {"sum": (np.add, "add"), "max": (np.maximum, "max"), "min": (np.minimum, "min")}
 
 Env = dict[Var, np.ndarray]
 
@@ -165,7 +164,7 @@ def _write(stmt: Store | Update, env: Env, lanes: int, memory: _Memory):
         written[place[begin]] = True
         _require_written(stmt.buffer, place, written)
         with np.errstate(all="ignore"):         # floats follow IEEE 754, silently
-            _FOLD[stmt.op][0].at(data, place[~begin], value[~begin])    # in the order of the lanes
+            FOLDS[stmt.op].at(data, place[~begin], value[~begin])    # in the order of the lanes
     else:
         for lane in range(lanes):
             _update_one(stmt, place[lane:lane + 1], value[lane:lane + 1], begin[lane], memory)
@@ -183,7 +182,7 @@ def _update_one(stmt: Update, place: np.ndarray, value: np.ndarray, begin: bool,
     data, written = memory.data[stmt.buffer.name], memory.written[stmt.buffer.name]
     if not begin:
         _require_written(stmt.buffer, place, written)
-        value = apply_binary(_FOLD[stmt.op][1], data[place], value)
+        value = apply_fold(stmt.op, data[place], value)
     data[place], written[place] = value, True
 
 

@@ -234,7 +234,7 @@ def clamp(value: Expr, low, high) -> Expr:
 
 
 def rshift_rne(value: Expr, amount) -> Expr:
-    """``value / 2**amount``, rounded half to even, once; `amount` from 0 to 62."""
+    """``value / 2**amount``, rounded half to even, once; `amount` from 0 to its width - 1."""
     return Binary("rshift_rne", value, as_expr(amount, value.dtype))
 
 

@@ -52,16 +52,26 @@ def test_comparisons(case):
         assert bool(result[0]) == expected, op
 
 
-@given(pairs(), st.integers(0, 62))
+@given(pairs(), st.integers(0, 63))
 def test_shifts(case, amount):
     dtype, x, _ = case
     amount = min(amount, np.iinfo(dtype).bits - 1)
     a, s = np.array([x], dtype), np.array([amount], dtype)
     assert int(apply_binary("shl", a, s)[0]) == wrapped(x << amount, dtype)
     assert int(apply_binary("shr", a, s)[0]) == x >> amount
-    if amount <= 62:
-        rounded = round(Fraction(x, 1 << amount))           # Python rounds half to even
-        assert int(apply_binary("rshift_rne", a, s)[0]) == wrapped(rounded, dtype)
+    rounded = round(Fraction(x, 1 << amount))               # Python rounds half to even
+    assert int(apply_binary("rshift_rne", a, s)[0]) == wrapped(rounded, dtype)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_every_amount_rounds_half_to_even(dtype, rng):
+    bounds = np.iinfo(dtype)
+    values = [bounds.min, bounds.max, 0, 1, 3, *rng.integers(bounds.min, bounds.max, 20, dtype)]
+    for amount in range(bounds.bits):
+        tie = (1 << amount >> 1) % (int(bounds.max) + 1)
+        given = np.array([*values, tie], dtype)
+        rounded = apply_binary("rshift_rne", given, np.full(len(given), amount, dtype))
+        assert rounded.tolist() == [round(Fraction(int(v), 1 << amount)) for v in given]
 
 
 @pytest.mark.parametrize("value, amount, expected", [
@@ -72,7 +82,7 @@ def test_ties_go_to_the_even_quotient(value, amount, expected):
         assert int(result[0]) == expected
 
 
-@pytest.mark.parametrize("dtype, limit, amount", [("int64", 62, 63), ("int8", 7, 8),
+@pytest.mark.parametrize("dtype, limit, amount", [("int64", 63, 64), ("int8", 7, 8),
                                                   ("int32", 31, -1)])
 def test_amount_wrong(dtype, limit, amount):
     message = f"Amount of rshift_rne must be from 0 to {limit}, not [{amount}]"
