@@ -136,13 +136,17 @@ def replace_nodes(graph: Graph, rule: Callable[[Node], Sequence[Node] | None]) -
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """Without the nodes and constants that no output needs; inputs stay."""
+    """Without the nodes and constants that no output needs; inputs stay. The graph itself where all
+    are needed.
+    """
     needed, nodes = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if needed.intersection(node.outputs):
             nodes.append(node)
             needed.update(node.inputs)
     live = needed.union(graph.inputs)
+    if len(nodes) == len(graph.nodes) and live.issuperset(graph.values):
+        return graph
     return Graph(graph.name, graph.inputs, graph.outputs, tuple(reversed(nodes)),
                  {value: type_ for value, type_ in graph.values.items() if value in live},
                  {value: array for value, array in graph.constants.items() if value in needed},

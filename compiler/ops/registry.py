@@ -61,22 +61,31 @@ def infer(node: Node, types: Types) -> TensorType:
         raise TypeRefused(f"{node.name}: {node.op} must have 1 output, not {len(node.outputs)}")
     operator = OPERATORS[node.op]
     try:
+        return _type_of(operator, Attrs(node.attrs), tuple(types))
+    except TypeRefused:                 # once more, for a sentence with the node's own names
+        return _judged(operator, node, types)
+
+
+@lru_cache(4096)
+def _type_of(operator: Operator, attrs: Attrs, types: tuple[TensorType, ...]) -> TensorType:
+    """The type for nodes of any names."""
+    names = tuple(f"x{position}" for position in range(len(types)))
+    return _judged(operator, Node(operator.name, operator.name, names, ("y",), attrs), types)
+
+
+def _judged(operator: Operator, node: Node, types: Types) -> TensorType:
+    try:
         return operator.type(node, types) if operator.type else _defined(operator, node, types)
     except KeyError as missing:
         raise TypeRefused(f"{node.name}: {node.op} needs the attribute {missing}") from None
 
 
 def _defined(operator: Operator, node: Node, types: Types) -> TensorType:
-    try:
-        return _type_of(operator, Attrs(node.attrs), tuple(types))
-    except (ValueError, TypeError) as error:
-        raise TypeRefused(f"{node.name}: {error}") from None
-
-
-@lru_cache(4096)
-def _type_of(operator: Operator, attrs: Attrs, types: tuple[TensorType, ...]) -> TensorType:
     """The type of the tensor that the expression gives."""
     inputs = [te.placeholder(type_.shape, type_.dtype, f"x{position}")
               for position, type_ in enumerate(types)]
-    made = operator.define(attrs, inputs, "y")
-    return TensorType(made.shape, made.dtype)
+    try:
+        made = operator.define(node.attrs, inputs, "y")
+        return TensorType(made.shape, made.dtype)
+    except (ValueError, TypeError) as error:
+        raise TypeRefused(f"{node.name}: {error}") from None

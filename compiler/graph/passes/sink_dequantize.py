@@ -30,7 +30,8 @@ class SinkDequantize:
             builder.add(node)
             if _sinks(builder, node):
                 dequantized[node.outputs[0]] = node
-        return builder.finish(graph.outputs)
+        same = tuple(builder.nodes) == graph.nodes
+        return graph if same else builder.finish(graph.outputs)
 
 
 def _sinks(builder: Builder, node: Node) -> bool:

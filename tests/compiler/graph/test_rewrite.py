@@ -36,6 +36,7 @@ def test_dead_code(chain: Graph) -> None:
     assert list(live.constants) == ["one"]
     assert list(live.values) == ["x", "unused", "one", "a", "y"]
     assert live.inputs == ("x", "unused")
+    assert eliminate_dead_code(live) is live
 
 
 def test_replace_nodes(chain: Graph) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from compiler import ops
 from compiler.ops import registry
+from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Kind, Operator
-from compiler.ops.registry import FAMILIES, OPERATORS, collected, find
+from compiler.ops.registry import FAMILIES, OPERATORS, collected, find, infer
+from compiler.ops.rules import TypeRefused, Types, need
 from compiler.ops.table import page
 
 
@@ -40,3 +42,21 @@ def test_records_agree_with_themselves(operator: Operator) -> None:
 
 def test_the_page_tells_all_operators(golden) -> None:
     golden("../../docs/operators.md", page())
+
+
+def test_a_type_is_inferred_once(monkeypatch) -> None:
+    """Whatever nodes are called; but a refusal has their names."""
+    judged: list[str] = []
+
+    def typed(node: Node, types: Types) -> TensorType:
+        judged.append(node.name)
+        need(types[0].dtype == "float32", node, f"{node.inputs[0]} must be float32")
+        return types[0]
+
+    monkeypatch.setitem(OPERATORS, "relu", replace(find("relu"), type=typed))
+    given = TensorType((2, 3), "float32")
+    for name in "abc":
+        assert infer(Node("relu", name, (f"x{name}",), (f"y{name}",)), [given]) == given
+    assert len(judged) == 1
+    with pytest.raises(TypeRefused, match="^d: xd must be float32$"):
+        infer(Node("relu", "d", ("xd",), ("yd",)), [TensorType((2, 3), "int8")])
