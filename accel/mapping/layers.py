@@ -14,7 +14,8 @@ from accel.mapping.grouping import Grouped, grouped
 from accel.mapping.layout import pack_params, pack_pixel_params, pack_weights, pack_windows
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators import blocked, convolutions, products
-from accel.mapping.operators.blocked import Activation, Blocks, Operator, Quantization, Window
+from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
+                                             Window)
 from accel.mapping.operators.convolutions import Form
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
@@ -45,7 +46,7 @@ class Layer:
     """
 
     node: Node
-    operator: Operator
+    operator: BlockedOperator
     inputs: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
     result: Stored
@@ -171,7 +172,7 @@ def _bias_of_phase(node: Node, weights: np.ndarray, bias: np.ndarray,
     return made.astype(np.int32)
 
 
-def _place(node: Node, operator: Operator, result: Activation, down: Phases, across: Phases,
+def _place(node: Node, operator: BlockedOperator, result: Activation, down: Phases, across: Phases,
            blocks: Blocks) -> dict[str, Any]:
     """Where the pixels of the phases lie among those of the result."""
     (sh, sw), (*_, batch, channels) = node.attrs["strides"], result.stored_shape(blocks)
@@ -181,7 +182,7 @@ def _place(node: Node, operator: Operator, result: Activation, down: Phases, acr
     apart = {"n": result.h * row, "y": sh * row, "p": row, "x": sw * column, "q": column,
              "b": channels, "g": block, "c": blocks.block_out, "o": 1}
     return {"offset": down.first * row + across.first * column,
-            "pitches": tuple(apart[axis.var.name[-1]] for axis in operator.output.axes)}
+            "pitches": tuple(apart[axis] for axis in operator.axes["output"])}
 
 
 def _dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
@@ -244,7 +245,8 @@ def _check_planes(planes: Planes, blocks: Blocks) -> None:
                             f"{planes.a_zp} and {planes.b_zp}, beyond {2**31 - 1}")
 
 
-def _rows_within(operator: Operator, made: View, blocks: Blocks, padded: bool) -> dict[str, Any]:
+def _rows_within(operator: BlockedOperator, made: View, blocks: Blocks,
+                 padded: bool) -> dict[str, Any]:
     """Where the rows of matrices lie in memory, and where they end unless they are `padded`."""
     *around, rows, elements = made.strides
     elements = 1 if padded else elements        # padding has a place where an only element has none
@@ -451,9 +453,9 @@ def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tupl
 def _among(layer: Layer, part: Part, own: int) -> Layer:
     """A layer that writes its pixels, of `own` channels, among wider ones."""
     output, wide = layer.operator.output, part.strides[-1]
-    pitches = tuple(pitch if axis.var.name[-1] in "gco" else pitch // own * wide
-                    for axis, pitch in zip(output.axes, layer.pitches or output.buffer.pitches,
-                                           strict=True))
+    pitches = tuple(pitch if axis in "gco" else pitch // own * wide
+                    for axis, pitch in zip(layer.operator.axes["output"],
+                                           layer.pitches or output.buffer.pitches, strict=True))
     lanes = output.shape[-2] * output.shape[-1]
     bounds = ((-2, -1, part.writable),) if part.writable < lanes else ()
     return replace(layer, pitches=pitches, bounds=layer.bounds or bounds,

@@ -23,11 +23,11 @@ import onnx
 
 from compiler.frontend.values import NodeRefused
 
-__all__ = ["OPERATORS", "Operator", "attributes_of", "call", "find", "operator", "schema_of"]
+__all__ = ["OPERATORS", "OnnxFunction", "attributes_of", "call", "find", "operator", "schema_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class OnnxFunction:
     """From opset `since` on, until a later one of the same name."""
 
     function: Callable[..., Any]
@@ -37,7 +37,7 @@ class Operator:
     attributes: dict[str, Any]
 
 
-OPERATORS: dict[tuple[str, str], list[Operator]] = {}
+OPERATORS: dict[tuple[str, str], list[OnnxFunction]] = {}
 """By domain and name; the newest first."""
 
 
@@ -50,13 +50,13 @@ def operator(*names: str, since: int = 1, domain: str = "") -> Callable[[Callabl
         attributes = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         for name in names:
             table = OPERATORS.setdefault((domain, name), [])
-            table.append(Operator(function, since, inputs, variadic, attributes))
+            table.append(OnnxFunction(function, since, inputs, variadic, attributes))
             table.sort(key=lambda one: -one.since)
         return function
     return register
 
 
-def find(domain: str, name: str, opset: int) -> Operator | None:
+def find(domain: str, name: str, opset: int) -> OnnxFunction | None:
     return next((one for one in OPERATORS.get((domain, name), ()) if one.since <= opset), None)
 
 
@@ -85,7 +85,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def call(t: Any, found: Operator, proto: onnx.NodeProto, inputs: list[Any], opset: int) -> Any:
+def call(t: Any, found: OnnxFunction, proto: onnx.NodeProto, inputs: list[Any], opset: int) -> Any:
     """The results of the node. `inputs` holds None for those that are absent."""
     schema = schema_of(proto.domain, proto.op_type, opset)
     given = attributes_of(proto)
@@ -100,7 +100,7 @@ def call(t: Any, found: Operator, proto: onnx.NodeProto, inputs: list[Any], opse
 
 
 def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
-           inputs: list[Any], found: Operator) -> None:
+           inputs: list[Any], found: OnnxFunction) -> None:
     if schema is None:
         return
     low, high = schema.min_input, schema.max_input
@@ -118,7 +118,7 @@ def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
             raise NodeRefused(f"its input {formal.name} must be given")
 
 
-def _attributes(found: Operator, schema: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _attributes(found: OnnxFunction, schema: Any, given: dict[str, Any]) -> dict[str, Any]:
     values = {}
     for name, default in found.attributes.items():
         declared = schema.attributes.get(name) if schema else None

@@ -5,24 +5,29 @@ into blocks of whatever size the reader wants: the same bytes. Inside the comput
 innermost: ``[N/B][H][W][C/block][B][block]``, so that one tile is one entry of an on-chip buffer.
 The network's input may be *plain* instead: ``[N][H][W][C]``, not padded to anything.
 
-Every function returns an `Operator`: its stages by role, in order of computation. The names of the
-stages begin with the name of the operator.
+Every function returns a `BlockedOperator`: its stages by role, in order of computation. The names
+of the stages begin with the name of the operator.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
-from compiler.te import Expr, Tensor
+from compiler.te import Axis, Expr, Tensor
 
-__all__ = ["AROUND", "Activation", "Blocks", "Operator", "Quantization", "Window", "add",
-           "average_pool", "convolution", "crop", "global_average_pool", "leaky_relu", "max_pool",
-           "packed_blocks", "packed_convolution", "rescale", "upsample"]
+__all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Quantization", "Window",
+           "add", "average_pool", "convolution", "crop", "global_average_pool", "leaky_relu",
+           "max_pool", "packed_blocks", "packed_convolution", "rescale", "upsample"]
 
 AROUND = "ngjklm"
-"""Last letters of the axes that are loops around all tiles: images and groups of channels, or
-leading dimensions.
+"""Roles of axes that are loops around all tiles: images and groups of channels, or leading
+dimensions.
+"""
+
+TILE = "nyxcbo"
+"""Roles of the axes of a tile: images, rows, columns, blocks of channels, and in a block images and
+channels. With phases, `p` and `q` are the rows and columns of one position.
 """
 
 
@@ -103,14 +108,23 @@ class Quantization:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """Stages by role, and the window that each output pixel sees of the stage ``input``.
-    `output` is the stage that writes memory. Where ``input`` has the windows themselves (see
-    `packed_convolution`), `row` is how many bytes of them lie together in memory; else it is 0.
+class BlockedOperator:
+    """An operator as the accelerator computes it.
+
+    stages : by role; ``output`` is the one that writes memory.
+    window : what each output pixel sees of the stage ``input``.
+    axes : for each stage that computes tiles, the roles of its axes in order (see `TILE` and
+        `AROUND`); schedules call an axis by its role.
+    reduced : the axes that ``acc`` sums products over: ``depth`` (blocks of channels, where an
+        output block reads several), ``rows``, ``columns`` and ``lanes``.
+    row : where ``input`` has the windows themselves (see `packed_convolution`), how many bytes of
+        them lie together in memory; else 0.
     """
 
     stages: dict[str, Tensor]
     window: Window
+    axes: Mapping[str, str]
+    reduced: Mapping[str, Axis] = field(default_factory=dict)
     row: int = 0
 
     @property
@@ -120,23 +134,27 @@ class Operator:
     def __getitem__(self, role: str) -> Tensor:
         return self.stages[role]
 
+    def extents(self, role: str) -> dict[str, int]:
+        """The extent of each axis of a stage, by the axis's role."""
+        return dict(zip(self.axes[role], self.stages[role].shape, strict=True))
+
 
 def convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
-                q: Quantization, blocks: Blocks) -> Operator:
+                q: Quantization, blocks: Blocks) -> BlockedOperator:
     """``requantize(sum over kernel and channels of x · w)``; a dense layer is a 1x1 convolution.
 
     Stages: ``x``, ``w`` [co][kh][kw][ci][block_out][block_in], ``params`` [co][block_out],
     ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``.
     """
     source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_in)
-    acc, w = _products(name, padded, window.outputs(x), channels, window.seen, blocks)
+    acc, w, reduced = _products(name, padded, window.outputs(x), channels, window.seen, blocks)
     stages = {"x": source, "w": w, "input": padded, "acc": acc}
-    return _finished(name, stages, window.seen, acc, q, blocks)
+    return replace(_finished(name, stages, window.seen, acc, q, blocks), reduced=reduced)
 
 
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
-              blocks: Blocks) -> tuple[Tensor, Tensor]:
-    """Sums of products over each window of `padded`, and the weights."""
+              blocks: Blocks) -> tuple[Tensor, Tensor, Mapping[str, Axis]]:
+    """Sums of products over each window of `padded`, the weights, and what is summed over."""
     kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
     w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
@@ -150,7 +168,8 @@ def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, w
         return te.sum(pixel.astype("int32") * weight.astype("int32"), (rc, kh, kw, ri))
 
     shape = (padded.shape[0], *size, co, blocks.batch, blocks.block_out)
-    return te.compute(shape, products, f"{name}_acc"), w
+    return (te.compute(shape, products, f"{name}_acc"), w,
+            {"depth": rc, "rows": kh, "columns": kw, "lanes": ri})
 
 
 def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
@@ -168,7 +187,7 @@ def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
 
 
 def packed_convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
-                       q: Quantization, blocks: Blocks) -> Operator:
+                       q: Quantization, blocks: Blocks) -> BlockedOperator:
     """A `convolution` of few channels: a product takes bytes of several pixels of the window.
 
     The window of an output pixel is ``[kh][kw][channels]`` without gaps, padded to whole blocks:
@@ -192,12 +211,12 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
 
     packed = te.compute((x.n, oh, ow, count, 1, size), element, f"{name}_input")
     single = Window((1, 1))
-    acc, w = _products(name, packed, (oh, ow), channels, single, blocks)
+    acc, w, reduced = _products(name, packed, (oh, ow), channels, single, blocks)
     stages = {"x": source, "w": w, "input": packed, "acc": acc}
-    return replace(_finished(name, stages, single, acc, q, blocks), row=row)
+    return replace(_finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row)
 
 
-def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operator:
+def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> BlockedOperator:
     """Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``."""
     source, padded = _windowed(name, x, window, -128, blocks, blocks.block_out)
     acc = _folded(name, padded, window, window.outputs(x), te.max)
@@ -207,7 +226,7 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Operat
 
 
 def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
-                 blocks: Blocks, pixelwise: bool) -> Operator:
+                 blocks: Blocks, pixelwise: bool) -> BlockedOperator:
     """Window sums, requantized: with the parameters of a channel or, if `pixelwise`, of an output
     pixel: ``params`` [Ho][Wo][block_out].
 
@@ -234,7 +253,8 @@ def _folded(name: str, padded: Tensor, window: Window, size: tuple[int, int],
     return te.compute((groups, *size, count, batch, lanes), element, f"{name}_acc")
 
 
-def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
+def global_average_pool(name: str, x: Activation, q: Quantization,
+                        blocks: Blocks) -> BlockedOperator:
     """Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``."""
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
     rh, rw = te.reduce_axis(x.h, f"{name}_rh"), te.reduce_axis(x.w, f"{name}_rw")
@@ -249,7 +269,7 @@ def global_average_pool(name: str, x: Activation, q: Quantization, blocks: Block
 
 
 def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
-            channels: int | None = None) -> Operator:
+            channels: int | None = None) -> BlockedOperator:
     """Change of scale and zero point; of the first `channels`, with zeros for those that `x` lacks.
     Stages: ``x``, ``params``, ``input``, ``quantized``, ``output``.
     """
@@ -259,7 +279,7 @@ def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
     return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
 
 
-def leaky_relu(name: str, x: Activation, q: Quantization, blocks: Blocks) -> Operator:
+def leaky_relu(name: str, x: Activation, q: Quantization, blocks: Blocks) -> BlockedOperator:
     """The greater of two changes of scale. Stages: ``x``, ``params``, ``params_below``, ``input``,
     ``above``, ``below``, ``quantized``, ``output``.
     """
@@ -285,7 +305,7 @@ def _scaled_lane(copied: Tensor, params: Tensor, q: Quantization) -> Callable[..
     return lane
 
 
-def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> Operator:
+def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> BlockedOperator:
     """Each pixel in ``factors`` rows and columns: loaded once, stored as often.
     Stages: ``x``, ``input``, ``quantized``, ``output``, where the rows and columns of a pixel are
     two more dimensions.
@@ -297,11 +317,12 @@ def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks)
     output = te.compute((groups, h, factors[0], w, factors[1], batch, count, size),
                         lambda n, y, p, x, q, b, c, o: quantized[n, y, x, c, b, o],
                         f"{name}_output")
-    return replace(operator, stages=operator.stages | {"output": output})
+    return replace(operator, stages=operator.stages | {"output": output},
+                   axes={**operator.axes, "output": "nypxqbco"})
 
 
 def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, int],
-         steps: tuple[int, int], blocks: Blocks) -> Operator:
+         steps: tuple[int, int], blocks: Blocks) -> BlockedOperator:
     """Every `steps`-th row and column, and channels, of `x` from `begin` (channel, row, column).
     Stages: ``x``, ``input``, ``quantized``, ``output``.
     """
@@ -327,7 +348,7 @@ def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, in
     return _copied(name, {"x": source, "input": moved})
 
 
-def _copied(name: str, stages: dict[str, Tensor]) -> Operator:
+def _copied(name: str, stages: dict[str, Tensor]) -> BlockedOperator:
     """The stage ``input``, written as it is."""
     copied = stages["input"]
 
@@ -338,7 +359,7 @@ def _copied(name: str, stages: dict[str, Tensor]) -> Operator:
 
 
 def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: int,
-        q: Quantization, blocks: Blocks) -> Operator:
+        q: Quantization, blocks: Blocks) -> BlockedOperator:
     """Two-scale sum of equal shapes. Stages: ``x``, ``y``, ``input``, ``input_y``, ``quantized``,
     ``output``.
     """
@@ -403,7 +424,7 @@ def _edges(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
 
 
 def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
-              q: Quantization, blocks: Blocks, pixelwise: bool = False) -> Operator:
+              q: Quantization, blocks: Blocks, pixelwise: bool = False) -> BlockedOperator:
     """Requantize, with the parameters of a channel or of a pixel, and write."""
     places = acc.shape[1:3] if pixelwise else acc.shape[3:4]
     params = te.placeholder((*places, blocks.block_out), PARAM, f"{name}_params")
@@ -417,10 +438,12 @@ def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
 
 
 def _written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],
-             lane: Callable[..., Expr]) -> Operator:
+             lane: Callable[..., Expr]) -> BlockedOperator:
     """The int8 tile, and its copy into memory with the batch outside the channels."""
     quantized = te.compute(shape, lane, f"{name}_quantized")
     groups, height, width, count, batch, size = shape
     output = te.compute((groups, height, width, batch, count, size),
                         lambda n, y, x, b, c, o: quantized[n, y, x, c, b, o], f"{name}_output")
-    return Operator(stages | {"quantized": quantized, "output": output}, window)
+    stages = stages | {"quantized": quantized, "output": output}
+    tiles = {role: TILE for role in ("acc", "above", "below", "quantized") if role in stages}
+    return BlockedOperator(stages, window, {**tiles, "output": "nyxbco"})

@@ -12,13 +12,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from accel.mapping.operators.blocked import (Activation, Blocks, Operator, Quantization, Window,
-                                             _windowed)
+from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
+                                             Window, _windowed)
 from compiler import te
 from compiler.ops.arithmetic import PARAM, requantize
-from compiler.te import Expr, Tensor
+from compiler.te import Axis, Expr, Tensor
 
-__all__ = ["At", "Form", "convolution", "over"]
+__all__ = ["At", "Form", "convolution", "over", "present"]
 
 At = Mapping[str, Expr]
 """Axes by name: n, g, y, p, x, q, c, b, o; those of one iteration may lack."""
@@ -40,7 +40,7 @@ class Form:
 
 
 def convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
-                q: Quantization, blocks: Blocks, form: Form) -> Operator:
+                q: Quantization, blocks: Blocks, form: Form) -> BlockedOperator:
     """``requantize(sum over kernel and channels of x · w)`` in the given form.
 
     Stages: ``x``, ``w`` [p][q][g][c][kh][kw][ci][block_out][block_in], ``params``
@@ -58,28 +58,33 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     w = te.placeholder((*first.values(), co, *window.kernel, *depth, blocks.block_out,
                         blocks.block_in), "int8", f"{name}_w")
     params = te.placeholder((*first.values(), co, blocks.block_out), PARAM, f"{name}_params")
-    acc = over("ngypxqcbo", sizes, f"{name}_acc",
-                _products(name, padded, w, window.seen, form, ci, blocks))
+    products, reduced = _products(name, padded, w, window.seen, form, ci, blocks)
+    tile, written = (present(order, sizes) for order in ("ngypxqcbo", "nypxqbgco"))
+    acc = over(tile, sizes, f"{name}_acc", products)
 
     def lane(at: At) -> Expr:
         p = params[(*(at[axis] for axis in first), at["c"], at["o"])]
         return requantize(acc[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype("int8")
 
-    quantized = over("ngypxqcbo", sizes, f"{name}_quantized", lane)
-    output = over("nypxqbgco", sizes, f"{name}_output",
-                   lambda at: quantized[tuple(at[n] for n in "ngypxqcbo" if n in at)])
-    return Operator({"x": source, "w": w, "params": params, "input": padded, "acc": acc,
-                     "quantized": quantized, "output": output}, window.seen)
+    quantized = over(tile, sizes, f"{name}_quantized", lane)
+    output = over(written, sizes, f"{name}_output",
+                  lambda at: quantized[tuple(at[axis] for axis in tile)])
+    return BlockedOperator(
+        {"x": source, "w": w, "params": params, "input": padded, "acc": acc,
+         "quantized": quantized, "output": output}, window.seen,
+        {"acc": tile, "quantized": tile, "output": written}, reduced)
 
 
 def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Form, ci: int,
-              blocks: Blocks) -> Callable[[At], Expr]:
+              blocks: Blocks) -> tuple[Callable[[At], Expr], Mapping[str, Axis]]:
+    """What a sum is of, and the axes that it is over."""
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(window.kernel, "hw", strict=True))
     rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
     (sh, sw), (dh, dw) = window.strides, window.dilations
-    over = (kh, kw, ri) if form.diagonal else (rc, kh, kw, ri)
+    depths = {} if form.diagonal else {"depth": rc}
+    reduced = {**depths, "rows": kh, "columns": kw, "lanes": ri}
 
     def products(at: At):
         taps = (at["y"] * sh + kh.var * dh, at["x"] * sw + kw.var * dw)
@@ -88,14 +93,19 @@ def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Form, 
         pixel = padded[(at["n"], *group, *taps, *(depth or (at["c"],)), at["b"], ri.var)]
         weight = w[(*(at[axis] for axis in form.leading()), at["c"], kh.var, kw.var, *depth,
                     at["o"], ri.var)]
-        return te.sum(pixel.astype("int32") * weight.astype("int32"), over)
+        return te.sum(pixel.astype("int32") * weight.astype("int32"), tuple(reduced.values()))
 
-    return products
+    return products, reduced
+
+
+def present(order: str, sizes: Mapping[str, int]) -> str:
+    """Those of the axes that have a size."""
+    return "".join(axis for axis in order if axis in sizes)
 
 
 def over(order: str, sizes: Mapping[str, int], name: str, value: Callable[[At], Expr]) -> Tensor:
     """A tensor over those of the axes in `order` that have a size."""
-    names = [axis for axis in order if axis in sizes]
+    names = present(order, sizes)
 
     def element(*indices: Expr) -> Expr:
         return value(dict(zip(names, indices, strict=True)))

@@ -14,12 +14,12 @@ planes have half of it. An operand with zero point 0 needs no plane.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from accel.mapping.operators.blocked import AROUND, Blocks, Operator, Quantization, Window
-from accel.mapping.operators.convolutions import At, over
+from accel.mapping.operators.blocked import AROUND, BlockedOperator, Blocks, Quantization, Window
+from accel.mapping.operators.convolutions import At, over, present
 from compiler import te
 from compiler.ops.arithmetic import PARAM, requantize
 from compiler.te import Expr, Tensor
@@ -58,7 +58,7 @@ def _constants(zero: int) -> tuple[int, int]:
 
 
 def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: bool,
-                   planes: Planes, q: Quantization, blocks: Blocks) -> Operator:
+                   planes: Planes, q: Quantization, blocks: Blocks) -> BlockedOperator:
     """``requantize(sum of (a - a_zp) · (b - b_zp))``, `a` [...,M,K], `b` [...,K,N], or [...,N,K]
     where `trans_b`; leading dimensions broadcast.
 
@@ -115,10 +115,11 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
 
     stages = {"x": source, "y": other, "w": w, "params": params, "input": moved, "acc": acc}
     window = Window((1, planes.count), (1, planes.count))
-    return _written(name, stages, window, sizes, lane)
+    return replace(_written(name, stages, window, sizes, lane),
+                   reduced={"depth": rc, "rows": kh, "columns": kw, "lanes": ri})
 
 
-def moved(name: str, shape: tuple[int, ...], blocks: Blocks) -> Operator:
+def moved(name: str, shape: tuple[int, ...], blocks: Blocks) -> BlockedOperator:
     """A copy of a tensor of at least two dimensions, its last one cut into blocks.
 
     Stages: ``x``, ``input``, ``quantized``, ``output``: [..., 1, M/batch, batch, co, block_out].
@@ -172,8 +173,11 @@ def _read(read: Expr, there: list[Expr], pad: int) -> Expr:
 
 
 def _written(name: str, stages: dict[str, Tensor], window: Window, sizes: dict[str, int],
-             lane: Callable[[At], Expr]) -> Operator:
-    quantized = over(AROUND + "yxcbo", sizes, f"{name}_quantized", lane)
-    output = over(AROUND + "yxbco", sizes, f"{name}_output", lambda at: quantized[tuple(
-        at[letter] for letter in AROUND + "yxcbo" if letter in at)])
-    return Operator(stages | {"quantized": quantized, "output": output}, window)
+             lane: Callable[[At], Expr]) -> BlockedOperator:
+    tile, written = (present(AROUND + order, sizes) for order in ("yxcbo", "yxbco"))
+    quantized = over(tile, sizes, f"{name}_quantized", lane)
+    output = over(written, sizes, f"{name}_output",
+                  lambda at: quantized[tuple(at[axis] for axis in tile)])
+    stages = stages | {"quantized": quantized, "output": output}
+    tiles = {role: tile for role in ("acc", "quantized") if role in stages}
+    return BlockedOperator(stages, window, {**tiles, "output": written})

@@ -19,7 +19,7 @@ channels then stands in.
 
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
-from accel.mapping.operators.blocked import AROUND, Operator
+from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from accel.mapping.schedules.tiles import Tiles, choose, shape_of
 from compiler.ir import loops
 from compiler.schedule import Schedule, ScheduleError
@@ -28,7 +28,7 @@ from compiler.tensorize import Intrinsic
 __all__ = ["schedule", "tiles_of"]
 
 
-def tiles_of(machine: Machine, operator: Operator, threads: int) -> tuple[Tiles, int]:
+def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple[Tiles, int]:
     """The cheapest tiles that fit the machine, and how many virtual threads share its buffers:
     `threads`, or fewer where no tile fits so many times. Refuses a layer of which not even one
     tile of one pixel fits.
@@ -42,7 +42,8 @@ def tiles_of(machine: Machine, operator: Operator, threads: int) -> tuple[Tiles,
     return choose(machine.config, shape, 1), 1
 
 
-def schedule(machine: Machine, operator: Operator, tiles: Tiles, threads: int = 2) -> Schedule:
+def schedule(machine: Machine, operator: BlockedOperator, tiles: Tiles,
+             threads: int = 2) -> Schedule:
     """One layer with given tiles. Refuses tiles that no schedule can have."""
     layer = _Layer(machine, operator, tiles, threads)
     layer.tile_output()
@@ -55,7 +56,7 @@ def schedule(machine: Machine, operator: Operator, tiles: Tiles, threads: int = 
 class _Layer:
     """The steps of one schedule, in order; each method is a paragraph of it."""
 
-    def __init__(self, machine: Machine, operator: Operator, tiles: Tiles, threads: int):
+    def __init__(self, machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int):
         self.machine, self.operator, self.tiles, self.threads = machine, operator, tiles, threads
         self.steps = Schedule([operator.output], operator.output.name)
         self.stages = {role: tensor.name for role, tensor in operator.stages.items()}
@@ -87,8 +88,7 @@ class _Layer:
 
     def _axes(self, role: str, wanted: str) -> list[str]:
         """Those of the wanted axes that a stage has."""
-        known = {axis.var.name[-1] for axis in self.operator[role].axes}
-        return [axis for axis in wanted if axis in known]
+        return [axis for axis in wanted if axis in self.operator.axes[role]]
 
     def _phases(self, role: str) -> tuple[list[str], list[str]]:
         """The axes of the phases of rows and of columns, where there are several."""
@@ -152,20 +152,18 @@ class _Layer:
 
     def _order_products(self) -> str:
         """Loops of gemm: the tile, then the kernel, then the lanes. Where operands are loaded."""
-        acc, name = self["acc"], self.operator["acc"].name
-        stage = name.removesuffix("_acc")
-        depth, kernel = f"{stage}_rc", (f"{stage}_kh", f"{stage}_kw")
-        shape = shape_of(self.operator)
-        inner, place, outer = () if shape.diagonal else (depth,), self.tile_loop, ()
-        if self.tiles.depth < shape.depth:
-            place, rest = acc.split(depth, self.tiles.depth)
+        acc, reduced = self["acc"], self.operator.reduced
+        place, outer = self.tile_loop, ()
+        inner = (reduced["depth"].name,) if "depth" in reduced else ()
+        if inner and self.tiles.depth < reduced["depth"].extent:
+            place, rest = acc.split(reduced["depth"].name, self.tiles.depth)
             outer, inner = (place,), (rest,)
             if self.threads > 1:
                 outer = acc.split(place, self.threads)
                 place = outer[1]
                 acc.virtual_thread(place)
-        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, *kernel, "b", "o",
-                    f"{stage}_ri")
+        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, reduced["rows"].name,
+                    reduced["columns"].name, "b", "o", reduced["lanes"].name)
         return place
 
     def tensorize(self) -> None:

@@ -15,7 +15,7 @@ from math import ceil, prod
 
 from accel.machine.config import AccelConfig
 from accel.mapping.lowering import LoweringError, Room, room_of
-from accel.mapping.operators.blocked import AROUND, Operator
+from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
 __all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of",
            "shape_of"]
@@ -76,15 +76,14 @@ class Shape:
     times: int = 1
 
 
-def shape_of(operator: Operator) -> Shape:
+def shape_of(operator: BlockedOperator) -> Shape:
     """What a layer asks of its tiles."""
-    stages, window = operator.stages, operator.window
+    stages, window, size = operator.stages, operator.window, operator.extents("output")
     weighted = "w" in stages
-    size = {axis.var.name[-1]: axis.extent for axis in operator.output.axes}
-    phases = prod(axis.extent for axis in stages["quantized"].axes
-                  if axis.var.name.endswith(("_p", "_q")))
-    depth = sum(axis.extent for axis in stages["acc"].reduce_axes
-                if axis.var.name.endswith("_rc")) if weighted else 1
+    tile = operator.extents("quantized")
+    phases = tile.get("p", 1) * tile.get("q", 1)
+    depth = operator.reduced["depth"].extent if "depth" in operator.reduced else 0
+    depth = depth if weighted else 1
     return Shape(size["y"], size["x"], size["c"], max(depth, 1), window.kernel, window.strides,
                  weighted, 2 if "input_y" in stages else 1,
                  len({"acc", "above", "below"} & set(stages)),

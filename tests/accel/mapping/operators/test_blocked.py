@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.mapping.operators import blocked
-from accel.mapping.operators.blocked import Activation, Blocks, Operator, Quantization, Window
+from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
+                                             Window)
 from compiler import te
 from compiler.graph import Node, evaluate_node
 from compiler.ops.windows import window_shape
@@ -34,7 +35,7 @@ def stored(x: np.ndarray, activation: Activation, fill: int = 0) -> np.ndarray:
         whole.reshape(groups, batch, padded, h, w).transpose(0, 3, 4, 1, 2))
 
 
-def run(operator: Operator, arrays: dict[str, np.ndarray], n: int, c: int) -> np.ndarray:
+def run(operator: BlockedOperator, arrays: dict[str, np.ndarray], n: int, c: int) -> np.ndarray:
     """The operator's output as NCHW, from arrays by role."""
     program = verify(lower([operator.output], "op"))
     named = {operator[role].name: array.reshape(operator[role].shape)

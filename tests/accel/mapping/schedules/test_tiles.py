@@ -13,6 +13,7 @@ from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.schedules import schedule, tiles_of
 from accel.mapping.schedules.tiles import (Tiles, _candidates, _fits, _needs, choose,
                                            choose_together, cost_of, shape_of)
+from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
 from tests.support.machines import SHORT, TINY
@@ -41,6 +42,17 @@ def test_shapes() -> None:
     assert (shape.weighted, shape.accumulators, shape.parameters, shape.inputs, shape.depth) == (
         False, False, False, 2, 1)
     assert shape_of(OPERATORS["average"]).kernel == (3, 4)
+
+
+@any_operator
+def test_axes_have_their_roles_whatever_they_are_called(operator) -> None:
+    """Each stage that computes tiles says what its axes are."""
+    for role, axes in operator.axes.items():
+        assert len(axes) == len(operator[role].shape)
+    assert {"quantized", "output"} <= set(operator.axes) <= set(operator.stages)
+    renamed = {role: te.compute(operator[role].shape, lambda *indices: te.const(0, "int8"), role)
+               for role in ("quantized", "output")}
+    assert shape_of(replace(operator, stages=operator.stages | renamed)) == shape_of(operator)
 
 
 @any_operator
