@@ -15,10 +15,11 @@ from compiler.ops.fixed_point import requantize as requantized_array
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
                                         weighted)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator, Shapes, Weights
+from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator, Shapes
 from compiler.ops.requantization import check_padded, clamp_of, multipliers, wrapped
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank
 from compiler.ops.sums import kept, narrowed, sum_dtype
+from compiler.ops.weights import CONVOLVED, TRANSPOSED
 from compiler.ops.windows import (check_dilations, check_numbers, check_steps, check_windows,
                                   image_axes, image_views, image_windows, kernel_axes, pixel_of,
                                   reach_of, views_of, windowed)
@@ -398,13 +399,6 @@ def _is_pointwise(attrs: Attrs, shapes: Shapes) -> bool:
             and attrs["pads"] == (0, 0, 0, 0))
 
 
-def _scaled_transposed(attrs: Attrs, weight: Array, factor: Array) -> Array:
-    """The weight [Ci, Co/group, kh, kw] with each output channel multiplied."""
-    group = attrs.get("group", 1)
-    cut = weight.reshape(group, -1, *weight.shape[1:])
-    return (cut * factor.reshape(group, 1, -1, 1, 1)).reshape(weight.shape)
-
-
 _WINDOW = "strides, pads (top, left, bottom, right), dilations (1), group (1)"
 
 OPERATORS = (
@@ -413,14 +407,14 @@ OPERATORS = (
         inputs="x, w [Co,Ci/group,kh,kw], bias [Co]?", attributes=_WINDOW,
         define=_conv2d, meaning=_conv2d_meaning, type=_conv2d_type, numbers=Numbers.FLOAT,
         kind=Kind.COMPLEX, pixelwise=_is_pointwise, contracts=True, integer=_conv2d_integer,
-        weights=Weights(1, lambda attrs, weight, factor: weight * factor[:, None, None, None])),
+        weights=CONVOLVED),
     Operator(
         name="convtranspose2d", summary="transposed convolution of images",
         inputs="x, w [Ci,Co/group,kh,kw], bias [Co]?",
         attributes=f"{_WINDOW}, output_padding (below, right; 0)",
         define=_convtranspose2d, meaning=_convtranspose2d_meaning, type=_convtranspose2d_type,
         numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True,
-        integer=_convtranspose2d_integer, weights=Weights(1, _scaled_transposed)),
+        integer=_convtranspose2d_integer, weights=TRANSPOSED),
     Operator(
         name="qconv2d", summary="convolution of int8 images, a multiplier for each channel",
         inputs="x, w [Co,Ci/group,kh,kw], bias, mult, shift [Co]",

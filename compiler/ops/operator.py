@@ -16,10 +16,11 @@ from compiler.ops.channels_last import ChannelsLast
 from compiler.ops.integer_forms import IntegerForm
 from compiler.ops.node import TensorType
 from compiler.ops.rules import TypeRule, Types
+from compiler.ops.weights import Weights
 from compiler.te import Tensor
 
 __all__ = ["Algebra", "Array", "Attrs", "Define", "Inputs", "Kind", "Meaning", "Numbers",
-           "Operator", "Range", "Shapes", "Weights"]
+           "Operator", "Range", "Shapes"]
 
 Array = np.ndarray
 Attrs = Mapping
@@ -82,18 +83,6 @@ class Algebra:
     never_minus_zero: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """An operator whose second input is a weight: a factor for each output channel goes into it.
-
-    `axis` is that of the channels in the result; ``scaled(attrs, weight, factor)`` is the weight
-    with each output channel multiplied by its own factor.
-    """
-
-    axis: int
-    scaled: Callable[[Attrs, np.ndarray, Array], Array]
-
-
 class Range(NamedTuple):
     """Every element of a constant must be `wanted`; `fits` says which are."""
 
@@ -133,7 +122,8 @@ class Operator:
     pixelwise : whether it does the same to every pixel, from attributes and the shapes of inputs
         (None where one is computed by the same kernel).
     contracts : it sums products of floats, and may round them once less.
-    weights : what takes a factor for each channel into its weight.
+    weights : how its second input is read where that is a constant: a factor for each channel goes
+        into it.
 
     What quantization asks:
 

@@ -12,11 +12,12 @@ from compiler.ops.broadcasting import broadcast, broadcast_shape, common_shape
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
                                         check_accumulator, clamp_to, multiplier_of, weighted)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator, Weights
+from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import (check_channels, check_requantized, clamp_of, multipliers,
                                          rescaled_array, wrapped)
 from compiler.ops.rules import TypeRefused, Types, need, need_arity, need_dtype, need_rank
 from compiler.ops.sums import kept, narrowed, sum_dtype
+from compiler.ops.weights import MATRIX, PRODUCT
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS", "integer_product"]
@@ -282,22 +283,18 @@ def _computed_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Bo
 # Records
 
 
-def _scaled(attrs: Attrs, weight: Array, factor: Array) -> Array:
-    """The weight with each output multiplied."""
-    return weight * (factor[:, None] if attrs["trans_b"] else factor)
-
-
 OPERATORS = (
     Operator(
         name="dense", summary="product with a weight, and a bias that broadcasts",
         inputs="x [M,K], w [N,K] or [K,N], bias?", attributes="trans_b: 1 when w is [N,K]",
         define=_dense, meaning=_dense_meaning, type=_dense_type, numbers=Numbers.FLOAT,
-        kind=Kind.COMPLEX, contracts=True, weights=Weights(-1, _scaled), integer=_dense_integer),
+        kind=Kind.COMPLEX, contracts=True, weights=MATRIX, integer=_dense_integer),
     Operator(
         name="matmul", summary="product of matrices; leading dimensions broadcast",
         inputs="a [...,M,K], b [...,K,N]", define=_matmul,
         meaning=lambda attrs, a, b: _product_sums(a, b).astype(np.float32), type=_matmul_type,
-        numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, integer=_matmul_integer),
+        numbers=Numbers.FLOAT, kind=Kind.COMPLEX, contracts=True, weights=PRODUCT,
+        integer=_matmul_integer),
     Operator(
         name="qdense", summary="product of int8 with a weight, a multiplier for each output",
         inputs="x [...,K], w [N,K], bias, mult, shift [N]", attributes="zp, lo, hi",

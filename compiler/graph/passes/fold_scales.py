@@ -34,7 +34,7 @@ class FoldScales:
         for node in graph.nodes:
             value, factor = _parts(graph, node, sums, nodes)
             if factor is None or value in graph.outputs or len(readers[value]) > 1:
-                if find(node.op).weights and all(v in graph.constants for v in node.inputs[1:]):
+                if _takes_factors(graph, node):
                     sums[node.outputs[0]] = len(nodes)
                 nodes.append(node)
             else:
@@ -45,6 +45,12 @@ class FoldScales:
         for node in nodes:
             builder.add(node)
         return eliminate_dead_code(builder.finish(graph.outputs))
+
+
+def _takes_factors(graph: Graph, node: Node) -> bool:
+    weights = find(node.op).weights
+    known = all(value in graph.constants for value in node.inputs[1:])
+    return known and weights is not None and weights.biased
 
 
 def _parts(graph: Graph, node: Node, sums: Mapping[str, int],
@@ -74,7 +80,7 @@ def _folded(builder: Builder, sums: Node, node: Node, factor: Array) -> Node:
     if node.op == "mul":
         weights = find(sums.op).weights
         assert weights is not None
-        scaled = weights.scaled(sums.attrs, builder.constants[name], factor)
+        scaled = weights.scaled(sums.attrs, builder.constants[name], outward=factor)
         name = builder.add_constant(builder.fresh(f"{sums.name}:weight"), scaled)
         bias = bias * factor
     else:
