@@ -15,7 +15,6 @@ from functools import partial
 
 from accel.machine.config import load
 from accel.machine.machine import Machine
-from accel.mapping.target import AccelTarget
 from bench.networks import branches_graph, residual_graph
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Copy, Graph, optimize
@@ -24,7 +23,8 @@ from compiler.graph.partition import HOST
 from compiler.graph.placement import Pins
 from examples import zoo
 from runtime.auto import greedy
-from runtime.costs import Pricing, segment_borders
+from runtime.costs import Pricing
+from runtime.targets import Targets, accelerator
 
 RUNS = 15
 
@@ -54,13 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help=", ".join(NETWORKS))
     parser.add_argument("--target", default="pynq-1x16x16", metavar="PRESET")
     args = parser.parse_args(argv)
-    accel = AccelTarget(Machine(load(args.target)))
+    targets = Targets([accelerator(Machine(load(args.target)))])
     for name in args.names or NETWORKS:
         make, pins = NETWORKS[name]
         graph = make()
-        pricing = Pricing(graph, accel, measure=measure)
-        parts = greedy(graph, accel, pins)
-        layout = lay_out(parts, segment_borders(graph, accel))
+        pricing = Pricing(graph, targets, measure)
+        parts = greedy(graph, targets, pins)
+        layout = lay_out(parts, targets.borders(graph))
         before, after = (milliseconds(pricing, one) for one in (as_it_is(parts), layout))
         made = layout.figures()
         print(f"{name}: {made['at_every_border']['count']} -> {made['count']} conversions, "

@@ -24,7 +24,6 @@ from pathlib import Path
 from accel.machine.config import load
 from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.target import AccelTarget
 from bench.networks import branches_graph, detours_graph, residual_graph, separable_graph
 from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
@@ -33,6 +32,7 @@ from compiler.graph.partition import ACCEL, HOST, Target
 from examples import zoo
 from runtime.auto import Choice, choose
 from runtime.costs import Pricing
+from runtime.targets import Targets, accelerator
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"
 
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def pricing_of(graph: Graph, preset: str) -> Pricing:
-    return Pricing(graph, AccelTarget(Machine(load(preset))))
+    return Pricing(graph, Targets([accelerator(Machine(load(preset)))]))
 
 
 def small(table: bool) -> None:

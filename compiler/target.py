@@ -10,22 +10,27 @@ what segments, copies, reports and pins show. Inputs begin on the target `HOST`,
 runs this program, and outputs end there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from compiler.graph.graph import Graph, Node
+from compiler.errors import Error
+from compiler.graph.cheapest_orders import NCHW, Order
+from compiler.graph.graph import Graph, Node, TensorType
+from compiler.graph.partition import ACCEL, HOST
 
-__all__ = ["ACCEL", "HOST", "Compiled", "Executable", "Outcome", "Row", "Target", "Values"]
-
-HOST, ACCEL = "host", "accel"
-"""Names of the processor, and of the accelerator where there is one."""
+__all__ = ["ACCEL", "HOST", "CannotCompile", "Compiled", "Crossing", "Executable", "Measure",
+           "Outcome", "Priced", "Prices", "Row", "Target", "Values", "plain"]
 
 Values = Mapping[str, np.ndarray]
 Row = dict[str, Any]
 """Figures of one layer, or of one group of operators that are computed together: JSON."""
+
+
+class CannotCompile(Error, ValueError):
+    """A segment that its target cannot have after all, though it takes each of its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +80,19 @@ class Executable(Protocol):
 @runtime_checkable
 class Compiled(Protocol):
     """Part of a network as data. `kind` names the codec that artifacts save it with
-    (`runtime.artifact.parts`), None for what cannot be saved.
+    (`runtime.artifact.parts`), None for what cannot be saved. What has the same `text`, line by
+    line, takes the same time.
     """
 
     kind: ClassVar[str | None]
+
+    @property
+    def text(self) -> Sequence[str]: ...
+
+    @property
+    def stages(self) -> Mapping[str, Any]:
+        """What its compilation made on the way, by the name of the pass."""
+        ...
 
     def on(self, device: Any) -> Executable:
         """Ready to run on a device of the target's; the processor needs none."""
@@ -103,6 +117,78 @@ class Target(Protocol):
         """None when the target takes `node` of `graph`, else the reason why not, one clause."""
         ...
 
+    def borders(self, graph: Graph) -> Mapping[str, Order | None] | None:
+        """How the inputs and outputs of a segment lie in its memory: `compiler.graph.layout`.
+        `plain` is right for every target that has arrays as they are.
+        """
+        ...
+
     def compile(self, graph: Graph) -> Compiled:
         """A graph all of whose nodes it takes; ValueError names the first that it does not."""
+        ...
+
+
+def plain(graph: Graph) -> Mapping[str, Order | None]:
+    """Every input and output in row-major order, images as NCHW."""
+    return dict.fromkeys((*graph.inputs, *graph.outputs), NCHW)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """What it costs that a value crosses between the host and a target, which reads or makes it: so
+    many bytes and seconds, `layout_seconds` of them for the change of layout.
+    """
+
+    size_bytes: int = 0
+    seconds: float = 0.0
+    layout_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A segment and its price: `seconds` include the start; `cycles` are 0 where the target counts
+    none.
+    """
+
+    compiled: Compiled
+    seconds: float
+    cycles: int = 0
+
+
+Measure = Callable[[str, Callable[[], object]], float]
+"""Seconds of a call. The text names what is called and begins with ``segment of N nodes``,
+``call`` (of a segment that computes nothing) or ``layout``.
+"""
+
+
+class Prices(Protocol):
+    """What one target costs for one graph, in seconds."""
+
+    def assumed(self) -> dict[str, dict[str, Any]]:
+        """What was not measured, as reports show it: name to `value` and `unit`."""
+        ...
+
+    def start(self) -> float:
+        """A segment, whatever it computes."""
+        ...
+
+    def node(self, node: Node) -> float:
+        """An estimate for a node that the target takes, without starts and copies: its share of the
+        last segment that was priced with it; before there was one, what is known of it by itself.
+        """
+        ...
+
+    def segment(self, graph: Graph) -> Priced:
+        """A segment as it is, its layout included."""
+        ...
+
+    def least(self, graph: Graph) -> float:
+        """A bound on the price of a segment with any layout, for which nothing is compiled."""
+        ...
+
+    def crossing(self, value: str, kind: TensorType, outwards: bool, last: bool = False
+                 ) -> Crossing:
+        """A value of this type that comes from the target (`outwards`) or goes there; `last`: the
+        host has the image with its channels last.
+        """
         ...

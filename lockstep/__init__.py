@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compiler.quantize.refusal import QuantizeRefused
     from runtime import compile, load
     from runtime.artifact.container import ArtifactError
-    from runtime.compilation import TargetError
+    from runtime.targets import TargetError
     from runtime.device import DeviceError
     from runtime.module import InputError
 
@@ -40,7 +40,7 @@ _HOMES = {
     "BuildError": "compiler.native", "ConfigError": "accel.machine.config",
     "DeviceError": "runtime.device", "Error": "compiler.errors", "FileError": "compiler.files",
     "ImportRefused": "compiler.frontend.onnx_import", "InputError": "runtime.module",
-    "QuantizeRefused": "compiler.quantize.refusal", "TargetError": "runtime.compilation",
+    "QuantizeRefused": "compiler.quantize.refusal", "TargetError": "runtime.targets",
 }
 
 

@@ -1,16 +1,17 @@
 """Arguments of `lockstep.compile` and its like: refused by name before anything is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import index
 from os import PathLike
 from types import UnionType
 from typing import Any
 
 from compiler.errors import ArgumentError
-from compiler.graph.partition import ACCEL, HOST
-from runtime.costs import Link
+from compiler.target import ACCEL, HOST
+from runtime.link import Link
 
-__all__ = ["require_kind", "require_path", "require_settings", "shapes_of"]
+__all__ = ["require_kind", "require_path", "require_settings",
+           "require_targets", "shapes_of"]
 
 THREADS = (1, 2)
 
@@ -35,10 +36,16 @@ def require_settings(*, integerize: Any, threads: Any, after: Any, cache: Any, p
         raise ArgumentError(f"after must be a function of number, name and result, not {after!r}")
     require_kind("link", link, Link | None, "a runtime.Link")
     require_kind("pins", pins, Mapping | None, "a mapping of names to 'host' or 'accel'")
+
+
+def require_targets(pins: Mapping[str, Any] | None, targets: Collection[str]) -> None:
+    """Raise ArgumentError for a pin to what is no target; the host and the accelerator always are.
+    """
+    known = tuple(dict.fromkeys((HOST, ACCEL, *targets)))
     for name, target in (pins or {}).items():
-        if target not in (HOST, ACCEL):
-            raise ArgumentError(f"pins must be 'host' or 'accel' by name, not {name!r}: "
-                                f"{target!r}")
+        if target not in known:
+            raise ArgumentError(f"pins must be {' or '.join(map(repr, known))} by name, not "
+                                f"{name!r}: {target!r}")
 
 
 def shapes_of(shapes: Any) -> dict[str, int] | None:

@@ -1,29 +1,29 @@
-"""The target `auto`: which parts of a network go to the accelerator, decided by what they cost.
+"""Which target gets which part of a network: by order of preference, or by what the parts cost.
 
-Candidates are the division that `compiler.graph.placement` finds by estimates, the greedy one,
-which gives the accelerator all that it can have, and the host alone. Each is compiled and priced as
-it is, and the cheapest is taken; so `auto` is never dearer than the better of greedy and host. The
-price of what was proposed corrects the estimates, and the search is repeated until it proposes
-nothing new. Then one node, one layer or one segment of the cheapest is moved to the other target:
-what may gain by that is compiled and priced too, until no move makes it cheaper.
+What `auto` chooses among are the division that `compiler.graph.placement` finds by estimates, the
+greedy one, which gives each node to the first target of the list that can have it, and those that
+prefer one of the other targets, such as the host alone. Each is compiled and priced as it is, and
+the cheapest is taken; so `auto` is never dearer than the better of greedy and host. The price of
+what was proposed corrects the estimates, and the search is repeated until it proposes nothing new.
+Then one node, one layer or one segment of the cheapest is moved to another target: what may gain by
+that is compiled and priced too, until no move makes it cheaper.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.target import AccelTarget
-from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.graph.graph import Graph, Node
-from compiler.graph.partition import ACCEL, HOST, Partition, Target, partition
+from compiler.graph.partition import ACCEL, HOST, Partition, Takes, by_preference
 from compiler.graph.placement import Pins, Placement, moves, pinned, place, prefer
 from compiler.graph.placement import price as estimate
-from runtime.costs import CopyPrice, Price, Pricing
+from compiler.target import CannotCompile
+from runtime.costs import CopyPrice, Price, Pricing, elapsed
+from runtime.targets import Targets
 
 __all__ = ["ROUNDS", "Choice", "choose", "greedy"]
 
-PINNED = "it is pinned to the host"
+NO_TARGET = "the network is not compiled for it"
 
 ROUNDS = 4
 """How often estimates are corrected at most."""
@@ -34,6 +34,10 @@ as it is."""
 
 TRIES = 16
 """How many moves in a row are priced at most without one that is cheaper."""
+
+
+Key = frozenset[tuple[str, str]]
+"""Names of nodes, with their targets."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Choice:
         return {
             "chosen": self.name, "seconds": self.price.seconds,
             "candidates": dict(self.candidates), "exact": self.exact,
-            "assumed": self.pricing.link.assumptions(),
+            "assumed": self.pricing.assumed(),
             "copies": [{"value": one.copy.value, "source": one.copy.source,
                         "target": one.copy.target, "bytes": one.size_bytes,
                         "seconds": one.seconds, "layout_seconds": one.layout_seconds}
@@ -71,7 +75,7 @@ class Choice:
                           "nodes": [node.name for node in one.segment.nodes]}
                          for one in self.price.steps if not isinstance(one, CopyPrice)],
             "nodes": {node.name: {target: self.pricing.node(node, target)
-                                  for target in (HOST, ACCEL)}
+                                  for target in self.pricing.targets}
                       for node in self.pricing.graph.nodes},
             "notes": list(self.notes),
         }
@@ -85,20 +89,32 @@ def choose(pricing: Pricing, pins: Pins | None = None) -> Choice:
     return _Candidates(pricing, pins or {}).chosen()
 
 
-def greedy(graph: Graph, accel: AccelTarget | None, pins: Pins | None = None) -> Partition:
-    """The accelerator gets all that it can have and that is not pinned to the host. Raises
+def greedy(graph: Graph, targets: Targets, pins: Pins | None = None) -> Partition:
+    """Each node on the first of the targets that can have it, but for what is pinned. Raises
     PinRefused for pins that cannot be.
     """
-    host = CpuTarget()
-
-    def refusal(node: Node, target: Target) -> str | None:
-        if target == HOST:
-            return host.refusal(graph, node)
-        return accel.refusal(graph, node) if accel else "the target is the host"
+    def refusal(node: Node, name: str) -> str | None:
+        if name not in targets.names:
+            return f"the target is {_the(HOST)}" if targets.names == (HOST,) else NO_TARGET
+        return targets[name].target.refusal(graph, node)
 
     fixed = pinned(graph, pins or {}, refusal)
-    return partition(graph, lambda node: PINNED if fixed.get(node.name) == HOST
-                     else refusal(node, ACCEL))
+
+    def takes(name: str) -> Takes:
+        def asked(node: Node) -> str | None:
+            elsewhere = fixed.get(node.name, name) != name
+            return _pinned(fixed[node.name]) if elsewhere else refusal(node, name)
+        return asked
+    order = targets.names if len(targets.names) > 1 else (ACCEL, HOST)
+    return by_preference(graph, {name: takes(name) for name in order})
+
+
+def _pinned(name: str) -> str:
+    return f"it is pinned to {_the(name)}"
+
+
+def _the(name: str) -> str:
+    return {HOST: "the host", ACCEL: "the accelerator"}.get(name, name)
 
 
 class _Candidates:
@@ -110,8 +126,10 @@ class _Candidates:
         self.notes: list[str] = []
 
     def chosen(self) -> Choice:
-        self._add("greedy", prefer(self.graph, (ACCEL,), self.pricing, self.pins))
-        self._add("host", prefer(self.graph, (HOST,), self.pricing, self.pins))
+        order = self.pricing.placed.names
+        self._add("greedy", prefer(self.graph, order, self.pricing, self.pins))
+        for name in order[1:]:
+            self._add(name, prefer(self.graph, (name,), self.pricing, self.pins))
         exact = True
         for number in range(1, ROUNDS + 1):
             proposed = place(self.graph, self.pricing, self.pins)
@@ -120,7 +138,7 @@ class _Candidates:
                 break
             self._add(f"proposal {number}", proposed)
         if not self.prices:
-            raise LoweringError(self.notes[0])
+            raise CannotCompile(self.notes[0])
         name = self._moved(min(self.prices, key=lambda one: self.prices[one].seconds))
         parts = self.pricing.divided(self.placements[name].targets,
                                      self._reasons(self.placements[name].targets))
@@ -133,7 +151,7 @@ class _Candidates:
         try:
             self.prices[name] = self.pricing.division(
                 self.pricing.divided(placement.targets, {}))
-        except LoweringError as error:
+        except CannotCompile as error:
             self.notes.append(f"{name} cannot be compiled: {error}")
 
     def _moved(self, best: str) -> str:
@@ -153,7 +171,7 @@ class _Candidates:
             else:
                 return best
 
-    def _promising(self, best: str, tried: set[frozenset[str]]) -> list[Placement]:
+    def _promising(self, best: str, tried: set[Key]) -> list[Placement]:
         """Moves that may be cheaper than the candidate, those that promise most first: no others
         than such as the estimate does not call dearer by more than a share of the price.
         """
@@ -167,37 +185,46 @@ class _Candidates:
                  and self._least(other) < least]
         return sorted(found, key=lambda one: one.seconds)[:TRIES]
 
-    def _allowed(self, node: Node) -> list[Target]:
+    def _allowed(self, node: Node) -> list[str]:
         if node.name in self.pins:
             return [self.pins[node.name]]
         return [one for one in self.pricing.targets if self.pricing.refusal(node, one) is None]
 
-    def _least(self, targets: Mapping[str, Target]) -> float:
+    def _least(self, targets: Mapping[str, str]) -> float:
         """A bound on the price, for which nothing is compiled."""
-        return sum(map(self.pricing.least, self.pricing.divided(targets, {}).steps))
+        steps = self.pricing.divided(targets, {}).steps
+        return elapsed(steps, map(self.pricing.least, steps))
 
-    def _reasons(self, targets: Mapping[str, Target]) -> dict[str, str]:
+    def _reasons(self, targets: Mapping[str, str]) -> dict[str, str]:
         """Why each node on the host is there."""
         chosen = estimate(self.graph, targets, self.pricing)
         return {node.name: self._reason(node, targets, chosen) for node in self.graph.nodes
                 if targets[node.name] == HOST}
 
-    def _reason(self, node: Node, targets: Mapping[str, Target], chosen: float) -> str:
-        refused = self.pricing.refusal(node, ACCEL)
+    def _reason(self, node: Node, targets: Mapping[str, str], chosen: float) -> str:
+        """Why the node is on none of the other targets."""
+        others = [name for name in self.pricing.placed.names if name != HOST]
+        found = {name: self._against(node, name, targets, chosen) for name in others}
+        if len(set(found.values())) == 1:
+            return found[others[0]]
+        return "; ".join(f"{name}: {reason}" for name, reason in found.items())
+
+    def _against(self, node: Node, other: str, targets: Mapping[str, str], chosen: float) -> str:
+        refused = self.pricing.refusal(node, other)
         if refused is not None:
             return refused
         if node.name in self.pins:
-            return PINNED
-        moved = estimate(self.graph, {**targets, node.name: ACCEL}, self.pricing) - chosen
-        here, there = (self.pricing.node(node, target) or 0.0 for target in (HOST, ACCEL))
+            return _pinned(HOST)
+        moved = estimate(self.graph, {**targets, node.name: other}, self.pricing) - chosen
+        here, there = (self.pricing.node(node, target) or 0.0 for target in (HOST, other))
         way = moved - (there - here)
         slower = f"slower by {_time(moved)}" if moved > 0 else "no faster beside its neighbours"
-        return (f"{slower} on the accelerator: {_time(there)} there, {_time(here)} on the host, "
+        return (f"{slower} on {_the(other)}: {_time(there)} there, {_time(here)} on the host, "
                 f"copies and starts {'+' if way >= 0 else ''}{_time(way)}")
 
 
-def _key(targets: Mapping[str, Target]) -> frozenset[str]:
-    return frozenset(name for name, target in targets.items() if target == ACCEL)
+def _key(targets: Mapping[str, str]) -> Key:
+    return frozenset(targets.items())
 
 
 def _is_less(one: Price, other: Price) -> bool:

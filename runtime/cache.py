@@ -29,7 +29,7 @@ from compiler.native import build_once, cache_folder, digest, find, processor
 from runtime.artifact import ArtifactError, read, save
 from runtime.artifact.container import Members
 from runtime.artifact.graphs import graph_json
-from runtime.costs import known
+from runtime.timing import known
 from runtime.device import Device
 from runtime.loading import placed
 from runtime.module import Module, Settings
@@ -49,7 +49,7 @@ Division = Mapping[str, Any]
 """What decides which target computes what, besides times; as JSON has it."""
 
 Times = Mapping[str, float]
-"""Seconds of what was measured to decide it, by what `runtime.costs.measured` calls it."""
+"""Seconds of what was measured to decide it, by what `runtime.timing.measured` calls it."""
 
 Made = tuple[Module, Times]
 

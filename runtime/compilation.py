@@ -17,35 +17,31 @@ from typing import Any
 
 import numpy as np
 
-from accel.machine.config import AccelConfig
-from accel.machine.config import load as load_config
-from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
-from compiler.cpu_gpu_backends.cpu.target import CpuTarget
-from compiler.errors import Error
 from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
-from compiler.graph.layout import as_it_is, lay_out
-from compiler.ops.operator import Numbers
-from compiler.ops.registry import find
+from compiler.graph.layout import lay_out
 from compiler.graph.partition import ACCEL, subgraph
 from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
 from compiler.graph.placement import Pins
 from compiler.graph.room import require_room
+from compiler.ops.operator import Numbers
+from compiler.ops.registry import find
 from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
-from runtime.arguments import require_settings, shapes_of
+from runtime.arguments import require_settings, require_targets, shapes_of
 from runtime.auto import choose, greedy
 from runtime.cache import Division, Made, cached
-from runtime.costs import LINK, Link, Pricing, segment_borders
+from runtime.costs import Pricing
 from runtime.device import Device, SimulatedDevice, require_options, simulator
+from runtime.link import LINK, Link
 from runtime.module import Module, Settings, Step
+from runtime.targets import Placed, Targets, accelerator, request
 
-__all__ = ["IN_FLOAT", "TargetError", "compile", "compile_for", "compile_graph",
-           "is_about_float", "quantized",
-           "target_config"]
+__all__ = ["IN_FLOAT", "compile", "compile_divided", "compile_for", "compile_graph", "compile_on",
+           "is_about_float", "quantized"]
 
 IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
             "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
@@ -55,10 +51,6 @@ IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of 
 def is_about_float(note: str) -> bool:
     """Whether a note of a graph says that nothing runs on the accelerator, and why."""
     return note.startswith(IN_FLOAT[:IN_FLOAT.index(":")])
-
-
-class TargetError(Error, ValueError):
-    """A target that does not exist."""
 
 
 def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
@@ -98,8 +90,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     settings: dict[str, Any] = {"integerize": integerize, "threads": threads, "after": after,
                                 "cache": cache, "pins": pins, "link": link}
     require_settings(**settings)
-    shapes, simulate, config = shapes_of(shapes), simulator(sim, **options), target_config(target)
-    device = SimulatedDevice(Machine(config), simulate) if config else None
+    shapes, simulate, wanted = shapes_of(shapes), simulator(sim, **options), request(target)
+    targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link)
     if calibration is not None:
         graph = quantized(model, calibration, shapes, example_inputs=example_inputs, bind=bind,
                           **quantizer)
@@ -107,8 +99,7 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
         raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     else:
         graph = graph_of(model, shapes, example_inputs, bind=bind)
-    settings["link"] = link if target.startswith("auto:") else None
-    return compile_for(graph, device, **settings)
+    return compile_on(graph, targets, wanted.auto, **settings)
 
 
 QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
@@ -128,26 +119,27 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
     return replace(graph, notes=(made.hindrance, *graph.notes)) if made.hindrance else graph
 
 
-def target_config(target: str) -> AccelConfig | None:
-    """The geometry that a target names; None for the host."""
-    if target == "cpu":
-        return None
-    kind, _, where = target.partition(":") if isinstance(target, str) else ("", "", "")
-    if kind not in ("accel", "auto") or not where:
-        raise TargetError(f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, "
-                          f"auto:FILE.toml or cpu, not {target!r}")
-    return load_config(where)
+def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: Link | None = None,
+                dram: Dram = DRAM, **options) -> Module:
+    """`compile_on` for a device of the accelerator and the host, or for the host alone. With a
+    `link` costs decide which of both computes what, with the memory `dram`.
+    """
+    require_settings(integerize=True, threads=threads, after=None, cache=True, pins=None, link=link)
+    placed = [accelerator(device.machine, device, threads, link or LINK, dram)] if device else []
+    return compile_on(model, Targets(placed), link is not None, threads=threads, link=link,
+                      dram=dram, **options)
 
 
-def compile_for(model: Model, device: Device | None, *, integerize: bool = True, threads: int = 2,
-                shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
-                cache: bool = True, pins: Pins | None = None, link: Link | None = None,
-                dram: Dram = DRAM) -> Module:
-    """`compile` for a device, or for the host alone. With a `link` the network is divided by what
-    things cost, with the memory `dram`.
+def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize: bool = True,
+               threads: int = 2, shapes: Mapping[str, int] | None = None,
+               after: AfterPass | None = None, cache: bool = True, pins: Pins | None = None,
+               link: Link | None = None, dram: Dram = DRAM) -> Module:
+    """`compile` for these targets, which get what they can in the order in which they stand; with
+    `auto`, what things cost decides.
     """
     require_settings(integerize=integerize, threads=threads, after=after, cache=cache, pins=pins,
                      link=link)
+    require_targets(pins, targets.names)
     graph = graph_of(model, shapes_of(shapes))
     require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
@@ -155,14 +147,14 @@ def compile_for(model: Model, device: Device | None, *, integerize: bool = True,
     def make() -> Made:
         passes = standard_passes(integerize=integerize)
         optimized = optimize(graph, passes, after)
-        accel = AccelTarget(device.machine, threads) if device else None
-        pricing = Pricing(optimized, accel, link, dram) if accel and link else None
-        module = compile_graph(optimized, accel, device, pins, pricing, settings,
-                               numbered(after, len(passes) + 1))
+        pricing = Pricing(optimized, targets) if auto and len(targets.names) > 1 else None
+        module = compile_divided(optimized, targets, pins, pricing, settings,
+                                 numbered(after, len(passes) + 1))
         return module, pricing.times if pricing else {}
 
-    if cache and after is None:
-        return cached(graph, device, settings, _division(pins, link, dram), make)
+    if cache and after is None and targets.can_be_saved:
+        division = _division(targets, auto, pins, link, dram)
+        return cached(graph, targets.device, settings, division, make)
     return make()[0]
 
 
@@ -173,38 +165,44 @@ def _is_float(graph: Graph) -> bool:
             and all(one.numbers is not Numbers.INTEGER for one in operators))
 
 
-def _division(pins: Pins | None, link: Link | None, dram: Dram) -> Division:
-    return {"pins": dict(pins or {}), **(
-        {"link": asdict(link), "dram": asdict(dram)} if link else {})}
+def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None,
+              dram: Dram) -> Division:
+    assumed = {"link": asdict(link or LINK), "dram": asdict(dram)} if auto else {}
+    return {"order": targets.names, "pins": dict(pins or {}), **assumed}
 
 
 def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,
                   pins: Pins | None = None, pricing: Pricing | None = None,
-                  settings: Settings | None = None,
-                  show: Show = lambda name, result: None) -> Module:
-    """Compile an optimized graph for the host, and an accelerator if there is one. With `pricing`
-    this gets what is faster there, else all that it can have. `show` is called with the partition,
-    with its layout, and with groups and memory plan of each segment of the host.
+                  settings: Settings | None = None) -> Module:
+    """`compile_divided` for an accelerator, if there is one, and the host."""
+    targets = Targets([Placed(accel, device)] if accel else [])
+    return compile_divided(graph, targets, pins, pricing, settings)
+
+
+def compile_divided(graph: Graph, targets: Targets, pins: Pins | None = None,
+                    pricing: Pricing | None = None, settings: Settings | None = None,
+                    show: Show = lambda name, result: None) -> Module:
+    """Compile an optimized graph for these targets. With `pricing` each part goes where it costs
+    least, else to the first that can have it. `show` is called with the partition, with its layout,
+    and with what segments have to show: groups and memory plan of the host.
     """
-    host = CpuTarget()
     choice = choose(pricing, pins) if pricing else None
-    parts = choice.price.partition if choice else greedy(graph, accel, pins)
+    parts = choice.price.partition if choice else greedy(graph, targets, pins)
     show("partition", parts)
-    layout = lay_out(parts, segment_borders(graph, accel)) if accel else as_it_is(parts)
+    layout = lay_out(parts, targets.borders(graph))
     show("layout", layout)
     parts, graph = layout.partition, layout.partition.graph
     told = any(map(is_about_float, graph.notes))
-    if accel and (settings or {}).get("integerize", True) and _is_float(graph) and not told:
+    if ACCEL in targets.names and (settings or {}).get("integerize", True) and (
+            _is_float(graph) and not told):
         graph = replace(graph, notes=(IN_FLOAT, *graph.notes))
     steps = []
     for segment in parts.segments:
-        part = subgraph(graph, segment)
-        if accel and device and segment.target == ACCEL:
-            compiled = choice.pricing.program(part) if choice else accel.compile(part)
-        else:
-            compiled = host.compile(part)
-            show("fuse", compiled.groups)
-            show("plan-memory", compiled.plan)
-        steps.append(Step(segment, compiled, compiled.on(device)))
+        part, placed = subgraph(graph, segment), targets[segment.target]
+        compiled = (choice.pricing.compiled(segment.target, part) if choice
+                    else placed.target.compile(part))
+        for name, result in compiled.stages.items():
+            show(name, result)
+        steps.append(Step(segment, compiled, compiled.on(placed.device)))
     return Module(graph, parts, tuple(steps), settings, choice and choice.figures(),
                   layout.figures())

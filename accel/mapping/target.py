@@ -55,6 +55,14 @@ class CompiledSegment:
     def layers(self) -> tuple[Layer, ...]:
         return tuple(layer for group in self.groups for layer in group)
 
+    @property
+    def text(self) -> list[str]:
+        return [self.program.words.tobytes().hex()]
+
+    @property
+    def stages(self) -> dict[str, object]:
+        return {}
+
     def on(self, device: Device | None) -> AccelSegment:
         """Raises ProgramError for a device with another machine."""
         assert device is not None, "a program needs a device"

@@ -148,7 +148,7 @@ def pin(text: str) -> tuple[str, str]:
 
 
 def link(text: str) -> dict[str, float]:
-    """``BYTES[,LATENCY[,START]]`` as options of `runtime.costs.Link`."""
+    """``BYTES[,LATENCY[,START]]`` as options of `runtime.link.Link`."""
     try:
         numbers = list(map(float, text.split(",")))
     except ValueError:

@@ -19,7 +19,10 @@ from compiler.graph.partition import ACCEL, HOST, Target
 from compiler.graph.placement import PinRefused, moves
 from runtime import Module, SimulatedDevice, auto, compile_graph
 from runtime.auto import Choice, choose
-from runtime.costs import Link, Pricing
+from runtime.costs import Pricing
+from runtime.link import Link
+from runtime.prices import AccelPrices
+from runtime.targets import Targets, accelerator
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
@@ -40,7 +43,13 @@ def by_name(what: str, run: Callable[[], object]) -> float:
 
 
 def pricing_of(graph: Graph, measure, machine=TINY, link: Link | None = None) -> Pricing:
-    return Pricing(graph, AccelTarget(machine), link or Link(), measure=measure)
+    return Pricing(graph, Targets([accelerator(machine, link=link or Link())]), measure)
+
+
+def accel_prices(pricing: Pricing) -> AccelPrices:
+    found = pricing.prices[ACCEL]
+    assert isinstance(found, AccelPrices)
+    return found
 
 
 def residual(seed: int = 1) -> Graph:
@@ -161,7 +170,7 @@ def test_a_move_that_pays_is_taken(monkeypatch) -> None:
 def test_moves_that_promise_nothing_are_not_compiled() -> None:
     pricing = pricing_of(residual(), always(1.0))
     choose(pricing)
-    assert len(pricing._programs) == 2      # those of greedy
+    assert len(accel_prices(pricing).simulated) == 2      # those of greedy
 
 
 @pytest.mark.parametrize("start", [0.0, 5e-6, 20e-6])
@@ -176,7 +185,7 @@ def test_no_division_of_a_small_network_is_cheaper_by_a_twentieth(start: float) 
 def test_the_chosen_division_computes_the_network() -> None:
     for graph, machine in ((residual(), TINY), (detours_graph(4, 1), TINY)):
         pricing = pricing_of(graph, by_name, machine, Link(start_seconds=0, latency_seconds=0))
-        run_right(compile_graph(graph, pricing.accel, device_of(machine), pricing=pricing))
+        run_right(compile_graph(graph, AccelTarget(machine), device_of(machine), pricing=pricing))
 
 
 def test_prices_are_cycles_times_and_copies() -> None:
@@ -187,7 +196,7 @@ def test_prices_are_cycles_times_and_copies() -> None:
                                   for node in graph.nodes}
     parts = pricing.divided(targets, {})
     price = pricing.division(parts)
-    module = compile_graph(graph, pricing.accel, device_of())
+    module = compile_graph(graph, AccelTarget(TINY), device_of())
     module.set_input("x", np.zeros((1, 4, 6, 6), np.int8))
     cycles = sum(run.cycles for run in module.run())
     assert len(parts.copies) == 4           # the input, the skip, the float result, the output
@@ -205,7 +214,7 @@ def test_estimates_of_the_accelerator_add_up_to_its_cycles() -> None:
     total = sum(pricing.node(node, ACCEL) or 0 for node in graph.nodes)
     (segment,) = price.partition.segments
     assert segment.target == ACCEL
-    cycles = total * TINY.config.clock_mhz * 1e6 + pricing.overhead_cycles
+    cycles = total * TINY.config.clock_mhz * 1e6 + accel_prices(pricing).overhead_cycles
     assert cycles == pytest.approx(sum(getattr(step, "cycles", 0) for step in price.steps))
 
 
@@ -221,7 +230,7 @@ def test_pins_hold() -> None:
         assert where[name] == target
         if target == HOST:
             assert choice.price.partition.reasons[name] == "it is pinned to the host"
-        run_right(compile_graph(graph, pricing.accel, device_of(), {name: target}, pricing))
+        run_right(compile_graph(graph, AccelTarget(TINY), device_of(), {name: target}, pricing))
 
 
 def test_an_operator_is_pinned_where_the_accelerator_gets_all_else() -> None:

@@ -20,9 +20,9 @@ from compiler.frontend import load
 from compiler.graph import Graph
 from compiler.graph.placement import Pins
 from compiler.native import note
-from runtime import Module, SimulatedDevice, cache, compilation, compile_for, costs, simulator
+from runtime import Module, SimulatedDevice, cache, compilation, compile_for, simulator, timing
 from runtime.cache import Division, network_key, sources
-from runtime.costs import LINK, Link
+from runtime.link import LINK, Link
 from tests.support.integer_graphs import Net
 from tests.support.machines import SHORT, TINY
 
@@ -61,7 +61,8 @@ def entries(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def no_compiler(monkeypatch) -> None:
-    monkeypatch.setattr("runtime.compilation.compile_graph", lambda *_: pytest.fail("it compiles"))
+    monkeypatch.setattr("runtime.compilation.compile_divided",
+                        lambda *_: pytest.fail("it compiles"))
 
 
 def test_the_second_time_nothing_is_compiled(own_cache: Path, request) -> None:
@@ -136,9 +137,9 @@ def test_a_pinned_network_is_kept(own_cache: Path, request) -> None:
 def measured(monkeypatch) -> list[str]:
     """What was measured; nothing is known from before."""
     asked: list[str] = []
-    time = costs._time
-    monkeypatch.setattr(costs, "_known", {})
-    monkeypatch.setattr(costs, "_time", lambda run: (asked.append(""), time(run))[1])
+    time = timing._time
+    monkeypatch.setattr(timing, "_known", {})
+    monkeypatch.setattr(timing, "_time", lambda run: (asked.append(""), time(run))[1])
     return asked
 
 
@@ -166,7 +167,7 @@ def test_other_times_are_another_division(own_cache: Path, measured, monkeypatch
     compile_for(network(), device(), link=LINK)
     for entry in (own_cache.parent / "times").iterdir():
         change(entry)
-    monkeypatch.setattr(costs, "_known", {})
+    monkeypatch.setattr(timing, "_known", {})
     measured.clear()
     compile_for(network(), device(), link=LINK)
     entry, = entries(own_cache)
@@ -190,7 +191,8 @@ def with_a_bit_changed(graph: Graph) -> Graph:
 
 
 def division(link: Link | None = None, dram: Dram = DRAM, pins: Pins | None = None) -> Division:
-    return compilation._division(pins, link, dram)
+    targets = compilation.Targets([])
+    return compilation._division(targets, link is not None, pins, link, dram)
 
 
 def keys() -> dict[str, str]:

@@ -19,7 +19,9 @@ from compiler.graph.layout import RELAYOUT, lay_out
 from compiler.graph.partition import ACCEL
 from runtime import Module, SimulatedDevice, compile_graph, load, report
 from runtime.auto import greedy
-from runtime.costs import CopyPrice, Pricing, segment_borders
+from runtime.costs import CopyPrice, Pricing
+from runtime.prices import AccelPrices
+from runtime.targets import Placed, Targets, accelerator
 from tests.support.border_graphs import random_images, samples
 from tests.support.integer_graphs import Net
 from tests.support.machines import MACHINES, TINY, machine
@@ -78,8 +80,8 @@ def test_programs_are_those_of_before() -> None:
     """Instructions, weights and memory: so are cycles."""
     for graph, on in ((network(), TINY), (network(3), PAIRS), (random_images(104, 14), TINY)):
         target = AccelTarget(on)
-        before = greedy(graph, target)
-        after = lay_out(before, segment_borders(graph, target)).partition
+        before = greedy(graph, Targets([Placed(target)]))
+        after = lay_out(before, Targets([Placed(target)]).borders(graph)).partition
         pairs = zip(*([subgraph(parts.graph, one) for one in parts.segments
                        if one.target == ACCEL] for parts in (before, after)), strict=True)
         for one, two in pairs:
@@ -186,21 +188,23 @@ def test_auto_prices_what_is_left_of_conversions() -> None:
     def measure(what: str, run) -> float:
         run()
         return 0.0 if what.startswith(("segment", "call")) else 1.0 if "NHWC" not in what else 0.5
-    pricing = Pricing(graph, AccelTarget(TINY), measure=measure)
-    price = pricing.division(greedy(graph, pricing.accel))
+    pricing = Pricing(graph, Targets([accelerator(TINY)]), measure)
+    price = pricing.division(greedy(graph, pricing.placed))
     layouts = [step.layout_seconds for step in price.steps if isinstance(step, CopyPrice)]
     assert layouts == [1.0, 0.5, 0.5, 1.0]
-    module = compile_graph(graph, pricing.accel, SimulatedDevice(TINY, simulate), pricing=pricing)
+    module = compile_graph(graph, AccelTarget(TINY), SimulatedDevice(TINY, simulate),
+                           pricing=pricing)
     assert_right(module, graph)
-    assert len(pricing._programs) == 2
+    prices = pricing.prices[ACCEL]
+    assert isinstance(prices, AccelPrices) and len(prices.simulated) == 2
 
 
 def test_a_program_takes_other_names_and_layouts() -> None:
     """What was compiled for one layout serves another."""
     target = AccelTarget(TINY)
     graph = network()
-    parts = greedy(graph, target)
-    laid = lay_out(parts, segment_borders(graph, target)).partition
+    parts = greedy(graph, Targets([Placed(target)]))
+    laid = lay_out(parts, Targets([Placed(target)]).borders(graph)).partition
     plain, last = (next(subgraph(one.graph, segment) for segment in one.segments
                         if segment.target == ACCEL) for one in (parts, laid))
     for made, wanted in ((last, plain), (plain, last)):

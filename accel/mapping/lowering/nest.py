@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from compiler.errors import Error
+from compiler.target import CannotCompile
 from compiler.te import COMPARISONS, Binary, Const, Expr, Var
 
 __all__ = ["Affine", "Box", "Interval", "LoweringError", "NotABox", "NotAffine", "affine",
            "conjuncts", "solve"]
 
 
-class LoweringError(Error, ValueError):
+class LoweringError(CannotCompile):
     """A scheduled program that the machine has no instruction for."""
 
 

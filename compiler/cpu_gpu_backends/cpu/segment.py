@@ -76,6 +76,15 @@ class HostSegment:
     arenas: Arenas = field(default_factory=Arenas)
     kind: ClassVar[str | None] = "kernels"
 
+    @property
+    def text(self) -> list[str]:
+        """Of the kernels."""
+        return [step.kernel.text if step.kernel else "view" for step in self.steps]
+
+    @property
+    def stages(self) -> dict[str, object]:
+        return {"fuse": self.groups, "plan-memory": self.plan}
+
     def on(self, device: object = None) -> "HostExecutable":
         """The processor needs no device."""
         return HostExecutable(self)

@@ -44,6 +44,9 @@ class CpuTarget:
             return None
         return f"operator must be one of {', '.join(OPERATORS)}, not {node.op!r}"
 
+    def borders(self, graph: Graph) -> None:
+        """Operators and borders have the order that the layout pass finds for them."""
+
     def compile(self, graph: Graph) -> HostSegment:
         """Refuses with ValueError a node that `refusal` has a reason against, and what takes more
         memory than it may.

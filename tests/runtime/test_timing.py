@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from compiler.kept import note
-from runtime import costs
+from runtime import timing
 
 RUN_SECONDS = 0.035
 
 
 @dataclass
 class Clock:
-    """Time of the thread and on the wall, as `runtime.costs` asks for them. A call takes
+    """Time of the thread and on the wall, as `runtime.timing` asks for them. A call takes
     `seconds`, and on the wall `load` times as long; each is rounded to ticks.
     """
 
@@ -53,8 +53,8 @@ def own_cache(tmp_path: Path, monkeypatch) -> Path:
 def with_clock(monkeypatch, own_cache: Path) -> Callable[[Clock], Clock]:
     """Another process, whose clock is the given one."""
     def begin(clock: Clock) -> Clock:
-        monkeypatch.setattr(costs, "_known", {})
-        monkeypatch.setattr(costs, "time", clock)
+        monkeypatch.setattr(timing, "_known", {})
+        monkeypatch.setattr(timing, "time", clock)
         return clock
     return begin
 
@@ -66,14 +66,14 @@ def kept_entry(own_cache: Path) -> Path:
 
 def test_a_time_is_the_processors_and_not_the_walls(with_clock) -> None:
     clock = with_clock(Clock(load=829 / 35))
-    assert costs.measured("network", clock.run) == pytest.approx(RUN_SECONDS)
+    assert timing.measured("network", clock.run) == pytest.approx(RUN_SECONDS)
 
 
 def test_a_quiet_time_is_kept(with_clock, own_cache: Path) -> None:
     clock = with_clock(Clock(load=1.1))
-    found = costs.measured("network", clock.run)
+    found = timing.measured("network", clock.run)
     again = with_clock(Clock(seconds=1.0))
-    assert costs.measured("network", again.run) == costs.known("network") == found
+    assert timing.measured("network", again.run) == timing.known("network") == found
     assert again.calls == 0
     assert json.loads((kept_entry(own_cache) / "text").read_text()) == {
         "seconds": pytest.approx(0.035), "wall_seconds": pytest.approx(0.0385), "samples": 5}
@@ -81,13 +81,13 @@ def test_a_quiet_time_is_kept(with_clock, own_cache: Path) -> None:
 
 def test_a_time_under_load_is_tried_again_and_holds_for_the_process_alone(with_clock) -> None:
     clock = with_clock(Clock(seconds=0.003, load=4.0))
-    found = costs.measured("network", clock.run)
-    assert clock.calls > 40 and costs.known("network") == found
+    found = timing.measured("network", clock.run)
+    assert clock.calls > 40 and timing.known("network") == found
     quiet = with_clock(Clock(seconds=0.0029))
-    assert costs.known("network") is None
-    assert costs.measured("network", quiet.run) == pytest.approx(0.0029)
+    assert timing.known("network") is None
+    assert timing.measured("network", quiet.run) == pytest.approx(0.0029)
     with_clock(Clock())
-    assert costs.known("network") == pytest.approx(0.0029)
+    assert timing.known("network") == pytest.approx(0.0029)
 
 
 def test_load_that_ends_meanwhile_leaves_no_trace(with_clock) -> None:
@@ -98,9 +98,9 @@ def test_load_that_ends_meanwhile_leaves_no_trace(with_clock) -> None:
         clock.seconds = RUN_SECONDS * (1 + clock.load / 10)
         clock.run()
 
-    found = costs.measured("network", run)
+    found = timing.measured("network", run)
     with_clock(Clock())
-    assert costs.known("network") == found == pytest.approx(1.1 * RUN_SECONDS)
+    assert timing.known("network") == found == pytest.approx(1.1 * RUN_SECONDS)
 
 
 @pytest.mark.parametrize("text", [
@@ -109,13 +109,13 @@ def test_load_that_ends_meanwhile_leaves_no_trace(with_clock) -> None:
     '{"seconds": -1.0, "wall_seconds": -1.0, "samples": 5}',
     '{"seconds": NaN, "wall_seconds": 1.0, "samples": 5}'])
 def test_what_cannot_be_judged_is_measured_anew(with_clock, own_cache: Path, text: str) -> None:
-    costs.measured("network", with_clock(Clock()).run)
+    timing.measured("network", with_clock(Clock()).run)
     note("times", kept_entry(own_cache).name, text)
     with_clock(Clock())
-    assert costs.known("network") is None
+    assert timing.known("network") is None
 
 
 @pytest.mark.parametrize(("seconds", "tick"), [(1e-6, 1e-9), (1e-6, 1e-3), (20e-6, 15.6e-3)])
 def test_what_is_short_is_repeated_until_the_clock_can_tell(with_clock, seconds, tick) -> None:
     clock = with_clock(Clock(seconds=seconds, tick=tick))
-    assert costs.measured("operator", clock.run) == pytest.approx(seconds, rel=0.02)
+    assert timing.measured("operator", clock.run) == pytest.approx(seconds, rel=0.02)

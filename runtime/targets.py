@@ -1,0 +1,197 @@
+"""The targets of a compilation: from the text that names them to targets on their devices.
+
+::
+
+    cpu                     this processor
+    accel:PRESET            an accelerator, and this processor for what it does not take; or
+    accel:FILE.toml
+    auto:accel:PRESET,cpu   each part of the network where it costs least; auto:PRESET is the same
+    A,B,cpu                 a list in order of preference: the first that takes an operator gets it
+
+Other names are those that `register` was called with. The processor is always among the targets,
+the last where it is not named. A target's name among those of its list is ``host`` for the
+processor, ``accel`` for the first accelerator, and the text for any other.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accel.machine.config import AccelConfig, load
+from accel.machine.device import Device
+from accel.machine.machine import Machine
+from accel.mapping.target import AccelTarget
+from accel.sim.dram import DRAM, Dram
+from compiler.cpu_gpu_backends.cpu.target import CpuTarget
+from compiler.errors import Error
+from compiler.graph.graph import Graph
+from compiler.graph.layout import Borders
+from compiler.graph.partition import Segment, subgraph
+from compiler.target import ACCEL, HOST, Measure, Prices, Target
+from runtime.link import LINK, Link
+from runtime.prices import AccelPrices, MeasuredPrices
+
+__all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "register", "request",
+           "target_config"]
+
+CPU, AUTO = "cpu", "auto"
+
+
+class TargetError(Error, ValueError):
+    """A target that does not exist."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A target, the device of what it compiles (None: this processor), and how it is priced."""
+
+    target: Target
+    device: Any = None
+    priced: Callable[[Graph, Measure], Prices] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def prices(self, graph: Graph, measure: Measure) -> Prices:
+        """Those of the target's own, else measured."""
+        if self.priced is not None:
+            return self.priced(graph, measure)
+        return MeasuredPrices(graph, self.target, measure, self.device)
+
+
+class Targets:
+    """Targets in order of preference, by name."""
+
+    def __init__(self, placed: Sequence[Placed]):
+        """The processor comes last where it is not there."""
+        self._placed = {one.name: one for one in placed}
+        if HOST not in self._placed:
+            self._placed[HOST] = Placed(CpuTarget())
+
+    def __iter__(self) -> Iterator[Placed]:
+        return iter(self._placed.values())
+
+    def __getitem__(self, name: str) -> Placed:
+        return self._placed[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._placed)
+
+    @property
+    def device(self) -> Device | None:
+        """That of the accelerator; None where there is none."""
+        return self[ACCEL].device if ACCEL in self.names else None
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether a file can hold what they compile (`runtime.artifact`)."""
+        return set(self.names) <= {ACCEL, HOST}
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        return {one.name: one.target.fingerprint for one in self}
+
+    def borders(self, graph: Graph) -> Borders:
+        """What the layout pass asks about segments of the graph."""
+        def asked(segment: Segment):
+            return self[segment.target].target.borders(subgraph(graph, segment))
+        return asked
+
+
+def accelerator(machine: Machine, device: Device | None = None, threads: int = 2,
+                link: Link = LINK, dram: Dram = DRAM, name: str = ACCEL) -> Placed:
+    """An accelerator, priced by what is assumed of the way to it and of its memory."""
+    target = AccelTarget(machine, threads, name)
+
+    def priced(graph: Graph, measure: Measure) -> Prices:
+        return AccelPrices(graph, target, measure, link, dram)
+    return Placed(target, device, priced)
+
+
+Make = Callable[[str], Placed]
+"""Gives the target of a text's remainder behind the colon."""
+
+_registered: dict[str, Make] = {}
+
+
+def register(kind: str, make: Make) -> None:
+    """Have texts ``KIND`` and ``KIND:WHERE`` name a target of one's own: `make(WHERE)`, whose name
+    must be the text.
+    """
+    _registered[kind] = make
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a text asks for: names of targets in order, and whether costs decide."""
+
+    names: tuple[str, ...]
+    auto: bool = False
+
+    @property
+    def configs(self) -> tuple[AccelConfig, ...]:
+        """Those of the accelerators, in order."""
+        return tuple(load(name.partition(":")[2]) for name in self.names
+                     if name.startswith(f"{ACCEL}:"))
+
+    @property
+    def title(self) -> str:
+        return f"{AUTO}:" * self.auto + ",".join(self.names)
+
+    def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
+               link: Link = LINK, dram: Dram = DRAM) -> Targets:
+        """The targets; `on` gives each accelerator its device."""
+        accelerators = 0
+        found: list[Placed] = []
+        for name in self.names:
+            kind, _, where = name.partition(":")
+            if name == CPU:
+                found.append(Placed(CpuTarget()))
+            elif kind == ACCEL:
+                machine = Machine(load(where))
+                found.append(accelerator(machine, on(machine), threads, link, dram,
+                                         name if accelerators else ACCEL))
+                accelerators += 1
+            else:
+                found.append(_registered[kind](where))
+        return Targets(found)
+
+
+def request(text: Any) -> Request:
+    """What the text asks for. Raises TargetError for one that names no target."""
+    if not isinstance(text, str):
+        raise _no_target(text)
+    auto = text.startswith(f"{AUTO}:")
+    kinds = "|".join(map(re.escape, (CPU, ACCEL, *_registered)))
+    names = re.split(rf",(?=(?:{kinds})(?:[:,]|$))", text.removeprefix(f"{AUTO}:" * auto))
+    if auto and len(names) == 1 and names[0] and not _is_name(names[0]):
+        names = [f"{ACCEL}:{names[0]}"]
+    if not all(map(_is_name, names)):
+        raise _no_target(text)
+    if len(set(names)) < len(names):
+        raise TargetError(f"Target must name each of its targets once, not {text!r}")
+    return Request(tuple(names), auto)
+
+
+def _is_name(name: str) -> bool:
+    kind, colon, where = name.partition(":")
+    if kind == ACCEL:
+        return bool(where)
+    return name == CPU or kind in _registered and bool(where or not colon)
+
+
+def _no_target(text: Any) -> TargetError:
+    own = "".join(f", {kind}" for kind in _registered)
+    return TargetError(f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml "
+                       f"or cpu{own}, or a list of targets, not {text!r}")
+
+
+def target_config(target: str) -> AccelConfig | None:
+    """The geometry of the only accelerator that a target names; None where it names none."""
+    configs = request(target).configs
+    if len(configs) > 1:
+        raise TargetError(f"Target must name one accelerator here, not {target!r}")
+    return configs[0] if configs else None

@@ -1,0 +1,123 @@
+"""How long code takes on this computer: measured once, and kept.
+
+Processor time, the least of several samples, kept in the cache of `compiler.native` by what was run
+and on which processor, so that it is the same the next time. A kept time says how long the clock
+went meanwhile; where that is much longer, other work was in the way, and the next process measures
+anew.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+
+from compiler.native import digest, note, noted, processor
+
+__all__ = ["Timing", "known", "measured"]
+
+KIND = "times"                      # of entries of the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one call takes, and what it can be judged by.
+
+    Parameters
+    ----------
+    seconds : processor time of the thread that calls, the least of several samples. Where a kernel
+        has several threads, the others compute while this one does, so they add nothing.
+    wall_seconds : by the clock, in that sample.
+    samples : how many there were.
+    """
+
+    seconds: float
+    wall_seconds: float
+    samples: int
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the thread had a processor almost all the time: no other work disturbed it."""
+        return 0 < self.seconds < float("inf") and self.wall_seconds <= _QUIET * self.seconds
+
+
+_SAMPLES, _MOST_SAMPLES = 5, 200
+_ENOUGH_SECONDS, _MOST_SECONDS = 0.05, 0.5      # of all samples: quiet ones, and others
+_SAMPLE_SECONDS = 50e-6             # a call that is shorter is repeated within a sample
+_TICKS = 100                        # of the clock in a sample, at least
+_QUIET = 1.25
+_known: dict[str, float] = {}
+
+
+def measured(key: str, run: Callable[[], object]) -> float:
+    """Seconds of one `run`, or what was kept for this key and processor. What was measured while
+    other work disturbed it holds for this process alone: the next one measures anew.
+    """
+    entry = _entry(key)
+    if entry not in _known:
+        kept = _kept(entry)
+        if kept is None:
+            kept = _time(run)
+            with suppress(OSError):         # without a cache it is measured again
+                note(KIND, entry, json.dumps(asdict(kept)))
+        _known[entry] = kept.seconds
+    return _known[entry]
+
+
+def known(key: str) -> float | None:
+    """What `measured` would give without measuring; None where it would have to."""
+    entry = _entry(key)
+    if entry in _known:
+        return _known[entry]
+    kept = _kept(entry)
+    return None if kept is None else kept.seconds
+
+
+def _entry(key: str) -> str:
+    return digest(["host times", key, processor()])
+
+
+def _time(run: Callable[[], object]) -> Timing:
+    """The quickest of several samples. While none is quiet there are more of them, for a while."""
+    run()                                   # code and data come into the caches
+    calls = _calls(run)
+    samples: list[tuple[float, float]] = []
+    while _wants_more(samples):
+        samples.append(_sample(run, calls))
+    seconds, wall = min(samples)
+    return Timing(seconds / calls, wall / calls, len(samples))
+
+
+def _wants_more(samples: list[tuple[float, float]]) -> bool:
+    count, spent = len(samples), sum(wall for _, wall in samples)
+    if count < _SAMPLES:
+        return True
+    seconds, wall = min(samples)
+    enough = _ENOUGH_SECONDS if Timing(seconds, wall, count).is_quiet else _MOST_SECONDS
+    return count < _MOST_SAMPLES and spent < enough
+
+
+def _calls(run: Callable[[], object]) -> int:
+    """Calls of a sample: so many that it is long beside a tick of the clock."""
+    least = max(_SAMPLE_SECONDS, _TICKS * time.get_clock_info("thread_time").resolution)
+    calls = 1
+    while (wall := _sample(run, calls)[1]) < least:
+        calls = max(2 * calls, int(calls * least / wall) + 1 if wall > 0 else 0)
+    return calls
+
+
+def _sample(run: Callable[[], object], calls: int) -> tuple[float, float]:
+    """Seconds of the processor and by the clock for so many calls."""
+    wall, begin = time.perf_counter(), time.thread_time()
+    for _ in range(calls):
+        run()
+    return time.thread_time() - begin, time.perf_counter() - wall
+
+
+def _kept(entry: str) -> Timing | None:
+    """What was kept, if it was quiet; None for any other and for what cannot be judged."""
+    try:
+        kept = Timing(**json.loads(noted(KIND, entry) or ""))
+        return kept if kept.is_quiet else None
+    except (ValueError, TypeError):
+        return None
