@@ -15,7 +15,7 @@ from compiler.ops.fixed_point import requantize as requantized_array
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
                                         weighted)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator, Shapes
+from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator, Shapes
 from compiler.ops.requantization import check_padded, clamp_of, multipliers, wrapped
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank
 from compiler.ops.sums import kept, narrowed, sum_dtype
@@ -124,30 +124,30 @@ def _transposed_shape(size: Sequence[int], kernel: Sequence[int], strides: Seque
 # Expressions
 
 
-def _conv2d(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _conv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,Ci,H,W], ``w`` [Co,Ci/group,kh,kw], perhaps ``bias`` [Co]; sums in float32."""
     return _biased(_convolved, attrs, inputs, name)
 
 
-def _convtranspose2d(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _convtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,Ci,H,W], ``w`` [Ci,Co/group,kh,kw], perhaps ``bias`` [Co]; sums in float32."""
     return _biased(_transposed, attrs, inputs, name)
 
 
-def _qconv2d(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` and ``w`` as `conv2d`; ``bias``, ``mult``, ``shift`` [Co]; sums wrap at 32 bits."""
     return _requantized(_convolved, attrs, inputs, name)
 
 
-def _qconvtranspose2d(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _qconvtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """As `qconv2d`, ``w`` [Co,Ci/group,kh,kw] too; what is between pixels has the pad value."""
     return _requantized(_turned, attrs, inputs, name)
 
 
-Sums = Callable[[Attrs, Tensor, Tensor, int, str, str], Tensor]
+Sums = Callable[[Attributes, Tensor, Tensor, int, str, str], Tensor]
 
 
-def _biased(sums: Sums, attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _biased(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, w, *rest = inputs
     if not rest:
         return sums(attrs, x, w, 0, "float32", name)
@@ -155,7 +155,7 @@ def _biased(sums: Sums, attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Te
     return te.compute(acc.shape, lambda n, c, h, w: acc[n, c, h, w] + bias[c], name)
 
 
-def _requantized(sums: Sums, attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _requantized(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, w, bias, mult, shift = inputs
     acc = sums(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
     return te.compute(acc.shape, lambda n, c, h, w: requantize(
@@ -163,7 +163,7 @@ def _requantized(sums: Sums, attrs: Attrs, inputs: Sequence[Tensor], name: str) 
         attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"), name)
 
 
-def _convolved(attrs: Attrs, x: Tensor, weight: Tensor, pad_value, dtype: str,
+def _convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
                name: str) -> Tensor:
     """Sums of products in `dtype`, [N,Co,Ho,Wo]."""
     reach = reach_of(attrs, weight.shape[2:])
@@ -173,7 +173,7 @@ def _convolved(attrs: Attrs, x: Tensor, weight: Tensor, pad_value, dtype: str,
                      lambda c, i, kh, kw: weight[c, i, kh, kw])
 
 
-def _products(shape: Sequence[int], attrs: Attrs, padded: Tensor, weights: Sequence[int],
+def _products(shape: Sequence[int], attrs: Attributes, padded: Tensor, weights: Sequence[int],
               strides: Sequence[int], dtype: str, name: str,
               weight: Callable[..., Expr]) -> Tensor:
     """Sums over windows; ``weight(c, i, kh, kw)`` is that of output channel c and the i-th input
@@ -204,7 +204,7 @@ def _times(tap: Expr, dilation: int) -> Expr:
     return tap if dilation == 1 else tap * dilation
 
 
-def _transposed(attrs: Attrs, x: Tensor, weight: Tensor, pad_value, dtype: str,
+def _transposed(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
                 name: str) -> Tensor:
     """Sums of products, ``weight`` [Ci,Co/group,kh,kw]."""
     group = attrs.get("group", 1)
@@ -218,14 +218,15 @@ def _transposed(attrs: Attrs, x: Tensor, weight: Tensor, pad_value, dtype: str,
                    turned)
 
 
-def _turned(attrs: Attrs, x: Tensor, weight: Tensor, pad_value, dtype: str, name: str) -> Tensor:
+def _turned(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
+            name: str) -> Tensor:
     """Sums of products, ``weight`` [Co,Ci/group,kh,kw]."""
     height, width = weight.shape[2:]
     return _spread(attrs, x, weight.shape, pad_value, dtype, name,
                    lambda c, i, kh, kw: weight[c, i, height - 1 - kh, width - 1 - kw])
 
 
-def _spread(attrs: Attrs, x: Tensor, weights: Sequence[int], pad_value, dtype: str, name: str,
+def _spread(attrs: Attributes, x: Tensor, weights: Sequence[int], pad_value, dtype: str, name: str,
             weight: Callable[..., Expr]) -> Tensor:
     """A transposed convolution as one of stride 1 over x with its pixels apart."""
     (sh, sw), (top, left, bottom, right) = attrs["strides"], attrs["pads"]
@@ -247,7 +248,7 @@ def _spread(attrs: Attrs, x: Tensor, weights: Sequence[int], pad_value, dtype: s
     return _products(shape, attrs, wide, weights[1:], (1, 1), dtype, name, weight)
 
 
-def _conv(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _conv(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, w = inputs
     outputs, depth, *kernel = w.shape
     group, wide = attrs["group"], sum_dtype(x.dtype)
@@ -263,12 +264,12 @@ def _conv(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     def element(n: Expr, c: Expr, *places: Expr):
         channel = rc.var if group == 1 else c // each * depth + rc.var
         pixel = pixel_of(x, (n, channel), places, [tap.var for tap in taps], attrs, kernel, made,
-                       te.const(0, x.dtype))
+                         te.const(0, x.dtype))
         weight = w[(c, rc.var, *(tap.var for tap in taps))]
         return te.sum(pixel.astype(wide) * weight.astype(wide), (rc, *taps))
 
     return narrowed((x.shape[0], outputs, *made), lambda *indices: element(*indices), x.dtype,
-                     name)
+                    name)
 
 
 # Meanings
@@ -355,7 +356,7 @@ def outputs_first(w: Array, group: int) -> Array:
     return np.ascontiguousarray(cut).reshape(group * outputs, inputs // group, *kernel)
 
 
-def _conv_meaning(attrs: Attrs, x: Array, w: Array) -> Array:
+def _conv_meaning(attrs: Attributes, x: Array, w: Array) -> Array:
     wide = np.int64 if x.dtype.kind in "iu" else np.float64
     views = views_of(attrs, x.astype(wide), w.shape[2:], 0)
     group, rank = attrs["group"], w.ndim - 2
@@ -384,7 +385,7 @@ def _convtranspose2d_integer(view: QuantizedInputs, node: Node, out: Stored,
     x, group = view.activation(node.inputs[0]), node.attrs.get("group", 1)
     weight, scales = view.weight(node.inputs[1], axis=1)
     constants = weighted(view, node.inputs[2:], x, outputs_first(weight, group),
-                          np.tile(scales, group), out)
+                         np.tile(scales, group), out)
     attrs = {**node.attrs, "pad_value": x.zp, **clamp_to(out, bounds)}
     return IntegerNode("qconvtranspose2d", (x.value,), attrs, constants)
 
@@ -392,7 +393,7 @@ def _convtranspose2d_integer(view: QuantizedInputs, node: Node, out: Stored,
 # Records
 
 
-def _is_pointwise(attrs: Attrs, shapes: Shapes) -> bool:
+def _is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:
     """Whether every pixel is computed from the one in its place."""
     weight = shapes[1]
     return (weight is not None and weight[2:] == (1, 1) and attrs["strides"] == (1, 1)

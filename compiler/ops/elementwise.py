@@ -16,7 +16,7 @@ from compiler.ops.fixed_point import add_multipliers
 from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
                                         StaysFloat, Stored, clamp_to)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Algebra, Attrs, Define, Inputs, Kind, Operator
+from compiler.ops.operator import Algebra, Attributes, Define, Inputs, Kind, Operator
 from compiler.ops.products import integer_product
 from compiler.ops.rules import Types
 from compiler.ops.sums import kept
@@ -186,8 +186,8 @@ FUNCTIONS: dict[str, Function] = {
          ("atanh", "inverse hyperbolic tangent", np.arctanh))}
 
 
-def _define(op: str, function: Function) -> Callable[[Attrs, Inputs, str], Tensor]:
-    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _define(op: str, function: Function) -> Callable[[Attributes, Inputs, str], Tensor]:
+    def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         if len(inputs) != function.arity:
             raise ValueError(f"{op} must have {function.arity} inputs, not {len(inputs)}")
         dtypes = list(dict.fromkeys(x.dtype for x in inputs))
@@ -210,26 +210,26 @@ def _mapped(op: str, element: Callable[..., Expr], inputs: Inputs, name: str) ->
                       name)
 
 
-def unary(element: Callable[[Attrs, Expr], Expr]) -> Define:
+def unary(element: Callable[[Attributes, Expr], Expr]) -> Define:
     """The expression that applies `element` to every element of one input."""
-    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x = inputs[0]
         return te.compute(x.shape, lambda *indices: element(attrs, x[indices]), name)
     return define
 
 
-def _where(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _where(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     if [len(inputs), inputs[0].dtype, inputs[1].dtype] != [3, "bool", inputs[-1].dtype]:
         raise ValueError("where must have a bool and two inputs of one type, not "
                          + ", ".join(x.dtype for x in inputs))
     return _mapped("where", te.select, inputs, name)
 
 
-def _cast(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _cast(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return _mapped("cast", lambda x: x.astype(attrs["to"]), inputs, name)
 
 
-def _keeps_type(attrs: Attrs, types: Types, result: TensorType) -> bool:
+def _keeps_type(attrs: Attributes, types: Types, result: TensorType) -> bool:
     return types[0] == result
 
 

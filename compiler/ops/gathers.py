@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from compiler import te
-from compiler.ops.operator import Attrs, Inputs, Operator
+from compiler.ops.operator import Attributes, Inputs, Operator
 from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Tensor
 
@@ -26,7 +26,7 @@ def _placed(indices: np.ndarray, extent: int) -> np.ndarray:
     return np.where(indices < 0, indices + extent, indices).clip(0, max(extent - 1, 0))
 
 
-def _gather(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _gather(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Of x, the slices along the axis with these numbers."""
     x, at = inputs
     axis, rank = _axis(attrs, x), len(at.shape)
@@ -36,13 +36,13 @@ def _gather(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         *indices[axis + rank:])], name)
 
 
-def _axis(attrs: Attrs, x: Tensor) -> int:
+def _axis(attrs: Attributes, x: Tensor) -> int:
     if not 0 <= attrs["axis"] < len(x.shape):
         raise ValueError(f"axis must be 0 to {len(x.shape) - 1}, not {attrs['axis']}")
     return attrs["axis"]
 
 
-def _gather_elements(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _gather_elements(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Each element from its own place, but for its number along the axis."""
     x, at = inputs
     axis = _axis(attrs, x)
@@ -50,13 +50,13 @@ def _gather_elements(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         *indices[:axis], _within(at[indices], x.shape[axis]), *indices[axis + 1:])], name)
 
 
-def _gather_elements_meaning(attrs: Attrs, x: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _gather_elements_meaning(attrs: Attributes, x: np.ndarray, at: np.ndarray) -> np.ndarray:
     seen = x[tuple(slice(n) if axis != attrs["axis"] else slice(None)
                    for axis, n in enumerate(at.shape))]
     return np.take_along_axis(seen, _placed(at, x.shape[attrs["axis"]]), attrs["axis"])
 
 
-def _gather_nd(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _gather_nd(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Of x, the slices whose first indices stand in the last dimension of the second input."""
     (x, at), batch = inputs, attrs["batch_dims"]
     depth, outer = int(at.shape[-1]), len(at.shape) - 1
@@ -72,7 +72,7 @@ def _gather_nd(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     return te.compute((*at.shape[:-1], *x.shape[batch + depth:]), element, name)
 
 
-def _gather_nd_meaning(attrs: Attrs, x: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _gather_nd_meaning(attrs: Attributes, x: np.ndarray, at: np.ndarray) -> np.ndarray:
     batch, depth = attrs["batch_dims"], at.shape[-1]
     count = prod(x.shape[:batch])
     flat = x.reshape(count, *x.shape[batch:])
@@ -82,7 +82,7 @@ def _gather_nd_meaning(attrs: Attrs, x: np.ndarray, at: np.ndarray) -> np.ndarra
     return made.reshape(*at.shape[:-1], *x.shape[batch + depth:])
 
 
-def _resample(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _resample(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, places, weights = inputs
     axis, wide = _axis(attrs, x), sum_dtype(inputs[0].dtype)
     tap = te.reduce_axis(places.shape[1], f"{name}_tap")
@@ -99,7 +99,7 @@ def _resample(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     return te.compute(shape, lambda *indices: acc[indices].astype(x.dtype), name)
 
 
-def _resample_meaning(attrs: Attrs, x: np.ndarray, places: np.ndarray,
+def _resample_meaning(attrs: Attributes, x: np.ndarray, places: np.ndarray,
                       weights: np.ndarray) -> np.ndarray:
     last = np.moveaxis(x, attrs["axis"], -1).astype(np.float64)
     made = (last[..., _placed(places, last.shape[-1])] * weights.astype(np.float64)).sum(-1)

@@ -11,7 +11,7 @@ from compiler.ops.fixed_point import requantize
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
                                         clamp_to, scaled)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Algebra, Array, Attrs, Kind, Numbers, Operator
+from compiler.ops.operator import Algebra, Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import check_clamp, check_multiplier, clamp_of, rescaled
 from compiler.ops.rules import Types, need, need_dtype
 from compiler.te import Expr, Tensor
@@ -49,12 +49,12 @@ def _qconcat_type(node: Node, types: Types) -> TensorType:
     return _concat_type(replace(node, attrs={"axis": node.attrs.get("axis", 1)}), types)
 
 
-def _concat(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _concat(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """The inputs one after the other along ``axis``."""
     return _joined(attrs["axis"], inputs, lambda _, element: element, name)
 
 
-def _qconcat(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _qconcat(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """The inputs one after the other along the channels, each requantized by itself."""
     scales = [dict(zip(("bias", "mult", "shift"), row, strict=True))
               for row in zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)]
@@ -62,7 +62,7 @@ def _qconcat(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
     return _joined(axis, inputs, lambda which, x: rescaled({**attrs, **scales[which]}, x), name)
 
 
-def _joined(axis: int, inputs: Sequence[Tensor], value: Callable[[int, Expr], Expr],
+def _joined(axis: int, inputs: Inputs, value: Callable[[int, Expr], Expr],
             name: str) -> Tensor:
     starts = [sum(x.shape[axis] for x in inputs[:which]) for which in range(len(inputs))]
     shape = list(inputs[0].shape)

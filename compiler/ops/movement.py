@@ -15,7 +15,7 @@ from compiler import te
 from compiler.ops.broadcasting import broadcast, broadcast_shape
 from compiler.ops.channels_last import ChannelsLast, by_axes, by_place
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Algebra, Attrs, Inputs, Kind, Numbers, Operator
+from compiler.ops.operator import Algebra, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.rules import Types, need, need_arity, need_rank
 from compiler.te import Expr, Tensor
 
@@ -33,7 +33,7 @@ def _reshape_type(node: Node, types: Types) -> TensorType:
     return made
 
 
-def _reshape(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _reshape(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """The elements in row-major order, in another shape."""
     x = inputs[0]
     shape = tuple(attrs["shape"])
@@ -76,7 +76,7 @@ def _split(place: Expr, shape: Sequence[int]) -> list[Expr]:
     return result
 
 
-def _expand(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _expand(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, shape = inputs[0], tuple(attrs["shape"])
     if broadcast_shape(x.shape, shape) != shape:
         raise ValueError(f"{x.shape} must broadcast to shape {shape}")
@@ -111,7 +111,7 @@ def _upsample_type(node: Node, types: Types) -> TensorType:
     return TensorType((n, c, h * factors[0], w * factors[1]), types[0].dtype)
 
 
-def _slice(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _slice(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Of every axis, each ``step``-th element from ``begin`` to before ``end``."""
     x, sides = inputs[0], list(zip(*(attrs[k] for k in ("begin", "end", "step")), strict=True))
     shape = tuple(-(-(end - begin) // step) for begin, end, step in sides)
@@ -120,7 +120,7 @@ def _slice(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
         name)
 
 
-def _upsample(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _upsample(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Each pixel of ``x`` [N,C,H,W] in ``factors`` rows and columns."""
     x, (rows, columns) = inputs[0], attrs["factors"]
     n, c, h, w = x.shape
@@ -128,7 +128,7 @@ def _upsample(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
                       lambda n, c, h, w: x[n, c, h // rows, w // columns], name)
 
 
-def _is_contiguous(attrs: Attrs, whole: tuple[int, ...], part: tuple[int, ...]) -> bool:
+def _is_contiguous(attrs: Attributes, whole: tuple[int, ...], part: tuple[int, ...]) -> bool:
     """Whether the elements of a slice lie one after the other."""
     first = next((axis for axis, extent in enumerate(part) if extent > 1), len(part))
     return (all(step == 1 or extent == 1 for step, extent
@@ -139,7 +139,7 @@ def _is_contiguous(attrs: Attrs, whole: tuple[int, ...], part: tuple[int, ...]) 
 # Another order
 
 
-def _transpose(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _transpose(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, perm = inputs[0], tuple(attrs["perm"])
     if sorted(perm) != list(range(len(x.shape))):
         raise ValueError(f"perm must order 0 to {len(x.shape) - 1}, not {perm}")
@@ -147,7 +147,7 @@ def _transpose(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         indices[perm.index(axis)] for axis in range(len(perm)))], name)
 
 
-def _reverse(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _reverse(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, axes = inputs[0], attrs["axes"]
     return te.compute(x.shape, lambda *indices: x[tuple(
         extent - 1 - index if axis in axes else index
@@ -157,7 +157,7 @@ def _reverse(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
 # Pads
 
 
-def _pad(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _pad(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x = inputs[0]
     before, after, between = _sides(attrs, x.shape)
     shape = tuple(low + (extent - 1) * (gap + 1) + 1 + high for low, extent, gap, high
@@ -169,7 +169,7 @@ def _pad(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         for index, low, extent in zip(indices, before, x.shape, strict=True))], name)
 
 
-def _sides(attrs: Attrs, shape: Sequence[int]) -> tuple[Sequence[int], ...]:
+def _sides(attrs: Attributes, shape: Sequence[int]) -> tuple[Sequence[int], ...]:
     before, after = attrs["before"], attrs["after"]
     between = attrs.get("between", (0,) * len(shape))
     if not len(before) == len(after) == len(between) == len(shape):
@@ -209,7 +209,7 @@ def _mirrored(mode: str, place: Expr, extent: int) -> Expr:
     return te.minimum(place, period - place)
 
 
-def _pad_meaning(attrs: Attrs, x: np.ndarray, *values: np.ndarray) -> np.ndarray:
+def _pad_meaning(attrs: Attributes, x: np.ndarray, *values: np.ndarray) -> np.ndarray:
     before, after, between = _sides(attrs, x.shape)
     if attrs["mode"] != "constant":
         for axis, (low, high) in enumerate(zip(before, after, strict=True)):
@@ -237,15 +237,15 @@ def _mirrored_places(mode: str, places: np.ndarray, extent: int) -> np.ndarray:
 # Records
 
 
-def _keeps_type(attrs: Attrs, types: Types, result: TensorType) -> bool:
+def _keeps_type(attrs: Attributes, types: Types, result: TensorType) -> bool:
     return types[0] == result
 
 
-def _keeps_order(attrs: Attrs, types: Types, result: TensorType) -> bool:
+def _keeps_order(attrs: Attributes, types: Types, result: TensorType) -> bool:
     return tuple(attrs["perm"]) == tuple(range(len(attrs["perm"])))
 
 
-def _adds_nothing(attrs: Attrs, types: Types, result: TensorType) -> bool:
+def _adds_nothing(attrs: Attributes, types: Types, result: TensorType) -> bool:
     return types[0] == result and not any((*attrs["before"], *attrs["after"]))
 
 

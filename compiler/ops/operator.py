@@ -19,13 +19,13 @@ from compiler.ops.rules import TypeRule, Types
 from compiler.ops.weights import Weights
 from compiler.te import Tensor
 
-__all__ = ["Algebra", "Array", "Attrs", "Define", "Inputs", "Kind", "Meaning", "Numbers",
+__all__ = ["Algebra", "Array", "Attributes", "Define", "Inputs", "Kind", "Meaning", "Numbers",
            "Operator", "Range", "Shapes"]
 
 Array = np.ndarray
-Attrs = Mapping
+Attributes = Mapping
 Inputs = Sequence[Tensor]
-Define = Callable[[Attrs, Inputs, str], Tensor]
+Define = Callable[[Attributes, Inputs, str], Tensor]
 Meaning = Callable[..., Array]
 Shapes = Sequence[tuple[int, ...] | None]
 
@@ -75,7 +75,7 @@ class Algebra:
     never_minus_zero : the result is never -0.
     """
 
-    unchanged: Callable[[Attrs, Types, TensorType], bool] | None = None
+    unchanged: Callable[[Attributes, Types, TensorType], bool] | None = None
     neutral: int | None = None
     commutes: bool = False
     idempotent: bool = False
@@ -151,13 +151,13 @@ class Operator:
     channels_last: ChannelsLast | None = None
     algebra: Algebra = Algebra()
     joins: bool = False
-    view: Callable[[Attrs, tuple[int, ...], tuple[int, ...]], bool] | None = None
-    pixelwise: Callable[[Attrs, Shapes], bool] | None = None
+    view: Callable[[Attributes, tuple[int, ...], tuple[int, ...]], bool] | None = None
+    pixelwise: Callable[[Attributes, Shapes], bool] | None = None
     contracts: bool = False
     weights: Weights | None = None
 
     integer: IntegerForm | None = None
     stored: str = ""
-    bounds: Callable[[Attrs], tuple[float, float]] | None = None
+    bounds: Callable[[Attributes], tuple[float, float]] | None = None
     picks: bool = False
     homogeneous: bool = False

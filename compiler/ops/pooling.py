@@ -15,7 +15,7 @@ from compiler.ops.channels_last import ChannelsLast, with_channels
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored,
                                         check_accumulator, clamp_to, multiplier_of, scaled)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator
+from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import (check_clamp, check_requantized, clamp_of, multipliers,
                                          rescaled_array, wrapped)
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_int8
@@ -98,7 +98,7 @@ def _averaged(node: Node, types: Types) -> TensorType:
 # Expressions
 
 
-def _maxpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _maxpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,C,H,W] of any type with a lowest value, which is what it is padded with."""
     x, kernel, (sh, sw) = inputs[0], attrs["kernel"], attrs["strides"]
     shape, padded = windowed(attrs, x, kernel, _LOWEST[x.dtype], name)
@@ -107,7 +107,7 @@ def _maxpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
         padded[n, c, h * sh + kh.var, w * sw + kw.var], (kh, kw)), name)
 
 
-def _avgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _avgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Mean of each window of ``x``, summed in float64 and rounded once. Pads count as elements
     where ``include_pad`` is 1.
     """
@@ -130,7 +130,7 @@ def _reached(index: Expr, stride: int, kernel: int, before: int, size: int) -> E
     return te.minimum(first + kernel, size) - te.maximum(first, 0)
 
 
-def _qavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _qavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Sum of each window, requantized; the multipliers hold the number of elements."""
     x, mult, shift = inputs
     total = _window_sums(attrs, x, attrs["pad_value"], "int32", f"{name}_sum")
@@ -143,7 +143,7 @@ def _qavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
     return te.compute(total.shape, average, name)
 
 
-def _window_sums(attrs: Attrs, x: Tensor, pad_value, dtype: str, name: str) -> Tensor:
+def _window_sums(attrs: Attributes, x: Tensor, pad_value, dtype: str, name: str) -> Tensor:
     (sh, sw), kernel = attrs["strides"], attrs["kernel"]
     shape, padded = windowed(attrs, x, kernel, pad_value, name)
     kh, kw = image_axes(kernel, name)
@@ -151,7 +151,7 @@ def _window_sums(attrs: Attrs, x: Tensor, pad_value, dtype: str, name: str) -> T
         padded[n, c, h * sh + kh.var, w * sw + kw.var].astype(dtype), (kh, kw)), name)
 
 
-def _globalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _globalavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Mean of each plane of ``x``, summed in float64 and rounded once."""
     x = inputs[0]
     total = _planes(x, "float64", f"{name}_sum")
@@ -160,7 +160,7 @@ def _globalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
                       lambda n, c, h, w: (total[n, c, h, w] / area).astype("float32"), name)
 
 
-def _qglobalavgpool(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _qglobalavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Sum of each plane, requantized; the multiplier holds the area."""
     total = _planes(inputs[0], "int32", f"{name}_sum")
     bias, mult, shift = (te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
@@ -177,8 +177,8 @@ def _planes(x: Tensor, dtype: str, name: str) -> Tensor:
         x[n, c, rh.var, rw.var].astype(dtype), (rh, rw)), name)
 
 
-def _pool(op: str) -> Callable[[Attrs, Inputs, str], Tensor]:
-    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _pool(op: str) -> Callable[[Attributes, Inputs, str], Tensor]:
+    def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x, kernel = inputs[0], attrs["kernel"]
         made, wide = check_windows(x, kernel, attrs), sum_dtype(x.dtype)
         taps = kernel_axes(kernel, name)
@@ -186,14 +186,14 @@ def _pool(op: str) -> Callable[[Attrs, Inputs, str], Tensor]:
 
         def element(n: Expr, c: Expr, *places: Expr):
             pixel = pixel_of(x, (n, c), places, [tap.var for tap in taps], attrs, kernel, made,
-                           outside)
+                             outside)
             return (te.max if op == "max" else te.sum)(pixel.astype(wide), taps)
 
         return narrowed((*x.shape[:2], *made), lambda *indices: element(*indices), x.dtype, name)
     return define
 
 
-def _pool_place(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _pool_place(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, kernel = inputs[0], attrs["kernel"]
     made = check_windows(x, kernel, attrs)
     taps = kernel_axes(kernel, name)
@@ -267,7 +267,7 @@ def _outside(op: str, dtype: np.dtype):
 
 
 def _pool_meaning(op: str) -> Callable[..., Array]:
-    def meaning(attrs: Attrs, x: Array) -> Array:
+    def meaning(attrs: Attributes, x: Array) -> Array:
         views = views_of(attrs, x, attrs["kernel"], _outside(op, x.dtype))
         axes = tuple(range(-len(attrs["kernel"]), 0))
         return views.max(axes) if op == "max" else views.astype(
@@ -275,7 +275,7 @@ def _pool_meaning(op: str) -> Callable[..., Array]:
     return meaning
 
 
-def _pool_place_meaning(attrs: Attrs, x: Array) -> Array:
+def _pool_place_meaning(attrs: Attributes, x: Array) -> Array:
     rank = len(attrs["kernel"])
     numbers = np.arange(x.size).reshape(x.shape)
     values = views_of(attrs, x, attrs["kernel"], _outside("max", x.dtype))

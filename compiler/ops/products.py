@@ -12,7 +12,7 @@ from compiler.ops.broadcasting import broadcast, broadcast_shape, common_shape
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
                                         check_accumulator, clamp_to, multiplier_of, weighted)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Array, Attrs, Inputs, Kind, Numbers, Operator
+from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import (check_channels, check_requantized, clamp_of, multipliers,
                                          rescaled_array, wrapped)
 from compiler.ops.rules import TypeRefused, Types, need, need_arity, need_dtype, need_rank
@@ -94,7 +94,7 @@ def _multiplied(node: Node, a: TensorType, b: TensorType) -> tuple[int, ...]:
 # Expressions
 
 
-def _dense(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _dense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [M,K]; ``w`` [N,K] when ``trans_b`` is 1, else [K,N]; perhaps a ``bias`` that
     broadcasts to [M,N]. Sums in float32.
     """
@@ -106,7 +106,7 @@ def _dense(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
     return te.compute(acc.shape, lambda m, n: acc[m, n] + broadcast(rest[0], (m, n)), name)
 
 
-def _qdense(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [...,K], ``w`` [N,K]; ``bias``, ``mult``, ``shift`` [N]; sums wrap at 32 bits."""
     x, w, bias, mult, shift = inputs
     acc = _products(x, w, True, "int32", f"{name}_acc")
@@ -119,13 +119,13 @@ def _qdense(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
     return te.compute(acc.shape, lane, name)
 
 
-def _matmul(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _matmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``a`` [...,M,K] times ``b`` [...,K,N]; leading dimensions broadcast. Sums in float32."""
     a, b = inputs
     return _batched(a, b, False, "float32", name)
 
 
-def _qmatmul(attrs: Attrs, inputs: Sequence[Tensor], name: str) -> Tensor:
+def _qmatmul(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``a`` - ``a_zp`` [...,M,K] times ``b`` - ``b_zp`` [...,K,N], or [...,N,K] when ``trans_b`` is
     1; sums wrap at 32 bits.
     """
@@ -167,7 +167,7 @@ def _products(x: Tensor, w: Tensor, transposed: bool, dtype: str, name: str) -> 
     return te.compute((*x.shape[:-1], w.shape[0 if transposed else 1]), products, name)
 
 
-def _einsum(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _einsum(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     terms, result = _terms(attrs["equation"], [x.shape for x in inputs])
     extents: dict[str, int] = {}
     for term, x in zip(terms, inputs, strict=True):
@@ -231,7 +231,7 @@ def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
     return rescaled_array(attrs, sums)
 
 
-def _einsum_meaning(attrs: Attrs, *arrays: Array) -> Array:
+def _einsum_meaning(attrs: Attributes, *arrays: Array) -> Array:
     dtype = arrays[0].dtype
     wide = dtype if dtype.kind in "iub" else np.dtype(np.float64)
     return np.einsum(attrs["equation"], *(array.astype(wide) for array in arrays))

@@ -11,8 +11,8 @@ from compiler.ops.elementwise import unary
 from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, requantize
 from compiler.ops.channels_last import ChannelsLast, by_axis
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import (Algebra, Array, Attrs, Inputs, Kind, Numbers, Operator, Range,
-                                   Shapes)
+from compiler.ops.operator import (Algebra, Array, Attributes, Inputs, Kind, Numbers, Operator,
+                                   Range, Shapes)
 from compiler.ops.requantization import (check_clamp, check_requantized, clamp_of, rescaled,
                                          rescaled_array)
 from compiler.ops.rules import TypeRule, Types, need, need_arity, need_dtype, of_int8
@@ -104,7 +104,7 @@ def _quantized(x: Expr, scale: Expr | float, point: Expr | float, dtype: str) ->
     return te.clamp(te.rint(x / scale) + point, *_LIMITS[dtype]).astype(dtype)
 
 
-def _qadd(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _qadd(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Two-scale sum of equal shapes, rounded once."""
     a, b = inputs
     scales = [attrs[key] for key in ("ma", "mb", "c", "shift", "zp", "lo", "hi")]
@@ -112,7 +112,7 @@ def _qadd(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         a[indices].astype("int32"), b[indices].astype("int32"), *scales).astype("int8"), name)
 
 
-def _quantizelinear(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _quantizelinear(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` by ``scale`` and ``zero_point``, both scalars or vectors along ``axis``."""
     x, scale, zero = inputs
     return te.compute(x.shape, lambda *indices: _quantized(
@@ -120,7 +120,7 @@ def _quantizelinear(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
         _element_along(zero, attrs, indices).astype("float32"), zero.dtype), name)
 
 
-def _dequantizelinear(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _dequantizelinear(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``(q - zero_point) * scale``: the difference exactly, the product in float32."""
     q, scale, zero = inputs
 
@@ -131,7 +131,7 @@ def _dequantizelinear(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     return te.compute(q.shape, value, name)
 
 
-def _element_along(parameter: Tensor, attrs: Attrs, indices: Sequence[Expr]) -> Expr:
+def _element_along(parameter: Tensor, attrs: Attributes, indices: Sequence[Expr]) -> Expr:
     return parameter[indices[attrs["axis"]]] if parameter.shape else parameter[()]
 
 
@@ -171,11 +171,11 @@ def _positive(parameters: Sequence[Array]) -> Sequence[Range]:
     return (Range("scale", parameters[0], parameters[0] > 0, "positive"),)
 
 
-def _is_by_channel(attrs: Attrs, shapes: Shapes) -> bool:
+def _is_by_channel(attrs: Attributes, shapes: Shapes) -> bool:
     return attrs["axis"] == 1
 
 
-def _keeps_scale(attrs: Attrs, types: Types, result: TensorType) -> bool:
+def _keeps_scale(attrs: Attributes, types: Types, result: TensorType) -> bool:
     return (attrs["mult"] == 1 << attrs["shift"] and attrs["bias"] == -attrs["zp"]
             and (attrs["lo"], attrs["hi"]) == (-128, 127))
 

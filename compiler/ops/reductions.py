@@ -10,7 +10,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.channels_last import ChannelsLast, by_axes
-from compiler.ops.operator import Attrs, Inputs, Kind, Meaning, Operator
+from compiler.ops.operator import Attributes, Inputs, Kind, Meaning, Operator
 from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
@@ -23,7 +23,7 @@ take about half a minute.
 
 
 def _reduce(op: str) -> Callable[..., Tensor]:
-    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x, axes = inputs[0], tuple(attrs["axes"])
         _check_axes(x, axes)
         wide = sum_dtype(x.dtype)
@@ -80,7 +80,7 @@ def _product(value: Expr, over: tuple) -> Reduction:
 
 def _place(better: str) -> Callable[..., Tensor]:
     """The index of the greatest or least element along an axis: the first or the last of equals."""
-    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x, axis = inputs[0], attrs["axis"]
         _check_axes(x, (axis,))
         last = bool(attrs.get("last", 0))
@@ -109,7 +109,7 @@ def _place(better: str) -> Callable[..., Tensor]:
 
 
 def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
-    def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    def meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         axis, keepdims = attrs["axis"], bool(attrs["keepdims"])
         if not attrs.get("last", 0):
             return function(x, axis, keepdims=keepdims)
@@ -117,7 +117,7 @@ def _place_meaning(function: Callable) -> Callable[..., np.ndarray]:
     return meaning
 
 
-def _sorted_places(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+def _sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """Where the first ``count`` elements in order along an axis are, the greatest first if
     ``largest`` is 1; of equals the first. Each element counts those before it.
     """
@@ -143,7 +143,7 @@ def _sorted_places(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
     return te.compute((*x.shape[:axis], attrs["count"], *x.shape[axis + 1:]), place, name)
 
 
-def _sorted_places_meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+def _sorted_places_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     axis, last = attrs["axis"], x.shape[attrs["axis"]] - 1
     if attrs["largest"]:
         order = np.flip(last - np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
@@ -154,7 +154,7 @@ def _sorted_places_meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
 
 def _running(op: str) -> Callable[..., Tensor]:
     """Of all elements before each, itself too unless ``exclusive``; from the end if ``reverse``."""
-    def define(attrs: Attrs, inputs: Inputs, name: str) -> Tensor:
+    def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x, axis = inputs[0], attrs["axis"]
         _check_pairs(x, axis)
         wide, over = sum_dtype(x.dtype), te.reduce_axis(x.shape[axis], f"{name}_r")
@@ -177,7 +177,7 @@ def _running(op: str) -> Callable[..., Tensor]:
 
 
 def _running_meaning(function: Callable, neutral: int) -> Callable[..., np.ndarray]:
-    def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    def meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         axis = attrs["axis"]
         x = np.flip(x, axis) if attrs["reverse"] else x
         if attrs["exclusive"]:
@@ -197,7 +197,7 @@ def _sum_meaning(function: Callable) -> Callable[..., np.ndarray]:
 
 
 def _reduce_meaning(function: Callable) -> Callable[..., np.ndarray]:
-    def meaning(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    def meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
         axes, keepdims = tuple(attrs["axes"]), bool(attrs["keepdims"])
         initial = {} if x.size or function not in (np.max, np.min) else {
             "initial": _lowest(x.dtype) if function is np.max else _highest(x.dtype)}

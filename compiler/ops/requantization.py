@@ -14,7 +14,7 @@ from compiler import te
 from compiler.ops import arithmetic
 from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, requantize
 from compiler.ops.node import Node
-from compiler.ops.operator import Attrs, Range
+from compiler.ops.operator import Attributes, Range
 from compiler.ops.rules import Types, need, need_arity
 from compiler.te import Expr
 
@@ -67,12 +67,12 @@ def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
             Range("shift", shift, (shift >= 0) & (shift <= MAX_SHIFT), f"0 to {MAX_SHIFT}"))
 
 
-def rescaled(attrs: Attrs, x: Expr) -> Expr:
+def rescaled(attrs: Attributes, x: Expr) -> Expr:
     """An int8 element with another scale and zero point."""
     return requantized(attrs, x.astype("int32"))
 
 
-def requantized(attrs: Attrs, acc: Expr) -> Expr:
+def requantized(attrs: Attributes, acc: Expr) -> Expr:
     """int8 of an int32 sum, by the multiplier of the whole tensor."""
     return arithmetic.requantize(
         acc, te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),

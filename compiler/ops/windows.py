@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Attrs
+from compiler.ops.operator import Attributes
 from compiler.ops.rules import need
 from compiler.te import Axis, Expr, Tensor
 
@@ -35,6 +35,7 @@ def window_shape(size: Sequence[int], kernel: Sequence[int], strides: Sequence[i
 
 def image_windows(node: Node, x: TensorType, kernel: Sequence[int],
                   dilations: Sequence[int] = (1, 1)) -> tuple[int, int]:
+    """Windows in a column and in a row of an image, of which there must be some."""
     strides, pads = check_steps(node, kernel)
     rows, columns = window_shape(x.shape[2:], kernel, strides, pads, dilations)
     apart = "" if tuple(dilations) == (1, 1) else f" and dilations {dilations!r}"
@@ -61,6 +62,7 @@ def check_numbers(node: Node, role: str, numbers: Sequence[int], count: int, lea
 
 
 def check_dilations(node: Node) -> Sequence[int]:
+    """How far apart the taps of a kernel are."""
     dilations = node.attrs.get("dilations", (1, 1))
     check_numbers(node, "dilations", dilations, 2, 1)
     return dilations
@@ -69,7 +71,7 @@ def check_dilations(node: Node) -> Sequence[int]:
 # Expressions of images
 
 
-def windowed(attrs: Attrs, x: Tensor, kernel: Sequence[int], value,
+def windowed(attrs: Attributes, x: Tensor, kernel: Sequence[int], value,
              name: str) -> tuple[tuple[int, int, int, int], Tensor]:
     """Shape of a result with x's channels, and x as the windows see it: as it is where they stay
     inside, else padded, as large as they reach.
@@ -97,7 +99,7 @@ def _inside(index: Expr, before: int, reach: int, size: int) -> list[Expr]:
     return [*low, index < before + size] if reach > before + size else low
 
 
-def reach_of(attrs: Attrs, kernel: Sequence[int]) -> tuple[int, int]:
+def reach_of(attrs: Attributes, kernel: Sequence[int]) -> tuple[int, int]:
     """Rows and columns from the first tap of a kernel to the last."""
     height, width = ((size - 1) * step + 1 for size, step
                      in zip(kernel, attrs.get("dilations", (1, 1)), strict=True))
@@ -105,6 +107,7 @@ def reach_of(attrs: Attrs, kernel: Sequence[int]) -> tuple[int, int]:
 
 
 def image_axes(kernel: Sequence[int], name: str) -> tuple[Axis, Axis]:
+    """Rows and columns of a kernel, to reduce over."""
     return te.reduce_axis(kernel[0], f"{name}_kh"), te.reduce_axis(kernel[1], f"{name}_kw")
 
 
@@ -123,7 +126,7 @@ def image_views(x: np.ndarray, kernel, strides, pads, value, dilations=(1, 1)) -
 # Tensors with any number of axes
 
 
-def windows_shape(size: Sequence[int], kernel: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+def windows_shape(size: Sequence[int], kernel: Sequence[int], attrs: Attributes) -> tuple[int, ...]:
     """Windows along each axis."""
     rank = len(size)
     pads = attrs["pads"]
@@ -131,7 +134,8 @@ def windows_shape(size: Sequence[int], kernel: Sequence[int], attrs: Attrs) -> t
                   - 1) // attrs["strides"][axis] + 1 for axis, n in enumerate(size))
 
 
-def check_windows(x: Tensor, kernel: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+def check_windows(x: Tensor, kernel: Sequence[int], attrs: Attributes) -> tuple[int, ...]:
+    """Windows along each axis; refuses with ValueError what describes none."""
     rank = len(x.shape) - 2
     for role, numbers, count, least in (
             ("kernel", kernel, rank, 1), ("strides", attrs["strides"], rank, 1),
@@ -151,7 +155,7 @@ def check_windows(x: Tensor, kernel: Sequence[int], attrs: Attrs) -> tuple[int, 
 
 
 def pixel_of(x: Tensor, outer: Sequence[Expr], places: Sequence[Expr], taps: Sequence[Expr],
-             attrs: Attrs, kernel: Sequence[int], made: Sequence[int], outside: Expr) -> Expr:
+             attrs: Attributes, kernel: Sequence[int], made: Sequence[int], outside: Expr) -> Expr:
     """The element of x in a window, or `outside` where that lies in the pads."""
     inside, where = [], []
     for axis, (place, tap, size) in enumerate(zip(places, taps, x.shape[2:], strict=True)):
@@ -166,10 +170,11 @@ def pixel_of(x: Tensor, outer: Sequence[Expr], places: Sequence[Expr], taps: Seq
 
 
 def kernel_axes(kernel: Sequence[int], name: str) -> tuple[te.Axis, ...]:
+    """The axes of a kernel, to reduce over."""
     return tuple(te.reduce_axis(extent, f"{name}_k{axis}") for axis, extent in enumerate(kernel))
 
 
-def views_of(attrs: Attrs, x: np.ndarray, kernel: Sequence[int], outside) -> np.ndarray:
+def views_of(attrs: Attributes, x: np.ndarray, kernel: Sequence[int], outside) -> np.ndarray:
     """The windows, [N,C,windows...,kernel...]."""
     rank = len(kernel)
     pads = [(0, 0), (0, 0), *zip(attrs["pads"][:rank], attrs["pads"][rank:], strict=True)]
