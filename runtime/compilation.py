@@ -12,7 +12,6 @@
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from inspect import signature
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -114,8 +113,7 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
     `compiler.quantize.quantize` has them.
     """
     made = quantize(model, calibration, **options)
-    source = str(model) if isinstance(model, str | PathLike) else None
-    graph = graph_of(made.model, shapes_of(shapes), source=source, arrays=arrays)
+    graph = made.graph_of(shapes_of(shapes), arrays)
     return replace(graph, notes=(made.hindrance, *graph.notes)) if made.hindrance else graph
 
 

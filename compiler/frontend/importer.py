@@ -6,7 +6,7 @@ node are taken to be what ONNX's own inference says, and its readers are judged 
 
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import onnx
 from compiler.frontend import registry
 from compiler.frontend.functions import body_of, bound, types_of
 from compiler.frontend.values import NodeRefused, Tracer, Value, dtype_name, frozen
-from compiler.graph.graph import DTYPES, Node, TensorType
+from compiler.graph.graph import Node, TensorType
 from compiler.ops.rules import TypeRefused
 from compiler.graph.rewrite import Builder
 
@@ -71,6 +71,7 @@ class Importer(Tracer):
         self.outputs: Sequence[str] = ()
         self.proto = onnx.NodeProto()
         self.depth = 0
+        self.arranged: Collection[str] = ()     # LSTMs in the form that can be quantized
 
     @property
     def opset(self) -> int:
@@ -225,11 +226,6 @@ class Importer(Tracer):
         except CONTRADICTIONS:      # a type that no graph has
             return UNKNOWN
         return self.input(self.builder.fresh(output), known)
-
-    def holds(self, name: str) -> bool:
-        """Whether the graph can hold what the name stands for: no list, text, or empty tensor."""
-        item = self.names[name]
-        return isinstance(item, Value) and item.dtype in DTYPES and 0 not in item.shape
 
     def result(self, name: str) -> str:
         """The name in the graph of one of the model's results, which is its own."""

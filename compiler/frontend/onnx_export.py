@@ -1,10 +1,14 @@
-"""Float graphs as ONNX models: for what takes ONNX, the quantizer among them.
+"""Graphs as ONNX models: float operators, and integers in the QDQ form.
 
 Nodes and values keep their names. An operator of the graph becomes one of ONNX's, a few become
 several; those of integers (`qconv2d` ...) have no form here, since QDQ models have theirs.
+
+Extents of a graph are numbers. Where a network may have others, a `Variant` of its graph shows what
+depends on them: what the model then leaves to ONNX to find out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isinf, prod
 from typing import Any
 
@@ -16,45 +20,99 @@ from compiler.frontend.refusal import ImportRefused
 from compiler.frontend.onnx_ops.elementwise import PLAIN, ROUNDED
 from compiler.graph.graph import Graph, Node, TensorType
 
-__all__ = ["OPSET", "exported_model"]
+__all__ = ["OPSET", "Variant", "exported_model"]
 
 OPSET = 18              # the first in which all reductions take their axes as an input
+NEWER = {"cumprod": 26}
+"""Operators that came later."""
 IR_VERSION = 8
 
 Attributes = dict[str, Any]
 
 
-def exported_model(graph: Graph) -> onnx.ModelProto:
-    """The model. Raises ImportRefused with every node that ONNX has no operator for."""
-    return _Writer(graph).model()
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The graph of the same network with other extents of some open dimensions; `names` has these
+    by their extents in both graphs.
+    """
+
+    graph: Graph
+    names: Mapping[tuple[int, int], str]
+
+
+class _Fixed(Exception):
+    """The model cannot leave a dimension open."""
+
+
+def exported_model(graph: Graph, variants: Iterable[Variant] = ()) -> onnx.ModelProto:
+    """The model, with the open dimensions of the first of the variants that it can be written for;
+    else with the extents of the graph. Raises ImportRefused with every node that ONNX has no
+    operator for.
+    """
+    for variant in variants:
+        try:
+            return _Writer(graph, variant).model()
+        except _Fixed:
+            pass
+    return _Writer(graph, Variant(graph, {})).model()
 
 
 class _Writer:
     """Nodes and constants of the model, in order; rules call `add` and `constant`."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, variant: Variant):
+        self.graph, self.variant = graph, variant
+        self.others = {node.outputs[0]: node for node in variant.graph.nodes}
         self.nodes: list[onnx.NodeProto] = []
         self.tensors = dict(graph.constants)
         self.taken = {*graph.values, *(node.name for node in graph.nodes)}
 
     def model(self) -> onnx.ModelProto:
+        self._require_like()
         refused = [f"{node.name} ({node.op}): ONNX has no such operator"
                    for node in self.graph.nodes if not self._written(node)]
         if refused:
             raise ImportRefused(f"{self.graph.name}: cannot be written as ONNX: "
                                 f"{'; '.join(refused)}; replace these in the network")
+        opset = max(OPSET, *(NEWER.get(node.op, 0) for node in self.graph.nodes), 0)
+        inner = [node.outputs[0] for node in self.graph.nodes
+                 if node.outputs[0] not in self.graph.outputs]
         graph = helper.make_graph(
             self.nodes, self.graph.name, list(map(self._info, self.graph.inputs)),
             list(map(self._info, self.graph.outputs)),
-            [numpy_helper.from_array(array, name) for name, array in self.tensors.items()])
+            [numpy_helper.from_array(array, name) for name, array in self.tensors.items()],
+            value_info=list(map(self._info, inner)))
         return helper.make_model(graph, ir_version=IR_VERSION, producer_name="lockstep",
-                                 opset_imports=[helper.make_opsetid("", OPSET)])
+                                 opset_imports=[helper.make_opsetid("", opset)])
+
+    def _require_like(self) -> None:
+        """The variant must have the same nodes, which may differ in what `OPEN` says, and the same
+        constants.
+        """
+        ours, theirs = ([(node.op, node.name, node.inputs, node.outputs,
+                          node.attrs if node.op not in OPEN else None) for node in graph.nodes]
+                        for graph in (self.graph, self.variant.graph))
+        constants = self.variant.graph.constants
+        if self.variant.graph is not self.graph and (ours != theirs or any(
+                name not in constants or not np.array_equal(array, constants[name])
+                for name, array in self.graph.constants.items())):
+            raise _Fixed
 
     def _info(self, value: str) -> onnx.ValueInfoProto:
         type_ = self.graph.values[value]
+        shape = [one if one == other else self.variant.names.get((one, other))
+                 for one, other in self.extents(value)]
         return helper.make_tensor_value_info(
-            value, helper.np_dtype_to_tensor_dtype(np.dtype(type_.dtype)), type_.shape)
+            value, helper.np_dtype_to_tensor_dtype(np.dtype(type_.dtype)), shape)
+
+    def extents(self, value: str) -> list[tuple[int, int]]:
+        """Of each dimension, in the graph and in the variant."""
+        return list(zip(self.graph.values[value].shape, self.variant.graph.values[value].shape,
+                        strict=True))
+
+    def both(self, node: Node, name: str) -> list[tuple[int, int]]:
+        """Numbers of an attribute, in the graph and in the variant."""
+        return list(zip(node.attrs[name], self.others[node.outputs[0]].attrs[name], strict=True))
 
     def _written(self, node: Node) -> bool:
         rule = RULES.get(node.op)
@@ -150,18 +208,40 @@ def _upsample(w: _Writer, node: Node) -> None:
           coordinate_transformation_mode="asymmetric")
 
 
-def _shaped(op: str) -> Rule:
-    def rule(w: _Writer, node: Node) -> None:
-        w.add(node, op, [*node.inputs, w.constant(node, "shape", node.attrs["shape"])])
-    return rule
+def _reshape(w: _Writer, node: Node) -> None:
+    """An open extent is that of the input in the same place, or, once, what is left."""
+    before = w.extents(node.inputs[0])
+    shape = [one[0] if one[0] == one[1] else 0 if before[axis:axis + 1] == [one] else -1
+             for axis, one in enumerate(w.both(node, "shape"))]
+    if shape.count(-1) > 1:
+        raise _Fixed
+    w.add(node, "Reshape", [*node.inputs, w.constant(node, "shape", shape)])
+
+
+def _expand(w: _Writer, node: Node) -> None:
+    """By 1 where the input has the extent, open or not."""
+    target = w.both(node, "shape")
+    before = w.extents(node.inputs[0])
+    before = [(1, 1)] * (len(target) - len(before)) + before
+    if any(one != had and one[0] != one[1] for one, had in zip(target, before, strict=True)):
+        raise _Fixed
+    shape = [1 if one == had and one[0] != one[1] else one[0]
+             for one, had in zip(target, before, strict=True)]
+    w.add(node, "Expand", [*node.inputs, w.constant(node, "shape", shape)])
 
 
 def _slice(w: _Writer, node: Node) -> None:
     """Axes that are whole are left out."""
-    shape, sides = w.types(node)[0].shape, [node.attrs[one] for one in ("begin", "end", "step")]
-    cut = [(axis, *one) for axis, one in enumerate(zip(*sides, strict=True))
-           if one != (0, shape[axis], 1)] or [(0, 0, shape[0], 1)]
-    axes, begin, end, step = zip(*cut, strict=True)
+    extents = w.extents(node.inputs[0])
+    sides = [w.both(node, name) for name in ("begin", "end", "step")]
+    cut = []
+    for axis, (extent, begin, end, step) in enumerate(zip(extents, *sides, strict=True)):
+        if (begin, end, step) == ((0, 0), extent, (1, 1)):
+            continue
+        if begin[0] != begin[1] or step[0] != step[1] or end[0] != end[1] and end != extent:
+            raise _Fixed
+        cut.append((axis, begin[0], np.iinfo(np.int64).max if end == extent else end[0], step[0]))
+    axes, begin, end, step = zip(*(cut or [(0, 0, np.iinfo(np.int64).max, 1)]), strict=True)
     w.add(node, "Slice", [*node.inputs, *(w.constant(node, role, numbers) for role, numbers in
                                           zip(("starts", "ends", "axes", "steps"),
                                               (begin, end, axes, step), strict=True))])
@@ -189,10 +269,12 @@ def _reduction(op: str) -> Rule:
     return rule
 
 
-def _cumsum(w: _Writer, node: Node) -> None:
-    axis = w.constant(node, "axis", node.attrs["axis"])
-    w.add(node, "CumSum", [*node.inputs, axis], exclusive=node.attrs["exclusive"],
-          reverse=node.attrs["reverse"])
+def _running(op: str) -> Rule:
+    def rule(w: _Writer, node: Node) -> None:
+        axis = w.constant(node, "axis", node.attrs["axis"])
+        w.add(node, op, [*node.inputs, axis], exclusive=node.attrs["exclusive"],
+              reverse=node.attrs["reverse"])
+    return rule
 
 
 def _sorted_places(w: _Writer, node: Node) -> None:
@@ -219,6 +301,30 @@ def _cast(w: _Writer, node: Node) -> None:
     w.add(node, "Cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(node.attrs["to"])))
 
 
+def _linear(op: str) -> Rule:
+    """The axis is that of the scales, if there are several."""
+    def rule(w: _Writer, node: Node) -> None:
+        axis = {"axis": node.attrs["axis"]} if w.types(node)[1].shape else {}
+        w.add(node, op, **axis)
+    return rule
+
+
+def _shift(direction: str) -> Rule:
+    """ONNX shifts integers without a sign alone."""
+    def rule(w: _Writer, node: Node) -> bool | None:
+        if not w.types(node)[0].dtype.startswith("uint"):
+            return False
+        w.add(node, "BitShift", direction=direction)
+    return rule
+
+
+def _pool_place(w: _Writer, node: Node) -> None:
+    """The second result of a pool."""
+    values = w.fresh(f"{node.name}.values")
+    w.nodes.append(helper.make_node("MaxPool", list(node.inputs), [values, *node.outputs],
+                                    node.name, **_window(node, node.attrs["kernel"])))
+
+
 _BITWISE = {"and": "And", "or": "Or", "xor": "Xor", "not": "Not"}
 RULES: dict[str, Rule] = {
     **{op: _plain(name) for name, op in (PLAIN | ROUNDED).items() if op not in _BITWISE},
@@ -234,7 +340,7 @@ RULES: dict[str, Rule] = {
     "maxpool": _maxpool, "pool_max": _maxpool, "avgpool": _avgpool, "pool_sum": _pool_sum,
     "globalavgpool": _plain("GlobalAveragePool"),
     "concat": _plain("Concat", axis="axis"), "transpose": _plain("Transpose", perm="perm"),
-    "reshape": _shaped("Reshape"), "expand": _shaped("Expand"), "slice": _slice,
+    "reshape": _reshape, "expand": _expand, "slice": _slice,
     "reverse": _reverse, "pad": _pad, "upsample": _upsample, "resample": _resample,
     "gather": _plain("Gather", axis="axis"),
     "gather_elements": _plain("GatherElements", axis="axis"),
@@ -242,5 +348,9 @@ RULES: dict[str, Rule] = {
     **{f"reduce_{op}": _reduction(f"Reduce{op.title()}") for op in ("sum", "max", "min", "prod")},
     **{f"arg{op}": _plain(f"Arg{op.title()}", axis="axis", keepdims="keepdims",
                           last="select_last_index") for op in ("max", "min")},
-    "sorted_places": _sorted_places, "cumsum": _cumsum,
+    "sorted_places": _sorted_places, "cumsum": _running("CumSum"), "cumprod": _running("CumProd"),
+    "quantizelinear": _linear("QuantizeLinear"), "dequantizelinear": _linear("DequantizeLinear"),
+    "shl": _shift("LEFT"), "shr": _shift("RIGHT"), "pool_place": _pool_place,
 }
+OPEN = ("reshape", "expand", "slice")
+"""Operators whose attributes may depend on open dimensions."""

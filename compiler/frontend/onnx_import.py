@@ -5,7 +5,7 @@ get wrong raises ImportRefused, whose message is one line: what, where and what 
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -60,22 +60,23 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 def convert(model: onnx.ModelProto, name: str = "model",
             shapes: Mapping[str, int] | None = None, place: str | None = None,
-            every: bool = False) -> Graph:
+            arranged: Collection[str] = ()) -> Graph:
     """The graph of a model in memory; `place` stands before every refusal (the name unless told).
-    With `every`, each value of the model that a graph can hold is an output.
+    Nodes in `arranged` are LSTMs that get the form that can be quantized.
     """
     place = place or name
     check_model(model, place)
     importer = Importer(model, name)
+    importer.arranged = arranged
     importer.define_initializers(model.graph)
     for value, type_ in _input_types(model.graph, dict(shapes or {}), place):
         importer.names[value] = importer.input(value, type_)
     for index, proto in enumerate(model.graph.node):
         importer.add(proto, index)
-    return _finished(importer, place, every)
+    return _finished(importer, place)
 
 
-def _finished(importer: Importer, place: str, every: bool) -> Graph:
+def _finished(importer: Importer, place: str) -> Graph:
     if importer.refusals:
         raise ImportRefused(f"{place}: cannot import {'; '.join(importer.refusals)}; replace "
                             "these in the model (docs/onnx.md says what is supported)")
@@ -84,9 +85,6 @@ def _finished(importer: Importer, place: str, every: bool) -> Graph:
             raise ImportRefused(f"{place}: output {output.name!r} is made by no node; "
                                 "export the model again")
     names = dict.fromkeys(output.name for output in importer.model.graph.output)
-    if every:
-        names |= dict.fromkeys(value for node in importer.model.graph.node
-                               for value in node.output if value and importer.holds(value))
     try:
         return importer.builder.finish([importer.result(name) for name in names])
     except NodeRefused as error:

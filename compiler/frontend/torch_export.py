@@ -147,19 +147,19 @@ def program_of(model: Any, example_inputs: Any = None) -> Any:
     return model
 
 
-def of_samples(model: Any, samples: Mapping[str, np.ndarray] | np.ndarray,
-               example_inputs: Any = None) -> Graph:
-    """The graph for one sample at a time of arrays by the name of the input, or of the only input:
-    [count, ...], or as the input is, with samples along the first axis.
+def of_samples(program: Any, samples: Mapping[str, np.ndarray] | np.ndarray, place: str,
+               shapes: Mapping[str, int], arrays: Mapping[str, np.ndarray]) -> Graph:
+    """The graph of an ExportedProgram for one sample at a time of arrays by the name of the input,
+    or of the only input: [count, ...], or as the input is, with samples along the first axis.
+    Open dimensions are those of `shapes`, else of `arrays`, else of the samples.
     """
-    program = program_of(model, example_inputs)
     ranks = {node.name: len(node.meta["val"].shape) for node in program.graph.nodes
              if node.op == "placeholder" and hasattr(node.meta.get("val"), "shape")}
     if not isinstance(samples, Mapping):
         samples = dict.fromkeys(ranks, samples)
     single = {name: array[:1] if 0 < np.ndim(array) <= ranks.get(name, 0) else np.asarray(array)[0]
               for name, array in samples.items() if np.ndim(array)}
-    return _graph(program, _place(model), None, single)
+    return _graph(program, place, shapes, single | dict(arrays))
 
 
 def convert(program: Any, name: str = "model", shapes: Mapping[str, int] | None = None,

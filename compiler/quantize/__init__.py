@@ -1,4 +1,4 @@
-"""Post-training quantization: float ONNX models to int8 ones in the QDQ form."""
+"""Post-training quantization: float graphs to their QDQ form in int8."""
 
 from compiler.quantize.quantizer import LayerFigures, Quantized, quantize, quantize_ranges
 from compiler.quantize.refusal import QuantizeRefused

@@ -1,21 +1,24 @@
-"""Batch norms, and products and sums with a constant a channel: folded into the layer before, or a
-convolution of their own, depthwise and 1x1, which the accelerator has.
+"""Products and sums with a constant a channel, batch norms among them: folded into the layer
+before, or a convolution of their own, depthwise and 1x1, which the accelerator has.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from onnx import NodeProto, helper
 
-from compiler.quantize.nodes import Names, attribute, rewired
-from compiler.quantize.weights import WEIGHTED, outputs, scaled, vector
+from compiler.graph.graph import Node, TensorType
+from compiler.ops.registry import OPERATORS
+from compiler.quantize.names import Names
+from compiler.quantize.weights import MATRICES, WEIGHTED, outputs, scaled, vector
 
-__all__ = ["Affine", "as_convolution", "fold", "read_affine"]
+__all__ = ["Affine", "as_convolution", "fold", "read_affine", "with_bias"]
+
+CONVOLUTION, = (name for name in WEIGHTED if OPERATORS[name].pixelwise)
+"""The operator with weights that may do the same to every pixel."""
 
 Array = np.ndarray
-Shapes = Mapping[str, tuple[int, ...]]
-"""Of the values whose shapes are known; 0 stands for an extent that is not."""
+Types = Mapping[str, TensorType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,37 +34,26 @@ class Affine:
     bias: Array
 
 
-def read_affine(node: NodeProto, tensors: Mapping[str, Array], shapes: Shapes) -> Affine | None:
+def read_affine(node: Node, tensors: Mapping[str, Array], types: Types) -> Affine | None:
     """What the node does to each channel, None for any other node."""
-    if node.op_type == "BatchNormalization":
-        return _read_norm(node, tensors)
-    if node.op_type not in ("Mul", "Add", "Sub", "Div") or len(node.input) != 2:
+    if node.op not in ("mul", "add", "sub", "div"):
         return None
-    data, constant = node.input
-    if data in tensors and node.op_type in ("Mul", "Add"):
+    data, constant = node.inputs
+    if data in tensors and node.op in ("mul", "add"):
         data, constant = constant, data
     if data in tensors or constant not in tensors:
         return None
-    axis = 1 if len(shapes.get(data, ())) == 4 else len(shapes.get(data, ())) - 1
-    number = _channelwise(tensors[constant], shapes.get(data, ()), axis)
-    if number is None or (node.op_type == "Div" and not number.all()):
+    shape = types[data].shape
+    axis = 1 if len(shape) == 4 else len(shape) - 1
+    number = _channelwise(tensors[constant], shape, axis)
+    if number is None or (node.op == "div" and not number.all()):
         return None
     one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
-    match node.op_type:
-        case "Mul": return Affine(data, axis, number, zero, zero)
-        case "Div": return Affine(data, axis, one / number, zero, zero)
-        case "Add": return Affine(data, axis, one, zero, number)
+    match node.op:
+        case "mul": return Affine(data, axis, number, zero, zero)
+        case "div": return Affine(data, axis, one / number, zero, zero)
+        case "add": return Affine(data, axis, one, zero, number)
     return Affine(data, axis, one, number, zero)
-
-
-def _read_norm(node: NodeProto, tensors: Mapping[str, Array]) -> Affine | None:
-    used = [value for value in node.output if value]
-    if (not all(name in tensors for name in node.input[1:]) or len(used) > 1
-            or attribute(node, "training_mode", 0)):
-        return None
-    weight, bias, mean, variance = (tensors[name] for name in node.input[1:])
-    epsilon = attribute(node, "epsilon", 1e-5)
-    return Affine(node.input[0], 1, weight / np.sqrt(variance + np.float32(epsilon)), mean, bias)
 
 
 def _channelwise(constant: Array, shape: tuple[int, ...], axis: int) -> Array | None:
@@ -74,43 +66,45 @@ def _channelwise(constant: Array, shape: tuple[int, ...], axis: int) -> Array | 
     return constant.reshape(-1) if fits else None
 
 
-def fold(node: NodeProto, affine: Affine, tensors: dict[str, Array], names: Names,
-         shared: bool, rank: int) -> NodeProto | None:
+def fold(node: Node, affine: Affine, tensors: dict[str, Array], names: Names, shared: bool,
+         rank: int) -> Node | None:
     """The one operator with weights that equals the two, whose numbers then stand in `tensors`;
     None when there is none. `shared` says whether other nodes read the weight, `rank` is that of
     the data.
     """
-    if node.op_type not in WEIGHTED or node.input[1] not in tensors:
+    if node.op not in WEIGHTED or any(name not in tensors for name in node.inputs[1:]):
         return None
-    weight = node.input[1]
-    if any(name and name not in tensors for name in node.input[2:]):
-        return None
-    if node.op_type in ("Gemm", "MatMul") and (tensors[weight].ndim != 2
-                                               or affine.axis != rank - 1):
+    weight = node.inputs[1]
+    if node.op in MATRICES and (tensors[weight].ndim != 2 or affine.axis != rank - 1):
         return None
     count = outputs(node, tensors[weight])
     before = vector(node, tensors)
     gain = np.broadcast_to(affine.gain, (count,))
     bias = (affine.bias + (before - affine.mean) * affine.gain).astype(np.float32)
-    made = scaled(node, tensors[weight], outward=gain)
+    folded = scaled(node, tensors[weight], outward=gain)
     kept = names.fresh(weight) if shared else weight
     added = names.fresh(f"{node.name}.bias")
-    tensors[kept], tensors[added] = made, np.broadcast_to(bias, (count,)).copy()
-    folded = rewired(node, [node.input[0], kept, added])
-    if node.op_type == "MatMul" and rank == 2:
-        folded.op_type = "Gemm"
-    return folded
+    tensors[kept], tensors[added] = folded, np.broadcast_to(bias, (count,)).copy()
+    return with_bias(replace(node, inputs=(node.inputs[0], kept, added)), rank)
 
 
-def as_convolution(node: NodeProto, affine: Affine, tensors: dict[str, Array], names: Names,
-                   shapes: Shapes) -> NodeProto | None:
+def with_bias(node: Node, rank: int) -> Node:
+    """A product of matrices with a bias as a third input is `dense`."""
+    if node.op != "matmul" or rank != 2:
+        return node
+    return replace(node, op="dense", attrs={"trans_b": 0})
+
+
+def as_convolution(node: Node, affine: Affine, tensors: dict[str, Array], names: Names,
+                   types: Types) -> Node | None:
     """The depthwise 1x1 convolution that equals the node, None where its input is no image."""
-    shape = shapes.get(affine.source, ())
-    if len(shape) != 4 or not shape[1]:
+    shape = types[affine.source].shape
+    if len(shape) != 4:
         return None
     gain, offset = (np.broadcast_to(one, (shape[1],)).astype(np.float32) for one in
                     (affine.gain, affine.bias - affine.mean * affine.gain))
     weight, bias = (names.fresh(f"{node.name}.{role}") for role in ("weight", "bias"))
     tensors[weight], tensors[bias] = gain.reshape(-1, 1, 1, 1).copy(), offset.copy()
-    return helper.make_node("Conv", [affine.source, weight, bias], list(node.output)[:1], node.name,
-                            kernel_shape=[1, 1], group=shape[1])
+    groups = {"group": shape[1]} if shape[1] > 1 else {}
+    return Node(CONVOLUTION, node.name, (affine.source, weight, bias), node.outputs,
+                {"strides": (1, 1), "pads": (0, 0, 0, 0), **groups})

@@ -13,9 +13,9 @@ from math import prod
 import numpy as np
 
 from compiler.graph.graph import Graph
+from compiler.quantize.affine import with_bias
 from compiler.quantize.calibration import Samples, program
 from compiler.quantize.network import Layer, Network
-from compiler.quantize.nodes import rewired
 from compiler.quantize.noise import Scales, Tick, made, part
 from compiler.quantize.plan import Plan
 from compiler.quantize.weights import WEIGHTED, vector
@@ -56,8 +56,8 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
 def _is_correctable(layer: Layer, network: Network, plan: Plan) -> bool:
     """Whether it is quantized and has constant weights."""
     node = layer.node
-    return (layer.value in plan.quantized and node.op_type in WEIGHTED
-            and node.input[1] in network.tensors)
+    return (layer.value in plan.quantized and node.op in WEIGHTED
+            and node.inputs[1] in network.tensors)
 
 
 def _before_activation(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
@@ -82,7 +82,5 @@ def _with_bias(network: Network, layer: Layer, shift: Array, rank: int) -> Layer
     """The layer with another bias, which only it reads."""
     bias = network.names.fresh(f"{layer.name}.bias")
     network.tensors[bias] = vector(layer.node, network.tensors) + shift
-    node = rewired(layer.node, [*layer.node.input[:2], bias])
-    if node.op_type == "MatMul" and rank == 2:
-        node.op_type = "Gemm"
-    return replace(layer, node=node)
+    node = replace(layer.node, inputs=(*layer.node.inputs[:2], bias))
+    return replace(layer, node=with_bias(node, rank))

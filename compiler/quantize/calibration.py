@@ -5,22 +5,28 @@ from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
-import onnx
-from onnx import ModelProto, helper
 
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget, HostSegment
-from compiler.frontend.binding import dimensions, open_dimensions
-from compiler.frontend.onnx_import import ImportRefused, convert
 from compiler.graph.graph import MOST_DIMENSIONS, Graph
-from compiler.graph.passes import FoldConstants
 from compiler.graph.pipeline import optimize, standard_passes
 from compiler.quantize.refusal import QuantizeRefused
 
-__all__ = ["Samples", "converted", "first_run", "imported", "program"]
+__all__ = ["Input", "Samples", "program"]
 
 BATCH = 4               # samples at a time where the model leaves it open: all values are kept
 
 Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a network whose extents may be open: then they have a name. `dtype` is None where
+    the network tells none that NumPy has.
+    """
+
+    name: str
+    dims: tuple[int | str, ...]
+    dtype: np.dtype | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +41,28 @@ class Samples:
     shapes: Mapping[str, int]       # of open dimensions, by their name or place
 
     @classmethod
-    def of(cls, values: Iterable[onnx.ValueInfoProto], place: str,
-           given: Mapping[str, Array] | Array) -> "Samples":
-        """Raises QuantizeRefused, with `place` before the reason, for a set that does not fit a
-        network's inputs, which are `values`.
+    def of(cls, inputs: Iterable[Input], place: str, given: Mapping[str, Array] | Array
+           ) -> "Samples":
+        """Raises QuantizeRefused, with `place` before the reason, for a set that does not fit these
+        inputs of a network.
 
         An array stands for that of the only input. One with a dimension more than its input has
         an element for each run. Else a first dimension that the model leaves open has the
         samples, at most `BATCH` in a run; one that it fixes is cut into as many runs, and what is
         enough for a single run is given to each.
         """
-        inputs = {value.name: value for value in values}
-        arrays = _by_name(place, inputs, given)
-        counts = {name: _runs(place, inputs[name], array) for name, array in arrays.items()}
+        named = {one.name: one for one in inputs}
+        arrays = _by_name(place, named, given)
+        counts = {name: _runs(place, named[name], array) for name, array in arrays.items()}
         counted = {name: count for name, count in counts.items() if count not in (None, 1)}
         loose = {name: len(arrays[name]) for name, count in counts.items() if count is None}
         runs = _only(place, counted, "runs") or _loose_runs(place, loose, counts, arrays)
-        batch = _batch(place, inputs, loose, runs, arrays)
-        made = {name: _cut(array, inputs[name], counts[name], runs)
+        batch = _batch(place, named, loose, runs, arrays)
+        made = {name: _cut(array, named[name], counts[name], runs)
                 for name, array in arrays.items()}
         shapes: dict[str, int] = {}
         for name, array in made.items():
-            _bind(place, inputs[name], array.shape[1:], shapes)
+            _bind(place, named[name], array.shape[1:], shapes)
         return cls(made, runs, batch, shapes)
 
     @property
@@ -81,26 +87,11 @@ class Samples:
                    for name, array in self.arrays.items()}
 
 
-def first_run(inputs: Iterable[onnx.ValueInfoProto], given: Mapping[str, Array] | Array
-              ) -> dict[str, Array]:
-    """The inputs of a run of a single sample."""
-    arrays = given if isinstance(given, Mapping) else {value.name: given for value in inputs}
-    made = {}
-    for value in inputs:
-        array, dims = np.asarray(arrays.get(value.name, ())), dimensions(value)
-        if array.ndim == len(dims) + 1 and len(array):
-            array = array[0]
-        elif dims:
-            array = array[:dims[0] if isinstance(dims[0], int) else 1]
-        made[value.name] = array
-    return made
-
-
 def _refuse(place: str, rule: str) -> NoReturn:
     raise QuantizeRefused(f"{place}: calibration set {rule}")
 
 
-def _by_name(place: str, inputs: Mapping[str, onnx.ValueInfoProto],
+def _by_name(place: str, inputs: Mapping[str, Input],
              given: Mapping[str, Array] | Array) -> dict[str, Array]:
     names = list(inputs)
     if not names:
@@ -114,30 +105,24 @@ def _by_name(place: str, inputs: Mapping[str, onnx.ValueInfoProto],
     return {name: _checked(place, inputs[name], np.asarray(given[name])) for name in names}
 
 
-def _checked(place: str, value: onnx.ValueInfoProto, array: Array) -> Array:
+def _checked(place: str, value: Input, array: Array) -> Array:
     name = value.name
-    wanted = _element_type(place, value)
-    if array.dtype != wanted:
-        _refuse(place, f"must hold {wanted} for {name!r}, not {array.dtype}")
-    if array.ndim == 0 < len(dimensions(value)) or not array.size:
+    if value.dtype is None:
+        raise QuantizeRefused(f"{place}: input {name!r} must be a tensor of a type that ONNX has; "
+                              "declare its type and shape in the model")
+    if array.dtype != value.dtype:
+        _refuse(place, f"must hold {value.dtype} for {name!r}, not {array.dtype}")
+    if array.ndim == 0 < len(value.dims) or not array.size:
         _refuse(place, f"must hold at least one sample of {name!r}, not shape {array.shape}")
-    if len(dimensions(value)) >= MOST_DIMENSIONS:       # runs are a dimension more
+    if len(value.dims) >= MOST_DIMENSIONS:       # runs are a dimension more
         raise QuantizeRefused(f"{place}: input {name!r} must have {MOST_DIMENSIONS - 1} dimensions "
-                              f"at most, not {len(dimensions(value))}")
+                              f"at most, not {len(value.dims)}")
     return array
 
 
-def _element_type(place: str, value: onnx.ValueInfoProto) -> np.dtype:
-    try:
-        return helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-    except KeyError:
-        raise QuantizeRefused(f"{place}: input {value.name!r} must be a tensor of a type that ONNX "
-                              "has; declare its type and shape in the model") from None
-
-
-def _runs(place: str, value: onnx.ValueInfoProto, array: Array) -> int | None:
+def _runs(place: str, value: Input, array: Array) -> int | None:
     """How many runs the array has enough for; None where the model leaves that open."""
-    dims = dimensions(value)
+    dims = value.dims
     if array.ndim == len(dims) + 1:
         return len(array)
     if not dims or array.ndim != len(dims):
@@ -169,7 +154,7 @@ def _loose_runs(place: str, loose: Mapping[str, int], counts: Mapping[str, int |
     return count // size
 
 
-def _batch(place: str, inputs: Mapping[str, onnx.ValueInfoProto], loose: Mapping[str, int],
+def _batch(place: str, inputs: Mapping[str, Input], loose: Mapping[str, int],
            runs: int, arrays: Mapping[str, Array]) -> int:
     """Samples of a run: of the inputs that are left open, else of the first that has more than
     one.
@@ -177,7 +162,7 @@ def _batch(place: str, inputs: Mapping[str, onnx.ValueInfoProto], loose: Mapping
     count = _only(place, loose, "samples")
     if count is None:
         return next((len(arrays[value.name]) // runs for value in inputs.values()
-                     if (dims := dimensions(value)) and arrays[value.name].ndim == len(dims)
+                     if (dims := value.dims) and arrays[value.name].ndim == len(dims)
                      and len(arrays[value.name]) == runs * dims[0]), 1)
     if count % runs:
         _refuse(place, f"must have as many samples for each of its {runs} runs, not {count} of "
@@ -185,44 +170,25 @@ def _batch(place: str, inputs: Mapping[str, onnx.ValueInfoProto], loose: Mapping
     return count // runs
 
 
-def _cut(array: Array, value: onnx.ValueInfoProto, count: int | None, runs: int) -> Array:
+def _cut(array: Array, value: Input, count: int | None, runs: int) -> Array:
     """[runs, ...] from an array with enough for all, or for one."""
-    if array.ndim == len(dimensions(value)) + 1:
+    if array.ndim == len(value.dims) + 1:
         return array
     if count == 1:
         return np.broadcast_to(array, (runs, *array.shape))
     return array.reshape(runs, -1, *array.shape[1:])
 
 
-def _bind(place: str, value: onnx.ValueInfoProto, shape: Sequence[int],
+def _bind(place: str, value: Input, shape: Sequence[int],
           shapes: dict[str, int]) -> None:
     """Checks the shape of a run's input, and binds the open dimensions of the model in it."""
-    dims = dimensions(value)
+    dims = value.dims
     fits = len(dims) == len(shape) and all(
         extent == (shapes.setdefault(dim, extent) if isinstance(dim, str) else dim)
         for dim, extent in zip(dims, shape, strict=True))
     if not fits:
         wanted, found = ",".join(map(str, dims)), ",".join(map(str, ("N", *shape[1:])))
         _refuse(place, f"must fit input {value.name!r} [{wanted}], not [{found}]")
-
-
-def converted(model: ModelProto, place: str, shapes: Mapping[str, int] | None = None,
-              every: bool = False) -> Graph:
-    """The graph of a model, open dimensions bound by `shapes`; with `every`, each of its values
-    that a graph can hold is an output. Raises QuantizeRefused, with `place` before the reason.
-    """
-    used = set(open_dimensions(model.graph.input).values())
-    bound = {symbol: extent for symbol, extent in (shapes or {}).items() if symbol in used}
-    try:
-        return convert(model, place, bound, every=every)
-    except ImportRefused as error:
-        raise QuantizeRefused(str(error)) from None
-
-
-def imported(model: ModelProto, place: str, shapes: Mapping[str, int] | None = None,
-             every: bool = False) -> Graph:
-    """What `converted` gives, its constants folded."""
-    return optimize(converted(model, place, shapes, every), (FoldConstants(),))
 
 
 def program(graph: Graph, outputs: Sequence[str]) -> HostSegment:

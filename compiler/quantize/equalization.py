@@ -13,11 +13,9 @@ from math import inf
 
 import numpy as np
 
-from compiler.graph.graph import Graph
-from compiler.ops.operator import Kind
+from compiler.graph.graph import Node
 from compiler.ops.registry import OPERATORS
-from compiler.quantize.network import Layer, Network, bounds
-from compiler.quantize.nodes import rewired
+from compiler.quantize.network import SLOPES, Layer, Network, bounds
 from compiler.quantize.weights import WEIGHTED, canonical, outputs, scaled, vector
 
 __all__ = ["Pair", "equalize", "pairs"]
@@ -25,7 +23,6 @@ __all__ = ["Pair", "equalize", "pairs"]
 ROUNDS = 40
 CLOSE = 1e-3            # the largest factor's distance from 1 at which rounds end
 PASSING = {name for name, operator in OPERATORS.items() if operator.homogeneous}    # of images
-SLOPES = {name for name in PASSING if OPERATORS[name].kind is Kind.ELEMENTWISE}
 
 Array = np.ndarray
 
@@ -39,11 +36,11 @@ class Pair:
     repeat: int
 
 
-def equalize(network: Network, graph: Graph) -> int:
+def equalize(network: Network) -> int:
     """Replaces weights and biases in the network, whose float function stays but for rounding.
     Returns the number of pairs.
     """
-    found = list(pairs(network, graph))
+    found = list(pairs(network))
     for place in {place for pair in found for place in (pair.first, pair.second)}:
         _own_weights(network, place)
     for _ in range(ROUNDS):
@@ -53,53 +50,52 @@ def equalize(network: Network, graph: Graph) -> int:
     return len(found)
 
 
-def pairs(network: Network, graph: Graph) -> Iterator[Pair]:
+def pairs(network: Network) -> Iterator[Pair]:
     """Layers with weights, of which the second alone reads the first, whatever passes between."""
     readers, places = network.readers(), {layer.name: i for i, layer in enumerate(network.layers)}
     for first, layer in enumerate(network.layers):
         if not _has_weights(layer, network):
             continue
         value = layer.value
-        channels = outputs(layer.node, network.tensors[layer.node.input[1]])
-        passing = PASSING if layer.node.op_type.startswith("Conv") else SLOPES
-        while _lets_pass(layer, network) and value not in network.outputs:
+        channels = outputs(layer.node, network.tensors[layer.node.inputs[1]])
+        passing = PASSING if layer.node.op.startswith("conv") else SLOPES
+        while _lets_pass(layer) and value not in network.outputs:
             following = readers.get(value, [])
-            if len(following) != 1 or list(following[0].node.input).count(value) != 1:
+            if len(following) != 1 or following[0].node.inputs.count(value) != 1:
                 break
             layer = following[0]
-            if _has_weights(layer, network) and layer.node.input[0] == value:
+            if _has_weights(layer, network) and layer.node.inputs[0] == value:
                 width = _width(layer, network)
                 if width % channels == 0:
                     yield Pair(first, places[layer.name], width // channels)
                 break
-            if not _passes(layer, graph, passing):
+            if not _passes(layer, network, passing):
                 break
             value = layer.value
 
 
 def _has_weights(layer: Layer, network: Network) -> bool:
     node, tensors = layer.node, network.tensors
-    return (node.op_type in WEIGHTED and node.input[1] in tensors
-            and all(name in tensors for name in node.input[2:] if name)
-            and (node.op_type != "MatMul" or tensors[node.input[1]].ndim == 2))
+    return (node.op in WEIGHTED and all(name in tensors for name in node.inputs[1:])
+            and (node.op != "matmul" or tensors[node.inputs[1]].ndim == 2))
 
 
 def _width(layer: Layer, network: Network) -> int:
     """Input channels."""
-    view = canonical(layer.node, network.tensors[layer.node.input[1]])
+    view = canonical(layer.node, network.tensors[layer.node.inputs[1]])
     return view.shape[0] * view.shape[2]
 
 
-def _lets_pass(layer: Layer, network: Network) -> bool:
-    return layer.clamp is None or bounds(layer.clamp, network.tensors) == (0.0, inf)
+def _lets_pass(layer: Layer) -> bool:
+    return layer.clamp is None or bounds(layer.clamp) == (0.0, inf)
 
 
-def _passes(layer: Layer, graph: Graph, passing: Collection[str]) -> bool:
+def _passes(layer: Layer, network: Network, passing: Collection[str]) -> bool:
     """Whether a factor a channel passes the layer's node; a reshape only flattens images."""
-    node = graph.producers().get(layer.inner)
-    if node is None or node.op not in passing or node.inputs[0] not in layer.node.input:
+    node, values = layer.node, network.graph.values
+    if node.op not in passing:
         return False
-    before, after = (graph.values[one].shape for one in (node.inputs[0], layer.inner))
+    before, after = (values[one].shape for one in (node.inputs[0], layer.inner))
     return node.op != "reshape" or (len(before) == 4 and len(after) == 2
                                     and before[0] == after[0])
 
@@ -107,13 +103,13 @@ def _passes(layer: Layer, graph: Graph, passing: Collection[str]) -> bool:
 def _own_weights(network: Network, place: int) -> None:
     """Gives the layer constants that no other layer reads, and a vector for a bias."""
     layer = network.layers[place]
-    inputs = list(layer.node.input)
+    inputs = list(layer.node.inputs)
     for role, array in zip((1, 2), (network.tensors[inputs[1]],
                                     vector(layer.node, network.tensors)), strict=True):
-        if role < len(inputs) and inputs[role]:
+        if role < len(inputs):
             name = network.names.fresh(inputs[role])
             network.tensors[name], inputs[role] = array, name
-    network.layers[place] = replace(layer, node=rewired(layer.node, inputs))
+    network.layers[place] = replace(layer, node=replace(layer.node, inputs=tuple(inputs)))
 
 
 def _balance(network: Network, pair: Pair) -> float:
@@ -125,19 +121,19 @@ def _balance(network: Network, pair: Pair) -> float:
     used = (own > 0) & (next_ > 0)
     factors = np.sqrt(np.divide(own, next_, out=np.ones_like(own), where=used))
     _scale(first, tensors, 1 / factors)
-    name = second.input[1]
+    name = second.inputs[1]
     tensors[name] = scaled(second, tensors[name], inward=np.repeat(factors, pair.repeat))
     return float(np.max(np.abs(factors - 1)))
 
 
-def _largest(node, tensors: Mapping[str, Array], axes: Sequence[int]) -> Array:
+def _largest(node: Node, tensors: Mapping[str, Array], axes: Sequence[int]) -> Array:
     """Largest magnitude of the weights of each output or input channel, float64."""
-    view = canonical(node, tensors[node.input[1]])
+    view = canonical(node, tensors[node.inputs[1]])
     return np.abs(view.astype(np.float64)).max(axis=tuple(axes)).reshape(-1)
 
 
-def _scale(node, tensors: dict[str, Array], factors: Array) -> None:
-    tensors[node.input[1]] = scaled(node, tensors[node.input[1]], outward=factors)
-    if len(node.input) > 2 and node.input[2]:
-        bias = tensors[node.input[2]]
-        tensors[node.input[2]] = (bias * factors).astype(bias.dtype)
+def _scale(node: Node, tensors: dict[str, Array], factors: Array) -> None:
+    _, weight, *biases = node.inputs
+    tensors[weight] = scaled(node, tensors[weight], outward=factors)
+    for name in biases:
+        tensors[name] = (tensors[name] * factors).astype(tensors[name].dtype)

@@ -11,7 +11,7 @@ from math import log10
 import numpy as np
 
 from compiler.graph.graph import Graph
-from compiler.quantize.calibration import Samples, imported, program
+from compiler.quantize.calibration import Samples, program
 from compiler.quantize.network import Layer, Network, layers_after
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale
@@ -94,11 +94,9 @@ def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
     """The quantized network on all samples: noise of every layer's result and of every output."""
     written = write(network, plan, scales)
     found = set(observed(graph))
-    values = [value for layer in network.layers for value in layer.made
-              if value in found and value in (layer.value, *network.outputs)]
-    other = imported(written.model, network.place, samples.shapes, every=True)
+    values = [layer.value for layer in network.layers if layer.value in found]
     real_run = program(graph, values)
-    other_run = program(other, [written.names[value] for value in values])
+    other_run = program(written.graph, [written.names[value] for value in values])
     measured = Measured({value: Noise() for value in values},
                         [value for value in network.outputs if value in found])
     for batch in samples.batches():
@@ -131,9 +129,9 @@ def part(network: Network, graph: Graph, plan: Plan, scales: Scales, layers: Seq
          output: str) -> Callable[[Mapping[str, Array]], Array]:
     """Computes a value by some layers in the QDQ form, from the float network's values."""
     written = write_part(network, graph, plan, scales, layers, [output])
-    compiled = imported(written.model, network.place)
-    run, name = program(compiled, compiled.outputs), written.names.get(output, output)
-    return lambda real: run({value: real[value] for value in compiled.inputs})[name]
+    part, name = written.graph, written.names.get(output, output)
+    run = program(part, part.outputs)
+    return lambda real: run({value: real[value] for value in part.inputs})[name]
 
 
 def effects(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
@@ -157,7 +155,7 @@ def _downstream(network: Network, graph: Graph, plan: Plan, scales: Scales, laye
                 ) -> Iterator[tuple[str, Callable[[Mapping], Array]]]:
     """Each float output that the layer reaches, with what computes it."""
     layers = [layer, *layers_after(network, layer.value)]
-    reached = {value for one in layers for value in one.made}
+    reached = {one.value for one in layers}
     single = replace(plan, quantized=frozenset([layer.value]))
     for value in network.outputs:
         if value in reached.intersection(observed(graph)):

@@ -7,22 +7,19 @@ spans them all, so that joining them moves bytes and computes nothing. Both inpu
 computed values have zero point 128, which is 0 in int8.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from onnx import NodeProto
 
-from compiler.graph.graph import Graph, Node
-from compiler.ops.registry import OPERATORS
-from compiler.quantize.network import Layer, Network
+from compiler.graph.graph import Node, TensorType
+from compiler.quantize.network import PICKS, Layer, Network
 from compiler.quantize.scales import Scale
+from compiler.quantize.weights import WEIGHTED, outputs
 
 __all__ = ["Plan", "make_plan"]
 
 Ranges = Mapping[str, tuple[float, float]]
-PRODUCTS = {name for name, operator in OPERATORS.items() if operator.contracts and operator.integer}
-PICKS = {name for name, operator in OPERATORS.items() if operator.picks}
 MOVES = {*PICKS, "identity"}
 """What gives elements of its input, and has the scale of that."""
 
@@ -40,6 +37,12 @@ class Plan:
     moved: Mapping[str, str] = field(default_factory=dict)
     symmetric: frozenset[str] = frozenset()
 
+    def within(self, network: Network, scales: Mapping[str, Scale]) -> "Plan":
+        """The plan for the network with other extents, whose operators may differ with these."""
+        known = {layer.value for layer in network.layers
+                 if all(value in scales or value in network.tensors for value in layer.node.inputs)}
+        return replace(self, quantized=self.quantized & known)
+
     def scales(self, ranges: Ranges) -> dict[str, Scale]:
         """Of every value that quantized layers read or make; a group spans the ranges of all its
         values but those that only moved.
@@ -55,41 +58,29 @@ class Plan:
                 for value, group in self.groups.items()}
 
 
-def hindrance(node: NodeProto, parts: Sequence[str], rank: int) -> str:
-    """Why a node that became these operators of the graph, the last first, has no integer form, and
-    what helps.
-    """
-    op = node.op_type
-    if op in ("Conv", "ConvTranspose") and rank not in (0, 4):
+def hindrance(node: Node, rank: int) -> str:
+    """Why a node that makes a value of this rank has no integer form, and what helps."""
+    if node.op == "conv" and rank != 4:
         axes = rank - 2
         return (f"it convolves over {axes} dimension{'s' * (axes > 1)}, and integer operators over "
                 "2: write it as a convolution of images" + " of height 1" * (axes == 1))
-    if op == "Gemm":
-        return "alpha and beta must be 1, and transA 0, where its weights are computed"
-    if len(parts) < 2 or parts[0] not in RULES:
-        return f"{op} has no integer form"
-    lacking = [one for one in dict.fromkeys(parts) if one not in RULES]
-    return (f"{op} becomes {', '.join(dict.fromkeys(reversed(parts)))}: "
-            + (f"{lacking[0]} has no integer form" if lacking else
-               "write it as that many nodes, which have one each"))
+    return f"{node.op} has no integer form"
 
 
-def make_plan(network: Network, graph: Graph, kept: Mapping[str, str] | None = None,
+def make_plan(network: Network, kept: Mapping[str, str] | None = None,
               unbounded: Collection[str] = ()) -> Plan:
-    """The plan for a network, whose float model is `graph` after import. Layers whose name is in
-    `kept` stay in float, for the reason given there, and so do those that read or make one of the
-    `unbounded` values, which have no range.
+    """The plan for a network. Layers whose name is in `kept` stay in float, for the reason given
+    there, and so do those that read or make one of the `unbounded` values, which have no range.
     """
-    return _Planning(network, graph, dict(kept or {}), unbounded, graph.producers()).run()
+    return _Planning(network, dict(kept or {}), unbounded).run()
 
 
 @dataclass(slots=True)
 class _Planning:
     network: Network
-    graph: Graph
     kept: dict[str, str]
     unbounded: Collection[str]
-    producers: Mapping[str, Node]
+    types: dict[str, TensorType] = field(default_factory=dict)
     quantized: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=set)        # quantized values and network inputs
     parent: dict[str, str] = field(default_factory=dict)
@@ -98,11 +89,12 @@ class _Planning:
 
     def run(self) -> Plan:
         reasons = dict(self.kept)
-        self.known.update(value.name for value in self.network.inputs)
+        self.types.update(self.network.graph.values)
+        self.known.update(self.network.inputs)
         for layer in self.network.layers:
             reason = self._reason(layer)
             if reason is None:
-                self._quantize(layer, self.producers[layer.core].op)
+                self._quantize(layer)
             else:
                 reasons[layer.name] = reason
         groups = {value: self._root(value) for value in self.parent}
@@ -113,54 +105,25 @@ class _Planning:
         """Why the layer stays in float."""
         if layer.name in self.kept:
             return self.kept[layer.name]
-        node, data = self.producers.get(layer.core), self._data(layer)
-        read = [self._origin(value) for value in data]
-        parts = self._parts(layer.core, {*read, *data})
-        if node is None or node.op not in RULES or parts[1:]:
-            return hindrance(layer.node, [one.op for one in parts], self._rank(layer))
-        if read != [one for one in map(self._origin, node.inputs) if one in read]:
-            return f"{layer.node.op_type} reads its inputs in another order than {node.op}"
+        node, data = layer.node, self.data(layer)
+        if node.op not in RULES:
+            return hindrance(node, len(self.types[layer.value].shape))
         for value in (*data, layer.value):
             if value in self.unbounded:
                 return f"value {value!r} is not finite for all calibration samples"
-        types = [self.graph.values[value] for value in data]
-        if any(one.dtype != "float32" for one in types):
+        if any(self.types[value].dtype != "float32" for value in data):
             return "its values are no float32 numbers"
-        weighted = node.op in PRODUCTS and len(data) == 1
+        weighted = node.op in WEIGHTED and len(data) == 1
         if not weighted and not self.known.intersection(data):
             return "it reads no quantized value"
-        return RULES[node.op](self, layer, node, data)
+        return RULES[node.op](self, node, data)
 
-    def _origin(self, value: str) -> str:
-        """The value that this one is, seen through operators that change nothing."""
-        while value in self.producers and self.producers[value].op == "identity":
-            value = self.producers[value].inputs[0]
-        return value
-
-    def _parts(self, value: str, read: Collection[str]) -> list[Node]:
-        """The operators that compute the value from these, the last one first."""
-        found: dict[str, Node] = {}
-        waiting = [value]
-        while waiting:
-            node = self.producers.get(waiting.pop())
-            if node is not None and node.name not in found:
-                found[node.name] = node
-                waiting += [one for one in node.inputs if one not in read]
-        return list(found.values())
-
-    def _rank(self, layer: Layer) -> int:
-        """Dimensions of what the layer makes; 0 where that is no tensor."""
-        made = self.graph.values.get(layer.core)
-        return len(made.shape) if made else 0
-
-    def _data(self, layer: Layer) -> list[str]:
+    def data(self, layer: Layer) -> list[str]:
         """What the layer reads that is computed."""
-        return [value for value in layer.node.input
-                if value and value not in self.network.tensors
-                and value in self.graph.values and value not in self.graph.constants]
+        return [value for value in layer.node.inputs if value not in self.network.tensors]
 
-    def _quantize(self, layer: Layer, op: str) -> None:
-        data, value = self._data(layer), layer.value
+    def _quantize(self, layer: Layer) -> None:
+        op, data, value = layer.node.op, self.data(layer), layer.value
         for one in (*data, value):
             self.parent.setdefault(one, one)
         if op in MOVES:
@@ -168,7 +131,7 @@ class _Planning:
         if op in MOVES or op == "concat":
             for one in data:
                 self.parent[self._root(one)] = self._root(value)
-        if op in PRODUCTS and len(data) == 2:
+        if op in WEIGHTED and len(data) == 2:
             self.symmetric.update(data)
         self.quantized.add(value)
         self.known.add(value)
@@ -180,53 +143,53 @@ class _Planning:
 
     # ---- what integer operators refuse ---------------------------------------------------------
 
-    def weighted(self, layer: Layer, node: Node, data: list[str]) -> str | None:
-        if len(data) != 1 or layer.node.input[0] != data[0]:
+    def weighted(self, node: Node, data: list[str]) -> str | None:
+        if len(data) != 1 or node.inputs[0] != data[0]:
             return "its weight and bias must be constants"
-        missing = [one for one in layer.node.input[1:]
-                   if one and one not in self.network.tensors]
-        return f"its constant {missing[0]!r} is computed" if missing else None
+        sizes = [self.network.tensors[name].size for name in node.inputs[2:]]
+        count = outputs(node, self.network.tensors[node.inputs[1]])
+        return None if set(sizes) <= {1, count} else (
+            f"its bias must have 1 or {count} elements, not {sizes[0]}")
 
-    def product(self, layer: Layer, node: Node, data: list[str]) -> str | None:
-        if len(layer.node.input) == 2 and len(data) == 2:
+    def product(self, node: Node, data: list[str]) -> str | None:
+        if len(node.inputs) == 2 and len(data) == 2:
             return None
-        rank = np.ndim(self.network.tensors.get(layer.node.input[1], 0))
-        return self.weighted(layer, node, data) or (
-            None if rank == 2 else f"its weight must have 2 dimensions, not {rank}")
+        rank = np.ndim(self.network.tensors.get(node.inputs[1], 0))
+        if len(data) == 1 and node.inputs[0] == data[0] and rank != 2:
+            return f"its weight must have 2 dimensions, not {rank}"
+        return self.weighted(node, data)
 
-    def same_shapes(self, layer: Layer, node: Node, data: list[str]) -> str | None:
-        shapes = [self.graph.values[value].shape for value in data]
+    def same_shapes(self, node: Node, data: list[str]) -> str | None:
+        shapes = [self.types[value].shape for value in data]
         if len(data) != 2:
             return "one of its inputs is a constant"
         return None if shapes[0] == shapes[1] else (
             f"its inputs must have one shape, not {shapes[0]} and {shapes[1]}")
 
-    def joined(self, layer: Layer, node: Node, data: list[str]) -> str | None:
-        if len(data) != len(layer.node.input):
+    def joined(self, node: Node, data: list[str]) -> str | None:
+        if len(data) != len(node.inputs):
             return "one of its inputs is a constant"
         axis = node.attrs["axis"]
         return None if axis == 1 else f"its axis must be 1, the channels, not {axis}"
 
-    def sloped(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+    def sloped(self, node: Node, data: list[str]) -> str | None:
         alpha = node.attrs["alpha"]
         return None if 0 <= alpha <= 1 else f"its slope below zero must be 0 to 1, not {alpha:g}"
 
-    def same(self, layer: Layer, node: Node, data: list[str]) -> str | None:
-        if layer.node.op_type == "Optional":        # its result is no tensor in ONNX
-            return "Optional has no integer form"
+    def same(self, node: Node, data: list[str]) -> str | None:
         return None if data[0] in self.quantized else "it changes nothing"
 
-    def single(self, layer: Layer, node: Node, data: list[str]) -> str | None:
+    def single(self, node: Node, data: list[str]) -> str | None:
         return None
 
 
-Rule = Callable[[_Planning, Layer, Node, list[str]], str | None]
+Rule = Callable[[_Planning, Node, list[str]], str | None]
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(PRODUCTS, _Planning.weighted),
+    **dict.fromkeys(WEIGHTED, _Planning.weighted),
     "dense": _Planning.product, "matmul": _Planning.product,
     "add": _Planning.same_shapes, "concat": _Planning.joined,
     "avgpool": _Planning.single, "globalavgpool": _Planning.single,
     "leakyrelu": _Planning.sloped, "relu": _Planning.single, "clip": _Planning.single,
     **dict.fromkeys(PICKS, _Planning.single), "identity": _Planning.same,
 }
-"""Why an operator of the graph that has an integer form stays in float; None when it does not."""
+"""Why an operator that has an integer form stays in float; None when it does not."""

@@ -1,34 +1,26 @@
-"""Post-training quantization to int8: from a float ONNX model and samples to its QDQ form."""
+"""Post-training quantization to int8: from a float graph and samples to its QDQ form."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from inspect import signature
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import ModelProto
 
 from compiler.errors import require_names
 from compiler.files import write_bytes
-from compiler.frontend.binding import (
-    Bindings,
-    bound_graph,
-    bound_model,
-    extents_of,
-    real_inputs,
-)
-from compiler.frontend.models import is_of_torch
-from compiler.frontend.onnx_export import exported_model
-from compiler.frontend.onnx_import import ImportRefused, check_model, convert, read_model
+from compiler.frontend.binding import Bindings
+from compiler.frontend.onnx_export import Variant, exported_model
+from compiler.frontend.onnx_import import convert
 from compiler.graph.graph import Graph
 from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
-from compiler.quantize.calibration import Samples, first_run, imported, program
+from compiler.quantize.calibration import Samples, program
 from compiler.quantize.equalization import equalize
 from compiler.quantize.network import Layer, Network, prepare
 from compiler.quantize.noise import (
@@ -41,16 +33,17 @@ from compiler.quantize.noise import (
 )
 from compiler.quantize.observers import Observer, observer
 from compiler.quantize.plan import Plan, make_plan
+from compiler.quantize.recurrent import parts
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import Scale
 from compiler.quantize.sets import CalibrationSet, calibration_set
+from compiler.quantize.source import Source, source_of
 from compiler.quantize.weights import WEIGHTED
 from compiler.quantize.writer import write
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 
 RANKING_SAMPLES = 4         # that layers are ranked on before some fall back to float
-BRANCHING = ("If", "Loop", "Scan", "SequenceMap")
 NOTHING = "nothing runs on the accelerator: the quantizer left every layer in float"
 KEPT = "kept in float on request"
 
@@ -79,20 +72,47 @@ class LayerFigures:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Quantized:
-    """The QDQ model and what is known of it. `agreement`: the share of samples (of pixels where
-    outputs are images) whose largest output is the same as in float, None without classes;
-    `decibels`: of the output. Both over the calibration samples, of the worst output.
+    """The graph in the QDQ form, for the extents of the samples, and what is known of it.
+    `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
+    the same as in float, None without classes; `decibels`: of the output. Both over the calibration
+    samples, of the worst output.
     """
 
-    model: ModelProto
+    graph: Graph
     layers: tuple[LayerFigures, ...]
     agreement: float | None
     decibels: float | None
     samples: int
     equalized: int
     fell_back: tuple[str, ...]
+    forms: "_Forms"
+
+    def graph_of(self, shapes: Mapping[str, int] | None = None,
+                 arrays: Mapping[str, Array] | None = None) -> Graph:
+        """The graph for other extents of the network's open dimensions: of `shapes`, by their name
+        or place, else of `arrays`, by the name of the input. Raises QuantizeRefused.
+        """
+        opened = any(isinstance(dim, str) for one in self.forms.source.inputs for dim in one.dims)
+        if opened or shapes or arrays:
+            return self.forms.graph(shapes or {}, arrays or {})
+        return self.graph
+
+    @cached_property
+    def model(self) -> ModelProto:
+        """The graph as an ONNX model, with open dimensions where the network has them."""
+        return exported_model(self.graph, self.forms.variants())
+
+    @property
+    def fixed(self) -> dict[str, int]:
+        """Open dimensions of the network that `model` has the samples' extents for, since ONNX
+        cannot say what depends on them.
+        """
+        shapes = {one.name: one.type.tensor_type.shape.dim for one in self.model.graph.input}
+        return {name: dim.dim_value for one in self.forms.source.inputs
+                for name, dim in zip(one.dims, shapes[one.name], strict=True)
+                if isinstance(name, str) and dim.dim_value}
 
     @property
     def hindrance(self) -> str:
@@ -101,7 +121,7 @@ class Quantized:
         """
         if any(layer.quantized for layer in self.layers):
             return ""
-        weighted = [layer for layer in self.layers if layer.op in WEIGHTED] or self.layers
+        weighted = [one for one in self.layers if one.op in (*WEIGHTED, "conv")] or self.layers
         if not weighted:
             return f"{NOTHING}: the network has no layers"
         reason, count = Counter(layer.reason for layer in weighted).most_common(1)[0]
@@ -136,7 +156,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     observer : ``minmax``, ``percentile`` (with its `percentile`, 99.99) or ``mse``.
     equalize : equalize channels of layers in a row first.
     bias_correction : correct biases by the means over the samples.
-    keep_float : names of nodes that stay in float.
+    keep_float : names of nodes that stay in float; a name stands for those too that begin with it
+        and a dot: the parts of a node of ONNX, and what is in a module of PyTorch.
     budget : percentage points of agreement with the float network that may be lost, or text such
         as ``30dB``, the least signal to noise of the outputs; layers fall back to float, those
         that hurt most first, until it is met.
@@ -150,62 +171,19 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     require_names("quantize", unknown, signature(quantize).parameters.keys() - {"unknown"})
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget))
-    place = str(model) if isinstance(model, str | PathLike) else "model"
     samples = calibration_set(calibration)
-    try:
-        model = _bound(model, samples, example_inputs, bind, place)
-        check_model(model, place)
-    except ImportRefused as error:
-        raise QuantizeRefused(str(error)) from None
-    fitted = Samples.of(real_inputs(model.graph), place, samples)
-    network = prepare(model, place, options.keep_float, fitted.shapes)
-    return _Quantizer(network, fitted, options, watch).run()
-
-
-def _bound(model: Any, samples: Mapping[str, Array] | Array, example_inputs: Any,
-           bind: Bindings | None, place: str) -> ModelProto:
-    """The model with constants for bound inputs, and without control flow and functions: these are
-    resolved for one sample at a time.
-    """
-    if is_of_torch(model):
-        from compiler.frontend import torch_export
-
-        model = torch_export.of_samples(model, samples, example_inputs)
-    if isinstance(model, Graph):
-        return exported_model(bound_graph(model, bind))
-    model = bound_model(_loaded(model), bind, place)
-    if not any(node.op_type in BRANCHING for node in model.graph.node) and not model.functions:
-        return model
-    inputs = real_inputs(model.graph)
-    shapes = extents_of(inputs, first_run(inputs, samples))
-    return exported_model(convert(model, shapes=shapes, place=place))
+    source = source_of(model, samples, example_inputs, bind, options.keep_float)
+    fitted = Samples.of(source.inputs, source.place, samples)
+    return _Quantizer(source, fitted, options, watch).run()
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
-    """The QDQ form of a float model from the least and greatest element of each of its values."""
-    network = prepare(model)
-    plan = make_plan(network, imported(network.float_model(), network.place, every=True))
-    return _typed(write(network, plan, plan.scales(ranges)).model)
-
-
-def _loaded(model: Any) -> ModelProto:
-    if isinstance(model, ModelProto):
-        return model
-    if not isinstance(model, str | PathLike):
-        raise QuantizeRefused("model must be an ONNX file or model to be quantized, not "
-                              f"{type(model).__name__}")
-    try:
-        return read_model(Path(model))
-    except ImportRefused as error:
-        raise QuantizeRefused(str(error)) from None
-
-
-def _typed(model: ModelProto) -> ModelProto:
-    """The model with every type that shape inference finds; as it is where it is too large."""
-    try:
-        return onnx.shape_inference.infer_shapes(model)
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
-        return model
+    """The QDQ form of a float model from the least and greatest element of its values; layers stay
+    in float whose values have none.
+    """
+    network = prepare(convert(model))
+    plan = make_plan(network, {}, set(network.graph.values).difference(ranges))
+    return exported_model(write(network, plan, plan.scales(ranges)).graph)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,34 +206,64 @@ class _Attempt:
     measured: Measured
 
 
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """A quantized network for all extents of its open dimensions, of which it was calibrated with
+    some.
+    """
+
+    source: Source
+    calibrated: Mapping[str, int]
+    attempt: _Attempt
+
+    def graph(self, shapes: Mapping[str, int], arrays: Mapping[str, Array]) -> Graph:
+        network = prepare(self.source.graph(shapes, arrays), self.source.place)
+        network.adopt(self.attempt.network)
+        plan, scales = self.attempt.plan, self.attempt.scales
+        return write(network, plan.within(network, scales), scales).graph
+
+    def variants(self) -> Iterator[Variant]:
+        """With other extents of all open dimensions, then of each alone."""
+        names = list(self.calibrated)
+        for choice in (names, *([name] for name in names if len(names) > 1)):
+            variant = self._variant(choice) if choice else None
+            if variant is not None:
+                yield variant
+
+    def _variant(self, names: Sequence[str]) -> Variant | None:
+        others = {name: self.calibrated[name] + number for number, name in enumerate(names, 1)}
+        try:
+            graph = self.graph({**self.calibrated, **others}, {})
+        except QuantizeRefused:         # as the network is, it takes these alone
+            return None
+        return Variant(graph, {(self.calibrated[name], others[name]): name for name in names})
+
+
 class _Quantizer:
-    def __init__(self, network: Network, samples: Samples, options: _Options, watch: Watch):
-        self.network, self.options, self.watch = network, options, watch
+    def __init__(self, source: Source, samples: Samples, options: _Options, watch: Watch):
+        self.source, self.options, self.watch = source, options, watch
         self.make_observer = observer(options.observer, options.percentile)
         self.samples = samples
-        self.graph = self._imported()
-        self.kept = _named(network, options.keep_float)
+        self.network = prepare(source.graph(samples.shapes), source.place)
+        self.kept = source.recurrent.reasons(self.network) | _named(self.network,
+                                                                    options.keep_float)
         self.equalized = 0
         self.unbounded: set[str] = set()
 
     def run(self) -> Quantized:
         if self.options.equalize:
-            self.equalized = equalize(self.network, self.graph)
-            self.graph = self._imported()
-        self.ranges = self._calibrate(make_plan(self.network, self.graph, self.kept).groups)
+            self.equalized = equalize(self.network)
+        self.graph = self.network.float_graph()
+        self.ranges = self._calibrate(make_plan(self.network, self.kept).groups)
         attempt, ranking, fallen = self._attempt(self.kept), {}, ()
         budget = self.options.budget
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
             ranking = self._rank(attempt)
             attempt, fallen = self._fall_back(ranking, budget)
-        model = _typed(write(attempt.network, attempt.plan, attempt.scales).model)
-        onnx.checker.check_model(model)
-        return Quantized(model, self._figures(attempt, ranking), attempt.measured.agreement,
-                         attempt.measured.decibels, self.samples.count, self.equalized, fallen)
-
-    def _imported(self) -> Graph:
-        return imported(self.network.float_model(), self.network.place, self.samples.shapes,
-                        every=True)
+        graph = write(attempt.network, attempt.plan, attempt.scales).graph
+        return Quantized(graph, self._figures(attempt, ranking), attempt.measured.agreement,
+                         attempt.measured.decibels, self.samples.count, self.equalized, fallen,
+                         _Forms(self.source, self.samples.shapes, attempt))
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
         """The range of each of these values, from the float network on all samples; those that are
@@ -278,7 +286,7 @@ class _Quantizer:
     def _attempt(self, kept: Mapping[str, str]) -> _Attempt:
         network = replace(self.network, layers=list(self.network.layers),
                           tensors=dict(self.network.tensors))
-        plan = make_plan(network, self.graph, kept, self.unbounded)
+        plan = make_plan(network, kept, self.unbounded)
         scales = plan.scales(self.ranges)
         if self.options.bias_correction:
             with self.watch("bias correction", self.samples.count) as tick:
@@ -325,17 +333,17 @@ def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
     def decibels(noises: Mapping[str, Noise]) -> float | None:
         return noises[layer.value].decibels if layer.value in noises else None
 
-    return LayerFigures(layer.name, layer.node.op_type, layer.value in attempt.plan.quantized,
+    return LayerFigures(layer.name, layer.node.op, layer.value in attempt.plan.quantized,
                         decibels(by_itself), decibels(attempt.measured.noises), decibels(ranking),
                         attempt.plan.reasons.get(layer.name, ""))
 
 
 def _named(network: Network, names: Sequence[str]) -> dict[str, str]:
     """The layers that these nodes became, with the reason."""
-    layers = {name: layer.name for layer in network.layers for name in layer.names}
-    for name in names:
-        if name not in layers:
+    kept = {name: parts(network, name) for name in names}
+    for name, layers in kept.items():
+        if not layers:
             raise QuantizeRefused(f"{network.place}: --keep-float must name a layer, one of "
                                   f"{', '.join(layer.name for layer in network.layers)}, "
                                   f"not {name!r}")
-    return {layers[name]: KEPT for name in names}
+    return {layer.name: KEPT for layers in kept.values() for layer in layers}

@@ -1,128 +1,69 @@
-"""LSTMs as the operators that they stand for, so that their products can be quantized.
+"""Recurrent layers of ONNX models: which become products that can be quantized.
 
-The input's products are one layer for all steps; each step has a product of its own by the
-recurrent weights, whose result is added in int8; sigmoids and all that follows stay in float.
+The importer writes a plain LSTM with one product for the inputs of all steps, and one for the state
+of each (`compiler.frontend.onnx_ops.recurrent`). All others stay in float.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper
 
-from compiler.quantize.nodes import Names, attribute
+from compiler.quantize.network import Network
 
-__all__ = ["unrolled"]
+__all__ = ["Recurrent"]
 
-Array = np.ndarray
+RECURRENT = ("LSTM", "GRU", "RNN")
 PLAIN = {"clip": 0.0, "input_forget": 0, "layout": 0}
 """Attributes, and what they must be; `activations` must be those that ONNX takes unless told."""
 
 MOST_STEPS = 1000
-"""Each becomes a dozen nodes, which are measured one by one."""
+"""Each has a product, which is measured by itself."""
 
 ACTIVATIONS = [b"Sigmoid", b"Tanh", b"Tanh"]
 
 
-def unrolled(model: ModelProto, shapes: Mapping[str, Sequence[int]], whole: Collection[str] = ()
-             ) -> ModelProto:
-    """The model with its LSTMs unrolled over time, but for those named in `whole` and those that
-    are not plain: with computed weights, lengths, states, peepholes, other activations, or a number
-    of steps that `shapes` do not give or that is above `MOST_STEPS`.
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """Names of nodes; `whole` has the operators of those that stay in float."""
+
+    arranged: frozenset[str] = frozenset()
+    whole: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: ModelProto, keep_float: Collection[str] = ()) -> "Recurrent":
+        """The recurrent layers of a model; plain LSTMs are arranged unless they stay in float."""
+        constants = {one.name for one in model.graph.initializer}
+        named = {node.name or f"{node.op_type}_{index}": node
+                 for index, node in enumerate(model.graph.node) if node.op_type in RECURRENT}
+        arranged = {name for name, node in named.items()
+                    if name not in keep_float and _is_plain(node, constants)}
+        return cls(frozenset(arranged), {name: node.op_type for name, node in named.items()
+                                         if name not in arranged})
+
+    def reasons(self, network: Network) -> dict[str, str]:
+        """Why layers of the network that belong to these stay in float, by the layer's name."""
+        whole = {name: f"{op} has no integer form" for name, op in self.whole.items()}
+        for name in self.arranged:
+            steps = sum(layer.node.op == "matmul" for layer in parts(network, name))
+            if steps > MOST_STEPS:
+                whole[name] = f"it has more than {MOST_STEPS} steps"
+        return {layer.name: reason for name, reason in whole.items()
+                for layer in parts(network, name)}
+
+
+def parts(network: Network, name: str) -> list:
+    """The layers that a node of a model became: those that have its name, or one that begins with
+    it and a dot.
     """
-    constants = {one.name: one for one in model.graph.initializer}
-    plain = [node for node in model.graph.node if node.op_type == "LSTM"
-             and node.name not in whole and _is_plain(node, shapes, constants)]
-    if not plain:
-        return model
-    made = ModelProto()
-    made.CopyFrom(model)
-    names = Names((*constants, *shapes, *(value for node in model.graph.node
-                                          for value in node.output)))
-    del made.graph.node[:]
-    for node in model.graph.node:
-        if node not in plain:
-            made.graph.node.append(node)
-            continue
-        weights = [numpy_helper.to_array(constants[name]) for name in node.input[1:4] if name]
-        unrolling = _Unrolling(node, names, shapes[node.input[0]][0])
-        unrolling.run(*weights)
-        made.graph.node.extend(unrolling.nodes)
-        made.graph.initializer.extend(unrolling.constants)
-    return made
+    return [layer for layer in network.layers
+            if any(own == name or own.startswith(f"{name}.") for own in layer.names)]
 
 
-def _is_plain(node: NodeProto, shapes: Mapping[str, Sequence[int]], constants: Collection[str]
-              ) -> bool:
-    steps = shapes.get(node.input[0], ())
-    ways = 2 if attribute(node, "direction", "forward") == "bidirectional" else 1
-    return (len(steps) == 3 and 0 < steps[0] <= MOST_STEPS and not any(node.input[4:])
+def _is_plain(node: NodeProto, constants: Collection[str]) -> bool:
+    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    ways = 2 if attributes.get("direction") == b"bidirectional" else 1
+    return (node.op_type == "LSTM" and not any(node.input[4:])
             and all(name in constants for name in node.input[1:4] if name)
-            and all(attribute(node, name, value) == value for name, value in PLAIN.items())
-            and attribute(node, "activations", ACTIVATIONS * ways) == ACTIVATIONS * ways)
-
-
-@dataclass
-class _Unrolling:
-    """One LSTM. Values have ONNX's shapes: x [steps, batch, depth], a state [1, batch, width]."""
-
-    node: NodeProto
-    names: Names
-    steps: int
-    nodes: list[NodeProto] = field(default_factory=list)
-    constants: list = field(default_factory=list)
-
-    def run(self, weights: Array, recurrent: Array, biases: Array | None = None) -> None:
-        backwards = attribute(self.node, "direction", "forward") == "reverse"
-        ways = [self._direction(weights[number], recurrent[number],
-                                None if biases is None else biases[number],
-                                backwards or number == 1) for number in range(len(weights))]
-        for place, output in enumerate(self.node.output):
-            if output:
-                parts = [way[place] for way in ways]
-                self._add("Concat", "joined", parts, output=output, axis=int(place == 0))
-
-    def _direction(self, weight: Array, recurrent: Array, bias: Array | None, backwards: bool
-                   ) -> tuple[str, str, str]:
-        """All states [steps, 1, batch, width], the last one, and the last of the cell."""
-        width = recurrent.shape[1]
-        given = self._add("MatMul", "inputs", [self.node.input[0], self._constant(weight.T)])
-        if bias is not None:
-            given = self._add("Add", "bias", [given, self._constant(bias.reshape(2, -1).sum(0))])
-        states, state, cell, turned = [""] * self.steps, "", "", self._constant(recurrent.T)
-        for step in reversed(range(self.steps)) if backwards else range(self.steps):
-            sums = self._slice(given, 0, step, step + 1)
-            if state:
-                moved = self._add("MatMul", "recurrent", [state, turned])
-                sums = self._add("Add", "sums", [moved, sums])
-            state, cell = self._cell(sums, cell, width)
-            states[step] = state
-        stacked = self._add("Concat", "stacked", states, axis=0)
-        axes = self._constant(np.array([1]))
-        return self._add("Unsqueeze", "direction", [stacked, axes]), state, cell
-
-    def _cell(self, sums: str, cell: str, width: int) -> tuple[str, str]:
-        """The next state and cell; gates are input, output, forget, and the new value."""
-        gates = self._add("Sigmoid", "gates", [self._slice(sums, 2, 0, 3 * width)])
-        new = self._add("Tanh", "new", [self._slice(sums, 2, 3 * width, 4 * width)])
-        enter, leave, keep = (self._slice(gates, 2, place * width, (place + 1) * width)
-                              for place in range(3))
-        made = self._add("Mul", "entered", [enter, new])
-        if cell:
-            made = self._add("Add", "cell", [self._add("Mul", "kept", [keep, cell]), made])
-        return self._add("Mul", "state", [leave, self._add("Tanh", "shown", [made])]), made
-
-    def _slice(self, value: str, axis: int, begin: int, end: int) -> str:
-        return self._add("Slice", "slice", [value, *(self._constant(np.array([number]))
-                                                     for number in (begin, end, axis))])
-
-    def _constant(self, array: Array) -> str:
-        name = self.names.fresh(f"{self.node.name}.constant")
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-        return name
-
-    def _add(self, op: str, role: str, inputs: Sequence[str], output: str = "", **attributes
-             ) -> str:
-        name = self.names.fresh(f"{self.node.name}.{role}")
-        self.nodes.append(helper.make_node(op, inputs, [output or name], name, **attributes))
-        return output or name
+            and all(attributes.get(name, value) == value for name, value in PLAIN.items())
+            and attributes.get("activations", ACTIVATIONS * ways) == ACTIVATIONS * ways)

@@ -1,25 +1,22 @@
 """The QDQ form: int8 arithmetic written with float operators.
 
-QuantizeLinear and DequantizeLinear stand around every quantized layer, as ONNX Runtime's quantizer
+quantizelinear and dequantizelinear stand around every quantized layer, as ONNX Runtime's quantizer
 puts them: activations uint8 with one scale and zero point a tensor, weights int8 with one scale an
-output channel and zero point 0, biases int32 with scale = input scale x weight scale. A Relu or
-Clip is left out where the QuantizeLinear behind it clamps at its bounds.
+output channel and zero point 0, biases int32 with scale = input scale x weight scale. A relu or
+clip is left out where the quantizelinear behind it clamps at its bounds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import onnx
-from onnx import ModelProto, NodeProto, helper
 
-from compiler.graph.graph import Graph, TensorType
-from compiler.quantize.network import Layer, Network, bounds, model_of, plain
-from compiler.quantize.nodes import Names, attribute, rewired
+from compiler.graph.graph import Graph, Node, TensorType
+from compiler.quantize.names import Names
+from compiler.quantize.network import Layer, Network, bounds, built, plain
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale, quantized_bias, quantized_weight
-from compiler.quantize.weights import WEIGHTED, channel_axis, vector
+from compiler.quantize.weights import TRANSPOSED, WEIGHTED, channel_axis, vector
 
 __all__ = ["Written", "write", "write_part"]
 
@@ -28,16 +25,16 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A model, and under which name it has each value of the network as readers see it."""
+    """A graph, and under which name it has each value of the network as readers see it."""
 
-    model: ModelProto
+    graph: Graph
     names: Mapping[str, str]
 
 
 def write(network: Network, plan: Plan, scales: Mapping[str, Scale]) -> Written:
     """The QDQ form of a network."""
     writer = _Writer(network, network.layers, plan, scales, network.outputs)
-    return writer.written(network.inputs, network.model.graph.output)
+    return writer.written(network.inputs, network.outputs)
 
 
 def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, Scale],
@@ -45,56 +42,25 @@ def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, 
     """The QDQ form of some layers, with what they read from others as inputs of the types that
     `graph`, the float network, has; `outputs` are the values of the network that it gives.
     """
-    layers = [*_makers(network, graph, layers), *layers]
-    writer = _Writer(network, layers, plan, scales, [])
-    made = {value for layer in layers for value in (*layer.made, layer.inner)}
+    writer = _Writer(network, layers, plan, scales, ())
+    made = {value for layer in layers for value in (layer.value, layer.inner)}
     read = dict.fromkeys(value for layer in layers for value in layer.read
                          if value not in made and value not in network.tensors)
-    writer.constants.update((value, graph.constants[value]) for value in read
-                            if value in graph.constants)
-    inputs = [_input(value, graph.values[value]) for value in read
-              if value not in graph.constants]
-    return writer.written(inputs, outputs)
-
-
-def _makers(network: Network, graph: Graph, layers: Sequence[Layer]) -> list[Layer]:
-    """The layers that make what these read and the graph cannot hold: lists, empty tensors."""
-    made = {value for layer in layers for value in layer.made}
-
-    def missing(layers: Iterable[Layer]) -> list[str]:
-        return [value for layer in layers for value in layer.read
-                if not (value in graph.values or value in network.tensors or value in made)]
-
-    if not missing(layers):
-        return []
-    makers = {value: layer for layer in network.layers for value in layer.made}
-    chosen: dict[Layer, None] = {}
-
-    def choose(layers: Iterable[Layer]) -> None:
-        for value in missing(layers):
-            if value in makers:
-                choose([makers[value]])
-                chosen.setdefault(makers[value])
-
-    choose(layers)
-    return list(chosen)
-
-
-def _input(value: str, type_: TensorType) -> onnx.ValueInfoProto:
-    code = helper.np_dtype_to_tensor_dtype(np.dtype(type_.dtype))
-    return helper.make_tensor_value_info(value, code, type_.shape)
+    return writer.written({value: graph.values[value] for value in read}, outputs)
 
 
 @dataclass(slots=True)
 class _Writer:
-    """Nodes and constants of the QDQ form, in order."""
+    """Nodes and constants of the QDQ form, in order; outputs of the network, in `results`, keep
+    their names.
+    """
 
     network: Network
     layers: Sequence[Layer]
     plan: Plan
     scales: Mapping[str, Scale]
     results: Sequence[str]
-    nodes: list[NodeProto] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     parameters: dict[str, list[str]] = field(default_factory=dict)
     real: dict[str, str] = field(default_factory=dict)      # dequantized form of a value
@@ -104,20 +70,16 @@ class _Writer:
 
     def __post_init__(self):
         taken = {value for layer in self.layers
-                 for value in (*layer.made, layer.inner, *layer.read)}
+                 for value in (layer.value, layer.inner, *layer.read)}
         self.names = Names(taken.union(self.network.tensors, self.network.outputs))
         self.node_names = Names(name for layer in self.layers for name in layer.names)
 
-    def written(self, inputs: Sequence[onnx.ValueInfoProto],
-                outputs: Iterable[onnx.ValueInfoProto | str]) -> Written:
+    def written(self, inputs: Mapping[str, TensorType], outputs: Iterable[str]) -> Written:
         for layer in self.layers:
             self.add(layer)
-        results = [onnx.ValueInfoProto(name=self.seen(one)) if isinstance(one, str) else one
-                   for one in outputs]
-        model = model_of(self.network.model, self.nodes,
-                         {**self.network.tensors, **self.constants}, inputs, results)
-        return Written(model, {value: self.seen(value) for layer in self.layers
-                               for value in layer.made})
+        graph = built(self.network.graph.name, inputs, self.nodes,
+                      {**self.network.tensors, **self.constants}, map(self.seen, outputs))
+        return Written(graph, {layer.value: self.seen(layer.value) for layer in self.layers})
 
     def seen(self, value: str) -> str:
         """The name by which readers in float know the value."""
@@ -127,31 +89,30 @@ class _Writer:
         if layer.value in self.plan.quantized:
             self._add_quantized(layer)
         else:
-            reads = [self.seen(value) for value in layer.node.input]
-            self._append(layer, reads, layer.value, clamped=True)
+            self._append(layer, [self.seen(value) for value in layer.node.inputs], layer.value,
+                         clamped=True)
 
     def _add_quantized(self, layer: Layer) -> None:
         value = layer.value
         computed = (self.names.fresh(f"{value}_QuantizeLinear_Input") if value in self.results
                     else value)
-        if layer.node.op_type in WEIGHTED and layer.node.input[1] in self.network.tensors:
+        if layer.node.op in WEIGHTED and layer.node.inputs[1] in self.network.tensors:
             reads = self._weighted(layer.node)
         else:
             reads = [self._dequantized(one) if one in self.scales else one
-                     for one in layer.node.input]
-        clamp = layer.clamp and bounds(layer.clamp, self.network.tensors)
+                     for one in layer.node.inputs]
+        clamp = layer.clamp and bounds(layer.clamp)
         clamped = bool(clamp) and self.scales[value].reaches(*clamp)
         self._append(layer, reads, computed, clamped)
         if value in self.scales:
             self._quantize(computed, value)
 
     def _append(self, layer: Layer, reads: Sequence[str], computed: str, clamped: bool) -> None:
-        rest = list(layer.node.output)[1:]
-        if layer.clamp is None or not clamped:
-            self.nodes.extend(plain(rewired(layer.node, reads, [computed, *rest])))
-            return
-        self.nodes.extend(plain(rewired(layer.node, reads)))
-        self.nodes.append(rewired(layer.clamp, [layer.inner, *layer.clamp.input[1:]], [computed]))
+        clamp = layer.clamp if clamped else None
+        made = layer.inner if clamp else computed
+        self.nodes.extend(plain(replace(layer.node, inputs=tuple(reads), outputs=(made,))))
+        if clamp:
+            self.nodes.append(replace(clamp, outputs=(computed,)))
 
     def _dequantized(self, value: str) -> str:
         """The value's dequantized form, quantizing it first where a float layer or nobody here
@@ -182,16 +143,16 @@ class _Writer:
                                        self._constant(f"{source}_zero_point", np.array(scale.zero))]
         return self.parameters[source]
 
-    def _weighted(self, node: NodeProto) -> list[str]:
+    def _weighted(self, node: Node) -> list[str]:
         """The inputs of the node, with weights and biases as dequantized integers."""
         tensors, axis = self.network.tensors, channel_axis(node)
-        data, weight, *more = node.input
+        data, weight, *more = node.inputs
         bias, source = vector(node, tensors), self.scales[data].scale
-        groups = attribute(node, "group", 1) if node.op_type == "ConvTranspose" else 1
+        groups = node.attrs.get("group", 1) if node.op == TRANSPOSED else 1
         largest = np.abs(bias).reshape(groups, -1).max(axis=0)
         steps, scale = quantized_weight(tensors[weight], axis, largest, source)
         inputs = [self._dequantized(data), self._steps(weight, steps, scale, axis)]
-        if any(more):
+        if more:
             both = source * np.tile(scale, groups)
             inputs.append(self._steps(more[0], quantized_bias(bias, both), both, 0))
         return inputs
@@ -206,17 +167,19 @@ class _Writer:
         return self.shared[key]
 
     def _dequantized_steps(self, name: str, steps: Array, scale: Array, axis: int) -> str:
+        if scale.size == 1:
+            scale, axis = scale.reshape(()), 0
         constants = [self._constant(f"{name}_quantized", steps),
                      self._constant(f"{name}_scale", scale),
                      self._constant(f"{name}_zero_point", np.zeros(scale.shape, steps.dtype))]
         real = self.names.fresh(f"{name}_DequantizeLinear_Output")
-        self._node("DequantizeLinear", name, constants, real, axis=axis)
+        self._node("DequantizeLinear", name, constants, real, axis)
         return real
 
-    def _node(self, op: str, value: str, inputs: Sequence[str], output: str, **attributes: Any
+    def _node(self, role: str, value: str, inputs: Sequence[str], output: str, axis: int = 0
               ) -> None:
-        name = self.node_names.fresh(f"{value}_{op}")
-        self.nodes.append(helper.make_node(op, inputs, [output], name, **attributes))
+        name = self.node_names.fresh(f"{value}_{role}")
+        self.nodes.append(Node(role.lower(), name, tuple(inputs), (output,), {"axis": axis}))
 
     def _constant(self, name: str, array: Array) -> str:
         name = self.names.fresh(name)

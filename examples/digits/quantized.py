@@ -15,7 +15,6 @@ import numpy as np
 from accel.machine.config import load
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
-from compiler.frontend.onnx_import import convert
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
 from compiler.quantize import Quantized, quantize
@@ -62,7 +61,7 @@ def main() -> int:
     if args.output:
         made.save(args.output)
     machine = Machine(load(args.config))
-    accel = compile_graph(optimize(convert(made.model, "digits")), AccelTarget(machine),
+    accel = compile_graph(optimize(made.graph), AccelTarget(machine),
                           SimulatedDevice(machine, simulator(args.sim)))
     host = compile_graph(optimize(load_model(FLOAT)), None)
     found = {"float, host": accuracy(host, *held_out()),

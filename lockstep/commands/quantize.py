@@ -90,7 +90,8 @@ def _figures(args: argparse.Namespace, made) -> dict[str, Any]:
         "equalize": args.equalize, "equalized_pairs": made.equalized,
         "bias_correction": args.bias_correction, "budget": args.budget,
         "keep_float": args.keep_float, "fell_back": list(made.fell_back),
-        "hindrance": made.hindrance, "samples": made.samples, "agreement": made.agreement,
+        "fixed": made.fixed, "hindrance": made.hindrance, "samples": made.samples,
+        "agreement": made.agreement,
         "sqnr_db": made.decibels,
         "layers": [asdict(layer) for layer in made.layers]}
 
@@ -123,6 +124,8 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"{figures['equalized_pairs']} pairs of layers equalized"
     if figures["fell_back"]:
         yield f"{len(figures['fell_back'])} layers fell back to float for the budget"
+    for name, extent in figures["fixed"].items():
+        yield f"{name} is {extent} in {figures['output']}: the network depends on it"
     noise = figures["sqnr_db"]
     yield ("output: " + ("no quantization noise" if noise is None else f"{noise:.1f} dB")
            + ("" if figures["agreement"] is None

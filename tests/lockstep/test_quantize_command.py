@@ -41,7 +41,7 @@ def test_writes_model_figures_and_page(tmp_path, samples, capsys) -> None:
     text = page.read_text()
     assert "Plotly.newPlot" in text and 'name="viewport"' in text
     assert re.search(r"<td[^>]*>conv3</td><td>-</td><td>[-\d.]+</td><td[^>]*>float</td>"
-                     r"<td[^>]*>Conv</td><td[^>]*>kept in float on request</td>", text)
+                     r"<td[^>]*>conv2d</td><td[^>]*>kept in float on request</td>", text)
     assert not re.search(r"<script[^>]+src=", text)
 
 
@@ -55,6 +55,23 @@ def test_files_are_joined_and_the_budget_is_reported(tmp_path, capsys) -> None:
     assert status == 0 and ", 6 samples, no random numbers" in printed
     assert "fell back to float for the budget of 45 dB" in printed
     assert re.search(r"layer +operator +numbers +alone +accumulated +at output", printed)
+
+
+def test_a_dimension_that_the_file_fixes_is_told(tmp_path, capsys) -> None:
+    """Expand to two images does nothing to two samples, and something to one."""
+    constants = {"w": np.ones((2, 3, 1, 1), np.float32), "s": np.array([2, 3, 4, 4])}
+    nodes = [onnx.helper.make_node("Expand", ["x", "s"], ["e"], "expand"),
+             onnx.helper.make_node("Conv", ["e", "w"], ["y"], "conv")]
+    typed = [onnx.helper.make_tensor_value_info(name, 1, ("n", channels, 4, 4))
+             for name, channels in (("x", 3), ("y", 2))]
+    graph = onnx.helper.make_graph(nodes, "g", typed[:1], typed[1:], [
+        onnx.numpy_helper.from_array(array, name) for name, array in constants.items()])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]),
+              tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.ones((2, 3, 4, 4), np.float32))
+    assert main(["quantize", str(tmp_path / "m.onnx"), "--calibration", str(tmp_path / "x.npy"),
+                 "-o", str(tmp_path / "q.onnx")]) == 0
+    assert f"n is 2 in {tmp_path / 'q.onnx'}: the network depends on it" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -176,6 +176,8 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
          activation_alpha=None, activation_beta=None, activations=None, clip=0.0,
          direction="forward", hidden_size, input_forget=0, layout=0):
     count = _directions(direction)
+    if t.current in t.arranged:
+        return _arranged(t, x, w, r, b, direction)
     functions = _activations(t, activations, activation_alpha, activation_beta,
                              ["Sigmoid", "Tanh", "Tanh"], count)
 
@@ -200,3 +202,81 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
     whole, last = _recur(t, x, sequence_lens, [initial_h, initial_c], hidden_size, direction,
                          layout, [step_of(number) for number in range(count)])
     return whole, *last
+
+
+def _arranged(t, x: Value, w: Value, r: Value, b: Value | None, direction: str
+              ) -> tuple[Value, Value, Value]:
+    """A plain LSTM in the form that can be quantized: one product for the inputs of all steps, and
+    one for the state of each but the first, whose state is zero.
+    """
+    ways = [_arranged_direction(t, x, _part(w, number), _part(r, number),
+                                None if b is None else _part(b, number),
+                                direction == "reverse" or number == 1)
+            for number in range(_directions(direction))]
+    whole, state, cell = zip(*ways, strict=True)
+    return (_joined(t, list(whole), 1), _joined(t, list(state), 0), _joined(t, list(cell), 0))
+
+
+def _arranged_direction(t, x: Value, w: Value, r: Value, b: Value | None, backwards: bool
+                        ) -> tuple[Value, Value, Value]:
+    """All states [T,1,B,H], the last one [1,B,H], and the last of the cell."""
+    turned, hidden = r.transpose(1, 0), r.shape[1]
+    product = given = _named(t, "inputs", lambda: t.emit("matmul", x, w.transpose(1, 0)))
+    if b is not None:
+        bias = b.reshape(2, b.size // 2).sum(0)
+        given = _named(t, "bias", lambda: product + bias)
+    state: Value | None = None
+    cell: Value | None = None
+    states: dict[int, Value] = {}
+    times = range(x.shape[0])
+    for time in reversed(times) if backwards else times:
+        sums = _sums(t, given, time, state, turned)
+        state, cell = _arranged_cell(t, sums, cell, hidden)
+        states[time] = state
+    assert state is not None and cell is not None
+    stacked = _named(t, "stacked", lambda: _joined(t, [states[time] for time in times], 0))
+    return _named(t, "direction", lambda: stacked.unsqueeze(1)), state, cell
+
+
+def _sums(t, given: Value, time: int, state: Value | None, turned: Value) -> Value:
+    """What all gates of a step see."""
+    now = _named(t, "slice", lambda: given.cut(0, time, time + 1))
+    if state is None:
+        return now
+    moved = _named(t, "recurrent", lambda: t.emit("matmul", state, turned))
+    return _named(t, "sums", lambda: moved + now)
+
+
+def _arranged_cell(t, sums: Value, cell: Value | None, hidden: int) -> tuple[Value, Value]:
+    """The next state and cell; gates are input, output, forget, and the new value."""
+    def part(value: Value, begin: int, end: int) -> Value:
+        return _named(t, "slice", lambda: value.cut(2, begin * hidden, end * hidden))
+
+    first = part(sums, 0, 3)
+    gates = _named(t, "gates", lambda: elementwise.sigmoid(t, first))
+    last = part(sums, 3, 4)
+    new = _named(t, "new", lambda: last.tanh())
+    enter, leave, keep = (part(gates, gate, gate + 1) for gate in range(3))
+    entered = _named(t, "entered", lambda: enter * new)
+    if cell is not None:
+        kept = _named(t, "kept", lambda: keep * cell)
+        entered = _named(t, "cell", lambda: kept + entered)
+    shown = _named(t, "shown", lambda: entered.tanh())
+    return _named(t, "state", lambda: leave * shown), entered
+
+
+def _named(t, role: str, make: Callable[[], Value]) -> Value:
+    """What `make` gives, called after the layer and this role, and so the node that makes it."""
+    layer, start = t.current, len(t.builder.nodes)
+    value = t.builder.fresh(f"{layer}.{role}")
+    t.current = t.builder.fresh_node(value)
+    try:
+        made = make()
+        nodes = {one.name: t.current for one in t.builder.nodes[start:]
+                 if one.outputs[0] == made.name}
+    finally:
+        t.current = layer
+    if nodes:
+        t.builder.rename(start, {made.name: value}, nodes)
+        made.name = made.role = value
+    return made

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from compiler.quantize.calibration import imported
+from compiler.frontend import convert
+from compiler.graph import evaluate
 from compiler.quantize.equalization import equalize, pairs
 from compiler.quantize.network import prepare
 from compiler.quantize.weights import canonical
@@ -19,17 +20,18 @@ def spread(one, channels: int, axis: int, rank: int = 4) -> None:
 
 def equalized(onnx_runtime, model, feeds):
     """The network after equalization, whose function is that of the model."""
-    network = prepare(model)
-    count = equalize(network, imported(network.float_model(), "model"))
-    for found, wanted in zip(onnx_runtime(network.float_model(), feeds),
-                             onnx_runtime(model, feeds), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    network = prepare(convert(model))
+    count = equalize(network)
+    graph = network.float_graph()
+    made = evaluate(graph, feeds)
+    for value, wanted in zip(graph.outputs, onnx_runtime(model, feeds), strict=True):
+        np.testing.assert_allclose(made[value], wanted, rtol=1e-3, atol=1e-4)
     return network, count
 
 
 def ranges(network, place: int, inward: bool) -> np.ndarray:
     node = network.layers[place].node
-    view = canonical(node, network.tensors[node.input[1]])
+    view = canonical(node, network.tensors[node.inputs[1]])
     return np.abs(view).max(axis=(1, 3) if inward else (2, 3)).reshape(-1)
 
 
@@ -109,5 +111,4 @@ def test_what_is_no_pair(float_model, case) -> None:
     y = one.conv(x, 4, 2)
     if case == "read twice":
         y = one.add("Concat", y, one.add("Relu", x), axis=1)
-    network = prepare(one.model(y, *outputs))
-    assert list(pairs(network, imported(network.float_model(), "model"))) == []
+    assert list(pairs(prepare(convert(one.model(y, *outputs))))) == []

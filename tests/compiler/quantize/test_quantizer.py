@@ -97,6 +97,26 @@ def test_structure(float_model, samples) -> None:
                         (*(parameters[value] for value in node.input), after[node.output[0]])}) == 1
 
 
+def test_the_model_is_the_graph(float_model, samples) -> None:
+    """Imported again it gives the graph, for the samples' extents and for others."""
+    one = float_model()
+    made = quantize(one.model(branched(one)), samples, equalize=True, bias_correction=True)
+    assert made.fixed == {}
+    assert str(convert(made.model, shapes={"n": 4})) == str(made.graph)
+    assert str(convert(made.model, shapes={"n": 7})) == str(made.graph_of({"n": 7}))
+    given = {"x": samples[:3]}
+    assert str(made.graph_of(arrays=given)) == str(made.graph_of({"n": 3}))
+
+
+def test_extents_that_a_network_does_not_have_wrong(float_model, samples) -> None:
+    one = float_model()
+    made = quantize(one.model(branched(one)), samples)
+    with pytest.raises(QuantizeRefused) as refused:
+        made.graph_of({"m": 3})
+    assert str(refused.value) == (
+        "model: --shape m=3 names no dimension of the inputs; the symbolic ones are: n")
+
+
 def test_same_arguments_same_bytes(float_model, samples) -> None:
     one = float_model()
     model = one.model(branched(one))
@@ -365,7 +385,7 @@ def test_layers_around_values_that_are_not_finite_stay_in_float(float_model, rng
     made = quantize(one.model(y), rng.standard_normal((8, 16)).astype(np.float32))
     kept = {layer.name: layer.reason for layer in made.layers if not layer.quantized}
     assert kept["masked"] == "value 'log2.out' is not finite for all calibration samples"
-    assert [layer.quantized for layer in made.layers if layer.op == "MatMul"] == [True] * 2
+    assert [layer.quantized for layer in made.layers if layer.op == "matmul"] == [True] * 2
     assert made.decibels is not None and made.decibels > 20
 
 
@@ -377,7 +397,7 @@ def test_inputs_that_stay_in_float_may_be_infinite(float_model, rng) -> None:
     mask = np.where(np.arange(4) == 3, -np.inf, 0) * np.ones((8, 1))
     made = quantize(one.model(y), {"x": rng.standard_normal((8, 4)).astype(np.float32),
                                    "mask": mask.astype(np.float32)})
-    assert [layer.quantized for layer in made.layers if layer.op == "MatMul"] == [True] * 2
+    assert [layer.quantized for layer in made.layers if layer.op == "matmul"] == [True] * 2
     assert made.decibels is not None and made.decibels > 20
 
 

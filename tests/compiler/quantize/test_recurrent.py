@@ -5,8 +5,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from compiler.frontend import convert
+from compiler.graph import evaluate
 from compiler.quantize import quantize
-from compiler.quantize.network import prepare
+from compiler.quantize.recurrent import Recurrent
 from tests.support.onnx_runtime import run_onnx
 
 STEPS, BATCH, DEPTH, WIDTH = 3, 2, 5, 4
@@ -44,19 +46,35 @@ def run(made: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_operators_mean_the_same(direction: str, bias: bool) -> None:
     float_model = model(direction, bias)
-    made = prepare(float_model).float_model()
-    assert "LSTM" not in {node.op_type for node in made.graph.node}
-    for found, wanted in zip(run(made, GIVEN[:STEPS]), run(float_model, GIVEN[:STEPS]),
-                             strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    assert Recurrent.of(float_model).arranged == {"lstm"}
+    graph = convert(float_model, arranged=["lstm"])
+    ways = 2 if direction == "bidirectional" else 1
+    assert sum(node.op == "matmul" for node in graph.nodes) == ways * STEPS
+    made = evaluate(graph, {"x": GIVEN[:STEPS]})
+    for value, wanted in zip(graph.outputs, run(float_model, GIVEN[:STEPS]), strict=True):
+        np.testing.assert_allclose(made[value], wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", [
-    {"length": True}, {"steps": "T"}, {"steps": 1001}, {"clip": 3.0}, {"input_forget": 1},
+    {"length": True}, {"clip": 3.0}, {"input_forget": 1},
     {"activations": ["Tanh", "Tanh", "Tanh"]}])
-def test_others_stay(options: dict) -> None:
-    network = prepare(model(**options), shapes={"T": STEPS})
-    assert [layer.node.op_type for layer in network.layers] == ["LSTM"]
+def test_others_stay_in_float(options: dict) -> None:
+    found = quantize(model(**options), GIVEN)
+    assert not any(layer.quantized for layer in found.layers)
+    assert found.hindrance.endswith(" (matmul): LSTM has no integer form (5 layers like this)")
+
+
+def test_those_of_many_steps_stay_in_float(monkeypatch) -> None:
+    monkeypatch.setattr("compiler.quantize.recurrent.MOST_STEPS", STEPS - 1)
+    found = quantize(model(), GIVEN)
+    assert found.hindrance.endswith(f": it has more than {STEPS - 1} steps (3 layers like this)")
+
+
+def test_steps_that_a_model_leaves_open_are_those_of_the_samples() -> None:
+    """All of them in one run: the first dimension is none of samples."""
+    found = quantize(model(steps="T"), GIVEN[:4])
+    products = [layer for layer in found.layers if layer.op == "matmul"]
+    assert len(products) == 4 and all(layer.quantized for layer in products)
 
 
 def test_its_products_are_quantized() -> None:
@@ -64,7 +82,7 @@ def test_its_products_are_quantized() -> None:
     weights.
     """
     found = quantize(model(), GIVEN)
-    products = [layer for layer in found.layers if layer.op == "MatMul"]
+    products = [layer for layer in found.layers if layer.op == "matmul"]
     assert len(products) == STEPS and all(layer.quantized for layer in products)
     weights = [one for one in found.model.graph.initializer
                if one.data_type == onnx.TensorProto.INT8 and len(one.dims) == 2]
@@ -77,4 +95,5 @@ def test_its_products_are_quantized() -> None:
 
 def test_one_that_is_kept_in_float_stays_whole() -> None:
     found = quantize(model(), GIVEN, keep_float=["lstm"])
-    assert [(layer.op, layer.quantized) for layer in found.layers] == [("LSTM", False)]
+    assert {(layer.quantized, layer.reason) for layer in found.layers} == {
+        (False, "kept in float on request")}

@@ -1,8 +1,13 @@
 """Programs and modules of PyTorch are quantized like ONNX models."""
 
 import numpy as np
+import onnx
 import pytest
 
+import lockstep
+from compiler.frontend import convert
+from compiler.frontend.onnx_export import exported_model
+from compiler.graph import optimize
 from compiler.quantize import QuantizeRefused, quantize
 from tests.support.onnx_runtime import run_onnx
 
@@ -48,6 +53,26 @@ def test_a_module_comes_with_example_inputs(net):
         quantize(net, SAMPLES)
 
 
+def test_a_module_becomes_integers_without_a_model_of_onnx(net, monkeypatch):
+    """That is only made when it is asked for; imported again it gives the same graph."""
+    def refuse(*arguments, **options):
+        raise AssertionError("a part of an ONNX model was made")
+
+    with monkeypatch.context() as patched:
+        for name in ("NodeProto", "GraphProto", "ModelProto", "TensorProto", "ValueInfoProto"):
+            patched.setattr(onnx.helper, name, refuse)
+            patched.setattr(onnx, name, refuse)
+        made = quantize(net, SAMPLES, example_inputs=torch.zeros(2, 3, 8, 8), budget="90dB",
+                        equalize=True, bias_correction=True)
+        module = lockstep.compile(net, "accel:tiny-1x4x4", calibration=SAMPLES, cache=False,
+                                  example_inputs=torch.zeros(2, 3, 8, 8))
+        with pytest.raises(AssertionError, match="^a part of an ONNX model was made$"):
+            exported_model(made.graph)
+    assert {"qconv2d", "qdense"} < {node.op for node in module.graph.nodes}
+    again = convert(made.model, made.graph.name)
+    assert str(optimize(again)) == str(optimize(made.graph))
+
+
 def test_open_dimensions_are_those_of_the_samples(net):
     batch, side = torch.export.Dim("batch"), torch.export.Dim("side", min=4)
     program = torch.export.export(net, (torch.zeros(2, 3, 6, 6),),
@@ -55,3 +80,6 @@ def test_open_dimensions_are_those_of_the_samples(net):
     made = quantize(program, {"image": SAMPLES[..., :6]})
     shape = made.model.graph.input[0].type.tensor_type.shape.dim
     assert [one.dim_value for one in shape] == [1, 3, 8, 6]
+    assert made.graph_of({"image.0": 5}).values["image"].shape == (5, 3, 8, 6)
+    given = {"image": np.zeros((2, 3, 4, 6), np.float32)}
+    assert made.graph_of(arrays=given).values["image"].shape == (2, 3, 4, 6)

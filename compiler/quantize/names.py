@@ -1,0 +1,20 @@
+"""Names that nothing uses yet."""
+
+from collections.abc import Iterable
+
+__all__ = ["Names"]
+
+
+class Names:
+    """What is taken is never free again."""
+
+    def __init__(self, taken: Iterable[str]):
+        self._taken = set(taken)
+
+    def fresh(self, stem: str) -> str:
+        """The stem, or the stem and a number."""
+        name, count = stem, 1
+        while name in self._taken:
+            name, count = f"{stem}_{count}", count + 1
+        self._taken.add(name)
+        return name
