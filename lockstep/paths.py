@@ -39,11 +39,13 @@ class OutputFolder(PosixPath):
 
 
 class Geometry(str):
-    """``PRESET`` or ``FILE.toml``, or a target that ends in one."""
+    """``PRESET`` or ``FILE.toml``, or a target, in which such files stand behind ``accel:`` or
+    ``auto:``.
+    """
 
-    def file(self) -> str | None:
-        name = self.rpartition(":")[2] if self.startswith(("accel:", "auto:")) else str(self)
-        return name if name.endswith(".toml") else None
+    def files(self) -> list[str]:
+        names = re.split(",(?=accel:|cpu$|cpu,)", self.removeprefix("auto:"))
+        return [file for name in names if (file := name.removeprefix("accel:")).endswith(".toml")]
 
 
 def input_file(text: str) -> InputFile:
@@ -109,8 +111,8 @@ def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
             from compiler.frontend.external import external_files
 
             yield from external_files(value)
-        if isinstance(value, Geometry) and (name := value.file()):
-            yield name
+        if isinstance(value, Geometry):
+            yield from value.files()
 
 
 def _meet(path: OutputFile | OutputFolder, other: str | os.PathLike[str]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
 from compiler.frontend.binding import Bindings
@@ -64,8 +65,9 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     ----------
     model : an ONNX file or model, a .pt2 file of torch.export.save, a torch.export.ExportedProgram,
         an nn.Module with its `example_inputs`, or an imported graph.
-    target : ``accel:PRESET``, ``accel:FILE.toml``, ``cpu``, or ``auto:PRESET``, ``auto:FILE.toml``,
-        which gives the accelerator what is faster there: see `runtime.auto`.
+    target : ``accel:PRESET``, ``accel:FILE.toml``, ``cpu``, or a list of targets in order of
+        preference, such as ``accel:PRESET,cpu``; or ``auto:PRESET``, ``auto:`` before a list, which
+        gives each part of the network to the target where it costs least: see `runtime.targets`.
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
@@ -90,7 +92,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
                                 "cache": cache, "pins": pins, "link": link}
     require_settings(**settings)
     shapes, simulate, wanted = shapes_of(shapes), simulator(sim, **options), request(target)
-    targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link)
+    targets = wanted.placed(lambda config: SimulatedDevice(Machine(config), simulate), threads,
+                            link)
     if calibration is not None:
         graph = quantized(model, calibration, shapes, example_inputs=example_inputs, bind=bind,
                           **quantizer)

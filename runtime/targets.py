@@ -141,9 +141,9 @@ class Request:
     def title(self) -> str:
         return f"{AUTO}:" * self.auto + ",".join(self.names)
 
-    def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
+    def placed(self, on: Callable[[AccelConfig], Device | None], threads: int = 2,
                link: Link = LINK, dram: Dram = DRAM) -> Targets:
-        """The targets; `on` gives each accelerator its device."""
+        """The targets; `on` gives each accelerator its device, whose machine counts."""
         accelerators = 0
         found: list[Placed] = []
         for name in self.names:
@@ -151,8 +151,9 @@ class Request:
             if name == CPU:
                 found.append(Placed(CpuTarget()))
             elif kind == ACCEL:
-                machine = Machine(load(where))
-                found.append(accelerator(machine, on(machine), threads, link, dram,
+                device = on(config := load(where))
+                machine = device.machine if device else Machine(config)
+                found.append(accelerator(machine, device, threads, link, dram,
                                          name if accelerators else ACCEL))
                 accelerators += 1
             else:

@@ -23,8 +23,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     """How a network is compiled. What is not given is None, False or empty."""
     add = parser.add_argument
     add("--target", type=Geometry, metavar="T",
-        help=f"accel:PRESET, accel:FILE.toml, cpu, or auto:PRESET, which gives the accelerator "
-             f"what is faster there (default {DEFAULT_TARGET})")
+        help=f"accel:PRESET, accel:FILE.toml or cpu; a list of them in order of preference, such "
+             f"as accel:PRESET,cpu; or auto:PRESET, or auto: before a list, which gives each part "
+             f"of the network to the target where it costs least (default {DEFAULT_TARGET})")
     add("--pin", action="append", type=pin, default=[], metavar="NAME=host|accel",
         help="where a layer, or all layers of an operator, must be computed")
     add("--link", type=link, default={}, metavar="BYTES[,LATENCY[,START]]",

@@ -12,7 +12,8 @@ from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterPass
 from lockstep.commands._arguments import quantizer_options
-from runtime import Device, Link, Module, compile_for, quantized, target_config
+from runtime import Device, Link, Module, compile_on, quantized, target_config
+from runtime.targets import request
 
 __all__ = ["compiled", "imported", "machine_of"]
 
@@ -46,10 +47,11 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterPass |
     """`dram` is the memory that the target `auto` simulates cycles with; `graph` is the network, if
     it is imported.
     """
-    auto = args.target.startswith("auto:")
-    if args.link and not auto:
+    wanted = request(args.target)
+    if args.link and not wanted.auto:
         raise RequestError("--link must come with --target auto:PRESET: nothing else weighs copies")
-    return compile_for(graph or imported(args), device, integerize=not args.no_integerize,
-                       threads=args.threads, after=after,
-                       cache=not args.no_cache, pins=dict(args.pin),
-                       link=Link(**args.link) if auto else None, dram=dram)
+    link = Link(**args.link)
+    targets = wanted.placed(lambda config: device, args.threads, link, dram)
+    return compile_on(graph or imported(args), targets, wanted.auto,
+                      integerize=not args.no_integerize, threads=args.threads, after=after,
+                      cache=not args.no_cache, pins=dict(args.pin), link=link, dram=dram)

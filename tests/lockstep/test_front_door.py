@@ -18,7 +18,7 @@ from compiler.quantize import quantize
 from compiler.quantize.refusal import QuantizeRefused
 from runtime import compile, load
 from runtime.artifact.container import ArtifactError
-from runtime.compilation import TargetError
+from runtime.targets import TargetError
 from runtime.device import DeviceError
 from runtime.module import InputError
 

@@ -201,8 +201,8 @@ def test_a_file_that_cannot_be_read_is_one_line(there, capsys, line: list[str]) 
 def test_a_target_that_is_none(there, capsys, command: list[str], target: str) -> None:
     assert cli.main([*command, "--target", target]) == 2
     assert capsys.readouterr() == ("", f"lockstep: error: Target must be accel:PRESET, "
-                                       f"accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, not "
-                                       f"{target!r}\n")
+                                       f"accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, or "
+                                       f"a list of targets, not {target!r}\n")
 
 
 @pytest.mark.parametrize("text", ["x=" + "[" * 2000 + "]" * 2000, "x=" + "{a=" * 2000 + "1"])

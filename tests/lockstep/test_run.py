@@ -366,7 +366,7 @@ def test_a_geometry_that_is_not_toml(capsys, tmp_path) -> None:
 @pytest.mark.parametrize("target", ["accel", "accel:", "cpu:1", "tpu"])
 def test_an_unknown_target(capsys, target: str) -> None:
     refused(capsys, f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or "
-                    f"cpu, not {target!r}",
+                    f"cpu, or a list of targets, not {target!r}",
             DIGITS, "--target", target)
 
 

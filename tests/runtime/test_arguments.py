@@ -74,7 +74,7 @@ def test_an_option_that_nobody_takes(target: str, options, message: str) -> None
 def test_a_target_that_is_none(target) -> None:
     refused(lambda: lockstep.compile(DIGITS, target), TargetError,
             f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, "
-            f"not {target!r}")
+            f"or a list of targets, not {target!r}")
 
 
 @pytest.mark.parametrize("model", [None, 5, b"m.onnx", [DIGITS]])

@@ -176,7 +176,7 @@ def test_an_output_before_the_run_or_of_another_name_is_refused(module: Module) 
 def test_an_unknown_target_is_refused(target: str) -> None:
     refused(lambda: compile(DIGITS / "digits-int8.onnx", target), TargetError,
             f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, "
-            f"not {target!r}")
+            f"or a list of targets, not {target!r}")
 
 
 def test_an_unknown_machine_is_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import lockstep
 import runtime
-from accel.machine.machine import Machine
+from accel.machine.config import AccelConfig
 from compiler.graph import Graph, Node, evaluate
 from compiler.graph.partition import Copy, Segment
 from compiler.target import CannotCompile, Compiled, Executable, Outcome, Row, Target, plain
@@ -220,9 +220,9 @@ def test_what_a_target_cannot_have_after_all_is_no_candidate(slow_host) -> None:
 
 
 def test_one_machine_for_each_name() -> None:
-    machines: list[Machine] = []
-    request("accel:tiny-1x4x4,accel:pynq-1x16x16").placed(lambda one: machines.append(one))
-    assert [one.config.name for one in machines] == ["tiny-1x4x4", "pynq-1x16x16"]
+    asked: list[AccelConfig] = []
+    request("accel:tiny-1x4x4,accel:pynq-1x16x16").placed(asked.append)
+    assert [one.name for one in asked] == ["tiny-1x4x4", "pynq-1x16x16"]
 
 
 def copy(value: str, source: str, target: str) -> Copy:
