@@ -1,5 +1,6 @@
 """Activations that have a form on int8, and what gives back its input."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -11,7 +12,7 @@ from compiler.ops.fixed_point import requantize
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
                                         scaled)
 from compiler.ops.node import Node, TensorType
-from compiler.ops.operator import Algebra, Array, Kind, Numbers, Operator
+from compiler.ops.operator import Algebra, Array, Attributes, Kind, Numbers, Operator
 from compiler.ops.requantization import check_multiplier, check_requantized, clamp_of, rescaled
 from compiler.ops.rules import Types, need, need_arity, need_dtype, of_int8
 
@@ -84,11 +85,16 @@ def _qleakyrelu_meaning(attrs, x: Array) -> Array:
 # Integer forms
 
 
+def _slope_hindrance(attrs: Attributes, shapes: Sequence[tuple[int, ...]]) -> str | None:
+    alpha = attrs["alpha"]
+    return None if 0 <= alpha <= 1 else f"its slope below zero must be 0 to 1, not {alpha:g}"
+
+
 def _leakyrelu_integer(view: QuantizedInputs, node: Node, out: Stored,
                        bounds: Bounds) -> IntegerNode:
+    if hindrance := _slope_hindrance(node.attrs, ()):
+        raise StaysFloat(hindrance)
     alpha = node.attrs["alpha"]
-    if not 0 <= alpha <= 1:
-        raise StaysFloat(f"its slope below zero must be 0 to 1, not {alpha:g}")
     x = view.activation(node.inputs[0])
     above, below = (scaled("qleakyrelu", Stored(x.value, x.scale * slope, x.zp), 1, out, bounds)
                     for slope in (1.0, alpha))
@@ -115,7 +121,7 @@ OPERATORS = (
         attributes="alpha: the slope below zero", define=_leakyrelu,
         meaning=lambda attrs, x: np.where(x < 0, x * np.float32(attrs["alpha"]), x),
         type=_leakyrelu_type, numbers=Numbers.FLOAT, kind=Kind.ELEMENTWISE,
-        integer=_leakyrelu_integer, homogeneous=True,
+        integer=_leakyrelu_integer, hindrance=_slope_hindrance, homogeneous=True,
         algebra=Algebra(unchanged=lambda attrs, types, result: attrs["alpha"] == 1)),
     Operator(
         name="identity", summary="x", inputs="x", define=unary(lambda attrs, x: x),

@@ -25,7 +25,7 @@ from compiler.ops.windows import (check_dilations, check_numbers, check_steps, c
                                   reach_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
-__all__ = ["OPERATORS", "outputs_first"]
+__all__ = ["OPERATORS", "pixel_convolution"]
 
 CHUNK_ELEMENTS = 1 << 24
 
@@ -280,7 +280,7 @@ def _conv2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Arr
 
 
 def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = None) -> Array:
-    return _biased_sums(_spread_sums(attrs, x, outputs_first(w, attrs.get("group", 1)), 0), bias)
+    return _biased_sums(_spread_sums(attrs, x, _outputs_first(w, attrs.get("group", 1)), 0), bias)
 
 
 def _qconv2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
@@ -348,7 +348,7 @@ def _spread_sums(attrs, x: Array, w: Array, value) -> Array:
                       attrs.get("group", 1))
 
 
-def outputs_first(w: Array, group: int) -> Array:
+def _outputs_first(w: Array, group: int) -> Array:
     """The weight of a transposed convolution, [Ci, Co/group, kh, kw], as [Co, Ci/group, kh, kw].
     """
     inputs, outputs, *kernel = w.shape
@@ -384,13 +384,21 @@ def _convtranspose2d_integer(view: QuantizedInputs, node: Node, out: Stored,
     """ONNX has the scales along an axis of a group's outputs: every group has the same."""
     x, group = view.activation(node.inputs[0]), node.attrs.get("group", 1)
     weight, scales = view.weight(node.inputs[1], axis=1)
-    constants = weighted(view, node.inputs[2:], x, outputs_first(weight, group),
+    constants = weighted(view, node.inputs[2:], x, _outputs_first(weight, group),
                          np.tile(scales, group), out)
     attrs = {**node.attrs, "pad_value": x.zp, **clamp_to(out, bounds)}
     return IntegerNode("qconvtranspose2d", (x.value,), attrs, constants)
 
 
 # Records
+
+
+def pixel_convolution(name: str, inputs: Sequence[str], outputs: Sequence[str],
+                      group: int = 1) -> Node:
+    """A convolution of each pixel by itself: of data, a weight [Co,Ci/group,1,1] and a bias."""
+    groups = {"group": group} if group > 1 else {}
+    return Node("conv2d", name, tuple(inputs), tuple(outputs),
+                {"strides": (1, 1), "pads": (0, 0, 0, 0), **groups})
 
 
 def _is_pointwise(attrs: Attributes, shapes: Shapes) -> bool:

@@ -5,15 +5,15 @@ wraps, integer division truncates, min and max of floats are NaN where either is
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from compiler import te
 from compiler.ops.broadcasting import broadcast, broadcast_shape
 from compiler.ops.fixed_point import add_multipliers
-from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
+from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs,
                                         StaysFloat, Stored, clamp_to)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Algebra, Attributes, Define, Inputs, Kind, Operator
@@ -41,7 +41,6 @@ class Function:
     meaning: Callable[..., np.ndarray]
     kind: str = NUMBERS
     algebra: Algebra = Algebra()
-    integer: IntegerForm | None = None
 
     def takes(self, dtype: str) -> bool:
         return {NUMBERS: te.is_float(dtype) or te.is_integer(dtype), FLOATS: te.is_float(dtype),
@@ -113,8 +112,13 @@ def _shifted(function: Callable) -> Callable[[np.ndarray, np.ndarray], np.ndarra
     return lambda a, b: np.where(b < a.dtype.itemsize * 8, function(a, b), 0)
 
 
+def _shape_hindrance(attrs: Attributes, shapes: Sequence[tuple[int, ...]]) -> str | None:
+    first, second = shapes
+    return None if first == second else f"its inputs must have one shape, not {first} and {second}"
+
+
 def _add_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
-    """Of two tensors, or of a product's result and its bias."""
+    """The sum of two tensors, or of a product's result and its bias."""
     for value, other in (node.inputs, reversed(node.inputs)):
         core = view.producer(value)
         if core is not None and core.op == "matmul" and view.is_constant(other):
@@ -122,9 +126,8 @@ def _add_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds)
                 raise StaysFloat("it adds a constant to a product of two computed tensors")
             return integer_product(view, core, out, bounds, transposed=True, bias=(other,))
     a, b = (view.activation(value) for value in node.inputs)
-    shapes = [view.shape(value) for value in node.inputs]
-    if shapes[0] != shapes[1]:
-        raise StaysFloat(f"its inputs must have one shape, not {shapes[0]} and {shapes[1]}")
+    if hindrance := _shape_hindrance(node.attrs, [view.shape(value) for value in node.inputs]):
+        raise StaysFloat(hindrance)
     ma, mb, shift = add_multipliers(a.scale / out.scale, b.scale / out.scale)
     attrs = {"ma": ma, "mb": mb, "c": -(a.zp * ma + b.zp * mb), "shift": shift}
     return IntegerNode("qadd", (a.value, b.value), attrs | clamp_to(out, bounds))
@@ -135,7 +138,7 @@ _ROUNDS = Algebra(idempotent=True)
 
 FUNCTIONS: dict[str, Function] = {
     "add": Function(2, "a + b", _binary("add"), np.add,
-                    algebra=Algebra(neutral=0, commutes=True), integer=_add_integer),
+                    algebra=Algebra(neutral=0, commutes=True)),
     "sub": Function(2, "a - b", _binary("sub"), np.subtract, algebra=Algebra(neutral=0)),
     "mul": Function(2, "a * b", _binary("mul"), np.multiply,
                     algebra=Algebra(neutral=1, commutes=True)),
@@ -238,11 +241,12 @@ def _record(name: str, function: Function) -> Operator:
         name=name, summary=function.summary, inputs="x" if function.arity == 1 else "a, b",
         define=_define(name, function),
         meaning=kept(lambda attrs, *arrays: function.meaning(*arrays)), kind=Kind.ELEMENTWISE,
-        algebra=function.algebra, integer=function.integer)
+        algebra=function.algebra)
 
 
 OPERATORS = (
-    *(_record(name, function) for name, function in FUNCTIONS.items()),
+    replace(_record("add", FUNCTIONS["add"]), integer=_add_integer, hindrance=_shape_hindrance),
+    *(_record(name, function) for name, function in FUNCTIONS.items() if name != "add"),
     Operator(
         name="where", summary="a where the condition holds, else b", inputs="condition, a, b",
         define=_where, meaning=lambda attrs, condition, a, b: np.where(condition, a, b),

@@ -27,7 +27,7 @@ def _placed(indices: np.ndarray, extent: int) -> np.ndarray:
 
 
 def _gather(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """Of x, the slices along the axis with these numbers."""
+    """The slices of x along the axis with these numbers."""
     x, at = inputs
     axis, rank = _axis(attrs, x), len(at.shape)
     shape = (*x.shape[:axis], *at.shape, *x.shape[axis + 1:])
@@ -57,7 +57,7 @@ def _gather_elements_meaning(attrs: Attributes, x: np.ndarray, at: np.ndarray) -
 
 
 def _gather_nd(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """Of x, the slices whose first indices stand in the last dimension of the second input."""
+    """The slices of x whose first indices stand in the last dimension of the second input."""
     (x, at), batch = inputs, attrs["batch_dims"]
     depth, outer = int(at.shape[-1]), len(at.shape) - 1
     if batch + depth > len(x.shape) or at.shape[:batch] != x.shape[:batch]:

@@ -90,9 +90,14 @@ def _qconcat_meaning(attrs, *parts: Array) -> Array:
     return np.concatenate(made, axis=attrs.get("axis", 1))
 
 
+def _axis_hindrance(attrs: Attributes, shapes: Sequence[tuple[int, ...]]) -> str | None:
+    axis = attrs["axis"]
+    return None if axis == 1 else f"its axis must be 1, the channels, not {axis}"
+
+
 def _concat_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
-    if node.attrs["axis"] != 1:
-        raise StaysFloat(f"its axis must be 1, the channels, not {node.attrs['axis']}")
+    if hindrance := _axis_hindrance(node.attrs, ()):
+        raise StaysFloat(hindrance)
     parts = [scaled("qrescale", view.activation(value), 1, out, bounds) for value in node.inputs]
     scales = {name: tuple(part.attrs[name] for part in parts)
               for name in ("bias", "mult", "shift")}
@@ -106,7 +111,7 @@ OPERATORS = (
         attributes="axis", define=_concat,
         meaning=lambda attrs, *parts: np.concatenate(parts, attrs["axis"]), type=_concat_type,
         numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, joins=True,
-        channels_last=ChannelsLast(by_axis), integer=_concat_integer,
+        channels_last=ChannelsLast(by_axis), integer=_concat_integer, hindrance=_axis_hindrance,
         algebra=Algebra(unchanged=lambda attrs, types, result: len(types) == 1)),
     Operator(
         name="qconcat", summary="the inputs one after the other, each requantized by itself",

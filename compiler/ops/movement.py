@@ -87,7 +87,7 @@ def _expand(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _slice_type(node: Node, types: Types) -> TensorType:
-    """Of every axis, each `step`-th element from `begin` to before `end`."""
+    """Each `step`-th element of every axis, from `begin` to before `end`."""
     need_arity(node, types, 1)
     shape, sides = types[0].shape, [node.attrs[name] for name in ("begin", "end", "step")]
     need(all(len(side) == len(shape) for side in sides), node,
@@ -112,7 +112,7 @@ def _upsample_type(node: Node, types: Types) -> TensorType:
 
 
 def _slice(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """Of every axis, each ``step``-th element from ``begin`` to before ``end``."""
+    """Each ``step``-th element of every axis, from ``begin`` to before ``end``."""
     x, sides = inputs[0], list(zip(*(attrs[k] for k in ("begin", "end", "step")), strict=True))
     shape = tuple(-(-(end - begin) // step) for begin, end, step in sides)
     return te.compute(shape, lambda *indices: x[tuple(

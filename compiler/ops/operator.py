@@ -128,6 +128,7 @@ class Operator:
     What quantization asks:
 
     integer : the integer operator that takes its place between quantizations.
+    hindrance : why that operator cannot have these attributes, or data of these shapes.
     stored : the operator that does the same to int8 in stored form, where it has another name.
     bounds : least and greatest of what it leaves of all numbers; the integer operator before
         clamps to them.
@@ -157,6 +158,7 @@ class Operator:
     weights: Weights | None = None
 
     integer: IntegerForm | None = None
+    hindrance: Callable[[Attributes, Sequence[tuple[int, ...]]], str | None] | None = None
     stored: str = ""
     bounds: Callable[[Attributes], tuple[float, float]] | None = None
     picks: bool = False

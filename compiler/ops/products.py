@@ -65,7 +65,7 @@ def _qdense_type(node: Node, types: Types) -> TensorType:
 
 
 def _qmatmul_type(node: Node, types: Types) -> TensorType:
-    """Of two computed tensors, one multiplier for the whole result."""
+    """Both tensors are computed; the whole result has one multiplier."""
     need_arity(node, types, 2)
     need_dtype(node, types, "int8")
     check_requantized(node)

@@ -153,7 +153,9 @@ def _sorted_places_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
 
 
 def _running(op: str) -> Callable[..., Tensor]:
-    """Of all elements before each, itself too unless ``exclusive``; from the end if ``reverse``."""
+    """Reduces the elements before each, itself too unless ``exclusive``; from the end if
+    ``reverse``.
+    """
     def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x, axis = inputs[0], attrs["axis"]
         _check_pairs(x, axis)

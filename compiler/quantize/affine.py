@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from compiler.graph.graph import Node, TensorType
-from compiler.ops.registry import OPERATORS
+from compiler.ops.convolutions import pixel_convolution
 from compiler.quantize.names import Names
 from compiler.quantize.weights import MATRICES, WEIGHTED, outputs, scaled, vector
 
 __all__ = ["Affine", "as_convolution", "fold", "read_affine", "with_bias"]
-
-CONVOLUTION, = (name for name in WEIGHTED if OPERATORS[name].pixelwise)
-"""The operator with weights that may do the same to every pixel."""
 
 Array = np.ndarray
 Types = Mapping[str, TensorType]
@@ -105,6 +102,4 @@ def as_convolution(node: Node, affine: Affine, tensors: dict[str, Array], names:
                     (affine.gain, affine.bias - affine.mean * affine.gain))
     weight, bias = (names.fresh(f"{node.name}.{role}") for role in ("weight", "bias"))
     tensors[weight], tensors[bias] = gain.reshape(-1, 1, 1, 1).copy(), offset.copy()
-    groups = {"group": shape[1]} if shape[1] > 1 else {}
-    return Node(CONVOLUTION, node.name, (affine.source, weight, bias), node.outputs,
-                {"strides": (1, 1), "pads": (0, 0, 0, 0), **groups})
+    return pixel_convolution(node.name, (affine.source, weight, bias), node.outputs, shape[1])

@@ -20,8 +20,8 @@ from compiler.quantize.names import Names
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.weights import WEIGHTED
 
-__all__ = ["PICKS", "SLOPES", "Layer", "Network", "bounds", "built", "layers_after", "plain",
-           "prepare"]
+__all__ = ["INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "Network", "bounds", "built",
+           "layers_after", "plain", "prepare"]
 
 INTEGER_FORMS = {name for name, operator in OPERATORS.items()
                  if operator.integer or operator.bounds}

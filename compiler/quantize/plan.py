@@ -7,21 +7,23 @@ spans them all, so that joining them moves bytes and computes nothing. Both inpu
 computed values have zero point 128, which is 0 in int8.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from compiler.graph.graph import Node, TensorType
-from compiler.quantize.network import PICKS, Layer, Network
+from compiler.ops.registry import find
+from compiler.quantize.network import INTEGER_FORMS, PICKS, Layer, Network
 from compiler.quantize.scales import Scale
-from compiler.quantize.weights import WEIGHTED, outputs
+from compiler.quantize.weights import MATRICES, WEIGHTED, outputs
 
 __all__ = ["Plan", "make_plan"]
 
 Ranges = Mapping[str, tuple[float, float]]
 MOVES = {*PICKS, "identity"}
 """What gives elements of its input, and has the scale of that."""
+QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class _Planning:
         if layer.name in self.kept:
             return self.kept[layer.name]
         node, data = layer.node, self.data(layer)
-        if node.op not in RULES:
+        if node.op not in QUANTIZABLE:
             return hindrance(node, len(self.types[layer.value].shape))
         for value in (*data, layer.value):
             if value in self.unbounded:
@@ -116,7 +118,7 @@ class _Planning:
         weighted = node.op in WEIGHTED and len(data) == 1
         if not weighted and not self.known.intersection(data):
             return "it reads no quantized value"
-        return RULES[node.op](self, node, data)
+        return self._refusal(node, data)
 
     def data(self, layer: Layer) -> list[str]:
         """What the layer reads that is computed."""
@@ -159,37 +161,15 @@ class _Planning:
             return f"its weight must have 2 dimensions, not {rank}"
         return self.weighted(node, data)
 
-    def same_shapes(self, node: Node, data: list[str]) -> str | None:
-        shapes = [self.types[value].shape for value in data]
-        if len(data) != 2:
-            return "one of its inputs is a constant"
-        return None if shapes[0] == shapes[1] else (
-            f"its inputs must have one shape, not {shapes[0]} and {shapes[1]}")
-
-    def joined(self, node: Node, data: list[str]) -> str | None:
+    def _refusal(self, node: Node, data: list[str]) -> str | None:
+        """What the integer operator cannot be."""
+        if node.op in MATRICES:
+            return self.product(node, data)
+        if node.op in WEIGHTED:
+            return self.weighted(node, data)
+        if node.op == "identity":
+            return None if data[0] in self.quantized else "it changes nothing"
         if len(data) != len(node.inputs):
             return "one of its inputs is a constant"
-        axis = node.attrs["axis"]
-        return None if axis == 1 else f"its axis must be 1, the channels, not {axis}"
-
-    def sloped(self, node: Node, data: list[str]) -> str | None:
-        alpha = node.attrs["alpha"]
-        return None if 0 <= alpha <= 1 else f"its slope below zero must be 0 to 1, not {alpha:g}"
-
-    def same(self, node: Node, data: list[str]) -> str | None:
-        return None if data[0] in self.quantized else "it changes nothing"
-
-    def single(self, node: Node, data: list[str]) -> str | None:
-        return None
-
-
-Rule = Callable[[_Planning, Node, list[str]], str | None]
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(WEIGHTED, _Planning.weighted),
-    "dense": _Planning.product, "matmul": _Planning.product,
-    "add": _Planning.same_shapes, "concat": _Planning.joined,
-    "avgpool": _Planning.single, "globalavgpool": _Planning.single,
-    "leakyrelu": _Planning.sloped, "relu": _Planning.single, "clip": _Planning.single,
-    **dict.fromkeys(PICKS, _Planning.single), "identity": _Planning.same,
-}
-"""Why an operator that has an integer form stays in float; None when it does not."""
+        refused = find(node.op).hindrance
+        return refused and refused(node.attrs, [self.types[value].shape for value in data])

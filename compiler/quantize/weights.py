@@ -1,68 +1,48 @@
-"""Weights of operators seen alike: [groups, outputs / group, inputs / group, taps].
-
-Output channel o of a group g of G is channel g * outputs / G + o of the result, inputs alike; so
-in the operator's own order of both, whatever the operator.
-"""
+"""Weights of nodes, as the records of their operators see them (`compiler.ops.weights`)."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from compiler.graph.graph import Node
-from compiler.ops.registry import OPERATORS
+from compiler.ops.registry import OPERATORS, find
+from compiler.ops.weights import Weights
 
-__all__ = ["MATRICES", "TRANSPOSED", "WEIGHTED", "canonical", "channel_axis", "outputs", "scaled",
-           "vector"]
+__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "outputs", "scaled", "vector"]
 
-WEIGHTED = {name for name, operator in OPERATORS.items() if operator.contracts and operator.integer}
+WEIGHTED = {name for name, operator in OPERATORS.items() if operator.weights}
 """Operators that multiply by weights, where these are constants."""
-
-MATRICES = ("dense", "matmul")
-TRANSPOSED = "convtranspose2d"
+MATRICES = {name for name, operator in OPERATORS.items()
+            if operator.weights and operator.weights.axis < 0}
 
 Array = np.ndarray
 
 
+def _weights(node: Node) -> Weights:
+    weights = find(node.op).weights
+    assert weights is not None
+    return weights
+
+
 def channel_axis(node: Node) -> int:
     """The axis of the weight that has a scale for each output channel (of a group)."""
-    if node.op in MATRICES:
-        return 0 if node.attrs.get("trans_b", 0) else 1
-    return int(node.op == TRANSPOSED)
+    return _weights(node).scale_axis(node.attrs)
 
 
 def canonical(node: Node, weight: Array) -> Array:
-    """A view of the node's weight as this module's docstring says."""
-    if node.op in MATRICES:
-        return (weight if channel_axis(node) == 0 else weight.T)[None, :, :, None]
-    group = node.attrs.get("group", 1)
-    view = weight.reshape(group, len(weight) // group, weight.shape[1], -1)
-    return view.swapaxes(1, 2) if node.op == TRANSPOSED else view
-
-
-def _restored(node: Node, view: Array, shape: tuple[int, ...]) -> Array:
-    if node.op in MATRICES:
-        matrix = view[0, :, :, 0]
-        return np.ascontiguousarray(matrix if channel_axis(node) == 0 else matrix.T)
-    view = np.ascontiguousarray(view.swapaxes(1, 2)) if node.op == TRANSPOSED else view
-    return view.reshape(shape)
+    """A view [groups, outputs / group, inputs / group, taps] of the node's weight."""
+    return _weights(node).alike(node.attrs, weight)
 
 
 def outputs(node: Node, weight: Array) -> int:
     """How many output channels the node has."""
-    view = canonical(node, weight)
-    return view.shape[0] * view.shape[1]
+    return _weights(node).outputs(node.attrs, weight)
 
 
 def scaled(node: Node, weight: Array, *, outward: Array | None = None,
            inward: Array | None = None) -> Array:
     """The weight with each output channel, or each input channel, times a number."""
-    view = canonical(node, weight)
-    group, outs, ins, _ = view.shape
-    if outward is not None:
-        view = view * outward.reshape(group, outs, 1, 1)
-    if inward is not None:
-        view = view * inward.reshape(group, 1, ins, 1)
-    return _restored(node, view.astype(weight.dtype, copy=False), weight.shape)
+    return _weights(node).scaled(node.attrs, weight, outward=outward, inward=inward)
 
 
 def vector(node: Node, tensors: Mapping[str, Array]) -> Array:

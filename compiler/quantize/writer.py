@@ -16,7 +16,7 @@ from compiler.quantize.names import Names
 from compiler.quantize.network import Layer, Network, bounds, built, plain
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale, quantized_bias, quantized_weight
-from compiler.quantize.weights import TRANSPOSED, WEIGHTED, channel_axis, vector
+from compiler.quantize.weights import WEIGHTED, channel_axis, vector
 
 __all__ = ["Written", "write", "write_part"]
 
@@ -148,7 +148,7 @@ class _Writer:
         tensors, axis = self.network.tensors, channel_axis(node)
         data, weight, *more = node.inputs
         bias, source = vector(node, tensors), self.scales[data].scale
-        groups = node.attrs.get("group", 1) if node.op == TRANSPOSED else 1
+        groups = node.attrs.get("group", 1) if axis else 1
         largest = np.abs(bias).reshape(groups, -1).max(axis=0)
         steps, scale = quantized_weight(tensors[weight], axis, largest, source)
         inputs = [self._dequantized(data), self._steps(weight, steps, scale, axis)]
