@@ -168,7 +168,7 @@ FUNCTIONS: dict[str, Function] = {
                     algebra=Algebra(inverse="neg")),
     "sign": Function(1, "-1, 0 or 1", _sign, np.sign, algebra=_ROUNDS),
     "abs": Function(1, "without its sign", _call("abs"), np.abs,
-                    algebra=Algebra(idempotent=True, never_minus_zero=True)),
+                    algebra=Algebra(idempotent=True, absorbs="neg", never_minus_zero=True)),
     "is_nan": Function(1, "whether x is no number", lambda x: x.not_equal(x), np.isnan, FLOATS),
     "erf": Function(1, "the error function", _call("erf"),
                     lambda x: np.asarray(_ERF(x), x.dtype), FLOATS),

@@ -254,12 +254,14 @@ OPERATORS = (
         name="reshape", summary="the elements in row-major order", inputs="x", attributes="shape",
         define=_reshape, meaning=lambda attrs, x: x.reshape(attrs["shape"]), type=_reshape_type,
         numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, view=lambda attrs, whole, part: True,
-        picks=True, homogeneous=True, algebra=Algebra(unchanged=_keeps_type)),
+        picks=True, homogeneous=True,
+        algebra=Algebra(unchanged=_keeps_type, absorbs="reshape")),
     Operator(
         name="expand", summary="x, repeated along axes of one element", inputs="x",
         attributes="shape, to which x broadcasts", define=_expand,
         meaning=lambda attrs, x: np.broadcast_to(x, attrs["shape"]), kind=Kind.INJECTIVE,
-        channels_last=ChannelsLast(by_place("shape")), algebra=Algebra(unchanged=_keeps_type)),
+        channels_last=ChannelsLast(by_place("shape")),
+        algebra=Algebra(unchanged=_keeps_type, absorbs="expand")),
     Operator(
         name="upsample", summary="each pixel of x [N,C,H,W] in several rows and columns",
         inputs="x", attributes="factors: rows and columns of each pixel", define=_upsample,

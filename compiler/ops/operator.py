@@ -72,6 +72,7 @@ class Algebra:
     idempotent : ``f(f(x)) = f(x)``; of two operands ``f(x, x) = x`` and
         ``f(f(x, a), a) = f(x, a)``; of a condition and two operands ``f(c, x, x) = x``.
     inverse : the operator that undoes this one.
+    absorbs : an operator whose result may be replaced by its input, where this one reads it.
     never_minus_zero : the result is never -0.
     """
 
@@ -80,6 +81,7 @@ class Algebra:
     commutes: bool = False
     idempotent: bool = False
     inverse: str = ""
+    absorbs: str = ""
     never_minus_zero: bool = False
 
 

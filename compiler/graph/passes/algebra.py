@@ -146,8 +146,8 @@ def _no_choice(view: View, node: Node) -> str | None:
 
 def _reached(view: View, node: Node) -> Node | None:
     """reshape(reshape(x)), expand(expand(x)), abs(-x): the inner one does not matter."""
-    inner = view.before(node, *{"reshape": ("reshape",), "expand": ("expand",),
-                                "abs": ("neg",)}.get(node.op, ()))
+    absorbed = find(node.op).algebra.absorbs
+    inner = view.before(node, absorbed) if absorbed else None
     return replace(node, inputs=inner.inputs) if inner else None
 
 

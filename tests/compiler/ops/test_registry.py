@@ -1,8 +1,10 @@
 """All records are collected, and told on a page."""
 
+import ast
 import importlib
 import pkgutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +16,8 @@ from compiler.ops.operator import Kind, Operator
 from compiler.ops.registry import FAMILIES, OPERATORS, collected, find, infer
 from compiler.ops.rules import TypeRefused, Types, need
 from compiler.ops.table import page
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_every_module_with_operators_is_a_family() -> None:
@@ -31,7 +35,7 @@ def test_one_name_is_one_operator() -> None:
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 def test_records_agree_with_themselves(operator: Operator) -> None:
     """What one field says of other operators, they say too; parameters follow data."""
-    for other in (operator.stored, operator.algebra.inverse,
+    for other in (operator.stored, operator.algebra.inverse, operator.algebra.absorbs,
                   operator.channels_last.pixels if operator.channels_last else ""):
         assert not other or other in OPERATORS
     if operator.algebra.inverse:
@@ -60,3 +64,34 @@ def test_a_type_is_inferred_once(monkeypatch) -> None:
     assert len(judged) == 1
     with pytest.raises(TypeRefused, match="^d: xd must be float32$"):
         infer(Node("relu", "d", ("xd",), ("yd",)), [TensorType((2, 3), "int8")])
+
+
+def listed(tree: ast.AST) -> list[list[str]]:
+    """Literals of three names of operators or more."""
+    found = []
+    for node in ast.walk(tree):
+        members = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+        names = [one.value for one in members if isinstance(one, ast.Constant)
+                 and isinstance(one.value, str)]
+        if len(names) > 2 and set(names) <= set(OPERATORS):
+            found.append(names)
+    return found
+
+
+def test_passes_have_no_lists_of_operators() -> None:
+    """They ask records, so that nothing is forgotten when an operator is added. The quantizer says
+    by name what is quantized already, and what a product and a sum are.
+    """
+    folders = ("compiler/graph", "compiler/quantize", "compiler/cpu_gpu_backends/cpu", "runtime")
+    found = {path.relative_to(ROOT).as_posix(): names for folder in folders
+             for path in (ROOT / folder).rglob("*.py")
+             if (names := listed(ast.parse(path.read_text())))}
+    assert found == {
+        "compiler/quantize/affine.py": [["mul", "add", "sub", "div"]],
+        "compiler/quantize/network.py": [
+            ["quantizelinear", "dequantizelinear", "quantize", "dequantize"]]}
+
+
+def test_a_planted_list_is_found() -> None:
+    planted = 'SINKS = ("maxpool", "reshape", "slice")\nRULES = {"add": 1, "mul": 2, "sub": 3}'
+    assert listed(ast.parse(planted)) == [["maxpool", "reshape", "slice"], ["add", "mul", "sub"]]
