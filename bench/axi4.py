@@ -22,7 +22,7 @@ from rich.console import Console
 from accel.machine.config import ConfigError, load
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.sim import functional
 from examples.digits.data import held_out
@@ -46,7 +46,7 @@ def network(machine: Machine, name: str, images: int, seed: int, folder: Path) -
     """A network's programs. Raises AssertionError."""
     stored: dict[str, np.ndarray] = {}
 
-    def simulate(machine: Machine, program: Program, memory: np.ndarray) -> Run:
+    def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray) -> Run:
         run, number = functional.simulate(machine, program, memory), len(stored) // 4
         assert run.ok, run.describe()
         stored.update({f"count{number}": np.array(program.count), f"before{number}": memory.copy(),

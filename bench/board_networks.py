@@ -25,7 +25,7 @@ from onnx.utils import Extractor
 
 from accel.machine.config import ConfigError, load
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from compiler.frontend.models import Model
 from compiler.native import BuildError
@@ -54,7 +54,7 @@ class Watched(BoardDevice):
         super().__init__(machine, self.wire)
         self.cycles, self.launched = 0, 0.0
 
-    def launch(self, program: Program, address: int) -> None:
+    def launch(self, program: AccelProgram, address: int) -> None:
         super().launch(program, address)
         self.launched = time.monotonic()
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from accel.machine.config import preset, preset_names
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle, verilated
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def _programs(names: Iterable[str], channels: int,
-              size: int) -> Iterator[tuple[str, Machine, Program]]:
+              size: int) -> Iterator[tuple[str, Machine, AccelProgram]]:
     for name in names:
         machine = Machine(preset(name))
         device = SimulatedDevice(machine, simulator("functional"))
@@ -69,13 +69,13 @@ def _programs(names: Iterable[str], channels: int,
         yield f"conv_{name}", machine, compiled.program
 
 
-def _random_image(program: Program) -> np.ndarray:
+def _random_image(program: AccelProgram) -> np.ndarray:
     rng = np.random.default_rng(0)
     return program.image({slot.name: rng.integers(-128, 128, slot.shape).astype(slot.dtype)
                           for slot in program.inputs})
 
 
-def _compare(machine: Machine, program: Program, image: np.ndarray,
+def _compare(machine: Machine, program: AccelProgram, image: np.ndarray,
              dram: Dram) -> tuple[str, str]:
     """The figures, and the first difference (empty: there is none)."""
     ways: dict[str, Callable[[], Run]] = {

@@ -15,7 +15,7 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program
+from accel.machine.program import AccelProgram, Instruction
 
 __all__ = ["CAPACITY", "Judge", "Masks"]
 
@@ -43,7 +43,7 @@ class _Touched:
 class Judge:
     """Of one program: its instructions stay, their tokens change."""
 
-    def __init__(self, machine: Machine, program: Program):
+    def __init__(self, machine: Machine, program: AccelProgram):
         self.stream = program.instructions(machine)[:-1]
         self.units = [one.unit for one in self.stream]
         touched = [_touched(machine, one) for one in self.stream]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from accel.machine import isa
 from accel.machine.config import load
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
 from accel.proof.access import IllegalProgram, prove
 from bench.networks import resnet50_graph
@@ -47,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def lose_token(machine: Machine, program: Program) -> Program:
+def lose_token(machine: Machine, program: AccelProgram) -> AccelProgram:
     """Without the first token from load to gemm of the stream's second half."""
     stream = program.instructions(machine)
     pairs = pair_tokens([one.unit for one in stream],

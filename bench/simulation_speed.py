@@ -19,7 +19,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.config import load
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.machine.words import decode_words
 from accel.mapping.target import AccelTarget
@@ -68,14 +68,14 @@ def main() -> int:
     return 0 if same([run for run, _ in found.values()]) else 1
 
 
-def digits(machine: Machine) -> Program:
+def digits(machine: Machine) -> AccelProgram:
     graph = optimize(load_model(DIGITS))
     device = SimulatedDevice(machine, simulator("functional"))
     (compiled,) = compile_graph(graph, AccelTarget(machine), device).accelerated
     return compiled.program
 
 
-def repeated(machine: Machine, program: Program, times: int) -> Program:
+def repeated(machine: Machine, program: AccelProgram, times: int) -> AccelProgram:
     """The same stream `times` over, with new tokens, so that the repetitions overlap legally."""
     *stream, finish = decode_words(machine, program.words)
     words = np.concatenate([np.tile(program.words[:-1], (times, 1)), program.words[-1:]])
@@ -84,7 +84,7 @@ def repeated(machine: Machine, program: Program, times: int) -> Program:
     return replace(program, words=words, layers=())
 
 
-def random_image(program: Program) -> np.ndarray:
+def random_image(program: AccelProgram) -> np.ndarray:
     rng = np.random.default_rng(0)
     return program.image({slot.name: rng.integers(-128, 128, slot.shape).astype(slot.dtype)
                           for slot in program.inputs})

@@ -22,7 +22,7 @@ from random import Random
 from accel.machine import isa
 from accel.machine.config import UNITS, load
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
 from accel.proof.access import IllegalProgram, prove
 from bench.happens_before import Judge, Masks
@@ -45,7 +45,7 @@ class Subject:
 
     name: str
     machine: Machine
-    program: Program
+    program: AccelProgram
     judge: Judge
 
 
@@ -68,7 +68,7 @@ class Fault:
         return bool(self.refusal) and not self.judgement
 
 
-def subject(name: str, config: str, program: Program) -> Subject:
+def subject(name: str, config: str, program: AccelProgram) -> Subject:
     machine = Machine(load(config))
     return Subject(f"{name} on {machine.config.name}", machine, program, Judge(machine, program))
 
@@ -217,7 +217,7 @@ def make_fault(one: Subject, kind: str, random: Random) -> tuple[Tokens, str]:
         return faulty.tokens, text
 
 
-def with_tokens(program: Program, tokens: Sequence[Masks]) -> Program:
+def with_tokens(program: AccelProgram, tokens: Sequence[Masks]) -> AccelProgram:
     words = program.words.copy()
     for word, (waits, signals) in zip(words, tokens, strict=False):
         word[WAITS], word[SIGNALS] = isa.unit_mask(waits), isa.unit_mask(signals)

@@ -23,7 +23,7 @@ import numpy as np
 
 from accel.machine.config import UNITS, load
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
 from accel.sim.probe import Probe
@@ -94,7 +94,7 @@ def show(probe: Probe) -> None:
         print(f"  {unit:6} busy for {busy} cycles so far, {waiting}")
 
 
-def changed(program: Program, expected: np.ndarray, memory: np.ndarray) -> str:
+def changed(program: AccelProgram, expected: np.ndarray, memory: np.ndarray) -> str:
     y, = program.outputs
     far = np.abs(program.extract(expected, y.name).astype(int) - program.extract(memory, y.name))
     return (f"{np.count_nonzero(far)} of {far.size} elements of {y.name} differ, by at most "

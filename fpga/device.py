@@ -10,7 +10,7 @@ import numpy as np
 from accel.machine.config import UNITS
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine, MachineRecord
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import REPORTERS, Counters, Run, Status
 from compiler.errors import Error
 from fpga.identity import decoded
@@ -18,7 +18,7 @@ from fpga.link.frames import GRAIN
 from fpga.link.host import LinkError
 from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, REPORT, VERSION
 
-__all__ = ["Access", "BoardDevice", "BoardRefused", "held_machine", "read_registers"]
+__all__ = ["BoardAccess", "BoardDevice", "BoardRefused", "held_machine", "read_registers"]
 
 POLL = 0.002
 """Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
@@ -36,7 +36,7 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
-class Access(Protocol):
+class BoardAccess(Protocol):
     """A way to a board's memory and registers; that over a line is `fpga.link.host.Link`.
 
     ``line`` has the name that messages call the board.
@@ -76,7 +76,7 @@ class BoardDevice:
     Raises `BoardRefused` if what answers is no accelerator, or one of another machine.
     """
 
-    def __init__(self, machine: Machine, link: Access, run_seconds: float = RUN_SECONDS):
+    def __init__(self, machine: Machine, link: BoardAccess, run_seconds: float = RUN_SECONDS):
         self._machine, self.link, self._run_seconds = machine, link, run_seconds
         self._exclusive, self._process, self._top = Lock(), os.getpid(), 0
         known = read_registers(link, ["memory_bytes", "clock_hz", "run"])
@@ -124,7 +124,7 @@ class BoardDevice:
         raw = np.frombuffer(self.link.read(begin, end - begin), np.uint8)
         return raw[address - begin:address - begin + size_bytes].copy()
 
-    def launch(self, program: Program, address: int) -> None:
+    def launch(self, program: AccelProgram, address: int) -> None:
         program.require(self._machine)
         self._count = program.count
         self.link.set_register(ADDRESSES["count"], program.count)
@@ -167,7 +167,7 @@ class BoardDevice:
                    waiting=waiting if status is Status.DEADLOCK else {})
 
 
-def held_machine(link: Access) -> MachineRecord:
+def held_machine(link: BoardAccess) -> MachineRecord:
     """The machine that a board holds. Raises BoardRefused where no accelerator answers."""
     wanted = _machine_hash(link)
     packed = read_registers(link, [RECORD.name])[RECORD.name]
@@ -181,7 +181,7 @@ def held_machine(link: Access) -> MachineRecord:
     return held
 
 
-def _machine_hash(link: Access) -> str:
+def _machine_hash(link: BoardAccess) -> str:
     known, name = read_registers(link, ["magic", "version", "machine"]), link.line.name
     if known["magic"] != MAGIC:
         raise BoardRefused(f"Board at {name} is no accelerator: magic number "
@@ -192,7 +192,7 @@ def _machine_hash(link: Access) -> str:
     return f"{known['machine']:064x}"
 
 
-def read_registers(link: Access, names: list[str]) -> dict[str, int]:
+def read_registers(link: BoardAccess, names: list[str]) -> dict[str, int]:
     """Registers by name; all that lie between the first and the last of them are read."""
     words = {one.name: one.words for one in REGISTERS}
     first = min(ADDRESSES[name] for name in names)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil
 
-__all__ = ["Command", "Sdram", "Timing", "ULX3S"]
+__all__ = ["Command", "Sdram", "SdramTiming", "ULX3S"]
 
 
 class Command(IntEnum):
@@ -73,7 +73,7 @@ class Sdram:
         raise ValueError(f"Clock of {self.name} must be at most {self.cas[-1][0]:g} MHz, "
                          f"not {clock_hz / 1e6:g}")
 
-    def at(self, clock_hz: float) -> "Timing":
+    def at(self, clock_hz: float) -> "SdramTiming":
         """The rules in cycles of a clock. Refuses a clock that is too fast for the chip."""
         latency, _ = self.read(clock_hz)
 
@@ -83,12 +83,12 @@ class Sdram:
         most = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "init")
         # These two some makers give in cycles: two, however slow the clock.
         least = {name: max(cycles(name), 2) for name in ("wr", "mrd")}
-        return Timing(**{name: cycles(name) for name in most}, **least,
-                      refresh=int(self.refresh * clock_hz / 1e9), cas=latency)
+        return SdramTiming(**{name: cycles(name) for name in most}, **least,
+                           refresh=int(self.refresh * clock_hz / 1e9), cas=latency)
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class SdramTiming:
     """The same in cycles; `cas` is the latency."""
 
     rcd: int

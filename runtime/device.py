@@ -15,7 +15,7 @@ import numpy as np
 
 from accel.machine.device import Device, DeviceError, Memory
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.simt.code import Code
@@ -54,7 +54,7 @@ class KernelDevice(Memory, Protocol):
         ...
 
 
-Simulate = Callable[[Machine, Program, np.ndarray], Run]
+Simulate = Callable[[Machine, AccelProgram, np.ndarray], Run]
 """A simulator: runs a program on a memory image (uint8); the run holds the image afterwards."""
 
 
@@ -88,7 +88,7 @@ class SimulatedDevice:
     def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
         return self._memory[address:address + size_bytes].copy()
 
-    def launch(self, program: Program, address: int) -> None:
+    def launch(self, program: AccelProgram, address: int) -> None:
         program.require(self._machine)
         end = address + program.memory_bytes
         self._run = self._simulate(self._machine, program, self._memory[address:end])

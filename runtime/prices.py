@@ -9,7 +9,7 @@ import numpy as np
 
 from accel.figures.attribution import layer_ends
 from accel.mapping.borders import core, with_borders
-from accel.mapping.layers import Layer
+from accel.mapping.layers import MappedLayer
 from accel.mapping.layout import (BLOCKED, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS, blocks_of,
                                   from_memory, to_memory)
 from accel.mapping.target import AccelTarget, CompiledSegment
@@ -121,7 +121,7 @@ class AccelPrices:
             begin = end
         self.overhead_cycles = total - begin
 
-    def _least_cycles(self, layer: Layer) -> float:
+    def _least_cycles(self, layer: MappedLayer) -> float:
         config, stages = self.target.machine.config, layer.operator.stages
         moved = sum(stages[role].buffer.size_bytes
                     for role in (*layer.inputs, *layer.constants, "output"))

@@ -1,9 +1,11 @@
 """The ground that everything stands on: packaging, pins, make targets, golden files."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,37 @@ def test_ci_runs_the_tests() -> None:
 def test_no_test_directory_is_a_package() -> None:
     """importlib mode names test modules by path; an __init__.py would rename them."""
     assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+HOUSES = ("compiler", "accel", "runtime", "fpga", "lockstep")
+TWO_CLASSES = {
+    "Counters", "Store", "Tokens", "Update",    # a hardware unit, and what it counts or carries out
+    "Expressions", "IntrinsicCall", "Tile",     # alike in the back ends for LLVM and for GPUs
+    "Link",                                     # both ends of a line, and what is assumed of one
+}
+"""Names that two public classes may have."""
+
+
+def classes_of_one_name(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Files of public classes, by names that stand in more than one file."""
+    homes: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path.name)
+    return {name: files for name, files in homes.items() if len(files) > 1}
+
+
+def test_one_name_means_one_class() -> None:
+    paths = [path for house in HOUSES for path in (ROOT / house).rglob("*.py")]
+    assert classes_of_one_name(paths).keys() == TWO_CLASSES
+
+
+def test_planted_classes_of_one_name_are_found(tmp_path: Path) -> None:
+    for name, text in {"a": "class Program: pass\nclass _Own: pass", "b": "class _Own: pass",
+                       "c": "def f():\n    class Program: pass", "d": "class Other: pass"}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    assert classes_of_one_name(tmp_path.glob("*.py")) == {"Program": ["a.py", "c.py"]}
 
 
 def run_pytest(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:

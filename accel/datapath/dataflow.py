@@ -1,8 +1,8 @@
 """Bodies of intrinsics as operations on exact integers.
 
-A body is lowered to a graph of `Node`s. Every value is an integer with an `Interval` that holds it;
-widths follow from intervals, and where a type would overflow the graph says so with `wrap`. Types
-are gone: an int64 product of a 33-bit and a 17-bit operand is a product of 50 bits.
+A body is lowered to a graph of `DataflowNode`s. Every value is an integer with an `Interval` that
+holds it; widths follow from intervals, and where a type would overflow the graph says so with
+`wrap`. Types are gone: an int64 product of a 33-bit and a 17-bit operand is a product of 50 bits.
 
 Kinds, with arguments [and attributes]::
 
@@ -40,8 +40,8 @@ from compiler.errors import Error
 from compiler.te import Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["EXPENSIVE", "WIDE", "Graph", "Interval", "Node", "PlanError", "bus_of", "lower",
-           "meaning", "topological"]
+__all__ = ["EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanError", "bus_of",
+           "lower", "meaning", "topological"]
 
 EXPENSIVE = ("mul", "rshift", "lshift")
 """Kinds that bodies share, because they exclude each other."""
@@ -96,23 +96,23 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """One operation; equal only to itself, because a `Graph` makes each once."""
+class DataflowNode:
+    """One operation; equal only to itself, because a `Dataflow` makes each once."""
 
     number: int
     kind: str
-    args: tuple["Node", ...]
+    args: tuple["DataflowNode", ...]
     attr: tuple
     interval: Interval
     axes: frozenset[int]
     terms: int
 
 
-def topological(roots: tuple[Node, ...]) -> Iterator[Node]:
+def topological(roots: tuple[DataflowNode, ...]) -> Iterator[DataflowNode]:
     """Every node that the roots depend on, once, arguments first."""
-    seen: set[Node] = set()
+    seen: set[DataflowNode] = set()
 
-    def visit(node: Node) -> Iterator[Node]:
+    def visit(node: DataflowNode) -> Iterator[DataflowNode]:
         if node not in seen:
             seen.add(node)
             for arg in node.args:
@@ -123,19 +123,20 @@ def topological(roots: tuple[Node, ...]) -> Iterator[Node]:
         yield from visit(root)
 
 
-class Graph:
+class Dataflow:
     """Makes nodes: the same operation on the same arguments is the same node; constants fold."""
 
     def __init__(self):
-        self._nodes: dict[tuple, Node] = {}
+        self._nodes: dict[tuple, DataflowNode] = {}
 
-    def leaf(self, kind: str, attr: tuple, interval: Interval, axes=frozenset(), terms=1) -> Node:
+    def leaf(self, kind: str, attr: tuple, interval: Interval, axes=frozenset(),
+             terms=1) -> DataflowNode:
         return self._intern(kind, (), attr, interval, frozenset(axes), terms)
 
-    def const(self, value: int) -> Node:
+    def const(self, value: int) -> DataflowNode:
         return self.leaf("const", (value,), Interval(value, value))
 
-    def make(self, kind: str, args: tuple[Node, ...], attr: tuple = ()) -> Node:
+    def make(self, kind: str, args: tuple[DataflowNode, ...], attr: tuple = ()) -> DataflowNode:
         intervals = [arg.interval for arg in args]
         if all(arg.kind == "const" for arg in args) and kind != "fold":
             return self.const(int(meaning(kind, attr, *(arg.attr[0] for arg in args))))
@@ -156,7 +157,7 @@ class Graph:
         axes = frozenset().union(*(arg.axes for arg in args))
         return self._intern(kind, args, attr, _bounds(kind, attr, intervals), axes, terms)
 
-    def _limited(self, x: Node, lo: Node, hi: Node) -> Node:
+    def _limited(self, x: DataflowNode, lo: DataflowNode, hi: DataflowNode) -> DataflowNode:
         """``min(max(x, lo), hi)`` by comparisons side by side: of x only the bits of the result are
         handed on, and what is wider than `WIDE` is clipped before it is added to or compared."""
         bounds = lo.interval | hi.interval
@@ -166,7 +167,7 @@ class Graph:
         tests = (self.make("lt", pair) for pair in ((x, lo), (hi, x), (hi, lo)))
         return self.make("limit", (inside, lo, hi, *tests))
 
-    def _clipped(self, x: Node, low: int, high: int) -> Node:
+    def _clipped(self, x: DataflowNode, low: int, high: int) -> DataflowNode:
         """Narrower than `x`: the same from `low` to `high`, elsewhere too low or too high as `x`
         is. Rounding and adding keep the order, so they can follow."""
         if x.interval.width <= WIDE:
@@ -180,7 +181,7 @@ class Graph:
         bits = Interval(min(low, 0) - 1, high + 1).width
         return self.make("clip", (x,), (bits,)) if bits < x.interval.width else x
 
-    def choice(self, cases: Mapping[Node, tuple[int, ...]]) -> Node:
+    def choice(self, cases: Mapping[DataflowNode, tuple[int, ...]]) -> DataflowNode:
         """The value of the case that holds the opcode's body.
 
         A minimum or maximum among three cases or more is a choice itself: its comparison, which
@@ -189,8 +190,8 @@ class Graph:
         plain = self.make("mux", tuple(cases), tuple(cases.values()))
         if len(cases) <= 2 or not any(self._opens(case, plain) for case in cases):
             return plain
-        rows: dict[Node, list[tuple]] = {}
-        tests: dict[Node, int] = {}
+        rows: dict[DataflowNode, list[tuple]] = {}
+        tests: dict[DataflowNode, int] = {}
         for case, bodies in cases.items():
             if not self._opens(case, plain):
                 rows.setdefault(case, []).append((bodies, None, True))
@@ -201,25 +202,26 @@ class Graph:
                 rows.setdefault(value, []).append((bodies, test, less))
         return self.make("pick", (*rows, *tests), (len(rows), tuple(map(tuple, rows.values()))))
 
-    def _opens(self, case: Node, choice: Node) -> bool:
+    def _opens(self, case: DataflowNode, choice: DataflowNode) -> bool:
         return case.kind in ("min", "max") and all(
             arg.interval in choice.interval for arg in case.args)
 
-    def narrow(self, x: Node, interval: Interval) -> Node:
+    def narrow(self, x: DataflowNode, interval: Interval) -> DataflowNode:
         """`x`, known to lie in `interval`."""
         if interval.width >= x.interval.width:
             return x
         return self._intern("wrap", (x,), (interval.width, interval.signed), interval, x.axes,
                             x.terms)
 
-    def _intern(self, kind, args, attr, interval, axes, terms) -> Node:
+    def _intern(self, kind, args, attr, interval, axes, terms) -> DataflowNode:
         key = (kind, tuple(arg.number for arg in args), attr, interval)
         if key not in self._nodes:
-            self._nodes[key] = Node(len(self._nodes), kind, args, attr, interval, axes, terms)
+            self._nodes[key] = DataflowNode(len(self._nodes), kind, args, attr, interval, axes,
+                                            terms)
         return self._nodes[key]
 
 
-def _narrow(bound: Node) -> bool:
+def _narrow(bound: DataflowNode) -> bool:
     return bound.kind in ("imm", "const")
 
 
@@ -345,7 +347,7 @@ def _stored(operand: Operand) -> Interval:
 class _Lowering:
     """Lowers one body into a graph."""
 
-    def __init__(self, graph: Graph, body: Intrinsic):
+    def __init__(self, graph: Dataflow, body: Intrinsic):
         self.graph, self.body = graph, body
         self.indices = {axis.var: ("axis", k) for k, axis in enumerate(body.axes)}
         self.indices |= {var: ("reduce", k) for k, (var, _) in enumerate(body.reduce_axes)}
@@ -354,7 +356,7 @@ class _Lowering:
     def refuse(self, sentence: str):
         raise PlanError(f"{sentence} (body of {self.body.name})")
 
-    def value(self) -> Node:
+    def value(self) -> DataflowNode:
         """The whole body, wrapped to the destination's type."""
         body = self.body
         if body.value.dtype != body.dst.dtype:
@@ -369,10 +371,10 @@ class _Lowering:
             left = -(-left // 2)
         return self.typed(node, body.value.dtype)
 
-    def typed(self, node: Node, dtype: str) -> Node:
+    def typed(self, node: DataflowNode, dtype: str) -> DataflowNode:
         return self.graph.make("wrap", (node,), (te.bits(dtype), te.is_signed(dtype)))
 
-    def expr(self, expr: Expr) -> Node:
+    def expr(self, expr: Expr) -> DataflowNode:
         if expr.dtype != "bool" and not te.is_integer(expr.dtype):
             self.refuse(f"Values must be integers, not {expr.dtype}")
         match expr:
@@ -391,7 +393,7 @@ class _Lowering:
                                 f"not {type(expr).__name__.lower()}")
         raise AssertionError
 
-    def immediate(self, var: Var) -> Node:
+    def immediate(self, var: Var) -> DataflowNode:
         for immediate in self.body.immediates:
             if immediate.var == var:
                 whole = Interval.of_type(var.dtype)
@@ -401,7 +403,7 @@ class _Lowering:
         self.refuse(f"Index {var.name} must select elements, not be a value")
         raise AssertionError
 
-    def read(self, read: Read) -> Node:
+    def read(self, read: Read) -> DataflowNode:
         indices = tuple(self.index(index) for index in read.indices)
         axes = frozenset(k for what, k in indices if what == "axis")
         terms = self.count if any(what == "reduce" for what, _ in indices) else 1
@@ -415,7 +417,7 @@ class _Lowering:
             self.refuse("Index of an operand must be an axis or a number")
         return self.indices[index]
 
-    def binary(self, op: str, a: Node, b: Node, dtype: str) -> Node:
+    def binary(self, op: str, a: DataflowNode, b: DataflowNode, dtype: str) -> DataflowNode:
         if op in ("div", "floordiv", "mod"):
             self.refuse(f"Operator must be one that fits a pipeline, not {op}")
         if op in ("shl", "shr", "rshift_rne"):
@@ -423,7 +425,7 @@ class _Lowering:
         node = self.graph.make(op, (a, b))
         return node if op in COMPARISONS else self.typed(node, dtype)
 
-    def shift(self, op: str, x: Node, amount: Node, dtype: str) -> Node:
+    def shift(self, op: str, x: DataflowNode, amount: DataflowNode, dtype: str) -> DataflowNode:
         whole = Interval(0, te.bits(dtype) - 1)
         if amount.interval not in whole:
             self.refuse(f"Amount of {op} must lie in 0 ... {whole.high}, not in "
@@ -446,6 +448,6 @@ class _Lowering:
         return self.graph.make("asr", (exact,), (2,))
 
 
-def lower(graph: Graph, body: Intrinsic) -> Node:
+def lower(graph: Dataflow, body: Intrinsic) -> DataflowNode:
     """The value of one destination element."""
     return _Lowering(graph, body).value()

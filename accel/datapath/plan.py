@@ -30,15 +30,15 @@ from math import prod
 
 import numpy as np
 
-from accel.datapath.dataflow import (WIDE, Graph, Interval, Node, PlanError, bus_of, lower, meaning,
-                                     topological)
+from accel.datapath.dataflow import (WIDE, Dataflow, DataflowNode, Interval, PlanError, bus_of,
+                                     lower, meaning, topological)
 from accel.datapath.sharing import share
 from accel.machine.machine import Machine
 from compiler.lazy import cached_property
 from compiler.te import Read, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["FACTOR_BITS", "IN_FLIGHT", "OPERAND_CYCLES", "Operation", "Plan", "PlanError",
+__all__ = ["FACTOR_BITS", "IN_FLIGHT", "OPERAND_CYCLES", "Operation", "DatapathPlan", "PlanError",
            "UPDATE_CYCLES", "factor_bits", "open_instructions", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
@@ -66,7 +66,7 @@ class Operation:
     the register), of a multiplier `cycles` stages later. Further ones see it through registers.
     """
 
-    node: Node
+    node: DataflowNode
     stage: int
     level: int
     cycles: int = 0
@@ -78,7 +78,7 @@ class Operation:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class DatapathPlan:
     """See the module's text.
 
     Parameters
@@ -128,7 +128,7 @@ class Plan:
         return tuple(extent for _, extent in self.bodies[0].reduce_axes)
 
     @cached_property
-    def placed(self) -> dict[Node, Operation]:
+    def placed(self) -> dict[DataflowNode, Operation]:
         return {operation.node: operation for operation in self.operations}
 
     @cached_property
@@ -182,22 +182,22 @@ class Plan:
 class _Evaluation:
     """Values of one opcode as arrays of Python integers over (destination axes, term)."""
 
-    def __init__(self, plan: Plan, body: int, operands: Mapping[str, np.ndarray]):
+    def __init__(self, plan: DatapathPlan, body: int, operands: Mapping[str, np.ndarray]):
         self.plan, self.body, self.operands = plan, body, operands
-        self.values: dict[Node, np.ndarray] = {}
+        self.values: dict[DataflowNode, np.ndarray] = {}
 
     def result(self) -> np.ndarray:
         value = self.value(self.plan.value.node)[..., 0]
         return np.broadcast_to(value, self.plan.shape).astype(np.int64)
 
-    def value(self, node: Node) -> np.ndarray:
+    def value(self, node: DataflowNode) -> np.ndarray:
         if node not in self.values:
             value = self.compute(node)
             assert ((value >= node.interval.low) & (value <= node.interval.high)).all(), node
             self.values[node] = value
         return self.values[node]
 
-    def compute(self, node: Node) -> np.ndarray:
+    def compute(self, node: DataflowNode) -> np.ndarray:
         rank = len(self.plan.shape) + 1
         match node.kind:
             case "const": return np.full((1,) * rank, node.attr[0], object)
@@ -215,7 +215,7 @@ class _Evaluation:
             case "fold": return self.fold(node)
             case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
 
-    def pick(self, node: Node) -> np.ndarray:
+    def pick(self, node: DataflowNode) -> np.ndarray:
         count, rows = node.attr
         values, tests = node.args[:count], node.args[count:]
         result = None
@@ -241,7 +241,7 @@ class _Evaluation:
             case (_, number):
                 return np.full((1,) * rank, number)
 
-    def fold(self, node: Node) -> np.ndarray:
+    def fold(self, node: DataflowNode) -> np.ndarray:
         op, count = node.attr
         x = self.value(node.args[0])
         pairs = meaning("add" if op == "sum" else op, (), x[..., 0:count - 1:2], x[..., 1:count:2])
@@ -249,7 +249,7 @@ class _Evaluation:
 
 
 @cache
-def plan(machine: Machine, unit: str) -> Plan:
+def plan(machine: Machine, unit: str) -> DatapathPlan:
     """Plan the datapath of ``gemm`` or ``vector``; refuses bodies with `PlanError`."""
     bodies = machine.of_unit(unit)
     first = bodies[0]
@@ -262,7 +262,7 @@ def plan(machine: Machine, unit: str) -> Plan:
     interval = config.vector_beats if unit == "vector" else 1
     if interval > 1:
         _check_elementwise(bodies, interval)
-    source = Graph()
+    source = Dataflow()
     graph, values = share([lower(source, body) for body in bodies])
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
     # Synthesis makes compressors of sums of sums within a stage, which take twice the area.
@@ -273,8 +273,8 @@ def plan(machine: Machine, unit: str) -> Plan:
     latency = last.available + (last.level > 0)
     opcodes = tuple(machine.opcodes[body.name] for body in bodies)
     shape = config.vector_tile if unit == "vector" else first.dst.shape
-    return Plan(unit, bodies, opcodes, shape, interval, config.stage_depth, operations, last,
-                latency)
+    return DatapathPlan(unit, bodies, opcodes, shape, interval, config.stage_depth, operations,
+                        last, latency)
 
 
 def open_instructions(machine: Machine, unit: str) -> int:
@@ -297,14 +297,14 @@ class _Placement:
 
     def __init__(self, depth: int, soft: bool):
         self.depth, self.soft = depth, soft
-        self.placed: dict[Node, Operation] = {}
+        self.placed: dict[DataflowNode, Operation] = {}
 
-    def place(self, node: Node) -> Operation:
+    def place(self, node: DataflowNode) -> Operation:
         if node not in self.placed:
             self.placed[node] = self._earliest(node)
         return self.placed[node]
 
-    def _earliest(self, node: Node) -> Operation:
+    def _earliest(self, node: DataflowNode) -> Operation:
         args = [self.place(arg) for arg in node.args]
         stage = max((arg.available for arg in args), default=0)
         if node.kind == "mul":
@@ -317,12 +317,12 @@ class _Placement:
         return Operation(node, stage, level + cost)
 
 
-def factor_bits(node: Node) -> int:
+def factor_bits(node: DataflowNode) -> int:
     """Width of a factor as a signed number."""
     return node.interval.width + (not node.interval.signed)
 
 
-def _levels(node: Node) -> int:
+def _levels(node: DataflowNode) -> int:
     """Levels of logic, in adders."""
     if node.kind in _WIRES:
         return 0
@@ -339,19 +339,20 @@ def _levels(node: Node) -> int:
 class _Passenger:
     """A value that is there long before `mux` takes it, for some bodies."""
 
-    value: Node
-    mux: Node
+    value: DataflowNode
+    mux: DataflowNode
     bodies: tuple[int, ...]
 
 
-def _merge_results(graph: Graph, values: list[Node], placement: _Placement) -> Node:
+def _merge_results(graph: Dataflow, values: list[DataflowNode],
+                   placement: _Placement) -> DataflowNode:
     """One value: in every stage, what is ready joins what earlier stages have handed on.
 
     What bodies need later than it is there travels with the results of other ones, which those
     bodies do not have yet, instead of in registers of its own.
     """
     waiting = dict(enumerate(values))
-    carried: Node | None = None
+    carried: DataflowNode | None = None
     done: tuple[int, ...] = ()
     passengers, aboard = _passengers(values, placement), list[_Passenger]()
     while waiting:
@@ -369,7 +370,7 @@ def _merge_results(graph: Graph, values: list[Node], placement: _Placement) -> N
         boarding = [one for one in passengers if placement.place(one.value).available <= stage
                     and placement.place(one.mux).stage > stage + 1]
         passengers = [one for one in passengers if one not in boarding]
-        cases: dict[Node, tuple[int, ...]] = {}
+        cases: dict[DataflowNode, tuple[int, ...]] = {}
         if carried is not None:
             cases[carried] = tuple(sorted(done + sum((one.bodies for one in aboard), ())))
         for body, node in ready.items():
@@ -384,7 +385,7 @@ def _merge_results(graph: Graph, values: list[Node], placement: _Placement) -> N
     return carried
 
 
-def _passengers(values: list[Node], placement: _Placement) -> list[_Passenger]:
+def _passengers(values: list[DataflowNode], placement: _Placement) -> list[_Passenger]:
     """One of several that multiplexers take late enough, of a value that none but they do; of
     several at once, the first: bodies have room for one."""
     nodes, axes = list(topological(tuple(values))), frozenset().union(*(v.axes for v in values))
@@ -406,17 +407,17 @@ def _passengers(values: list[Node], placement: _Placement) -> list[_Passenger]:
 class _Rebuilt:
     """Nodes as they are when multiplexers take their passengers from `carried`."""
 
-    def __init__(self, graph: Graph, leaving: list[_Passenger], carried: Node):
+    def __init__(self, graph: Dataflow, leaving: list[_Passenger], carried: DataflowNode):
         self.graph, self.carried = graph, carried
         self.leaving = {(one.mux, one.value) for one in leaving}
-        self.made: dict[Node, Node] = {}
+        self.made: dict[DataflowNode, DataflowNode] = {}
 
-    def node(self, node: Node) -> Node:
+    def node(self, node: DataflowNode) -> DataflowNode:
         if node not in self.made:
             self.made[node] = self._make(node)
         return self.made[node]
 
-    def _make(self, node: Node) -> Node:
+    def _make(self, node: DataflowNode) -> DataflowNode:
         args = tuple(self.graph.narrow(self.carried, arg.interval)
                      if (node, arg) in self.leaving else self.node(arg) for arg in node.args)
         if args == node.args:
@@ -424,7 +425,7 @@ class _Rebuilt:
         return self.graph.make(node.kind, args, node.attr)
 
 
-def _text(plan: Plan) -> str:
+def _text(plan: DatapathPlan) -> str:
     """Stage by stage: type, expression, copies."""
     names = {one.node: f"%{number}" for number, one in enumerate(
         o for o in plan.operations if o.node.kind not in ("read", "imm", "const"))}
@@ -444,21 +445,21 @@ def _text(plan: Plan) -> str:
     return "\n".join([*lines, f"value {names[plan.value.node]}"])
 
 
-def _access(plan: Plan, node: Node) -> str:
+def _access(plan: DatapathPlan, node: DataflowNode) -> str:
     bus, indices = node.attr
     letters = [{"axis": "xyzw"[k], "reduce": "ijkl"[k], "at": str(k)}[what]
                for what, k in [(w, min(k, 3) if w != "at" else k) for w, k in indices]]
     return f"{bus}[{', '.join(letters)}]" if letters else bus
 
 
-def _tests(plan: Plan, row: tuple, tests: list[str]) -> str:
+def _tests(plan: DatapathPlan, row: tuple, tests: list[str]) -> str:
     """When a choice takes a value: ``max if %3|copy``; ``not %3`` is a comparison that fails."""
     return "|".join(plan.bodies[body].name + (
         "" if test is None else f" if {'' if true else 'not '}{tests[test]}")
         for bodies, test, true in row for body in bodies)
 
 
-def _expression(plan: Plan, node: Node, names: dict[Node, str]) -> str:
+def _expression(plan: DatapathPlan, node: DataflowNode, names: dict[DataflowNode, str]) -> str:
     args = [names[arg] for arg in node.args]
     if node.kind == "mux":
         cases = (f"{'|'.join(plan.bodies[b].name for b in bodies)}: {arg}"

@@ -9,7 +9,7 @@ as the rounding and clamping of requantize and add_scaled, is then one operation
 
 from dataclasses import dataclass, field
 
-from accel.datapath.dataflow import EXPENSIVE, Graph, Interval, Node, topological
+from accel.datapath.dataflow import EXPENSIVE, Dataflow, DataflowNode, Interval, topological
 
 __all__ = ["share"]
 
@@ -24,16 +24,16 @@ class _Operator:
     kind: str
     attr: tuple
     terms: int
-    uses: dict[int, Node] = field(default_factory=dict)
+    uses: dict[int, DataflowNode] = field(default_factory=dict)
     before: set["_Operator"] = field(default_factory=set)
 
     def follows(self, other: "_Operator") -> bool:
         return self is other or any(one.follows(other) for one in self.before)
 
-    def takes(self, node: Node) -> bool:
+    def takes(self, node: DataflowNode) -> bool:
         return (self.kind, self.attr, self.terms) == (node.kind, node.attr, node.terms)
 
-    def area(self, *more: Node) -> int:
+    def area(self, *more: DataflowNode) -> int:
         """Size, were it to serve the operations `more` as well."""
         nodes = (*self.uses.values(), *more)
         area = 1
@@ -43,14 +43,14 @@ class _Operator:
         return area
 
 
-def _expensive(node: Node) -> list[Node]:
+def _expensive(node: DataflowNode) -> list[DataflowNode]:
     return [one for one in topological((node,)) if one.kind in EXPENSIVE]
 
 
-def _assign(roots: list[Node]) -> dict[tuple[int, Node], _Operator]:
+def _assign(roots: list[DataflowNode]) -> dict[tuple[int, DataflowNode], _Operator]:
     """An operator for each (body, expensive operation), bodies with many of them first."""
     operators: list[_Operator] = []
-    chosen: dict[tuple[int, Node], _Operator] = {}
+    chosen: dict[tuple[int, DataflowNode], _Operator] = {}
     for body in sorted(range(len(roots)), key=lambda b: -len(_expensive(roots[b]))):
         for node in _expensive(roots[body]):
             before = {chosen[body, one] for arg in node.args for one in _expensive(arg)}
@@ -69,19 +69,19 @@ def _assign(roots: list[Node]) -> dict[tuple[int, Node], _Operator]:
 class _Merge:
     """Rebuilds the graph with shared operators."""
 
-    def __init__(self, roots: list[Node]):
-        self.graph = Graph()
+    def __init__(self, roots: list[DataflowNode]):
+        self.graph = Dataflow()
         self.chosen = _assign(roots)
-        self.operators: dict[_Operator, Node] = {}
-        self.done: dict[tuple[int, Node], Node] = {}
+        self.operators: dict[_Operator, DataflowNode] = {}
+        self.done: dict[tuple[int, DataflowNode], DataflowNode] = {}
 
-    def node(self, body: int, node: Node) -> Node:
+    def node(self, body: int, node: DataflowNode) -> DataflowNode:
         key = (body, node)
         if key not in self.done:
             self.done[key] = self._rebuild(body, node)
         return self.done[key]
 
-    def _rebuild(self, body: int, node: Node) -> Node:
+    def _rebuild(self, body: int, node: DataflowNode) -> DataflowNode:
         if node.kind in EXPENSIVE:
             shared = self.operator(self.chosen[body, node])
             # A little wider does not matter, and lets what follows be one operation.
@@ -92,7 +92,7 @@ class _Merge:
         args = tuple(self.node(body, arg) for arg in node.args)
         return self.graph.make(node.kind, args, node.attr)
 
-    def operator(self, one: _Operator) -> Node:
+    def operator(self, one: _Operator) -> DataflowNode:
         if one not in self.operators:
             args = tuple(self.multiplexer({body: self.node(body, node.args[position])
                                            for body, node in sorted(one.uses.items())})
@@ -100,14 +100,15 @@ class _Merge:
             self.operators[one] = self._expand(one, *args)
         return self.operators[one]
 
-    def multiplexer(self, sources: dict[int, Node]) -> Node:
-        cases: dict[Node, tuple[int, ...]] = {}
+    def multiplexer(self, sources: dict[int, DataflowNode]) -> DataflowNode:
+        cases: dict[DataflowNode, tuple[int, ...]] = {}
         for body, node in sources.items():
             cases[node] = (*cases.get(node, ()), body)
         cases = self._summed(cases)
         return self.graph.make("mux", tuple(cases), tuple(cases.values()))
 
-    def _summed(self, cases: dict[Node, tuple[int, ...]]) -> dict[Node, tuple[int, ...]]:
+    def _summed(self, cases: dict[DataflowNode, tuple[int, ...]],
+                ) -> dict[DataflowNode, tuple[int, ...]]:
         """Cases of which none is a term of another one: a sum is the term alone where all else that
         is added is zero, and one that waits for the other needs no registers."""
         for whole in cases:
@@ -117,11 +118,12 @@ class _Merge:
                                          if node not in (whole, term)} | both)
         return cases
 
-    def _sum(self, whole: Node, term: Node, cases: dict[Node, tuple[int, ...]]):
+    def _sum(self, whole: DataflowNode, term: DataflowNode,
+             cases: dict[DataflowNode, tuple[int, ...]]):
         """Both cases as one, if `term` is a term of the other one."""
         bodies = cases[whole], cases[term]
 
-        def alone(node: Node) -> Node | None:
+        def alone(node: DataflowNode) -> DataflowNode | None:
             if node is term:
                 return node
             if node.kind != "add":
@@ -135,7 +137,7 @@ class _Merge:
         found = alone(whole)
         return {found: tuple(sorted(sum(bodies, ())))} if found is not None else None
 
-    def _expand(self, one: _Operator, x: Node, amount: Node) -> Node:
+    def _expand(self, one: _Operator, x: DataflowNode, amount: DataflowNode) -> DataflowNode:
         """A shift as a chain of digits, the coarsest first."""
         if one.kind == "mul":
             return self.graph.make("mul", (x, amount))
@@ -152,7 +154,7 @@ class _Merge:
         return x
 
 
-def share(roots: list[Node]) -> tuple[Graph, list[Node]]:
+def share(roots: list[DataflowNode]) -> tuple[Dataflow, list[DataflowNode]]:
     """The bodies' values in one new graph, in which expensive operators are shared."""
     merge = _Merge(roots)
     return merge.graph, [merge.node(body, root) for body, root in enumerate(roots)]

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, Run, Timeline
 
 __all__ = ["activities", "activity_table", "layer_ends"]
 
 
-def layer_ends(program: Program, run: Run) -> list[int]:
+def layer_ends(program: AccelProgram, run: Run) -> list[int]:
     """The cycle in which each layer ends: its last instruction, and those of the layers before
     it, have retired.
     """

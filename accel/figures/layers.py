@@ -8,7 +8,7 @@ import numpy as np
 from accel.figures.attribution import activities, layer_ends
 from accel.figures.traffic import dram_bytes
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import STALLS, Run
 from accel.machine.work import Work
 
@@ -22,7 +22,7 @@ def _ratio(a: float, b: float) -> float:
     return a / b if b else 0.0
 
 
-def layer_rows(machine: Machine, program: Program, work: Sequence[Sequence[Work]],
+def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[Work]],
                run: Run) -> list[dict[str, Any]]:
     """A row for each group of layers that were computed at the same time, and one for the rest.
     """
@@ -44,7 +44,7 @@ def layer_rows(machine: Machine, program: Program, work: Sequence[Sequence[Work]
     return rows
 
 
-def _intervals(program: Program, run: Run) -> list[tuple[int, Activities]]:
+def _intervals(program: AccelProgram, run: Run) -> list[tuple[int, Activities]]:
     """Length of each layer's interval and of what follows, and what the units did there."""
     if not run.retire.size:             # of values alone, or on a board, which counts cycles only
         return [(0, {})] * (len(program.layers) + 1)

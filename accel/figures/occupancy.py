@@ -12,7 +12,7 @@ import numpy as np
 
 from accel.machine.config import BUFFERS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program
+from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run
 from accel.machine.words import decode_words
 from accel.proof.access import DMA_BUFFERS, Touch, accumulates, touches
@@ -22,7 +22,7 @@ __all__ = ["live_entries"]
 _NEVER = -1
 
 
-def live_entries(machine: Machine, program: Program,
+def live_entries(machine: Machine, program: AccelProgram,
                  run: Run) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each buffer cycles, ascending from 0, and how many entries are live from each of them
     until the next, the last until the end of the run (int64 both).

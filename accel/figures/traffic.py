@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.words import decode_words
 
 __all__ = ["dram_bytes", "unit_bytes"]
 
 
-def dram_bytes(machine: Machine, program: Program) -> np.ndarray:
+def dram_bytes(machine: Machine, program: AccelProgram) -> np.ndarray:
     """What each instruction moves: int64, one for each. Padding and fetching do not count."""
     return np.array([_moved(one.fields) if one.unit in ("load", "store") else 0
                      for one in decode_words(machine, program.words)], np.int64)
 
 
-def unit_bytes(machine: Machine, program: Program) -> dict[str, np.ndarray]:
+def unit_bytes(machine: Machine, program: AccelProgram) -> dict[str, np.ndarray]:
     """The same by who moves it: ``fetch`` (the words), ``load`` and ``store``."""
     moved = dram_bytes(machine, program)
     unit = np.array([machine.units[opcode] for opcode in program.words[:, 0].tolist()])

@@ -7,8 +7,8 @@ from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.datapath.dataflow import Interval, Node
-from accel.datapath.plan import FACTOR_BITS, Operation, Plan, factor_bits
+from accel.datapath.dataflow import DataflowNode, Interval
+from accel.datapath.plan import FACTOR_BITS, DatapathPlan, Operation, factor_bits
 from accel.hw.parts import ECP5, GROUP, Multiplier, follows, registered
 
 __all__ = ["Datapath", "below"]
@@ -40,7 +40,7 @@ class Datapath(wiring.Component):
     value : int32 for each destination element, in row-major order.
     """
 
-    def __init__(self, plan: Plan, dsp_multipliers: int = 1 << 16):
+    def __init__(self, plan: DatapathPlan, dsp_multipliers: int = 1 << 16):
         self.plan, self.dsp_multipliers = plan, dsp_multipliers
         self.widths = {bus: max(one.node.interval.width for one in plan.operations
                                 if one.node.kind == "read" and one.node.attr[0] == bus)
@@ -167,7 +167,7 @@ class _Emission:
         arg = self.plan.placed[one.node.args[position]]
         return self.at(arg, index, term, one.stage - before)
 
-    def read(self, node: Node, index: tuple[int, ...], term: int) -> Value:
+    def read(self, node: DataflowNode, index: tuple[int, ...], term: int) -> Value:
         bus, indices = node.attr
         terms = np.unravel_index(term, self.plan.reduce_shape) if self.plan.reduce_shape else ()
         place = {"axis": index, "reduce": terms}
@@ -235,7 +235,7 @@ def _chosen(test: Value, a: Value, b: Value) -> Value:
     return Mux(test, _widened(a, shape), _widened(b, shape))
 
 
-def _logic(node: Node, *args: Value) -> Value:
+def _logic(node: DataflowNode, *args: Value) -> Value:
     """Combinational meaning of an operation; the assignment of the result truncates."""
     match node.kind, args:
         case "add", (a, b): return a + b

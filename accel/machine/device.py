@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from compiler.errors import Error
 
@@ -52,7 +52,7 @@ class Device(Memory, Protocol):
     @property
     def exclusive(self) -> AbstractContextManager[object]: ...
 
-    def launch(self, program: Program, address: int) -> None:
+    def launch(self, program: AccelProgram, address: int) -> None:
         """Start a program whose memory image begins at `address`."""
         ...
 

@@ -18,7 +18,7 @@ from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
-__all__ = ["Instruction", "Program", "ProgramError", "TensorSlot", "disassemble", "finish"]
+__all__ = ["Instruction", "AccelProgram", "ProgramError", "TensorSlot", "disassemble", "finish"]
 
 ALIGNMENT = 64
 """Segments start at multiples of the longest burst."""
@@ -101,7 +101,7 @@ class TensorSlot:
 
 
 @dataclass(frozen=True)
-class Program:
+class AccelProgram:
     """See the module's text.
 
     Parameters
@@ -127,7 +127,8 @@ class Program:
     machine: MachineRecord | None = None
 
     @classmethod
-    def assemble(cls, machine: Machine, instructions: Iterable[Instruction], **parts) -> "Program":
+    def assemble(cls, machine: Machine, instructions: Iterable[Instruction],
+                 **parts) -> "AccelProgram":
         """Encode a stream; `parts` are the other fields."""
         stream = list(instructions)
         raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in stream)

@@ -7,7 +7,7 @@ A segment has `relayout` nodes at its borders where the host has images with the
 from dataclasses import replace
 from math import prod
 
-from accel.machine.program import Program, TensorSlot
+from accel.machine.program import AccelProgram, TensorSlot
 from accel.mapping.forms import Forms
 from accel.mapping.layout import BLOCKED, BLOCKED_LAST, BLOCKED_ROWS, LAST, PLAIN, PLAIN_ROWS
 from accel.mapping.lowering.nest import LoweringError
@@ -68,7 +68,7 @@ def core(graph: Graph) -> Graph:
         values={value: type_ for value, type_ in graph.values.items() if value in known})
 
 
-def with_borders(program: Program, graph: Graph) -> Program:
+def with_borders(program: AccelProgram, graph: Graph) -> AccelProgram:
     """The program of a segment with the same nodes, whatever its tensors are called and layouts
     they have, with the tensors of this one.
     """

@@ -16,7 +16,7 @@ from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators import blocked, convolutions, products
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window)
-from accel.mapping.operators.convolutions import Form
+from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
 from accel.mapping.views import Stored, View
@@ -24,11 +24,11 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
 
-__all__ = ["LAYERS", "Layer", "build_layers", "forms_of", "refusal"]
+__all__ = ["LAYERS", "MappedLayer", "build_layers", "forms_of", "refusal"]
 
 
 @dataclass(frozen=True)
-class Layer:
+class MappedLayer:
     """One node, or a part of it that writes some of its result, ready to be scheduled.
 
     Parameters
@@ -63,7 +63,7 @@ class Layer:
         return f"{self.node.name}:{self.part}" if self.part else self.node.name
 
 
-Builder = Callable[[Node, Graph, Forms, Blocks], Layer | tuple[Layer, ...]]
+Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer, ...]]
 
 
 def forms_of(graph: Graph, blocks: Blocks) -> Forms:
@@ -90,7 +90,7 @@ def _quantization(node: Node) -> Quantization:
     return Quantization(node.attrs["zp"], node.attrs["lo"], node.attrs["hi"])
 
 
-def _convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x, weights = known[node.inputs[0]], graph.constants[node.inputs[1]]
     window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
                     node.attrs.get("dilations", (1, 1)))
@@ -107,23 +107,23 @@ def _convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Laye
 
 
 def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Blocks,
-             kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> Layer:
+             kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> MappedLayer:
     """A convolution with groups or phases, of which each has its weights and its bias."""
     mult, shift = (graph.constants[value] for value in node.inputs[3:5])
     channels, first = len(mult), kernels[0][0]
-    form = Form(first.groups, first.diagonal, phases)
+    form = ConvolutionForm(first.groups, first.diagonal, phases)
     operator = convolutions.convolution(
         _stage(node), x, channels, window, node.attrs["pad_value"], _quantization(node), blocks,
         form)
     params = np.array([pack_params(bias, mult, shift, channels, blocks) for _, bias in kernels],
                       numpy_dtype(PARAM))
     weights = np.stack([weights.packed(blocks) for weights, _ in kernels])
-    return Layer(node, operator, {"x": node.inputs[0]}, {"w": weights, "params": params},
-                 Activation(x.n, channels, *window.outputs(x)))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": weights, "params": params},
+                       Activation(x.n, channels, *window.outputs(x)))
 
 
 def _transposed_convolution(node: Node, graph: Graph, known: Forms,
-                            blocks: Blocks) -> tuple[Layer, ...]:
+                            blocks: Blocks) -> tuple[MappedLayer, ...]:
     """A layer for each choice of phases of rows and of columns that see one window."""
     sizes = graph.values[node.outputs[0]].shape[2:]
     kernel = graph.constants[node.inputs[1]].shape[2:]
@@ -136,7 +136,7 @@ def _transposed_convolution(node: Node, graph: Graph, known: Forms,
 
 
 def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down: Phases,
-          across: Phases, blocks: Blocks) -> Layer:
+          across: Phases, blocks: Blocks) -> MappedLayer:
     """Some phases of a transposed convolution, as a convolution."""
     weights, bias = (graph.constants[value] for value in node.inputs[1:3])
     outputs = (down.outputs, across.outputs)
@@ -185,7 +185,7 @@ def _place(node: Node, operator: BlockedOperator, result: Activation, down: Phas
             "pitches": tuple(apart[axis] for axis in operator.axes["output"])}
 
 
-def _dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """A convolution whose kernel is the whole image: a flattened one keeps its layout. Images of
     one pixel become pixels of one image, which share the weights that a tile loads.
     """
@@ -196,7 +196,7 @@ def _dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
 
 
 def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, window: Window,
-              pad_value: int, blocks: Blocks) -> Layer:
+              pad_value: int, blocks: Blocks) -> MappedLayer:
     channels, (height, width) = len(weights), window.outputs(x)
     packed = blocked.packed_blocks(x, window, blocks) > 0
     form = blocked.packed_convolution if packed else blocked.convolution
@@ -204,12 +204,12 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
     bias, mult, shift = (graph.constants[v] for v in node.inputs[2:5])
     params = pack_params(bias, mult, shift, channels, blocks)
     w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
-                 Activation(x.n, channels, height, width),
-                 x.n * height * width * weights.size)
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
+                       Activation(x.n, channels, height, width),
+                       x.n * height * width * weights.size)
 
 
-def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x, y, made = (known.view(value) for value in (*node.inputs, *node.outputs))
     if x is None or y is None or made is None:
         raise LoweringError("batches of images are no rows of matrices")
@@ -223,9 +223,9 @@ def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> L
     params = pack_params(bias, node.attrs["mult"], node.attrs["shift"], shape[-1], blocks)
     result = known.stored[node.outputs[0]]
     padded = isinstance(result, Activation) and not result.plain
-    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {"params": params},
-                 result, math.prod(shape) * a[-1], views={"x": x, "y": y},
-                 **_rows_within(operator, made, blocks, padded))
+    return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
+                       {"params": params}, result, math.prod(shape) * a[-1], views={"x": x, "y": y},
+                       **_rows_within(operator, made, blocks, padded))
 
 
 def _one_matrix(a: View, b: View, made: View) -> tuple[View, View, View]:
@@ -268,23 +268,23 @@ def _matrix_product_refusal(graph: Graph, node: Node) -> str | None:
     return None
 
 
-def _copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     """A reshape or transpose that no strides say."""
     source, target = known.copies[node.name]
     operator = products.moved(_stage(node), source.shape, blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, {}, known.stored[node.outputs[0]],
-                 views={"x": source}, **_rows_within(operator, target, blocks, False))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, known.stored[node.outputs[0]],
+                       views={"x": source}, **_rows_within(operator, target, blocks, False))
 
 
-def _max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x = known[node.inputs[0]]
     window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
     operator = blocked.max_pool(_stage(node), x, window, blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, {},
-                 Activation(x.n, x.c, *window.outputs(x)))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {},
+                       Activation(x.n, x.c, *window.outputs(x)))
 
 
-def _average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x, (mult, shift) = known[node.inputs[0]], (graph.constants[v] for v in node.inputs[1:])
     window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
     pixelwise = mult.shape != (1, 1)
@@ -292,8 +292,8 @@ def _average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Lay
                                     _quantization(node), blocks, pixelwise)
     pack = pack_pixel_params if pixelwise else partial(pack_params, channels=x.c)
     params = pack(node.attrs["bias"], mult, shift, blocks=blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, {"params": params},
-                 Activation(x.n, x.c, *window.outputs(x)))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {"params": params},
+                       Activation(x.n, x.c, *window.outputs(x)))
 
 
 def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:
@@ -301,20 +301,21 @@ def _scalars(node: Node, channels: int, blocks: Blocks) -> np.ndarray:
     return pack_params(bias, mult, shift, channels, blocks)
 
 
-def _global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x = known[node.inputs[0]]
     operator = blocked.global_average_pool(_stage(node), x, _quantization(node), blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
-                 Activation(x.n, x.c, 1, 1))
+    return MappedLayer(node, operator, {"x": node.inputs[0]},
+                       {"params": _scalars(node, x.c, blocks)}, Activation(x.n, x.c, 1, 1))
 
 
-def _upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x, factors = known[node.inputs[0]], node.attrs["factors"]
-    return Layer(node, blocked.upsample(_stage(node), x, factors, blocks), {"x": node.inputs[0]},
-                 {}, Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
+    return MappedLayer(node, blocked.upsample(_stage(node), x, factors, blocks),
+                       {"x": node.inputs[0]}, {},
+                       Activation(x.n, x.c, x.h * factors[0], x.w * factors[1]))
 
 
-def _slice(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _slice(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x = known[node.inputs[0]]
     n, c, h, w = (*graph.values[node.outputs[0]].shape, 1, 1)[:4]
     result = Activation(n, c, h, w)
@@ -322,7 +323,7 @@ def _slice(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     steps = (*node.attrs["step"], 1, 1)[2:4]
     operator = blocked.crop(_stage(node), x, result, (channel, row, column),
                             (steps[0], steps[1]), blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, {}, result)
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, result)
 
 
 def _slice_refusal(graph: Graph, node: Node) -> str | None:
@@ -336,11 +337,11 @@ def _slice_refusal(graph: Graph, node: Node) -> str | None:
     return None
 
 
-def _rescale(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _rescale(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x = known[node.inputs[0]]
     operator = blocked.rescale(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, {"params": _scalars(node, x.c, blocks)},
-                 replace(x, plain=False))
+    return MappedLayer(node, operator, {"x": node.inputs[0]},
+                       {"params": _scalars(node, x.c, blocks)}, replace(x, plain=False))
 
 
 def _in_line(x: Activation, blocks: Blocks) -> Activation:
@@ -350,16 +351,16 @@ def _in_line(x: Activation, blocks: Blocks) -> Activation:
     return Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
 
 
-def _leaky_relu(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _leaky_relu(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x = known[node.inputs[0]]
     params = {f"params{side}": pack_params(node.attrs["bias"], node.attrs[f"mult{side}"],
                                            node.attrs[f"shift{side}"], x.c, blocks)
               for side in ("", "_below")}
     operator = blocked.leaky_relu(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
-    return Layer(node, operator, {"x": node.inputs[0]}, params, replace(x, plain=False))
+    return MappedLayer(node, operator, {"x": node.inputs[0]}, params, replace(x, plain=False))
 
 
-def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
+def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x, y = (known[value] for value in node.inputs)
     if (x.n, x.c, x.h, x.w) != (y.n, y.c, y.h, y.w):
         raise LoweringError("its inputs lie in memory as images and as rows of matrices")
@@ -368,17 +369,17 @@ def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Layer:
     if (one.n, one.w) != (two.n, two.w):
         one, two = x, y
     operator = blocked.add(_stage(node), one, two, ma, mb, c, shift, _quantization(node), blocks)
-    return Layer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
-                 replace(x, plain=False))
+    return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
+                       replace(x, plain=False))
 
 
-def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
+def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
     """A layer for each input that is not written there, which writes its channels; the last one
     pads the result.
     """
     parts = [known[value] for value in node.inputs]
     result = replace(parts[0], c=sum(x.c for x in parts), plain=False)
-    layers: list[Layer] = []
+    layers: list[MappedLayer] = []
     at = 0
     for index, x in enumerate(parts):
         last = index == len(parts) - 1
@@ -390,16 +391,16 @@ def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Lay
 
 
 def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
-           result: Activation, at: int) -> Layer:
+           result: Activation, at: int) -> MappedLayer:
     operator = blocked.rescale(f"{_stage(node)}_{index}", x, _quantization(node), blocks, channels)
     bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
     count = operator["params"].shape[0]
     params = pack_params(bias, mult, shift, count * blocks.block_out, blocks)[:count]
     shape = result.stored_shape(blocks)
     pixels = (math.prod(shape[axis + 1:]) for axis in range(len(shape) - 1))
-    return Layer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
-                 part=str(index), offset=at, pitches=(*pixels, blocks.block_out, 1),
-                 bounds=((-2, -1, channels),))
+    return MappedLayer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
+                       part=str(index), offset=at, pitches=(*pixels, blocks.block_out, 1),
+                       bounds=((-2, -1, channels),))
 
 
 def _stage(node: Node) -> str:
@@ -434,7 +435,7 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
 """What the accelerator cannot do of an operator that it has."""
 
 
-def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Layer, ...]:
+def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
     """One layer for most nodes; several that write parts of one result for some; none for a view.
     """
     value = node.outputs[0]
@@ -450,7 +451,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tupl
     return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
 
 
-def _among(layer: Layer, part: Part, own: int) -> Layer:
+def _among(layer: MappedLayer, part: Part, own: int) -> MappedLayer:
     """A layer that writes its pixels, of `own` channels, among wider ones."""
     output, wide = layer.operator.output, part.strides[-1]
     pitches = tuple(pitch if axis in "gco" else pitch // own * wide

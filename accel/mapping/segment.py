@@ -8,7 +8,7 @@ import numpy as np
 
 from accel.figures.layers import layer_rows
 from accel.machine.device import Device, DeviceError
-from accel.machine.program import Program, TensorSlot
+from accel.machine.program import AccelProgram, TensorSlot
 from accel.machine.status import Run
 from accel.machine.work import Work
 from accel.mapping.borders import is_converted
@@ -25,7 +25,7 @@ class AccelSegment:
     together.
     """
 
-    def __init__(self, program: Program, work: tuple[tuple[Work, ...], ...], device: Device):
+    def __init__(self, program: AccelProgram, work: tuple[tuple[Work, ...], ...], device: Device):
         self.program, self.work, self.device = program, work, device
         with device.exclusive:
             self._address = device.allocate(program.memory_bytes)

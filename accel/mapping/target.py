@@ -12,15 +12,15 @@ import numpy as np
 
 from accel.machine.device import Device
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.work import Work
 from accel.mapping.allocate import allocate
 from accel.mapping.borders import core, layout_of, orders, with_borders
 from accel.mapping.forms import Forms
 from accel.mapping.interleave import halves, interleave
-from accel.mapping.layers import Layer, build_layers, forms_of, refusal
+from accel.mapping.layers import MappedLayer, build_layers, forms_of, refusal
 from accel.mapping.layout import blocks_of, stored_bytes
-from accel.mapping.lowering import LoweringError, Placement, Room, lower
+from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
 from accel.mapping.operators.blocked import Blocks
 from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
                                      tiles_of)
@@ -30,7 +30,7 @@ from accel.mapping.work import work_of
 from accel.proof.access import prove, with_tokens
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
-from compiler.ir import Program as LoopProgram
+from compiler.ir import Program
 from compiler.target import ACCEL
 from compiler.te import Buffer, numpy_dtype
 
@@ -42,17 +42,17 @@ ALIGNMENT = 64
 @dataclass(frozen=True)
 class CompiledSegment:
     """A program and what reports want to know of it: the useful work of its layers, as
-    `Program.layers` has them: those that are computed at the same time together. `groups` has the
-    layers themselves; it is empty for what was loaded.
+    `AccelProgram.layers` has them: those that are computed at the same time together. `groups` has
+    the layers themselves; it is empty for what was loaded.
     """
 
-    program: Program
+    program: AccelProgram
     work: tuple[tuple[Work, ...], ...]
-    groups: tuple[tuple[Layer, ...], ...] = ()
+    groups: tuple[tuple[MappedLayer, ...], ...] = ()
     kind: ClassVar[str | None] = "program"
 
     @property
-    def layers(self) -> tuple[Layer, ...]:
+    def layers(self) -> tuple[MappedLayer, ...]:
         return tuple(layer for group in self.groups for layer in group)
 
     @property
@@ -130,19 +130,19 @@ class AccelTarget:
         return lower(self.machine, scheduled, memory.placement(one.layer), one.layer.name,
                      one.room)
 
-    def _alone(self, layer: Layer) -> "_Part":
+    def _alone(self, layer: MappedLayer) -> "_Part":
         try:
             tiles, threads = tiles_of(self.machine, layer.operator, self.threads)
         except LoweringError as error:
             raise LoweringError(f"{layer.name}: {error}") from None
         return self._part(layer, {}, tiles, threads)
 
-    def _part(self, layer: Layer, room: Room, tiles: Tiles, threads: int) -> "_Part":
+    def _part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int) -> "_Part":
         shape = shape_of(layer.operator)
         return _Part(layer, room, tiles, threads, cost_of(self.machine.config, shape, tiles,
                                                           threads))
 
-    def _groups(self, layers: list[Layer]) -> list[tuple["_Part", ...]]:
+    def _groups(self, layers: list[MappedLayer]) -> list[tuple["_Part", ...]]:
         """Each layer alone, or with the next one where that has no products and both together are
         expected to take less time.
         """
@@ -173,8 +173,8 @@ class AccelTarget:
         apart = first.cost.cycles + second.cost.cycles
         return (one, two) if (one.cost + two.cost).cycles < apart else ()
 
-    def _layers(self, graph: Graph, forms: Forms) -> list[Layer]:
-        layers: list[Layer] = []
+    def _layers(self, graph: Graph, forms: Forms) -> list[MappedLayer]:
+        layers: list[MappedLayer] = []
         for node in graph.nodes:
             try:
                 if node.name in forms.refused:
@@ -185,7 +185,7 @@ class AccelTarget:
         return layers
 
 
-def _compiled(program: Program, groups: Sequence[tuple[Layer, ...]]) -> CompiledSegment:
+def _compiled(program: AccelProgram, groups: Sequence[tuple[MappedLayer, ...]]) -> CompiledSegment:
     return CompiledSegment(program, tuple(tuple(map(work_of, group)) for group in groups),
                            tuple(groups))
 
@@ -196,8 +196,8 @@ def _forms(graph: Graph, blocks: Blocks) -> Forms:
     return forms_of(graph, blocks)
 
 
-def assemble(machine: Machine, loops: LoopProgram,
-             constants: Mapping[str, np.ndarray] | None = None) -> Program:
+def assemble(machine: Machine, loops: Program,
+             constants: Mapping[str, np.ndarray] | None = None) -> AccelProgram:
     """A scheduled loop program as a program of the machine, proved legal.
 
     Its inputs and outputs become tensors of the same names, shapes and types in the io segment,
@@ -222,13 +222,14 @@ def assemble(machine: Machine, loops: LoopProgram,
     for slot in fixed:
         raw = constants[slot.name].astype(slot.numpy_dtype, copy=False)
         data[slot.offset:slot.offset + slot.size_bytes] = stored_bytes(raw)
-    places = {slot.name: Placement(slot.base, slot.offset) for slot in (*inputs, *outputs, *fixed)}
+    places = {slot.name: TensorPlacement(slot.base, slot.offset)
+              for slot in (*inputs, *outputs, *fixed)}
     stream = lower(machine, loops, places, loops.name)
     return _proved(machine, stream, weights=data, io_bytes=io.top, inputs=inputs, outputs=outputs,
                    layers=((loops.name, len(stream)),))
 
 
-def _require_constant(loops: LoopProgram, known: Mapping[str, Buffer], name: str,
+def _require_constant(loops: Program, known: Mapping[str, Buffer], name: str,
                       array: np.ndarray) -> None:
     if name not in known:
         raise ProgramError(f"Constant of {loops.name} must be one of {', '.join(known)}, "
@@ -252,9 +253,9 @@ class _Segment:
         return slot
 
 
-def _proved(machine: Machine, stream: list[Instruction], **parts) -> Program:
+def _proved(machine: Machine, stream: list[Instruction], **parts) -> AccelProgram:
     """With tokens and FINISH."""
-    program = Program.assemble(machine, [*with_tokens(machine, stream), finish()], **parts)
+    program = AccelProgram.assemble(machine, [*with_tokens(machine, stream), finish()], **parts)
     prove(machine, program)
     return program
 
@@ -263,7 +264,7 @@ def _proved(machine: Machine, stream: list[Instruction], **parts) -> Program:
 class _Part:
     """How a layer is computed, in `room` of the buffers."""
 
-    layer: Layer
+    layer: MappedLayer
     room: Room
     tiles: Tiles
     threads: int
@@ -279,13 +280,13 @@ class _Memory:
         self.layers = [one.layer for group in groups for one in group]
         self.blocks = blocks_of(target.machine.config)
         self.storage = forms.owner
-        self._places: dict[str, Placement] = {}
-        self._constants: dict[tuple[str, str], Placement] = {}
+        self._places: dict[str, TensorPlacement] = {}
+        self._constants: dict[tuple[str, str], TensorPlacement] = {}
         self.weights = self._place_constants()
         self.inputs, self.outputs, self.io = self._place_io()
         self.activations = self._place_activations()
 
-    def placement(self, layer: Layer) -> dict[str, Placement]:
+    def placement(self, layer: MappedLayer) -> dict[str, TensorPlacement]:
         """Placement of the layer's global buffers, by name."""
         stages = layer.operator.stages
         places = {stages[role].name: self._seen(layer, role, value)
@@ -297,7 +298,7 @@ class _Memory:
                          bounds=layer.bounds)
         return places | {layer.operator.output.name: result}
 
-    def _seen(self, layer: Layer, role: str, value: str) -> Placement:
+    def _seen(self, layer: MappedLayer, role: str, value: str) -> TensorPlacement:
         """Where an operand lies that is a view of something, or a part."""
         place, part = self._places[self.storage[value]], self.forms.parts.get(value)
         if role in layer.views:
@@ -312,7 +313,7 @@ class _Memory:
         parts, top = [], 0
         for layer in self.layers:
             for role, array in layer.constants.items():
-                self._constants[layer.name, role] = Placement("weights", top)
+                self._constants[layer.name, role] = TensorPlacement("weights", top)
                 raw = stored_bytes(array)
                 parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
                 top += parts[-1].size
@@ -327,7 +328,7 @@ class _Memory:
         for value in (*self.graph.inputs, *self.graph.outputs):
             stored = self.storage[value]
             if stored not in self._places:
-                self._places[stored] = Placement("io", top, stored)
+                self._places[stored] = TensorPlacement("io", top, stored)
                 top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
             x, logical = self.forms[value], self.graph.values[value].shape
             slots.append(TensorSlot(
@@ -347,6 +348,6 @@ class _Memory:
                         sizes[stored] = self._size(stored)
                         lives[stored] = (lives.get(stored, (step, step))[0], step)
         offsets, total = allocate(sizes, lives)
-        self._places |= {value: Placement("activations", offset, value)
+        self._places |= {value: TensorPlacement("activations", offset, value)
                          for value, offset in offsets.items()}
         return total

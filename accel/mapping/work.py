@@ -3,12 +3,12 @@
 import numpy as np
 
 from accel.machine.work import Work
-from accel.mapping.layers import Layer
+from accel.mapping.layers import MappedLayer
 
 __all__ = ["block_products", "work_of"]
 
 
-def work_of(layer: Layer) -> Work:
+def work_of(layer: MappedLayer) -> Work:
     def size(*roles: str) -> int:
         return sum(layer.operator.stages[role].buffer.size_bytes for role in roles)
 
@@ -16,7 +16,7 @@ def work_of(layer: Layer) -> Work:
                 size(*layer.constants, "output"), layer.note)
 
 
-def block_products(layer: Layer) -> int:
+def block_products(layer: MappedLayer) -> int:
     """Cycles that gemm needs at one block product a cycle; 0 for layers without products."""
     if "w" not in layer.operator.stages:
         return 0

@@ -16,12 +16,12 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, disassemble
+from accel.machine.program import AccelProgram, Instruction, disassemble
 from accel.machine.status import Status
 from accel.machine.words import decode_words
 from accel.proof.findings import LIMIT, Findings
 from compiler.errors import Error
-from compiler.latency_hiding import Access, Event, Tokens, Violation, check, insert_tokens
+from compiler.latency_hiding import AddressSet, Event, Tokens, Violation, check, insert_tokens
 from compiler.lazy import cached_property
 from compiler.tensorize import Intrinsic
 
@@ -171,13 +171,13 @@ class Touch:
     width: int
     write: bool = False
 
-    def accesses(self) -> list[Access]:
+    def accesses(self) -> list[AddressSet]:
         starts, length = self.walk.runs(self.scale, self.width)
         if starts.size <= _FEW or length >= _LONG:
-            return [Access(self.memory, (start, start + length), self.write)
+            return [AddressSet(self.memory, (start, start + length), self.write)
                     for start in starts.tolist()]
         addresses = (starts[:, None] + np.arange(length)).reshape(-1)
-        return [Access(self.memory, addresses, self.write)]
+        return [AddressSet(self.memory, addresses, self.write)]
 
 
 def touches(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
@@ -343,7 +343,7 @@ def accumulates(machine: Machine, instruction: Instruction) -> bool:
             and machine.intrinsic(instruction.name).reads_destination)
 
 
-def _read_before_written(dst: Touch, sources: Sequence[Touch]) -> list[Access]:
+def _read_before_written(dst: Touch, sources: Sequence[Touch]) -> list[AddressSet]:
     """Reads of the destination's memory, but not of what the instruction itself wrote before."""
     written, first = np.unique(dst.walk.addresses(), return_index=True)
     result = []
@@ -352,7 +352,7 @@ def _read_before_written(dst: Touch, sources: Sequence[Touch]) -> list[Access]:
         place = np.minimum(np.searchsorted(written, read), written.size - 1)
         own = (written[place] == read) & (first[place] < reading)
         if not own.all():
-            result.append(Access(touch.memory, read[~own]))
+            result.append(AddressSet(touch.memory, read[~own]))
     return result
 
 
@@ -371,7 +371,7 @@ def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[I
     return stream
 
 
-def prove(machine: Machine, program: Program) -> None:
+def prove(machine: Machine, program: AccelProgram) -> None:
     """Raise `IllegalProgram` unless the program ends well, with one memory, under every timing.
 
     Checked: opcodes, selectors, every address against its buffer, its banks or its segment, tokens

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 
 from accel.machine import isa
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, disassemble
+from accel.machine.program import AccelProgram, Instruction, disassemble
 from accel.machine.provenance import Origin
-from compiler.latency_hiding import CAPACITY, Event, Pair, Tokens, Violation, pair_tokens
+from compiler.latency_hiding import CAPACITY, Event, TokenPair, Tokens, Violation, pair_tokens
 
 __all__ = ["LIMIT", "Findings"]
 
@@ -44,7 +44,7 @@ class Findings:
     events, tokens : of each that the violations speak of.
     """
 
-    def __init__(self, machine: Machine, program: Program, stream: Sequence[Instruction],
+    def __init__(self, machine: Machine, program: AccelProgram, stream: Sequence[Instruction],
                  events: Sequence[Event], tokens: Sequence[Tokens],
                  violations: Sequence[Violation]):
         self.machine, self.program, self.stream = machine, program, stream
@@ -160,7 +160,7 @@ class Findings:
         source, target = self.events[earlier].unit, self.events[later].unit
         yield "needed", (f"a token {source} to {target}, signalled by {earlier} or later, taken "
                          f"by {later} or before")
-        pair = self.pairs.get((source, target), Pair())
+        pair = self.pairs.get((source, target), TokenPair())
         if (token := pair.first_signal(earlier)) is not None:
             taken = pair.taken(token)
             takes = f"{target} {taken} takes: too late" if taken is not None else "nothing takes"

@@ -34,7 +34,7 @@ from accel.hw.vector import PARAMETERS
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 
@@ -93,7 +93,7 @@ class _Result(ctypes.Structure):
                 ("rows", ctypes.c_uint64 * len(UNITS))]
 
 
-def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, values: bool = True,
              timeline: bool = False, events: np.ndarray | None = None,
              max_cycles: int = MAX_CYCLES, dram: Dram = DRAM, **options: Any) -> Run:
@@ -119,7 +119,7 @@ def simulate(machine: Machine, program: Program, memory: np.ndarray | None = Non
     return replace(timed, memory=simulate_values(machine, program, image).memory)
 
 
-def _timed(machine: Machine, program: Program, image: np.ndarray, dram: Dram, timeline: bool,
+def _timed(machine: Machine, program: AccelProgram, image: np.ndarray, dram: Dram, timeline: bool,
            times: np.ndarray, max_cycles: int) -> Run:
     library = _library()
     words = np.concatenate((program.words.reshape(-1), np.zeros(8, np.uint8)))

@@ -12,7 +12,7 @@ from accel.datapath.plan import plan
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, TensorSlot, finish
+from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
 from accel.proof.access import with_tokens
 
 from .forms import Form, form_of, forms, reads
@@ -207,8 +207,8 @@ def _strides(machine: Machine) -> Case:
     memory. In turn every four loops of a unit that follow each other walk them, up and down."""
     body = [one for turn in range(2 * max(LOOPS.values())) for one in _scattered(machine, turn)]
     slot = TensorSlot("data", "io", 0, (FAR,), "uint8")
-    program = Program.assemble(machine, [*with_tokens(machine, body), finish()], io_bytes=2 * FAR,
-                               inputs=(slot,))
+    program = AccelProgram.assemble(machine, [*with_tokens(machine, body), finish()],
+                                    io_bytes=2 * FAR, inputs=(slot,))
     data = np.random.default_rng(0).integers(256, size=FAR, dtype=np.uint8)
     return Case("long strides", program, program.image({"data": data}),
                 {"latency": 2, "origin": ORIGIN})
@@ -266,8 +266,8 @@ def _walk(unit: str, turn: int,
 
 
 def _case(machine: Machine, name: str, body: Sequence[Instruction]) -> Case:
-    program = Program.assemble(machine, [*_prepared(machine, list(body)), finish()], io_bytes=64,
-                               weights=np.arange(64, dtype=np.uint8))
+    program = AccelProgram.assemble(machine, [*_prepared(machine, list(body)), finish()],
+                                    io_bytes=64, weights=np.arange(64, dtype=np.uint8))
     return Case(name, program, program.image(), {"latency": 2})
 
 

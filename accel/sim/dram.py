@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from accel.machine import isa
 from accel.machine.config import AccelConfig
-from accel.machine.program import ALIGNMENT, Program
+from accel.machine.program import ALIGNMENT, AccelProgram
 from compiler.errors import Error
 
 __all__ = ["DRAM", "Dram", "DramError", "DramTiming"]
@@ -91,7 +91,7 @@ class Dram:
                           0 if rate is None else round(rate * RATE_ONE), self.row_bytes or 0,
                           self.row_miss, self.banks, self.origin)
 
-    def bases(self, program: Program) -> tuple[int, ...]:
+    def bases(self, program: AccelProgram) -> tuple[int, ...]:
         """Base registers for a program whose memory begins here, in the order of `isa.BASES`."""
         return tuple((program.bases[name] + self.origin) % (1 << 32) for name in isa.BASES)
 

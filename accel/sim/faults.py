@@ -9,7 +9,7 @@ from typing import Any
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program
+from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Status
 from accel.proof.access import Fault, touches
 
@@ -69,7 +69,7 @@ def _merged(plain: Stream, faulty: Sequence[Stream]) -> Stream:
 
 def _with_words(machine: Machine, case: Case, stream: Stream) -> Case:
     """The case with another program, also in its memory."""
-    words = Program.assemble(machine, stream).words
+    words = AccelProgram.assemble(machine, stream).words
     memory, first = case.memory.copy(), case.program.bases["program"]
     memory[first:first + words.size] = words.reshape(-1)
     return replace(case, program=replace(case.program, words=words), memory=memory)

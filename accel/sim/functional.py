@@ -21,7 +21,7 @@ from accel.datapath.plan import open_instructions
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program
+from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
 from accel.machine.words import decode_words
 from accel.proof.access import Fault, Touch, require_ranges, touches
@@ -33,7 +33,7 @@ __all__ = ["simulate"]
 _FULL = 255
 
 
-def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None) -> Run:
     """Execute a program that was compiled for `machine`.
 
@@ -72,7 +72,7 @@ class _Unit:
 
 
 class _Execution:
-    def __init__(self, machine: Machine, program: Program, memory: np.ndarray):
+    def __init__(self, machine: Machine, program: AccelProgram, memory: np.ndarray):
         self.machine = machine
         self.memory = memory
         self.bases = program.bases

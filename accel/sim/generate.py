@@ -17,7 +17,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, TensorSlot, finish
+from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
@@ -50,7 +50,7 @@ class Case:
     """
 
     name: str
-    program: Program
+    program: AccelProgram
     memory: np.ndarray
     timing: Mapping[str, Any]
     fault: str = ""
@@ -154,9 +154,9 @@ class _Generator:
                   for p in self.stream]
         slot = TensorSlot("data", "io", 0, (self.inputs,), "uint8")
         weights = np.frombuffer(random.randbytes(SEGMENTS["weights"]), np.uint8)
-        program = Program.assemble(self.machine, [*stream, finish()], io_bytes=self.io_bytes,
-                                   weights=weights, inputs=(slot,),
-                                   activations_bytes=SEGMENTS["activations"])
+        program = AccelProgram.assemble(self.machine, [*stream, finish()], io_bytes=self.io_bytes,
+                                        weights=weights, inputs=(slot,),
+                                        activations_bytes=SEGMENTS["activations"])
         memory = program.image({"data": self._data(slot.shape[0])})
         return Case(name, program, memory, self._timing())
 

@@ -7,7 +7,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
 
 from .directed import changed, nothing
@@ -78,9 +78,9 @@ def _case(machine: Machine, end: Run, start: int, last: Sequence[Instruction],
     """The instructions `last` at position `start`; before it, again and again, those of `before`,
     or a short one of store."""
     before = before or [nothing(machine, "store", 1)]
-    words = [Program.assemble(machine, some).words for some in (before, [*last, finish()])]
+    words = [AccelProgram.assemble(machine, some).words for some in (before, [*last, finish()])]
     stream = np.concatenate([np.resize(words[0], (start, isa.WORD_BYTES)), words[1]])
-    program = Program(machine.hash, stream, np.zeros(64, np.uint8), io_bytes=64,
-                      machine=machine.record)
+    program = AccelProgram(machine.hash, stream, np.zeros(64, np.uint8), io_bytes=64,
+                           machine=machine.record)
     return Case(f"late {name or end.status.text} of {end.unit}", program, program.image(),
                 {"latency": 2}, fault=end.describe())

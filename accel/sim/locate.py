@@ -13,7 +13,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run
 
 from .generate import Case
@@ -92,9 +92,9 @@ def cut(machine: Machine, case: Case, length: int) -> _Cut:
     own = -(-case.program.io_bytes // 64) * 64
     shown, places = _show(machine, stream, own)
     program = case.program
-    longer = Program.assemble(machine, [*shown, finish()], weights=program.weights,
-                              activations_bytes=program.activations_bytes,
-                              io_bytes=own + len(places), inputs=program.inputs)
+    longer = AccelProgram.assemble(machine, [*shown, finish()], weights=program.weights,
+                                   activations_bytes=program.activations_bytes,
+                                   io_bytes=own + len(places), inputs=program.inputs)
     memory = longer.image()
     for segment in isa.BASES[1:]:
         size = program.segment_sizes[segment]

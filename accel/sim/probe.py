@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import COUNTERS, Counters
 
 from .dram import DRAM, Dram
@@ -49,7 +49,7 @@ class Probe:
     cycle : the one that the ports show.
     """
 
-    def __init__(self, machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+    def __init__(self, machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
                  inputs: Mapping[str, np.ndarray] | None = None, dram: Dram = DRAM, **options):
         program.require(machine)
         self.program = program

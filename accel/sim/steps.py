@@ -16,7 +16,7 @@ from compiler.tensorize import Intrinsic
 
 from .evaluate import evaluate
 
-__all__ = ["CODES", "Foreign", "Source", "Step", "straighten"]
+__all__ = ["CODES", "Foreign", "BodySource", "BodyStep", "straighten"]
 
 _BINARY = {"add": "ADD", "sub": "SUB", "mul": "MUL", "min": "LOW", "max": "HIGH", "and": "AND",
            "or": "OR", "xor": "XOR", "shl": "SHL", "shr": "SHR", "rshift_rne": "ROUND",
@@ -32,7 +32,7 @@ class Foreign(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BodyStep:
     """One operation on all lanes: `code` of `CODES`, the type of its result, the numbers of the
     steps that it takes, and `value`: of CONST the number, of READ which source, of SCALAR which
     immediate. `uniform` results are the same in all lanes and iterations."""
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BodySource:
     """Where lanes of an operand come from: `lanes` has, for each lane of the destination, the
     position of its element in the tile of the operand (a tuple of arrays, one a dimension)."""
 
@@ -54,7 +54,7 @@ class Source:
 
 
 def straighten(intrinsic: Intrinsic, stored: Mapping[str, str], immediates: Sequence[str],
-               ) -> tuple[list[Step], list[Source]]:
+               ) -> tuple[list[BodyStep], list[BodySource]]:
     """The steps of a body, uniform ones first, and what they read. The last makes the value.
 
     Parameters
@@ -73,19 +73,19 @@ def straighten(intrinsic: Intrinsic, stored: Mapping[str, str], immediates: Sequ
 class _Builder:
     def __init__(self, intrinsic: Intrinsic, stored: Mapping[str, str], immediates: list[str]):
         self.intrinsic, self.stored, self.immediates = intrinsic, stored, immediates
-        self.steps: list[Step] = []
-        self.sources: list[Source] = []
-        self._numbers: dict[Step, int] = {}
+        self.steps: list[BodyStep] = []
+        self.sources: list[BodySource] = []
+        self._numbers: dict[BodyStep, int] = {}
 
-    def sorted(self) -> list[Step]:
+    def sorted(self) -> list[BodyStep]:
         order = sorted(range(len(self.steps)), key=lambda n: (not self.steps[n].uniform, n))
         place = {old: new for new, old in enumerate(order)}
-        return [Step(s.code, s.dtype, tuple(place[a] for a in s.args), s.value, s.uniform)
+        return [BodyStep(s.code, s.dtype, tuple(place[a] for a in s.args), s.value, s.uniform)
                 for s in (self.steps[n] for n in order)]
 
     def step(self, code: str, dtype: str, *args: int, value: int = 0) -> int:
         uniform = code != "READ" and all(self.steps[a].uniform for a in args)
-        step = Step(code, dtype, args, value, uniform)
+        step = BodyStep(code, dtype, args, value, uniform)
         if step not in self._numbers:
             self._numbers[step] = len(self.steps)
             self.steps.append(step)
@@ -117,7 +117,7 @@ class _Builder:
         if operand not in self.stored:
             scalar = self.step("SCALAR", "int32", value=self.immediates.index("imm"))
             return self.step("CAST", dtype, scalar)
-        source = Source(operand, tuple(self._lanes(index) for index in indices))
+        source = BodySource(operand, tuple(self._lanes(index) for index in indices))
         if source not in self.sources:
             self.sources.append(source)
         read = self.step("READ", _known(self.stored[operand]), value=self.sources.index(source))

@@ -33,7 +33,7 @@ from accel.figures.attribution import layer_ends
 from accel.figures.traffic import dram_bytes
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, disassemble
+from accel.machine.program import AccelProgram, Instruction, disassemble
 from accel.machine.status import ACTIVITIES, REPORTERS, Run
 from accel.machine.words import decode_words
 from compiler.errors import Error
@@ -46,7 +46,7 @@ SUFFIXES = {".json": 150, ".json.gz": 8, ".vcd": 16}
 
 MAX_VCD_CYCLES = 1_000_000
 
-Recording = tuple[Program, Run]
+Recording = tuple[AccelProgram, Run]
 
 
 class TraceError(Error):
@@ -73,7 +73,7 @@ class TraceFile:
         except FileError as error:
             raise self._refusal(error) from None
 
-    def require_space(self, programs: Iterable[Program]) -> None:
+    def require_space(self, programs: Iterable[AccelProgram]) -> None:
         """Refuse programs whose traces are larger than what the disk has free."""
         free = shutil.disk_usage(self.path.parent).free
         least = sum(program.count for program in programs) * SUFFIXES[self.suffix]
@@ -191,7 +191,7 @@ def _names(lanes: dict[str, int]) -> Iterator[dict[str, Any]]:
             yield _named("thread_name", place, "instructions", _INSTRUCTIONS + lane)
 
 
-def _layer_slices(program: Program, run: Run, begin: int) -> Iterator[dict[str, Any]]:
+def _layer_slices(program: AccelProgram, run: Run, begin: int) -> Iterator[dict[str, Any]]:
     ends = layer_ends(program, run)
     for (name, _), first, last in zip(program.layers, [0, *ends], ends):
         if last > first:
@@ -251,7 +251,8 @@ def _token(number: int, name: str, unit: str, lane: int, cycle: int, kind: dict[
             "ts": begin + int(cycle)}
 
 
-def _traffic(machine: Machine, program: Program, run: Run, begin: int) -> Iterator[dict[str, Any]]:
+def _traffic(machine: Machine, program: AccelProgram, run: Run,
+             begin: int) -> Iterator[dict[str, Any]]:
     """Bytes of DRAM that retired instructions have moved, in order of time."""
     moved = dram_bytes(machine, program)
     done = np.flatnonzero((moved > 0) & (run.retire >= 0))

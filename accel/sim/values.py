@@ -20,7 +20,7 @@ import numpy as np
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program
+from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
 from accel.proof.access import DMA_BUFFERS, Fault, Touch, operand_field, require_ranges, touches
 from compiler.native import build_once, compile_shared, compiler, digest, processor
@@ -29,7 +29,7 @@ from compiler.tensorize import UPDATES, Intrinsic
 
 from . import functional
 from .layouts import layouts_header
-from .steps import CODES, Foreign, Step, straighten
+from .steps import CODES, BodyStep, Foreign, straighten
 from .units import Buffers, block_product, entry_tiles, perform
 
 __all__ = ["simulate"]
@@ -45,7 +45,7 @@ _SELECTORS = [{"a_source": code & 1, "b_source": code >> 1 & 3, "destination": c
               for code in range(16)]
 
 
-def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None) -> Run:
     """Execute a program that was compiled for `machine`: as `functional.simulate` does."""
     program.require(machine)
@@ -144,7 +144,7 @@ def _kernel(machine: Machine, instruction: Instruction) -> _Kernel:
 
 
 def _described(intrinsic: Intrinsic, found: Mapping[str, Touch], form: int,
-               operands: list[_Operand], steps: Sequence[Step] = ()) -> _Kernel:
+               operands: list[_Operand], steps: Sequence[BodyStep] = ()) -> _Kernel:
     code = [_Step(CODES.index(step.code), bits(step.dtype), is_signed(step.dtype),
                   *(*step.args, 0, 0, 0)[:3], step.value) for step in steps]
     return _Kernel(form, BUFFERS.index(found["dst"].memory), UPDATES.index(intrinsic.update),
@@ -153,7 +153,7 @@ def _described(intrinsic: Intrinsic, found: Mapping[str, Touch], form: int,
 
 
 def _body(machine: Machine, intrinsic: Intrinsic,
-          found: Mapping[str, Touch]) -> tuple[list[Step], list[_Operand]]:
+          found: Mapping[str, Touch]) -> tuple[list[BodyStep], list[_Operand]]:
     tiles = entry_tiles(machine.config)
     members = {name: _member(tiles[touch.memory][1],
                              intrinsic.operand(name).stored_as(touch.memory))
@@ -190,7 +190,7 @@ def _operand(intrinsic: Intrinsic, touch: Touch, lanes: Sequence[int] = ()) -> _
 # ---- an execution ------------------------------------------------------------------------------
 
 class _Execution:
-    def __init__(self, machine: Machine, program: Program, memory: np.ndarray):
+    def __init__(self, machine: Machine, program: AccelProgram, memory: np.ndarray):
         self.machine, self.program, self.memory = machine, program, memory
         self.buffers = Buffers(machine.config)
         self.tables = _Machine.from_buffer_copy(_tables(machine))

@@ -27,7 +27,7 @@ from accel.hw.core import Core
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
 from compiler.errors import Error
 from compiler.native import (BuildError, build_once, call, compile_objects, compile_shared,
@@ -78,7 +78,7 @@ class Port:
         return head + "".join(f"___05F{part}" for part in rest)
 
 
-def simulate(machine: Machine, program: Program, memory: np.ndarray | None = None, *,
+def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None = None, *,
              inputs: Mapping[str, np.ndarray] | None = None, events: np.ndarray | None = None,
              max_cycles: int = MAX_CYCLES, dram: Dram = DRAM, **options: Any) -> Run:
     """Execute a program that was compiled for `machine` on the RTL.
@@ -333,7 +333,7 @@ class VerilatedCore:
         self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,
                               ctypes.POINTER(_Result)]
 
-    def run(self, program: Program, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
+    def run(self, program: AccelProgram, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
             dram: Dram = DRAM, events: np.ndarray | None = None) -> Run:
         """One program from reset; `memory` is written to."""
         config = self._config(program, memory, max_cycles, dram)
@@ -345,12 +345,12 @@ class VerilatedCore:
             raise SimulatorError(_BROKEN)
         return self._record(result, memory, times)
 
-    def probe(self, core: Any, program: Program, memory: np.ndarray,
+    def probe(self, core: Any, program: AccelProgram, memory: np.ndarray,
               dram: Dram = DRAM) -> "Handle":
         """A memory behind the model of a `view`; `accel.sim.probe` is for its user."""
         return Handle(self.library, core, self._config(program, memory, MAX_CYCLES, dram), memory)
 
-    def _config(self, program: Program, memory: np.ndarray, max_cycles: int,
+    def _config(self, program: AccelProgram, memory: np.ndarray, max_cycles: int,
                 dram: Dram) -> _Config:
         geometry = self.machine.config
         return _Config(memory_bytes=memory.size, max_cycles=max_cycles,

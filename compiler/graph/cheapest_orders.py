@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["NCHW", "NHWC", "Order", "Tensor", "bytes_to_convert", "cheapest_orders"]
+__all__ = ["NCHW", "NHWC", "Order", "OrderedTensor", "bytes_to_convert", "cheapest_orders"]
 
 Order = Literal["NCHW", "NHWC"]
 NCHW: Order = "NCHW"
@@ -25,7 +25,7 @@ NHWC: Order = "NHWC"
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class OrderedTensor:
     """`maker` and `readers` are points: names of free ones, or the order of fixed ones. `size` is
     what a conversion moves, in bytes; 0 where both orders are one in memory.
     """
@@ -35,14 +35,14 @@ class Tensor:
     size: int
 
 
-def bytes_to_convert(tensors: Iterable[Tensor], orders: Mapping[str, Order]) -> int:
+def bytes_to_convert(tensors: Iterable[OrderedTensor], orders: Mapping[str, Order]) -> int:
     """With these orders of the free points."""
     known = {NCHW: NCHW, NHWC: NHWC, **orders}
     return sum(one.size for one in tensors
                if any(known[reader] != known[one.maker] for reader in one.readers))
 
 
-def cheapest_orders(tensors: Collection[Tensor]) -> dict[str, Order]:
+def cheapest_orders(tensors: Collection[OrderedTensor]) -> dict[str, Order]:
     """The order of each free point such that `bytes_to_convert` is the least."""
     points = dict.fromkeys(point for one in tensors for point in (one.maker, *one.readers))
     orders: dict[str, Order] = {point: NCHW for point in points if point not in (NCHW, NHWC)}

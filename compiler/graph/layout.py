@@ -19,7 +19,7 @@ from typing import Any
 
 from compiler.graph.channels_last import (FROM_LAST, TO_LAST, images, is_indifferent, last_array,
                                           last_nodes, last_type, moves)
-from compiler.graph.cheapest_orders import NCHW, NHWC, Order, Tensor, cheapest_orders
+from compiler.graph.cheapest_orders import NCHW, NHWC, Order, OrderedTensor, cheapest_orders
 from compiler.graph.graph import Graph, Node
 from compiler.graph.partition import Partition, Segment, assembled
 from compiler.graph.rewrite import Builder
@@ -40,7 +40,7 @@ Of tensors that are no images the order is NCHW, or None where copying them is a
 """
 
 
-Choose = Callable[[Collection[Tensor]], Mapping[str, Order]]
+Choose = Callable[[Collection[OrderedTensor]], Mapping[str, Order]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,9 @@ class _Points:
         for value in self.graph.outputs:
             self._use(value, len(parts.segments), NCHW)
 
-    def tensors(self) -> list[Tensor]:
-        return [Tensor(self.makers[value], frozenset(use.point for use in uses), self.size(value))
+    def tensors(self) -> list[OrderedTensor]:
+        return [OrderedTensor(self.makers[value], frozenset(use.point for use in uses),
+                              self.size(value))
                 for value, uses in self.uses.items()]
 
     def size(self, value: str) -> int:

@@ -13,7 +13,7 @@ How it comes about::
 Nothing here knows an accelerator: units and memories are names, addresses are numbers.
 """
 
-from .events import Access, Event, Tokens
+from .events import AddressSet, Event, Tokens
 from .legality import Violation, check
-from .pairing import Pair, pair_tokens
+from .pairing import TokenPair, pair_tokens
 from .tokens import CAPACITY, insert_tokens

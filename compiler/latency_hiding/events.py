@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Access", "Event", "Tokens", "grown"]
+__all__ = ["AddressSet", "Event", "Tokens", "grown"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Access:
+class AddressSet:
     """A set of addresses of one memory that an event reads, or writes.
 
     Parameters
@@ -63,13 +63,13 @@ class Event:
     """One instruction: who performs it, what it touches, what a message calls it."""
 
     unit: str
-    accesses: tuple[Access, ...] = ()
+    accesses: tuple[AddressSet, ...] = ()
     label: str = ""
 
-    def reads(self) -> tuple[Access, ...]:
+    def reads(self) -> tuple[AddressSet, ...]:
         return tuple(access for access in self.accesses if not access.write)
 
-    def writes(self) -> tuple[Access, ...]:
+    def writes(self) -> tuple[AddressSet, ...]:
         return tuple(access for access in self.accesses if access.write)
 
 

@@ -20,7 +20,7 @@ from itertools import islice
 
 import numpy as np
 
-from .events import Access, Event, Tokens, grown
+from .events import AddressSet, Event, Tokens, grown
 
 __all__ = ["Place", "Violation", "check"]
 
@@ -92,19 +92,19 @@ class _Memory:
         for start, stop in initial:
             self.written[start:stop] = _INITIAL
 
-    def marks(self, access: Access) -> np.ndarray:
+    def marks(self, access: AddressSet) -> np.ndarray:
         """Who wrote what is accessed."""
         self.written = grown(self.written, access.stop)
         return self.written[access.index]
 
-    def readers(self, access: Access, unit: int) -> Iterator[tuple[int, np.ndarray]]:
+    def readers(self, access: AddressSet, unit: int) -> Iterator[tuple[int, np.ndarray]]:
         """Other units, and their events that read what is accessed."""
         for reader in self.read:
             if reader != unit:
                 self.read[reader] = grown(self.read[reader], access.stop)
                 yield reader, self.read[reader][access.index]
 
-    def touch(self, access: Access, unit: int, mark: int) -> None:
+    def touch(self, access: AddressSet, unit: int, mark: int) -> None:
         if access.write:
             self.written = grown(self.written, access.stop)
             self.written[access.index] = mark
@@ -123,7 +123,7 @@ class _Conflicts:
     def __init__(self):
         self.found: dict[tuple[int, str], tuple[list[np.ndarray], str, str]] = {}
 
-    def add(self, earlier: int, access: Access, addresses: np.ndarray, wrote: bool) -> None:
+    def add(self, earlier: int, access: AddressSet, addresses: np.ndarray, wrote: bool) -> None:
         parts, before, now = self.found.setdefault((earlier, access.memory), ([], "", ""))
         parts.append(addresses)
         self.found[earlier, access.memory] = (
@@ -199,7 +199,7 @@ class _Scan:
         for access in (*event.reads(), *event.writes()):
             self._memory(access.memory).touch(access, unit, _FIRST + position)
 
-    def _accesses(self, position: int, unit: int, access: Access,
+    def _accesses(self, position: int, unit: int, access: AddressSet,
                   conflicts: _Conflicts) -> Iterator[Violation]:
         memory = self._memory(access.memory)
         marks = memory.marks(access)
@@ -216,7 +216,7 @@ class _Scan:
             if marks.max() > clock[reader + 1]:
                 self._late(access, marks, marks > clock[reader + 1], False, conflicts)
 
-    def _late(self, access: Access, marks: np.ndarray, late: np.ndarray, wrote: bool,
+    def _late(self, access: AddressSet, marks: np.ndarray, late: np.ndarray, wrote: bool,
               conflicts: _Conflicts) -> None:
         """Of each other unit the latest event that is not known to have finished.
 
@@ -235,7 +235,7 @@ class _Scan:
         return Place(position, event.unit, event.label)
 
 
-def _addresses(access: Access) -> np.ndarray:
+def _addresses(access: AddressSet) -> np.ndarray:
     if isinstance(access.addresses, tuple):
         return np.arange(*access.addresses)
     return access.addresses

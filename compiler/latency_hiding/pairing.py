@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from .events import Tokens
 
-__all__ = ["Pair", "pair_tokens"]
+__all__ = ["TokenPair", "pair_tokens"]
 
 
 @dataclass(slots=True)
-class Pair:
+class TokenPair:
     """The tokens of one ordered pair of units, numbered from 0: stream positions, ascending."""
 
     signals: list[int] = field(default_factory=list)
@@ -35,12 +35,12 @@ class Pair:
         return token if token >= 0 else None
 
 
-def pair_tokens(units: Sequence[str], tokens: Sequence[Tokens]) -> dict[tuple[str, str], Pair]:
+def pair_tokens(units: Sequence[str], tokens: Sequence[Tokens]) -> dict[tuple[str, str], TokenPair]:
     """The pairs of which there is a token; `units` and `tokens` are those of each event."""
-    pairs: dict[tuple[str, str], Pair] = {}
+    pairs: dict[tuple[str, str], TokenPair] = {}
     for position, (unit, token) in enumerate(zip(units, tokens, strict=True)):
         for source in token.waits:
-            pairs.setdefault((source, unit), Pair()).waits.append(position)
+            pairs.setdefault((source, unit), TokenPair()).waits.append(position)
         for target in token.signals:
-            pairs.setdefault((unit, target), Pair()).signals.append(position)
+            pairs.setdefault((unit, target), TokenPair()).signals.append(position)
     return pairs

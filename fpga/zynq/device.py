@@ -33,7 +33,7 @@ def open_board(machine: Machine, bitstream: Path) -> BoardDevice:
 
 
 class PynqLink:
-    """Memory and registers, as those of `fpga.link.host.Link`; implements `fpga.device.Access`.
+    """Memory and registers as a `fpga.device.BoardAccess`, like `fpga.link.host.Link`.
 
     Memory is a buffer that lies somewhere in the processor's; addresses count from its begin, and
     the registers that hold addresses get where it lies added.

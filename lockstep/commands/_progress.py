@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run
 from runtime import simulator
 
@@ -64,9 +64,9 @@ class Watched:
         self.name, self.options = name, options
         self.events: np.ndarray | None = None
         self.done = 0
-        self.recordings: list[tuple[Program, Run]] = []
+        self.recordings: list[tuple[AccelProgram, Run]] = []
 
-    def __call__(self, machine: Machine, program: Program, memory: np.ndarray) -> Run:
+    def __call__(self, machine: Machine, program: AccelProgram, memory: np.ndarray) -> Run:
         events = {}
         if self.name != "functional":
             self.events = events["events"] = np.full((2, program.count), -1, np.int64)

@@ -12,7 +12,7 @@ from typing import Any
 from accel.figures.traffic import unit_bytes
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES
 from accel.sim.dram import Dram
 from lockstep.lines import counted, host_entries, largest_stall
@@ -63,7 +63,7 @@ def _added(tables: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[
 
 # ---- head --------------------------------------------------------------------------------------
 
-def _head(report: Mapping[str, Any], programs: Sequence[Program], machine: Machine, dram: Dram,
+def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: Machine, dram: Dram,
           options: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Headings, each with lines of a name and a value."""
     config = machine.config
@@ -103,7 +103,7 @@ def _binary(size: int) -> str:
     return f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
 
 
-def _hash(programs: Sequence[Program]) -> str:
+def _hash(programs: Sequence[AccelProgram]) -> str:
     """SHA-256 of words and weights."""
     digest = hashlib.sha256()
     for program in programs:
@@ -126,7 +126,7 @@ def _roofs(machine: Machine, dram: Dram) -> dict[str, float]:
 # ---- layers ------------------------------------------------------------------------------------
 
 def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
-            programs: Sequence[Program]) -> list[dict[str, Any]]:
+            programs: Sequence[AccelProgram]) -> list[dict[str, Any]]:
     moved = [table for program in programs for table in _bytes(machine, program)]
     layers, begin = [], 0
     for row, table in zip(rows, moved, strict=True):
@@ -140,7 +140,7 @@ def _layers(rows: Sequence[Mapping[str, Any]], machine: Machine,
 _KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier")
 
 
-def _bytes(machine: Machine, program: Program) -> list[dict[str, int]]:
+def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:
     """What each layer's instructions move, and FINISH; padding does not count."""
     moved = unit_bytes(machine, program)
     edges = [0, *(end for _, end in program.layers), program.count]

@@ -15,7 +15,7 @@ from accel.figures.attribution import activity_table
 from accel.figures.occupancy import live_entries
 from accel.machine.config import BUFFERS, UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, Run
 
 __all__ = ["MAX_BUCKETS", "Grid", "activity_series", "occupancy_series", "run_lengths"]
@@ -23,7 +23,7 @@ __all__ = ["MAX_BUCKETS", "Grid", "activity_series", "occupancy_series", "run_le
 MAX_BUCKETS = 1 << 13
 """Several times the columns of a wide screen."""
 
-Recording = tuple[Program, Run]
+Recording = tuple[AccelProgram, Run]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from compiler.cpu_gpu_backends.cpu.target import HostSegment, Step
+from compiler.cpu_gpu_backends.cpu.target import GroupCode, HostSegment
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.cpu_gpu_backends.llvm.elf import ObjectError, require_object
-from compiler.cpu_gpu_backends.llvm.machine import Machine as Processor
+from compiler.cpu_gpu_backends.llvm.machine import Processor as Processor
 from compiler.graph.fusion import Group
 from compiler.graph.graph import Graph
 from compiler.ir import Program, Seq
@@ -78,7 +78,7 @@ def host_of(made: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> Hos
     return HostSegment(graph, tuple(steps), graph.constants)
 
 
-def _step(graph: Graph, group: Group, kernel: Kernel | None) -> Step:
+def _step(graph: Graph, group: Group, kernel: Kernel | None) -> GroupCode:
     """Kernels see their arrays in other shapes, but as many elements of one type."""
     if (kernel is None) != group.is_view:
         raise ValueError(f"{group.nodes[-1].name} must have a kernel unless it is a view")
@@ -87,7 +87,7 @@ def _step(graph: Graph, group: Group, kernel: Kernel | None) -> Step:
     if kernel is not None and [(prod(b.shape), b.dtype) for b in buffers] != [
             (prod(t.shape), t.dtype) for t in types]:
         raise ValueError(f"{group.nodes[-1].name} must have a kernel for its types")
-    return Step(group, kernel, types[-1])
+    return GroupCode(group, kernel, types[-1])
 
 
 def processor_json(processor: Processor) -> dict[str, Any]:

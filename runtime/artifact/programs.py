@@ -8,7 +8,7 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.machine import Machine
-from accel.machine.program import ALIGNMENT, Program, TensorSlot
+from accel.machine.program import ALIGNMENT, AccelProgram, TensorSlot
 from accel.machine.provenance import Provenance
 from accel.machine.work import Work
 from accel.mapping.layout import blocks_of
@@ -20,7 +20,7 @@ from .container import Container, Members
 __all__ = ["program_json", "program_of", "work_json", "work_of"]
 
 
-def program_json(program: Program, number: int, members: Members) -> dict[str, Any]:
+def program_json(program: AccelProgram, number: int, members: Members) -> dict[str, Any]:
     place = f"programs/{number}"
     return {
         "words": members.array(f"{place}/words", program.words),
@@ -34,10 +34,10 @@ def program_json(program: Program, number: int, members: Members) -> dict[str, A
 
 
 def program_of(made: Mapping[str, Any], machine: Machine, graph: Graph, segment: Segment,
-               container: Container) -> Program:
+               container: Container) -> AccelProgram:
     provenance = Provenance.parse(container.data(made["sites"]).decode(),
                                   container.array(made["origins"]))
-    program = Program(
+    program = AccelProgram(
         machine.hash, container.array(made["words"]), container.array(made["weights"]),
         made["activations_bytes"], made["io_bytes"],
         tuple(map(_slot_of, made["inputs"])), tuple(map(_slot_of, made["outputs"])), provenance,
@@ -47,7 +47,7 @@ def program_of(made: Mapping[str, Any], machine: Machine, graph: Graph, segment:
     return program
 
 
-def _check_stream(program: Program) -> None:
+def _check_stream(program: AccelProgram) -> None:
     ends = [0, *(end for _, end in program.layers)]
     origins = program.provenance
     _need(program.words.shape == (program.count, isa.WORD_BYTES) and program.words.dtype == np.uint8
@@ -61,7 +61,7 @@ def _check_stream(program: Program) -> None:
           "origins must have a value for each loop")
 
 
-def _check_memory(program: Program, machine: Machine, graph: Graph, segment: Segment) -> None:
+def _check_memory(program: AccelProgram, machine: Machine, graph: Graph, segment: Segment) -> None:
     _need(tuple(slot.name for slot in program.inputs) == segment.inputs
           and tuple(slot.name for slot in program.outputs) == segment.outputs,
           "a program must have the inputs and outputs of its segment")
@@ -102,7 +102,7 @@ def work_json(work: Sequence[Sequence[Work]]) -> list[list[dict[str, Any]]]:
 
 
 def work_of(made: Sequence[Sequence[Mapping[str, Any]]], graph: Graph,
-            program: Program) -> tuple[tuple[Work, ...], ...]:
+            program: AccelProgram) -> tuple[tuple[Work, ...], ...]:
     nodes = {node.name: node for node in graph.nodes}
     work = tuple(tuple(Work(nodes[one["node"]], int(one["macs"]), int(one["products"]),
                             int(one["input_bytes"]), int(one["other_bytes"]), str(one["note"]))

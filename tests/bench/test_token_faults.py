@@ -7,7 +7,7 @@ import pytest
 from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.mapping.target import AccelTarget
 from accel.proof.access import with_tokens
 from bench import token_faults
@@ -101,7 +101,7 @@ def chain() -> list[Instruction]:
 
 
 def judge(stream: list[Instruction]) -> Judge:
-    return Judge(MACHINE, Program.assemble(MACHINE, [*stream, finish()], io_bytes=128))
+    return Judge(MACHINE, AccelProgram.assemble(MACHINE, [*stream, finish()], io_bytes=128))
 
 
 def pairs(one: Judge) -> set[tuple[int, int]]:

@@ -14,7 +14,7 @@ from amaranth.hdl import Elaboratable, Instance, Module
 from accel.machine.config import preset
 from accel.machine.intrinsics import vector_op
 from accel.machine.machine import Machine, MachineRecord
-from accel.machine.program import Program, ProgramError, finish
+from accel.machine.program import AccelProgram, ProgramError, finish
 from compiler.native import BuildError
 from fpga import build as building
 from fpga import flow
@@ -201,7 +201,7 @@ def test_bitstream_and_program_of_different_machines(tools, monkeypatch, tmp_pat
 
 def required(one: Machine) -> MachineRecord:
     """What a program says that it needs."""
-    machine = Program.assemble(one, [finish()]).machine
+    machine = AccelProgram.assemble(one, [finish()]).machine
     assert machine and machine.hash == one.hash
     return machine
 
@@ -219,7 +219,7 @@ def test_program_and_driver_of_different_machines():
     """A program that was compiled for another machine than the driver's."""
     device = BoardDevice(TINY, model(TINY))
     with pytest.raises(ProgramError) as refusal:
-        device.launch(Program.assemble(OTHER, [finish()]), 0)
+        device.launch(AccelProgram.assemble(OTHER, [finish()]), 0)
     assert str(refusal.value) == (
         f"Program was compiled for machine {OTHER.record}, not {TINY.record}: wgt_bytes is 8192, "
         f"not 4096, queue_depth is 4, not 8; compile it again")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accel.machine.program import Instruction, Program, ProgramError, finish
+from accel.machine.program import AccelProgram, Instruction, ProgramError, finish
 from accel.machine.status import Status
 from accel.sim import cycle
 from fpga.device import BoardDevice, BoardRefused, held_machine
@@ -23,11 +23,11 @@ def opened(board: BoardModel, **options) -> BoardDevice:
     return BoardDevice(board.machine, Link(board), **options)
 
 
-def loaded() -> tuple[BoardModel, BoardDevice, Program]:
+def loaded() -> tuple[BoardModel, BoardDevice, AccelProgram]:
     """A board with a program at address 0."""
     board = BoardModel(TINY, 4096)
     device = opened(board)
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     device.copy_in(device.allocate(program.memory_bytes), program.image())
     return board, device, program
 
@@ -48,7 +48,7 @@ def test_digits(share, monkeypatch):
 
 
 def test_a_run_is_told_as_a_simulator_does():
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     device = opened(BoardModel(TINY, 4096))
     address = device.allocate(program.memory_bytes)
     device.copy_in(address, program.image())
@@ -59,7 +59,7 @@ def test_a_run_is_told_as_a_simulator_does():
 
 
 def test_a_deadlock_names_who_waits():
-    program = Program.assemble(TINY, [Instruction("gemm", "gemm", {"waits": 1}), finish()])
+    program = AccelProgram.assemble(TINY, [Instruction("gemm", "gemm", {"waits": 1}), finish()])
     device = opened(BoardModel(TINY, 4096))
     device.copy_in(device.allocate(program.memory_bytes), program.image())
     device.launch(program, 0)
@@ -106,7 +106,8 @@ def test_a_board_without_a_record():
 def test_a_program_of_another_machine():
     with pytest.raises(ProgramError, match=r"compiled for machine \w{12} \(2x8x8\), not .*: "
                                            "batch is 2, not 1, block_in is 8, not 4"):
-        opened(BoardModel(TINY, 4096)).launch(Program.assemble(machine("2x8x8"), [finish()]), 0)
+        opened(BoardModel(TINY, 4096)).launch(
+            AccelProgram.assemble(machine("2x8x8"), [finish()]), 0)
 
 
 def test_too_little_memory():
@@ -163,7 +164,7 @@ def test_a_reset_between_the_registers_of_a_run(monkeypatch, register, when):
 def test_a_run_that_does_not_end():
     board = BoardModel(TINY, 4096)
     device = opened(board, run_seconds=0.02)
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     device.launch(program, 0)
     board.set("done", 0)
     with pytest.raises(LinkError, match="has not ended its run"):

@@ -8,7 +8,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from accel.machine.program import Program, finish
+from accel.machine.program import AccelProgram, finish
 from accel.sim import cycle
 from fpga.device import BoardDevice, BoardRefused
 from fpga.emulation.emulated import EmulatedBoard
@@ -45,7 +45,7 @@ def test_digits(spoil, tireless):
 @pytest.mark.parametrize("tireless", [False, True])
 def test_counters_add_up(tireless):
     """Whether the core is simulated all the time, or while it has something to do."""
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     with EmulatedBoard(TINY, tireless=tireless) as board:
         device = opened(board)
         device.copy_in(device.allocate(program.memory_bytes), program.image())

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from accel.hw.queue import Queue
 from compiler.native import BuildError
 from fpga import floorplan, flow
-from fpga.tools import Program, Tools
+from fpga.tools import Tool, Tools
 
 
 @pytest.fixture
@@ -24,11 +24,11 @@ def tools(monkeypatch, tmp_path) -> Tools:
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
     made = object.__new__(Tools)
     made.yosys, made.nextpnr, made.ecppack = (
-        Program(str(tmp_path / name), f"{name} 1") for name in ("yosys", "nextpnr", "ecppack"))
+        Tool(str(tmp_path / name), f"{name} 1") for name in ("yosys", "nextpnr", "ecppack"))
     return made
 
 
-def script(program: Program, text: str) -> None:
+def script(program: Tool, text: str) -> None:
     Path(program.path).write_text(f"#!{sys.executable}\nimport json, sys\n{text}")
     Path(program.path).chmod(0o755)
 
@@ -119,7 +119,7 @@ json.dump({report()!r}, open(given['--report'], 'w'))
 
     before = placed()
     assert placed() == before
-    setattr(tools, which, Program(getattr(tools, which).path, f"{which} 2"))
+    setattr(tools, which, Tool(getattr(tools, which).path, f"{which} 2"))
     netlist, routed = placed()
     assert (netlist != before[0]) == (which == "yosys") and routed != before[1]
 

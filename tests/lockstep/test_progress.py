@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from accel.machine.program import Program, finish
+from accel.machine.program import AccelProgram, finish
 from accel.sim import cycle, verilated
 from lockstep.commands import _progress
 from lockstep.commands._progress import Watched, progress_bar
@@ -56,7 +56,7 @@ def test_it_does_not_show_where_nobody_looks(monkeypatch) -> None:
 
 @pytest.mark.parametrize("module", [cycle, verilated])
 def test_events_are_filled_where_others_can_see_them(module) -> None:
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     events = np.full((2, 1), -1, np.int64)
     run = module.simulate(TINY, program, events=events)
     assert run.start.tolist() == events[0].tolist() and run.retire.tolist() == events[1].tolist()
@@ -65,7 +65,7 @@ def test_events_are_filled_where_others_can_see_them(module) -> None:
 
 @pytest.mark.parametrize("name", ["functional", "cycle"])
 def test_instructions_of_all_programs_are_counted(name: str) -> None:
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     watched = Watched(name, {})
     for count in (1, 2):
         assert watched(TINY, program, program.image()).ok

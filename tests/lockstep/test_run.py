@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
 from accel.sim import cycle
 from bench.spoiled_arrays import zeros_archive
@@ -281,7 +281,7 @@ def test_symbolic_dimensions_are_bound(tmp_path) -> None:
 
 
 def test_a_run_that_fails_is_status_1(monkeypatch, capsys, tmp_path) -> None:
-    def stuck(machine: Machine, program: Program, memory: np.ndarray) -> Run:
+    def stuck(machine: Machine, program: AccelProgram, memory: np.ndarray) -> Run:
         return Run(Status.DEADLOCK, "load", 0, memory, waiting={"load": 0})
 
     monkeypatch.setattr("accel.sim.functional.simulate", stuck)

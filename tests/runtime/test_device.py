@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accel.machine.machine import Machine
-from accel.machine.program import Program, ProgramError, finish
+from accel.machine.program import AccelProgram, ProgramError, finish
 from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
 from compiler.graph import evaluate
@@ -52,7 +52,7 @@ def test_a_device_is_launched_before_it_is_waited_for() -> None:
     message = r"^A device must be launched before it is waited for$"
     with pytest.raises(ValueError, match=message):
         device.wait()
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     device.copy_in(device.allocate(program.memory_bytes), program.image())
     device.launch(program, 0)
     assert device.wait().ok
@@ -62,7 +62,7 @@ def test_a_device_is_launched_before_it_is_waited_for() -> None:
 
 def test_a_program_of_another_machine_is_refused() -> None:
     other = Machine(replace(TINY.config, queue_depth=4))
-    program = Program.assemble(other, [finish()])
+    program = AccelProgram.assemble(other, [finish()])
     device = SimulatedDevice(TINY, simulate)
     device.allocate(program.memory_bytes)
     with pytest.raises(ProgramError) as refusal:
@@ -73,7 +73,7 @@ def test_a_program_of_another_machine_is_refused() -> None:
 
 
 def test_simulators_have_names() -> None:
-    program = Program.assemble(TINY, [finish()])
+    program = AccelProgram.assemble(TINY, [finish()])
     assert simulator("functional")(TINY, program, program.image()).ok
     assert simulator("cycle", latency=7)(TINY, program, program.image()).cycles > 7
     with pytest.raises(ValueError, match=r"^Simulator must be one of functional, cycle, "

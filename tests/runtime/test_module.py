@@ -7,7 +7,7 @@ import pytest
 
 import lockstep
 from accel.machine.config import ConfigError
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Run, Status
 from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
@@ -197,7 +197,7 @@ def test_a_model_that_is_not_there_is_refused(tmp_path) -> None:
 
 
 def test_a_run_that_fails_names_the_instruction() -> None:
-    def fail(machine, program: Program, memory) -> Run:
+    def fail(machine, program: AccelProgram, memory) -> Run:
         return Run(Status.DEADLOCK, "gemm", 1, memory, waiting={"gemm": 1})
 
     net = Net(7)

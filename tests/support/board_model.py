@@ -9,7 +9,7 @@ import numpy as np
 from accel.machine.config import UNITS
 from accel.machine.isa import BASES
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, REPORTERS
 from accel.sim import cycle
 from fpga.identity import encoded
@@ -105,9 +105,9 @@ class BoardModel:
         begin = bases["program"]
         raw = self.memory[begin:begin + 64 * self.words[ADDRESSES["count"]]]
         sizes = [bases[after] - bases[name] for name, after in zip(BASES, BASES[1:], strict=False)]
-        program = Program(self.machine.hash, raw.reshape(-1, 64).copy(),
-                          weights=np.zeros(sizes[1], np.uint8), activations_bytes=sizes[2],
-                          io_bytes=self.memory.size - bases["io"])
+        program = AccelProgram(self.machine.hash, raw.reshape(-1, 64).copy(),
+                               weights=np.zeros(sizes[1], np.uint8), activations_bytes=sizes[2],
+                               io_bytes=self.memory.size - bases["io"])
         assert {name: begin + at for name, at in program.bases.items()} == bases
         run = cycle.simulate(self.machine, program, self.memory[begin:])
         self.memory[begin:] = run.memory

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat
 from accel.hw.core import Core
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program
+from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import COUNTERS, REPORTERS, Counters, Run, Status
 from tests.support.amaranth_sim import simulate
 from tests.support.memory_model import Memory
@@ -51,7 +51,7 @@ def counters(ctx, core: Core) -> Counters:
     return Counters.of(values)
 
 
-def run_program(machine: Machine, programs: list[Program], latency=4, stall=lambda: False,
+def run_program(machine: Machine, programs: list[AccelProgram], latency=4, stall=lambda: False,
                 max_cycles=5_000, memory_bytes=None):
     """Run programs one after the other on one core; a (Run, Observed, Memory) for each.
 

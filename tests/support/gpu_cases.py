@@ -7,9 +7,9 @@ from functools import cached_property, partial
 import numpy as np
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import (Tiles, argmax, convolution, depthwise, matmul,
-                                                     matmul_bytes, matmul_tensor_cores, reduce_rows,
-                                                     schedule_argmax, schedule_bytes,
+from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, argmax, convolution, depthwise,
+                                                     matmul, matmul_bytes, matmul_tensor_cores,
+                                                     reduce_rows, schedule_argmax, schedule_bytes,
                                                      schedule_convolution, schedule_depthwise,
                                                      schedule_elementwise, schedule_matmul,
                                                      schedule_reduce_rows, schedule_softmax,
@@ -92,7 +92,8 @@ def _transpose() -> Iterator[GpuCase]:
                           lambda x: x["x"].T)
 
 
-PLANS = (Tiles(), Tiles(stages=1), Tiles(stages=2, lanes=4, block_m=16, thread_m=2))
+PLANS = (MatmulTiles(), MatmulTiles(stages=1),
+         MatmulTiles(stages=2, lanes=4, block_m=16, thread_m=2))
 
 
 def _matmul() -> Iterator[GpuCase]:

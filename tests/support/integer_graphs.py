@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.mapping.layout import from_memory, to_memory
 from accel.mapping.target import AccelTarget
 from accel.sim.functional import simulate
@@ -162,7 +162,7 @@ class Net:
                     self.values[name].dtype) for name in self.inputs}
 
 
-def run_program(machine: Machine, program: Program, inputs: Mapping[str, Array],
+def run_program(machine: Machine, program: AccelProgram, inputs: Mapping[str, Array],
                 run=simulate) -> dict[str, Array]:
     """Outputs in the network's shapes, of a program whose inputs are plain."""
     result = run(machine, program, program.image(
@@ -173,7 +173,7 @@ def run_program(machine: Machine, program: Program, inputs: Mapping[str, Array],
 
 
 def assert_right(machine: Machine, graph: Graph, inputs: Mapping[str, Array],
-                 threads: int = 2) -> Program:
+                 threads: int = 2) -> AccelProgram:
     """The compiled graph gives what the reference says, to the bit."""
     program = AccelTarget(machine, threads).compile(graph).program
     found, wanted = run_program(machine, program, inputs), evaluate(graph, inputs)

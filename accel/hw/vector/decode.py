@@ -4,7 +4,7 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.datapath.plan import Plan
+from accel.datapath.plan import DatapathPlan
 from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
@@ -17,7 +17,7 @@ PARAMETERS = tuple(record_fields(PARAM))
 IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
 
 
-def operation_layout(plan: Plan) -> data.StructLayout:
+def operation_layout(plan: DatapathPlan) -> data.StructLayout:
     """An instruction, decoded.
 
     select : one-hot, which of ``plan.bodies``.
@@ -47,7 +47,7 @@ class Decode(wiring.Component):
     operation : the word of the cycle before, decoded (`operation_layout`).
     """
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: DatapathPlan):
         self.plan = plan
         self._scopes = [{operand.name: operand.scopes for operand in (*body.operands, body.dst)}
                         for body in plan.bodies]

@@ -6,7 +6,7 @@ from amaranth.hdl import *
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from accel.datapath.plan import Plan
+from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import spread
 from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.isa import SOURCES_B
@@ -20,7 +20,7 @@ __all__ = ["Operands", "fetch_layout", "parameter_layout"]
 ELEMENT_BITS = {"acc": 32, "res": 8}
 
 
-def fetch_layout(plan: Plan) -> data.StructLayout:
+def fetch_layout(plan: DatapathPlan) -> data.StructLayout:
     """What is read in a cycle: source a, source b (or both), of which instruction."""
     return data.StructLayout({"a": 1, "b": 1, "operation": operation_layout(plan)})
 
@@ -53,7 +53,7 @@ class Operands(wiring.Component):
     s3 : for each of ``plan.buses`` its elements.
     """
 
-    def __init__(self, config: AccelConfig, plan: Plan, widths: Mapping[str, int]):
+    def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int]):
         rows, self._columns = config.vector_tile
         self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
         counts = {bus: self._lanes if bus in ("a", "b") else self._columns for bus in plan.buses}

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from accel.mapping.lowering.nest import Affine, Interval, LoweringError
+from accel.mapping.lowering.nest import AffineAddress, Interval, LoweringError
 from compiler.te import Var
 
-__all__ = ["Copy", "Loop", "runs"]
+__all__ = ["DmaCopy", "DmaLoop", "runs"]
 
 LOOPS, MAX_RUN, MAX_EXTENT, MAX_PAD = 4, 1 << 16, 1 << 16, (1 << 12) - 1
 
@@ -15,7 +15,7 @@ SHORT_RUN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class DmaLoop:
     """Strides are in bytes; iterations outside `valid` are padding."""
 
     extent: int
@@ -29,13 +29,13 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class DmaCopy:
     """Runs of `run` bytes under at most four loops; `filled` copies nothing and only pads."""
 
     dram: int
     buffer: int
     run: int
-    loops: tuple[Loop, ...]
+    loops: tuple[DmaLoop, ...]
     filled: bool = False
 
     def fields(self) -> dict[str, object]:
@@ -48,16 +48,16 @@ class Copy:
         return {"dram": self.dram % (1 << 32), "address": self.buffer, "run": self.run,
                 "loops": [{}] * (LOOPS - len(words)) + words}
 
-    def _all_padding(self, loops: list[Loop]) -> list[Loop]:
+    def _all_padding(self, loops: list[DmaLoop]) -> list[DmaLoop]:
         if len(loops) < LOOPS:
-            return [Loop(1, 0, 0, (1, 1)), *loops]
+            return [DmaLoop(1, 0, 0, (1, 1)), *loops]
         short = min(range(LOOPS), key=lambda at: loops[at].extent)
         loops[short] = replace(loops[short], valid=(loops[short].extent,) * 2)
         return loops
 
 
-def runs(dram: Affine, buffer: Affine, extents: Mapping[Var, int],
-         valid: Mapping[Var, Interval] | None, item: int) -> Iterator[Copy]:
+def runs(dram: AffineAddress, buffer: AffineAddress, extents: Mapping[Var, int],
+         valid: Mapping[Var, Interval] | None, item: int) -> Iterator[DmaCopy]:
     """The copies that move ``item`` bytes from `dram` to `buffer` for all loop values.
 
     Addresses are in bytes. `valid` says where the source exists (None: nowhere); the rest
@@ -65,12 +65,12 @@ def runs(dram: Affine, buffer: Affine, extents: Mapping[Var, int],
     """
     filled = valid is None
     box = {var: (0, extent) for var, extent in extents.items()} if valid is None else valid
-    loops = [Loop(extent, dram.over(var), buffer.over(var), box[var])
+    loops = [DmaLoop(extent, dram.over(var), buffer.over(var), box[var])
              for var, extent in extents.items() if extent > 1 or box[var] != (0, extent)]
-    yield from _grow(Copy(dram.offset, buffer.offset, item, (), filled), loops)
+    yield from _grow(DmaCopy(dram.offset, buffer.offset, item, (), filled), loops)
 
 
-def _grow(copy: Copy, loops: list[Loop]) -> Iterator[Copy]:
+def _grow(copy: DmaCopy, loops: list[DmaLoop]) -> Iterator[DmaCopy]:
     """Absorb contiguous loops into the run, then merge or unroll what is left."""
     for at, loop in enumerate(loops):
         contiguous = loop.buffer == copy.run and (copy.filled or loop.dram == copy.run)
@@ -87,25 +87,25 @@ def _grow(copy: Copy, loops: list[Loop]) -> Iterator[Copy]:
     yield from _fit(copy, _merged(sorted(loops, key=lambda one: -one.buffer)))
 
 
-def _split(loop: Loop) -> list[tuple[Interval, bool]]:
+def _split(loop: DmaLoop) -> list[tuple[Interval, bool]]:
     """Intervals of a padded loop, each wholly valid or wholly padding."""
     low, high = loop.valid
     parts = [((0, low), True), ((low, high), False), ((high, loop.extent), True)]
     return [(interval, filled) for interval, filled in parts if interval[0] < interval[1]]
 
 
-def _piece(copy: Copy, loop: Loop, part: tuple[Interval, bool],
-           rest: list[Loop]) -> Iterator[Copy]:
+def _piece(copy: DmaCopy, loop: DmaLoop, part: tuple[Interval, bool],
+           rest: list[DmaLoop]) -> Iterator[DmaCopy]:
     (low, high), filled = part
     moved = replace(copy, dram=copy.dram + low * loop.dram, buffer=copy.buffer + low * loop.buffer,
                     filled=copy.filled or filled)
     extent = high - low
-    yield from _grow(moved, [Loop(extent, loop.dram, loop.buffer, (0, extent)), *rest])
+    yield from _grow(moved, [DmaLoop(extent, loop.dram, loop.buffer, (0, extent)), *rest])
 
 
-def _merged(loops: list[Loop]) -> list[Loop]:
+def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
     """Join neighbours that step as one."""
-    result: list[Loop] = []
+    result: list[DmaLoop] = []
     for loop in loops:
         last = result[-1] if result else None
         if (last and not last.padded and not loop.padded
@@ -113,13 +113,13 @@ def _merged(loops: list[Loop]) -> list[Loop]:
                                                  loop.buffer * loop.extent)
                 and last.extent * loop.extent <= MAX_EXTENT):
             extent = last.extent * loop.extent
-            result[-1] = Loop(extent, loop.dram, loop.buffer, (0, extent))
+            result[-1] = DmaLoop(extent, loop.dram, loop.buffer, (0, extent))
         else:
             result.append(loop)
     return result
 
 
-def _fit(copy: Copy, loops: list[Loop]) -> Iterator[Copy]:
+def _fit(copy: DmaCopy, loops: list[DmaLoop]) -> Iterator[DmaCopy]:
     """Unroll the shortest loops until four are left."""
     oversized = [one for one in loops if one.extent > MAX_EXTENT
                  or max(one.valid[0], one.extent - one.valid[1]) > MAX_PAD]

@@ -13,9 +13,9 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.provenance import Loop, Origin, Site
 from accel.mapping.lowering.dma import runs
-from accel.mapping.lowering.memory import Placement, Room, Scratchpads
-from accel.mapping.lowering.nest import (Affine, Box, Interval, LoweringError, NotABox, NotAffine,
-                                         affine, solve)
+from accel.mapping.lowering.memory import Room, Scratchpads, TensorPlacement
+from accel.mapping.lowering.nest import (AffineAddress, Box, Interval, LoweringError, NotABox,
+                                         NotAffine, affine, solve)
 from compiler.ir import (Alloc, For, If, Program, Seq, Stmt, Tensorized, expr_text, normalize,
                          offset)
 from compiler.te import Buffer, Const, Expr, Field, Read, Var, numpy_dtype
@@ -25,7 +25,7 @@ __all__ = ["lower"]
 Fixed = dict[Var, int]
 
 
-def lower(machine: Machine, program: Program, placement: Mapping[str, Placement],
+def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlacement],
           layer: str, room: Room | None = None) -> list[Instruction]:
     """The instructions of one layer, without tokens.
 
@@ -48,7 +48,7 @@ class _Nest:
 
 class _Emitter:
     def __init__(self, machine: Machine, scratchpads: Scratchpads,
-                 placement: Mapping[str, Placement], layer: str):
+                 placement: Mapping[str, TensorPlacement], layer: str):
         self.machine = machine
         self.scratchpads = scratchpads
         self.placement = placement
@@ -57,7 +57,7 @@ class _Emitter:
         self.turns: dict[Var, int] = {}     # iterations so far: copies of storage take turns
         self.loops: dict[Var, Loop] = {}    # unrolled ones of several iterations
         self.extents: dict[Var, int] = {}   # of all loops met so far
-        self._elements: dict[int, Expr | Affine] = {}
+        self._elements: dict[int, Expr | AffineAddress] = {}
 
     def walk(self, stmt: Stmt, fixed: Fixed, turn: int) -> Iterator[Instruction]:
         match stmt:
@@ -90,7 +90,7 @@ class _Emitter:
                 raise LoweringError(f"{self.layer}: every statement must be tensorized, but "
                                     f"{type(stmt).__name__} to {_target(stmt)} is not")
 
-    def elements(self, read: Read, fixed: Fixed) -> Affine:
+    def elements(self, read: Read, fixed: Fixed) -> AffineAddress:
         """Where a tile lies in its buffer, counted in elements. The form is found once a tile."""
         if id(read) not in self._elements:
             pitches = (self.placement[read.buffer.name].pitches
@@ -101,7 +101,7 @@ class _Emitter:
             except NotAffine:
                 self._elements[id(read)] = place
         form = self._elements[id(read)]
-        return form.at(fixed) if isinstance(form, Affine) else affine(form, fixed)
+        return form.at(fixed) if isinstance(form, AffineAddress) else affine(form, fixed)
 
     def _holds(self, condition: Expr, fixed: Fixed) -> bool:
         try:
@@ -232,14 +232,14 @@ class _Tile:
         else:
             yield self._vector()
 
-    def _bytes(self, read: Expr) -> Affine:
+    def _bytes(self, read: Expr) -> AffineAddress:
         """Byte address of a tile within its buffer or segment, by iterations from the first."""
         read = read.base if isinstance(read, Field) else read
         assert isinstance(read, Read) and self.box is not None
         form = self.emitter.elements(read, self.fixed)
         first = form.offset + sum(f * self.box[v][0] for v, f in form.coefficients.items())
-        elements = Affine(first, form.coefficients)
-        return elements.scaled(numpy_dtype(read.dtype).itemsize) + Affine(
+        elements = AffineAddress(first, form.coefficients)
+        return elements.scaled(numpy_dtype(read.dtype).itemsize) + AffineAddress(
             self._origin(read.buffer), {})
 
     def _origin(self, buffer: Buffer) -> int:
@@ -247,14 +247,14 @@ class _Tile:
             return self.emitter.placement[buffer.name].offset
         return self.emitter.addresses[buffer]
 
-    def _entries(self, read: Expr) -> Affine:
+    def _entries(self, read: Expr) -> AffineAddress:
         read = read.base if isinstance(read, Field) else read
         assert isinstance(read, Read)
         size = self.machine.config.buffers[read.buffer.scope].entry_bytes
         address = self._bytes(read)
         assert all(v % size == 0 for v in (address.offset, *address.coefficients.values()))
-        return Affine(address.offset // size,
-                      {v: f // size for v, f in address.coefficients.items()})
+        return AffineAddress(address.offset // size,
+                             {v: f // size for v, f in address.coefficients.items()})
 
     # Copies
 
@@ -329,7 +329,7 @@ class _Tile:
             "base": {field: form.offset for field, form in addresses.items()},
             "loops": [{}] * (self.intrinsic.loops - len(words)) + words})
 
-    def _begin(self, destination: Affine) -> bool:
+    def _begin(self, destination: AffineAddress) -> bool:
         """Whether this instruction begins its reduction; the hardware's rule must say the same."""
         if not self.intrinsic.reads_destination:
             return False
@@ -340,7 +340,7 @@ class _Tile:
         return self.binding.begins and all(
             value == 0 for var, value in self.fixed.items() if var in begin)
 
-    def _merged(self, addresses: Mapping[str, Affine]) -> list[tuple[int, dict[str, int]]]:
+    def _merged(self, addresses: Mapping[str, AffineAddress]) -> list[tuple[int, dict[str, int]]]:
         result: list[tuple[int, dict[str, int]]] = []
         for var, extent in self.extents.items():
             strides = {field: form.over(var) for field, form in addresses.items()}
@@ -355,12 +355,12 @@ class _Tile:
             result.append((extent, strides))
         return result
 
-    def _check_range(self, addresses: Mapping[str, Affine]) -> None:
+    def _check_range(self, addresses: Mapping[str, AffineAddress]) -> None:
         for form in addresses.values():
             if form.offset < 0 or any(not 0 <= f < 1 << 16 for f in form.coefficients.values()):
                 raise NotAffine("a negative or large stride")
 
-    def _banks(self, bound: Mapping[str, Expr], addresses: Mapping[str, Affine]) -> int:
+    def _banks(self, bound: Mapping[str, Expr], addresses: Mapping[str, AffineAddress]) -> int:
         mask = 0
         for field, read in bound.items():
             read = read.base if isinstance(read, Field) else read
@@ -397,7 +397,7 @@ class _Tile:
         return place.base, place.tensor or read.buffer.name
 
 
-def _spread(form: Affine, extents: Mapping[Var, int], size: int) -> bool:
+def _spread(form: AffineAddress, extents: Mapping[Var, int], size: int) -> bool:
     """Whether elements of `size` bytes at these addresses are apart: any order writes the same."""
     reach = size
     for stride, extent in sorted((abs(form.over(var)), extent) for var, extent in extents.items()):

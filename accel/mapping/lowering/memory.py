@@ -8,7 +8,7 @@ from accel.mapping.lowering.nest import LoweringError
 from compiler.ir import Alloc, For, If, Seq, Stmt, Tensorized
 from compiler.te import Buffer
 
-__all__ = ["Placement", "Room", "Scratchpads", "room_of"]
+__all__ = ["TensorPlacement", "Room", "Scratchpads", "room_of"]
 
 Room = Mapping[str, tuple[int, int]]
 """The entries of some buffers that a layer may use, from the first to before the second, both even
@@ -21,7 +21,7 @@ def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class TensorPlacement:
     """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
     has one. One that lies in another has `pitches`: how many elements neighbours are apart, in each
     dimension. Of a result that ends within a block, `bounds` say what is stored: where the index of

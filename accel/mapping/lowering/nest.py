@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from compiler.target import CannotCompile
 from compiler.te import COMPARISONS, Binary, Const, Expr, Var
 
-__all__ = ["Affine", "Box", "Interval", "LoweringError", "NotABox", "NotAffine", "affine",
+__all__ = ["AffineAddress", "Box", "Interval", "LoweringError", "NotABox", "NotAffine", "affine",
            "conjuncts", "solve"]
 
 
@@ -19,29 +19,29 @@ class NotAffine(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
+class AffineAddress:
     """``offset + sum of coefficients[v] * v`` over the loops that an instruction runs itself."""
 
     offset: int
     coefficients: Mapping[Var, int]
 
-    def __add__(self, other: "Affine") -> "Affine":
+    def __add__(self, other: "AffineAddress") -> "AffineAddress":
         merged = dict(self.coefficients)
         for var, factor in other.coefficients.items():
             merged[var] = merged.get(var, 0) + factor
-        return Affine(self.offset + other.offset, {v: f for v, f in merged.items() if f})
+        return AffineAddress(self.offset + other.offset, {v: f for v, f in merged.items() if f})
 
-    def scaled(self, factor: int) -> "Affine":
-        return Affine(self.offset * factor,
-                      {v: f * factor for v, f in self.coefficients.items() if factor})
+    def scaled(self, factor: int) -> "AffineAddress":
+        return AffineAddress(self.offset * factor,
+                             {v: f * factor for v, f in self.coefficients.items() if factor})
 
     def over(self, var: Var) -> int:
         return self.coefficients.get(var, 0)
 
-    def at(self, fixed: Mapping[Var, int]) -> "Affine":
+    def at(self, fixed: Mapping[Var, int]) -> "AffineAddress":
         """With the variables in `fixed` at their values."""
         inside = self.offset + sum(f * fixed[v] for v, f in self.coefficients.items() if v in fixed)
-        return Affine(inside, {v: f for v, f in self.coefficients.items() if v not in fixed})
+        return AffineAddress(inside, {v: f for v, f in self.coefficients.items() if v not in fixed})
 
 
 Interval = tuple[int, int]
@@ -53,7 +53,7 @@ Box = Mapping[Var, Interval]
 class NotABox(NotAffine):
     """A condition that ties loops together, so that it does not hold in a box of them."""
 
-    def __init__(self, condition: Expr, form: Affine, box: Box):
+    def __init__(self, condition: Expr, form: AffineAddress, box: Box):
         super().__init__(condition)
         self.form, self.box = form, box
 
@@ -64,20 +64,20 @@ class NotABox(NotAffine):
     def inside(self, var: Var) -> Interval:
         """Values of `var` for which the condition holds whatever the others are; perhaps none."""
         low, high = self.box[var]
-        others = Affine(self.form.offset, {v: f for v, f in self.form.coefficients.items()
-                                           if v != var})
+        others = AffineAddress(self.form.offset, {v: f for v, f in self.form.coefficients.items()
+                                                  if v != var})
         return _clipped(_range(others, self.box)[0], self.form.over(var), low, high)
 
 
-def affine(expr: Expr, fixed: Mapping[Var, int]) -> Affine:
+def affine(expr: Expr, fixed: Mapping[Var, int]) -> AffineAddress:
     """`expr` with the variables in `fixed` at their values."""
     match expr:
         case Const(value, _):
-            return Affine(int(value), {})
+            return AffineAddress(int(value), {})
         case Var() if expr in fixed:
-            return Affine(fixed[expr], {})
+            return AffineAddress(fixed[expr], {})
         case Var():
-            return Affine(0, {expr: 1})
+            return AffineAddress(0, {expr: 1})
         case Binary("add", a, b):
             return affine(a, fixed) + affine(b, fixed)
         case Binary("sub", a, b):
@@ -87,7 +87,7 @@ def affine(expr: Expr, fixed: Mapping[Var, int]) -> Affine:
     raise NotAffine(expr)
 
 
-def _product_or_constant(op: str, a: Affine, b: Affine) -> Affine:
+def _product_or_constant(op: str, a: AffineAddress, b: AffineAddress) -> AffineAddress:
     if op == "mul" and not (a.coefficients and b.coefficients):
         return a.scaled(b.offset) if not b.coefficients else b.scaled(a.offset)
     if a.coefficients or b.coefficients:
@@ -96,7 +96,7 @@ def _product_or_constant(op: str, a: Affine, b: Affine) -> Affine:
                   "max": max}
     if op not in operations:
         raise NotAffine(op)
-    return Affine(operations[op](a.offset, b.offset), {})
+    return AffineAddress(operations[op](a.offset, b.offset), {})
 
 
 def conjuncts(condition: Expr) -> Iterable[Expr]:
@@ -145,22 +145,22 @@ def _clipped(offset: int, factor: int, low: int, high: int) -> Interval:
     return low, min(high, offset // -factor + 1)
 
 
-def _range(form: Affine, box: Box) -> Interval:
+def _range(form: AffineAddress, box: Box) -> Interval:
     """Least and greatest value of `form` over a box."""
     ends = [(factor * box[var][0], factor * (box[var][1] - 1))
             for var, factor in form.coefficients.items()]
     return form.offset + sum(map(min, ends)), form.offset + sum(map(max, ends))
 
 
-def _at_least_zero(condition: Expr, fixed: Mapping[Var, int]) -> list[Affine]:
+def _at_least_zero(condition: Expr, fixed: Mapping[Var, int]) -> list[AffineAddress]:
     """Affine forms that are all >= 0 exactly where the comparison holds."""
     if not isinstance(condition, Binary) or condition.op not in COMPARISONS:
         raise NotAffine(condition)
     difference = affine(condition.a, fixed) + affine(condition.b, fixed).scaled(-1)
-    up, down, one = difference, difference.scaled(-1), Affine(-1, {})
+    up, down, one = difference, difference.scaled(-1), AffineAddress(-1, {})
     if condition.op == "ne":
         if difference.coefficients:
             raise NotAffine(condition)
-        return [Affine(abs(difference.offset) - 1, {})]
+        return [AffineAddress(abs(difference.offset) - 1, {})]
     return {"ge": [up], "gt": [up + one], "le": [down], "lt": [down + one],
             "eq": [up, down]}[condition.op]

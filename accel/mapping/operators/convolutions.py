@@ -1,11 +1,11 @@
 """Convolutions on blocked activations whose output blocks do not all read all input blocks, or that
 write several pixels for each that they read.
 
-A `Form` says which: with **groups**, an output block reads the input blocks of its own group; with
-groups of one block each (`diagonal`) it reads the input block in its own place, which serves
-smaller groups too, depthwise ones among them, by weights that are zero beside the diagonal. With
-**phases** of a transposed convolution, P x Q of them, position (y, x) is the pixels
-(y * P + p, x * Q + q), each with weights and parameters of its own: all see the same window.
+A `ConvolutionForm` says which: with **groups**, an output block reads the input blocks of its own
+group; with groups of one block each (`diagonal`) it reads the input block in its own place, which
+serves smaller groups too, depthwise ones among them, by weights that are zero beside the diagonal.
+With **phases** of a transposed convolution, P x Q of them, position (y, x) is the pixels (y * P +
+p, x * Q + q), each with weights and parameters of its own: all see the same window.
 """
 
 import inspect
@@ -18,14 +18,14 @@ from compiler import te
 from compiler.ops.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Tensor
 
-__all__ = ["At", "Form", "convolution", "over", "present"]
+__all__ = ["At", "ConvolutionForm", "convolution", "over", "present"]
 
 At = Mapping[str, Expr]
 """Axes by name: n, g, y, p, x, q, c, b, o; those of one iteration may lack."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ConvolutionForm:
     """How blocks of channels and phases meet; `groups` divide the blocks of both sides."""
 
     groups: int = 1
@@ -40,7 +40,7 @@ class Form:
 
 
 def convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
-                q: Quantization, blocks: Blocks, form: Form) -> BlockedOperator:
+                q: Quantization, blocks: Blocks, form: ConvolutionForm) -> BlockedOperator:
     """``requantize(sum over kernel and channels of x · w)`` in the given form.
 
     Stages: ``x``, ``w`` [p][q][g][c][kh][kw][ci][block_out][block_in], ``params``
@@ -76,7 +76,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
         {"acc": tile, "quantized": tile, "output": written}, reduced)
 
 
-def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Form, ci: int,
+def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: ConvolutionForm, ci: int,
               blocks: Blocks) -> tuple[Callable[[At], Expr], Mapping[str, Axis]]:
     """What a sum is of, and the axes that it is over."""
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")

@@ -27,7 +27,7 @@ SMALL = 1 << 12         # bytes of a local buffer that stays the kernel's own
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class GroupOperation:
     """`inputs` number the group's inputs from 0 up, its results from -1 down."""
 
     op: str
@@ -43,7 +43,7 @@ class Recipe:
     does.
     """
 
-    operations: tuple[Operation, ...]
+    operations: tuple[GroupOperation, ...]
     types: tuple[TensorType, ...]
     result: TensorType
     overwritable: tuple[int, ...] = ()
@@ -56,7 +56,8 @@ class Recipe:
 def recipe_of(graph: Graph, group: Group) -> Recipe:
     numbers = {value: place for place, value in enumerate(group.inputs)}
     numbers |= {node.outputs[0]: -1 - place for place, node in enumerate(group.nodes)}
-    operations = tuple(Operation(node.op, Attrs(node.attrs), tuple(numbers[v] for v in node.inputs))
+    operations = tuple(GroupOperation(node.op, Attrs(node.attrs),
+                                      tuple(numbers[value] for value in node.inputs))
                        for node in group.nodes)
     return Recipe(operations, tuple(graph.values[value] for value in group.inputs),
                   graph.values[group.output],
@@ -120,7 +121,7 @@ def flat_pixels(recipe: Recipe) -> Recipe:
     return replace(recipe, types=tuple(types[:-1]), result=types[-1])
 
 
-def _is_pixelwise(one: Operation, types: Sequence[TensorType]) -> bool:
+def _is_pixelwise(one: GroupOperation, types: Sequence[TensorType]) -> bool:
     """Whether the operator does the same to every pixel, wherever it is. Vectors are allowed where
     they are parameters of channels.
     """

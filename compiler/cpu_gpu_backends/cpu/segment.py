@@ -22,7 +22,7 @@ from compiler.lazy import cached_property
 from compiler.target import Outcome, Row, Values
 from compiler.te import numpy_dtype
 
-__all__ = ["Arenas", "HostExecutable", "HostSegment", "Step", "dense", "plan_groups"]
+__all__ = ["Arenas", "HostExecutable", "HostSegment", "GroupCode", "dense", "plan_groups"]
 
 Array = np.ndarray
 
@@ -51,7 +51,7 @@ class Arenas:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GroupCode:
     """One group and its code, which takes the group's inputs in order, then its result and its
     workspaces; a group that is only a view has none.
     """
@@ -71,7 +71,7 @@ class HostSegment:
     """
 
     graph: Graph
-    steps: tuple[Step, ...]
+    steps: tuple[GroupCode, ...]
     constants: Mapping[str, Array]
     arenas: Arenas = field(default_factory=Arenas)
     kind: ClassVar[str | None] = "kernels"

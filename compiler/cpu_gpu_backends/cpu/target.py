@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from compiler.cpu_gpu_backends.cpu.groups import Recipe, group_program, recipe_of
-from compiler.cpu_gpu_backends.cpu.segment import Arenas, HostSegment, Step, dense
+from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment, dense
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
 from compiler.graph.fusion import Group, Groups, fuse, separate
@@ -15,7 +15,7 @@ from compiler.native import processor
 from compiler.ops.registry import OPERATORS, find
 from compiler.target import HOST
 
-__all__ = ["CpuTarget", "HostSegment", "Step", "kernel_program"]
+__all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program"]
 
 KERNELS = 1024              # how many compiled kernels are kept
 
@@ -64,9 +64,9 @@ class CpuTarget:
         return fuse(graph) if self.fusion else separate(graph)
 
 
-def _step(graph: Graph, group: Group) -> Step:
+def _step(graph: Graph, group: Group) -> GroupCode:
     kernel = None if group.is_view else _kernel(recipe_of(graph, group))
-    return Step(group, kernel, graph.values[group.output])
+    return GroupCode(group, kernel, graph.values[group.output])
 
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:

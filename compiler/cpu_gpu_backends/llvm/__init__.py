@@ -14,5 +14,5 @@ from .emit import emit, emit_all
 from .export import ExportError, compile_object, header, link_shared
 from .kernel import Kernel, build
 from .jit import assembly, object_code, optimized
-from .machine import MACHINES, WITHOUT, Machine, MachineError, host
+from .machine import MACHINES, WITHOUT, MachineError, Processor, host
 from .pool import set_threads

@@ -6,16 +6,16 @@ from compiler.ir import Program
 from compiler.te import INDEX, Var
 
 from .frame import OUT_OF_MEMORY
-from .machine import Machine, host
-from .statements import Function, Statements
-from .writer import Kind, Module, Value, Writer
+from .machine import Processor, host
+from .statements import FunctionContext, Statements
+from .writer import LlvmModule, LlvmType, LlvmValue, Writer
 
 __all__ = ["FUNCTION", "OUT_OF_MEMORY", "emit", "emit_all"]
 
 FUNCTION = "kernel"
 
 
-def emit(program: Program, machine: Machine | None = None, contract: bool = False,
+def emit(program: Program, machine: Processor | None = None, contract: bool = False,
          in_place: Collection[str] = ()) -> str:
     """LLVM IR of ``i32 kernel(ptr input..., ptr output..., i64 parameter...)``, for this computer
     or another.
@@ -28,10 +28,10 @@ def emit(program: Program, machine: Machine | None = None, contract: bool = Fals
     return emit_all({FUNCTION: program}, machine, contract, in_place)
 
 
-def emit_all(programs: Mapping[str, Program], machine: Machine | None = None,
+def emit_all(programs: Mapping[str, Program], machine: Processor | None = None,
              contract: bool = False, in_place: Collection[str] = ()) -> str:
     """LLVM IR of several programs, each as the function of its name."""
-    module, machine = Module(), machine or host()
+    module, machine = LlvmModule(), machine or host()
     for name, program in programs.items():
         module.functions[name] = _function(module, name, program, machine, contract, in_place)
     if machine.architecture == "riscv64":           # else the object says that it has no floats
@@ -41,14 +41,14 @@ def emit_all(programs: Mapping[str, Program], machine: Machine | None = None,
     return module.text()
 
 
-def _function(module: Module, name: str, program: Program, machine: Machine,
+def _function(module: LlvmModule, name: str, program: Program, machine: Processor,
               contract: bool, in_place: Collection[str]) -> str:
     w = Writer(module)
     buffers = {buffer.name: f"%{w.name(buffer.name)}"
                for buffer in (*program.inputs, *program.outputs)}
-    symbols: dict[Var, Value] = {symbol: Value(f"%{w.name(symbol.name)}", Kind(INDEX))
-                                 for symbol in program.parameters}
-    statements = Statements(Function(module, name, machine, contract), w, buffers, symbols)
+    symbols: dict[Var, LlvmValue] = {symbol: LlvmValue(f"%{w.name(symbol.name)}", LlvmType(INDEX))
+                                     for symbol in program.parameters}
+    statements = Statements(FunctionContext(module, name, machine, contract), w, buffers, symbols)
     w.label("start")
     statements.write(program.body)
     shared = {*in_place, program.outputs[0].name} if in_place else set()

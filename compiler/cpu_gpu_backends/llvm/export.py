@@ -23,7 +23,7 @@ from compiler.te import Buffer, is_record, numpy_dtype, record_fields
 
 from .emit import emit_all
 from .jit import object_code
-from .machine import Machine, host
+from .machine import Processor, host
 
 __all__ = ["ExportError", "compile_object", "header", "link_shared"]
 
@@ -39,7 +39,7 @@ class ExportError(Error):
     """A program cannot be handed to C as asked; the message is one sentence."""
 
 
-def compile_object(programs: Mapping[str, Program], machine: Machine | None = None,
+def compile_object(programs: Mapping[str, Program], machine: Processor | None = None,
                    contract: bool = False) -> bytes:
     """An object file in which each program is a function of the given name.
 
@@ -70,7 +70,7 @@ def header(programs: Mapping[str, Program], guard: str = "LOCKSTEP_KERNELS_H") -
     return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", "", "#endif", ""])
 
 
-def link_shared(programs: Mapping[str, Program], path: Path, machine: Machine | None = None,
+def link_shared(programs: Mapping[str, Program], path: Path, machine: Processor | None = None,
                 contract: bool = False, linker: Sequence[str] | None = None) -> None:
     """Write a shared library to `path` and its header beside it, with the suffix ``.h``.
 

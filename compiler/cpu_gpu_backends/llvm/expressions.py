@@ -12,7 +12,7 @@ from compiler.te import (COMPARISONS, INDEX, Binary, Buffer, Call, Cast, Const, 
 from .floats import cast, float_binary, float_call, float_compare
 from .integers import integer_abs, integer_binary, integer_compare
 from .lanes import Lanes
-from .writer import Kind, Value, Writer, constant, memory_type
+from .writer import LlvmType, LlvmValue, Writer, constant, memory_type
 
 __all__ = ["Expressions"]
 
@@ -41,16 +41,16 @@ class Expressions:
     which each of them has one, by name.
     """
 
-    def __init__(self, w: Writer, buffers: Mapping[str, str], variables: dict[Var, Value],
+    def __init__(self, w: Writer, buffers: Mapping[str, str], variables: dict[Var, LlvmValue],
                  contract: bool = False):
         self.w, self.buffers, self.variables, self.contract = w, buffers, variables, contract
         self.lanes: Lanes | None = None
         self.own: set[str] = set()
 
-    def value(self, expr: Expr) -> Value:
+    def value(self, expr: Expr) -> LlvmValue:
         match expr:
             case Const(value, dtype):
-                return Value(constant(value, dtype), Kind(dtype))
+                return LlvmValue(constant(value, dtype), LlvmType(dtype))
             case Var(name):
                 if expr not in self.variables:
                     raise ValueError(f"Variable {name} must be the index of a loop around its use")
@@ -65,7 +65,7 @@ class Expressions:
                 return self._call(function, *map(self.value, args))
             case Cast(value, dtype):
                 inner = self.value(value)
-                return Value(cast(self.w, inner.kind, dtype, inner.text), inner.kind.of(dtype))
+                return LlvmValue(cast(self.w, inner.kind, dtype, inner.text), inner.kind.of(dtype))
             case Select():
                 return self._select(expr)
             case _:
@@ -77,7 +77,7 @@ class Expressions:
         assert not value.kind.lanes
         return value.text
 
-    def spread(self, value: Value, lanes: int) -> str:
+    def spread(self, value: LlvmValue, lanes: int) -> str:
         """The value in as many lanes."""
         if value.kind.lanes or not lanes:
             return value.text
@@ -88,32 +88,32 @@ class Expressions:
         return self.w.op(f"shufflevector {kind} {first}, {kind} poison, "
                          f"<{lanes} x i32> zeroinitializer")
 
-    def together(self, *values: Value) -> tuple[int, list[str]]:
+    def together(self, *values: LlvmValue) -> tuple[int, list[str]]:
         """The values with as many lanes as those of them that have lanes."""
         lanes = max(value.kind.lanes for value in values)
         return lanes, [self.spread(value, lanes) for value in values]
 
-    def binary(self, op: str, a: Value, b: Value) -> Value:
+    def binary(self, op: str, a: LlvmValue, b: LlvmValue) -> LlvmValue:
         lanes, (left, right) = self.together(a, b)
-        kind = Kind(a.kind.dtype, lanes)
+        kind = LlvmType(a.kind.dtype, lanes)
         if op in COMPARISONS:
             compare = float_compare if is_float(kind.dtype) else integer_compare
-            return Value(compare(self.w, op, kind, left, right), kind.of("bool"))
+            return LlvmValue(compare(self.w, op, kind, left, right), kind.of("bool"))
         if is_float(kind.dtype):
-            return Value(float_binary(self.w, op, kind, left, right, self.contract), kind)
-        return Value(integer_binary(self.w, op, kind, left, right), kind)
+            return LlvmValue(float_binary(self.w, op, kind, left, right, self.contract), kind)
+        return LlvmValue(integer_binary(self.w, op, kind, left, right), kind)
 
-    def _call(self, function: str, *args: Value) -> Value:
+    def _call(self, function: str, *args: LlvmValue) -> LlvmValue:
         a = args[0]
         if is_float(a.kind.dtype):
             lanes, texts = self.together(*args)
-            kind = Kind(a.kind.dtype, lanes)
-            return Value(float_call(self.w, function, kind, *texts), kind)
-        return Value(integer_abs(self.w, a.kind, a.text), a.kind)   # the one function of integers
+            kind = LlvmType(a.kind.dtype, lanes)
+            return LlvmValue(float_call(self.w, function, kind, *texts), kind)
+        return LlvmValue(integer_abs(self.w, a.kind, a.text), a.kind)  # the only one of integers
 
     # Choices: a side that reads memory runs only where it is chosen.
 
-    def _select(self, expr: Select) -> Value:
+    def _select(self, expr: Select) -> LlvmValue:
         condition, sides = self.value(expr.condition), (expr.a, expr.b)
         if not any(isinstance(n, Read) for side in sides for n in walk(side)):
             return self._chosen(condition, self.value(expr.a), self.value(expr.b))
@@ -125,14 +125,14 @@ class Expressions:
                    zip((condition.text, opposite), sides))
         return self._chosen(condition, yes, no)
 
-    def _chosen(self, condition: Value, a: Value, b: Value) -> Value:
+    def _chosen(self, condition: LlvmValue, a: LlvmValue, b: LlvmValue) -> LlvmValue:
         lanes = max(v.kind.lanes for v in (condition, a, b))
-        kind = Kind(a.kind.dtype, lanes)
+        kind = LlvmType(a.kind.dtype, lanes)
         a_text, b_text = self.spread(a, lanes), self.spread(b, lanes)
-        return Value(self.w.op(f"select {condition.kind} {condition.text}, {kind} {a_text}, "
-                               f"{kind} {b_text}"), kind)
+        return LlvmValue(self.w.op(f"select {condition.kind} {condition.text}, {kind} {a_text}, "
+                                   f"{kind} {b_text}"), kind)
 
-    def _branched(self, condition: str, expr: Select) -> Value:
+    def _branched(self, condition: str, expr: Select) -> LlvmValue:
         w = self.w
         yes, no, done = w.name("yes"), w.name("no"), w.name("chosen")
         lanes = self._lanes_of(expr)
@@ -144,8 +144,8 @@ class Expressions:
             arms.append(f"[ {value}, %{w.block} ]")
             w.jump(done)
         w.label(done)
-        kind = Kind(expr.dtype, lanes)
-        return Value(w.op(f"phi {kind} {', '.join(arms)}"), kind)
+        kind = LlvmType(expr.dtype, lanes)
+        return LlvmValue(w.op(f"phi {kind} {', '.join(arms)}"), kind)
 
     def _lanes_of(self, expr: Expr) -> int:
         """Lanes for a value of which some part may differ between them."""
@@ -155,11 +155,11 @@ class Expressions:
         return any(var in self.variables and self.variables[var].kind.lanes
                    for var in free_variables(expr))
 
-    def _where(self, mask: str, side: Expr) -> Value:
+    def _where(self, mask: str, side: Expr) -> LlvmValue:
         """The value in the lanes of `mask`; nothing else is read."""
         lanes = self.lanes
         assert lanes
-        kind = Kind(side.dtype, lanes.count)
+        kind = LlvmType(side.dtype, lanes.count)
         with self.masked(mask) as some:
             before = self.w.block
             yes, done = self.w.name("some"), self.w.name("chosen")
@@ -169,15 +169,15 @@ class Expressions:
             after = self.w.block
             self.w.jump(done)
             self.w.label(done)
-        return Value(self.w.op(f"phi {kind} [ zeroinitializer, %{before} ], "
-                               f"[ {value}, %{after} ]"), kind)
+        return LlvmValue(self.w.op(f"phi {kind} [ zeroinitializer, %{before} ], "
+                                   f"[ {value}, %{after} ]"), kind)
 
     @contextmanager
     def masked(self, mask: str):
         """Fewer lanes take part inside; yields whether any does."""
         outside = self.lanes
         assert outside
-        kind = Kind("bool", outside.count)
+        kind = LlvmType("bool", outside.count)
         if outside.mask:
             mask = self.w.op(f"and {kind} {outside.mask}, {mask}")
         self.lanes = replace(outside, mask=mask)
@@ -186,10 +186,10 @@ class Expressions:
 
     # Memory
 
-    def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+    def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LlvmValue:
         place = self._place(buffer, indices)
-        kind = Kind(buffer.dtype, place.lanes)
-        stored = Kind("uint8", place.lanes) if buffer.dtype == "bool" else kind
+        kind = LlvmType(buffer.dtype, place.lanes)
+        stored = LlvmType("uint8", place.lanes) if buffer.dtype == "bool" else kind
         mask = self.lanes.mask if self.lanes and place.lanes else ""
         if not place.lanes or place.row and not mask:
             text = self.w.op(f"load {stored}, ptr {place.pointer}, align {_align(buffer.dtype)}")
@@ -197,9 +197,9 @@ class Expressions:
             text = self._load_lanes(stored, place, mask, buffer.dtype)
         if buffer.dtype == "bool":
             text = self.w.op(f"trunc {stored} {text} to {kind}")
-        return Value(text, kind)
+        return LlvmValue(text, kind)
 
-    def _load_lanes(self, kind: Kind, place: _Place, mask: str, dtype: str) -> str:
+    def _load_lanes(self, kind: LlvmType, place: _Place, mask: str, dtype: str) -> str:
         flag, align = kind.of("bool"), ("i32", str(_align(dtype)))
         mask = mask or flag.const(True)
         if place.row:
@@ -210,11 +210,11 @@ class Expressions:
                            (pointers, place.pointer), align, (flag, mask),
                            (kind, "zeroinitializer"))
 
-    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
+    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: LlvmValue) -> None:
         place = self._place(buffer, indices)
-        kind, text = Kind(buffer.dtype, place.lanes), self.spread(value, place.lanes)
+        kind, text = LlvmType(buffer.dtype, place.lanes), self.spread(value, place.lanes)
         if buffer.dtype == "bool":
-            stored = Kind("uint8", place.lanes)
+            stored = LlvmType("uint8", place.lanes)
             text, kind = self.w.op(f"zext {kind} {text} to {stored}"), stored
         mask = self.lanes.mask if self.lanes and place.lanes else ""
         align, flag = _align(buffer.dtype), kind.of("bool")
@@ -230,7 +230,7 @@ class Expressions:
                              (f"<{kind.lanes} x ptr>", place.pointer), ("i32", str(align)),
                              (flag, mask or flag.const(True)))
 
-    def _store_lanes(self, kind: Kind, text: str, pointer: str, mask: str, align: int) -> None:
+    def _store_lanes(self, kind: LlvmType, text: str, pointer: str, mask: str, align: int) -> None:
         """A row at once where the mask takes all of it, else lane by lane. LLVM's own masked store
         of a value that was cut from wider lanes writes the wide lane where it finds out that the
         mask takes just one (seen in LLVM 22, x86 with AVX-512).
@@ -242,7 +242,7 @@ class Expressions:
         w.do(f"store {kind} {text}, ptr {pointer}, align {align}")
         w.jump(done)
         w.label(some)
-        element = Kind(kind.dtype)
+        element = LlvmType(kind.dtype)
         for lane in range(kind.lanes):
             here, after = w.name("lane"), w.name("after")
             w.branch(w.op(f"extractelement {flag} {mask}, i64 {lane}"), here, after)
@@ -274,7 +274,7 @@ class Expressions:
 
     def _own_place(self, buffer: Buffer, where: Expr, lanes: Lanes) -> _Place:
         """In a buffer of which each lane has one: an element of all lanes is a row."""
-        row = self.binary("mul", self.value(where), Value(str(lanes.count), Kind(INDEX)))
+        row = self.binary("mul", self.value(where), LlvmValue(str(lanes.count), LlvmType(INDEX)))
         if not row.kind.lanes:
             return _Place(self.pointer(buffer, row.text), lanes.count, True)
         numbers = "<" + ", ".join(f"i64 {lane}" for lane in range(lanes.count)) + ">"
@@ -288,7 +288,7 @@ class Expressions:
         lanes = self.lanes
         assert lanes
         vector = self.variables[lanes.var]
-        self.variables[lanes.var] = Value(lanes.first, Kind(INDEX))
+        self.variables[lanes.var] = LlvmValue(lanes.first, LlvmType(INDEX))
         place = self.scalar(where) if lanes.mask else self._index(where)
         self.variables[lanes.var] = vector
         return self.pointer(buffer, place, "" if lanes.mask else " inbounds")
@@ -318,7 +318,7 @@ class Expressions:
         """Pointer to one element, the same in all lanes."""
         return self.pointer(buffer, self._index(offset(buffer, indices)))
 
-    def _field(self, base: Read, name: str) -> Value:
+    def _field(self, base: Read, name: str) -> LlvmValue:
         members: Any = numpy_dtype(base.dtype).fields
         member, place = members[name][:2]
         pointer = self.address(base.buffer, base.indices)
@@ -326,7 +326,7 @@ class Expressions:
         value = self.w.op(f"load {memory_type(member.name)}, ptr {pointer}, align 1")
         if member.name == "bool":
             value = self.w.op(f"trunc i8 {value} to i1")
-        return Value(value, Kind(member.name))
+        return LlvmValue(value, LlvmType(member.name))
 
 
 def _step(where: Expr, var: Var) -> int | None:

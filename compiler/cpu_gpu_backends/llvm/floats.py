@@ -17,7 +17,7 @@ from typing import Any
 from compiler.te import bits, is_float, is_signed
 
 from .functions import FUNCTIONS, function
-from .writer import Kind, Writer
+from .writer import LlvmType, Writer
 
 __all__ = ["cast", "float_binary", "float_call", "float_compare"]
 
@@ -26,12 +26,12 @@ _COMPARISONS = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq",
 _INTRINSICS = {"abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint"}
 
 
-def float_compare(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+def float_compare(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     kind, a, b = _calculated(w, kind, a, b)
     return w.op(f"fcmp {_COMPARISONS[op]} {kind} {a}, {b}")
 
 
-def float_binary(w: Writer, op: str, kind: Kind, a: str, b: str, contract: bool = False) -> str:
+def float_binary(w: Writer, op: str, kind: LlvmType, a: str, b: str, contract: bool = False) -> str:
     if kind.dtype == "bfloat16":
         single, *wide = _calculated(w, kind, a, b)
         return narrow(w, single, float_binary(w, op, single, *wide))
@@ -45,7 +45,7 @@ def float_binary(w: Writer, op: str, kind: Kind, a: str, b: str, contract: bool 
     raise TypeError(f"Operands of {op} must be integers, not {kind.dtype}")
 
 
-def float_call(w: Writer, name: str, kind: Kind, *args: str) -> str:
+def float_call(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
     if kind.dtype == "bfloat16":
         single, *wide = _calculated(w, kind, *args)
         return narrow(w, single, float_call(w, name, single, *wide))
@@ -56,7 +56,7 @@ def float_call(w: Writer, name: str, kind: Kind, *args: str) -> str:
     return _intrinsic(w, _INTRINSICS[name], kind, *args)
 
 
-def _calculated(w: Writer, kind: Kind, *args: str) -> tuple[Any, ...]:
+def _calculated(w: Writer, kind: LlvmType, *args: str) -> tuple[Any, ...]:
     """Operands in the type in which they are calculated with, and that: bfloat16 is the upper
     half of a float32.
     """
@@ -71,7 +71,7 @@ def _calculated(w: Writer, kind: Kind, *args: str) -> tuple[Any, ...]:
     return single, *wide
 
 
-def narrow(w: Writer, single: Kind, a: str) -> str:
+def narrow(w: Writer, single: LlvmType, a: str) -> str:
     """float32 to bfloat16, rounded half to even. Instructions for it flush what is subnormal."""
     word, short = single.of("uint32"), single.of("bfloat16")
     pattern = w.op(f"bitcast {single} {a} to {word}")
@@ -85,7 +85,7 @@ def narrow(w: Writer, single: Kind, a: str) -> str:
     return w.op(f"trunc {word} {chosen} to {short}")
 
 
-def _tf32(w: Writer, kind: Kind, a: str) -> str:
+def _tf32(w: Writer, kind: LlvmType, a: str) -> str:
     """Half of the last bit that stays is added, and the rest cut off; not for infinity and NaN."""
     word = kind.of("int32")
     bits_ = w.op(f"bitcast {kind} {a} to {word}")
@@ -96,7 +96,7 @@ def _tf32(w: Writer, kind: Kind, a: str) -> str:
     return _select(w, kind, finite, w.op(f"bitcast {word} {rounded} to {kind}"), a)
 
 
-def _in_single(w: Writer, rule: Callable[..., str], kind: Kind, *args: str) -> str:
+def _in_single(w: Writer, rule: Callable[..., str], kind: LlvmType, *args: str) -> str:
     """float16 is divided with remainder in float32, as NumPy does."""
     if kind.dtype != "float16":
         return rule(w, kind, *args)
@@ -105,15 +105,15 @@ def _in_single(w: Writer, rule: Callable[..., str], kind: Kind, *args: str) -> s
     return w.op(f"fptrunc {single} {rule(w, single, *wide)} to {kind}")
 
 
-def _intrinsic(w: Writer, name: str, kind: Kind, *args: str) -> str:
+def _intrinsic(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
     return w.call(f"llvm.{name}.{kind.suffix}", kind, *((kind, arg) for arg in args))
 
 
-def _select(w: Writer, kind: Kind, condition: str, a: str, b: str) -> str:
+def _select(w: Writer, kind: LlvmType, condition: str, a: str, b: str) -> str:
     return w.op(f"select {kind.of('bool')} {condition}, {kind} {a}, {kind} {b}")
 
 
-def _mod(w: Writer, kind: Kind, a: str, b: str) -> str:
+def _mod(w: Writer, kind: LlvmType, a: str, b: str) -> str:
     """The remainder of the C library, moved to the sign of the divisor."""
     rest, moved, opposed = _remainder(w, kind, a, b)
     exact = w.op(f"fcmp oeq {kind} {rest}, {kind.const(0)}")
@@ -121,7 +121,7 @@ def _mod(w: Writer, kind: Kind, a: str, b: str) -> str:
     return _select(w, kind, exact, signed_zero, _select(w, kind, opposed, moved, rest))
 
 
-def _floordiv(w: Writer, kind: Kind, a: str, b: str) -> str:
+def _floordiv(w: Writer, kind: LlvmType, a: str, b: str) -> str:
     """The quotient that goes with `_mod`, snapped to the nearest integer; a / 0 is that."""
     zero, one = kind.const(0), kind.const(1)
     rest, _, opposed = _remainder(w, kind, a, b)
@@ -139,7 +139,7 @@ def _floordiv(w: Writer, kind: Kind, a: str, b: str) -> str:
     return _select(w, kind, by_zero, plain, floor)
 
 
-def _remainder(w: Writer, kind: Kind, a: str, b: str) -> tuple[str, str, str]:
+def _remainder(w: Writer, kind: LlvmType, a: str, b: str) -> tuple[str, str, str]:
     """``fmod(a, b)``, that plus b, and whether it is not zero and opposed to b in sign."""
     zero, flag = kind.const(0), kind.of("bool")
     rest = w.op(f"frem {kind} {a}, {b}")
@@ -150,7 +150,7 @@ def _remainder(w: Writer, kind: Kind, a: str, b: str) -> tuple[str, str, str]:
     return rest, moved, w.op(f"and {flag} {uneven}, {signs}")
 
 
-def cast(w: Writer, kind: Kind, target: str, a: str) -> str:
+def cast(w: Writer, kind: LlvmType, target: str, a: str) -> str:
     """Convert a value between number types, as NumPy's ``astype`` does."""
     source, new = kind.dtype, kind.of(target)
     if source == target:
@@ -177,7 +177,7 @@ def cast(w: Writer, kind: Kind, target: str, a: str) -> str:
             return _resized(w, kind, new, a)
 
 
-def _resized(w: Writer, kind: Kind, new: Kind, a: str) -> str:
+def _resized(w: Writer, kind: LlvmType, new: LlvmType, a: str) -> str:
     width, target = bits(kind.dtype), bits(new.dtype)
     if width == target:
         return a

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from .amx import begin_amx, end_amx
 from .writer import Writer
 
-__all__ = ["OUT_OF_MEMORY", "PREPARATIONS", "Frame"]
+__all__ = ["OUT_OF_MEMORY", "PREPARATIONS", "FunctionFrame"]
 
 OUT_OF_MEMORY = 1
 """What a function returns when it cannot allocate its local buffers; otherwise 0."""
@@ -14,7 +14,7 @@ PREPARATIONS = {"amx": (begin_amx, end_amx)}
 
 
 @dataclass(slots=True)
-class Frame:
+class FunctionFrame:
     """A function around the statements that `w` holds: what they need before and after them.
 
     allocated : pointers to local buffers on the heap, which the function frees

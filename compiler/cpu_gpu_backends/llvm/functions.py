@@ -14,7 +14,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 
-from .writer import Kind, Module, Writer
+from .writer import LlvmModule, LlvmType, Writer
 
 __all__ = ["FUNCTIONS", "LIBRARY", "function"]
 
@@ -37,7 +37,7 @@ _SHIFTER = 1.5 * 2 ** 23        # what is added to it is rounded to an integer, 
 _SHIFTER_BITS = int.from_bytes(struct.pack(">f", _SHIFTER), "big")
 
 
-def function(w: Writer, name: str, kind: Kind, *args: str) -> str:
+def function(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
     """One of `FUNCTIONS` of a value of a floating-point kind."""
     if kind.dtype == "float64":
         return _of_each_lane(w, name, kind, *args)
@@ -56,10 +56,10 @@ def function(w: Writer, name: str, kind: Kind, *args: str) -> str:
     return w.call(symbol, kind, (kind, a))
 
 
-def _of_each_lane(w: Writer, name: str, kind: Kind, *args: str) -> str:
+def _of_each_lane(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
     if not kind.lanes:
         return w.call(name, kind, *((kind, arg) for arg in args))
-    one, result = Kind(kind.dtype), "poison"
+    one, result = LlvmType(kind.dtype), "poison"
     for lane in range(kind.lanes):
         each = [w.op(f"extractelement {kind} {arg}, i64 {lane}") for arg in args]
         value = w.call(name, one, *((one, part) for part in each))
@@ -67,8 +67,8 @@ def _of_each_lane(w: Writer, name: str, kind: Kind, *args: str) -> str:
     return result
 
 
-def _definition(module: Module, symbol: str, rule: Callable[["_Floats", str], str],
-                kind: Kind) -> str:
+def _definition(module: LlvmModule, symbol: str, rule: Callable[["_Floats", str], str],
+                kind: LlvmType) -> str:
     w = Writer(module)
     result = rule(_Floats(w, kind), "%x")
     return "\n".join([f"define internal {kind} @{symbol}({kind} %x) alwaysinline nounwind {{",
@@ -78,7 +78,7 @@ def _definition(module: Module, symbol: str, rule: Callable[["_Floats", str], st
 class _Floats:
     """Arithmetic on float32 values of one kind; products may be fused with sums."""
 
-    def __init__(self, w: Writer, kind: Kind):
+    def __init__(self, w: Writer, kind: LlvmType):
         self.w, self.kind, self.integer, self.flag = w, kind, kind.of("int32"), kind.of("bool")
 
     def const(self, value: float) -> str:

@@ -5,7 +5,7 @@ division by zero has no defined result; it does not trap.
 
 from compiler.te import INDEX, bits, is_signed
 
-from .writer import Kind, Writer, literal
+from .writer import LlvmType, Writer, literal
 
 __all__ = ["integer_abs", "integer_binary", "integer_compare"]
 
@@ -14,19 +14,19 @@ _BOOLEAN = {"add": "or", "mul": "and", "max": "or", "min": "and"}
 _COMPARISONS = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
 
 
-def integer_compare(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+def integer_compare(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     sign = "s" if is_signed(kind.dtype) else "u"
     condition = op if op in ("eq", "ne") else f"{sign}{_COMPARISONS[op]}"
     return w.op(f"icmp {condition} {kind} {a}, {b}")
 
 
-def integer_abs(w: Writer, kind: Kind, a: str) -> str:
+def integer_abs(w: Writer, kind: LlvmType, a: str) -> str:
     if not is_signed(kind.dtype):
         return a
     return w.call(f"llvm.abs.{kind.suffix}", kind, (kind, a), ("i1", "false"))
 
 
-def integer_binary(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+def integer_binary(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     """One operator of `compiler.te` on values of an integer type or bool."""
     if kind.dtype == "bool":
         op = _BOOLEAN.get(op, op)
@@ -42,11 +42,11 @@ def integer_binary(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
     return _division(w, op, kind, a, b)
 
 
-def _select(w: Writer, kind: Kind, condition: str, a: str, b: str) -> str:
+def _select(w: Writer, kind: LlvmType, condition: str, a: str, b: str) -> str:
     return w.op(f"select {kind.of('bool')} {condition}, {kind} {a}, {kind} {b}")
 
 
-def _shift(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+def _shift(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     width = bits(kind.dtype)
     signed = is_signed(kind.dtype) and op == "shr"
     name = {"shl": "shl", "shr": "ashr" if signed else "lshr"}[op]
@@ -56,7 +56,7 @@ def _shift(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
     return result if signed else _select(w, kind, outside, kind.const(0), result)
 
 
-def _rshift_rne(w: Writer, kind: Kind, a: str, b: str) -> str:
+def _rshift_rne(w: Writer, kind: LlvmType, a: str, b: str) -> str:
     """The quotient, plus one where twice the rest, plus its lowest bit, exceeds the divisor."""
     signed, wide = is_signed(kind.dtype), kind.of(INDEX)
     short = bits(kind.dtype) < 64
@@ -77,7 +77,7 @@ def _rshift_rne(w: Writer, kind: Kind, a: str, b: str) -> str:
     return w.op(f"trunc {wide} {result} to {kind}") if short else result
 
 
-def _division(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+def _division(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     if not is_signed(kind.dtype):
         divisor = _nonzero(w, kind, b)
         return w.op(f"{'urem' if op == 'mod' else 'udiv'} {kind} {a}, {divisor}")
@@ -87,20 +87,20 @@ def _division(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
     return _signed_division(w, op, kind, a, b)
 
 
-def _nonzero(w: Writer, kind: Kind, b: str) -> str:
+def _nonzero(w: Writer, kind: LlvmType, b: str) -> str:
     if literal(b):
         return b
     zero = w.op(f"icmp eq {kind} {b}, {kind.const(0)}")
     return _select(w, kind, zero, kind.const(1), b)
 
 
-def _power(w: Writer, op: str, kind: Kind, a: str, divisor: int) -> str:
+def _power(w: Writer, op: str, kind: LlvmType, a: str, divisor: int) -> str:
     if op == "mod":
         return w.op(f"and {kind} {a}, {kind.const(divisor - 1)}")
     return w.op(f"ashr {kind} {a}, {kind.const(divisor.bit_length() - 1)}")
 
 
-def _signed_division(w: Writer, op: str, kind: Kind, a: str, b: str) -> str:
+def _signed_division(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
     """Dividing by -1 overflows for the least value, so that is a negation instead."""
     divisor, negates, flag = _nonzero(w, kind, b), None, kind.of("bool")
     if literal(b) in (None, -1):

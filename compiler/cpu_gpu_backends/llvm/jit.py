@@ -14,7 +14,7 @@ from compiler.native import build_once, digest
 
 from .functions import FUNCTIONS
 from .halves import HALVES, halves
-from .machine import Machine, host, target_machine
+from .machine import Processor, host, target_machine
 from .pool import address_of, pool
 
 __all__ = ["FOREIGN", "Library", "assembly", "library", "object_code", "optimized"]
@@ -27,7 +27,7 @@ os.register_at_fork(before=_in_llvm.acquire, after_in_parent=_in_llvm.release,
                     after_in_child=_in_llvm.release)
 
 
-def _optimized(text: str, machine: Machine) -> llvm.ModuleRef:
+def _optimized(text: str, machine: Processor) -> llvm.ModuleRef:
     target = target_machine(machine)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(target.target_data)
@@ -39,18 +39,18 @@ def _optimized(text: str, machine: Machine) -> llvm.ModuleRef:
     return module
 
 
-def optimized(text: str, machine: Machine | None = None) -> str:
+def optimized(text: str, machine: Processor | None = None) -> str:
     """The module after LLVM's passes, at their highest level."""
     return str(_optimized(text, machine or host()))
 
 
-def assembly(text: str, machine: Machine | None = None) -> str:
+def assembly(text: str, machine: Processor | None = None) -> str:
     """The module as assembly."""
     machine = machine or host()
     return target_machine(machine).emit_assembly(_optimized(text, machine))
 
 
-def object_code(text: str, machine: Machine) -> bytes:
+def object_code(text: str, machine: Processor) -> bytes:
     """The module as an object file.
 
     It is kept in the cache of `compiler.native` under the hash of the text, the machine and the
@@ -68,11 +68,11 @@ def object_code(text: str, machine: Machine) -> bytes:
         return _object_code(text, machine)
 
 
-def _write_object(path, text: str, machine: Machine) -> None:
+def _write_object(path, text: str, machine: Processor) -> None:
     path.write_bytes(_object_code(text, machine))
 
 
-def _object_code(text: str, machine: Machine) -> bytes:
+def _object_code(text: str, machine: Processor) -> bytes:
     with _in_llvm:
         return target_machine(machine).emit_object(_optimized(text, machine))
 
@@ -96,11 +96,11 @@ class Library:
     the functions of it that are in use.
     """
 
-    def __init__(self, code: bytes, names: Iterable[str], machine: Machine):
+    def __init__(self, code: bytes, names: Iterable[str], machine: Processor):
         with _in_llvm:
             self._link(code, names, machine)
 
-    def _link(self, code: bytes, names: Iterable[str], machine: Machine) -> None:
+    def _link(self, code: bytes, names: Iterable[str], machine: Processor) -> None:
         self._jit = llvm.create_lljit_compiler(target_machine(machine))
         link = llvm.JITLibraryBuilder().add_object_img(code)
         link.add_current_process()
@@ -120,12 +120,12 @@ class Library:
         return self._tracker[name]
 
 
-def library(text: str, machine: Machine | None = None) -> Library:
+def library(text: str, machine: Processor | None = None) -> Library:
     """Compiled once for each text, machine and process."""
     return _library(text, machine or host())
 
 
 @cache
-def _library(text: str, machine: Machine) -> Library:
+def _library(text: str, machine: Processor) -> Library:
     names = re.findall(r"^define \w+ @(\w+)\(", text, re.MULTILINE)
     return Library(object_code(text, machine), names, machine)

@@ -12,7 +12,7 @@ from compiler.te import (INDEX, Buffer, Const, Expr, Symbol, Var, as_expr, numpy
 from .amx import REFUSED
 from .emit import FUNCTION, OUT_OF_MEMORY, emit
 from .jit import Library, library, object_code
-from .machine import WITHOUT, Machine, MachineError, host
+from .machine import WITHOUT, MachineError, Processor, host
 
 __all__ = ["Kernel", "build"]
 
@@ -30,7 +30,7 @@ class Kernel:
     a parameter by itself; others are given by name.
     """
 
-    def __init__(self, program: Program, machine: Machine | None = None, contract: bool = False,
+    def __init__(self, program: Program, machine: Processor | None = None, contract: bool = False,
                  strict: bool = False, in_place: Collection[str] = ()):
         machine = machine or host()
         if strict:
@@ -135,7 +135,7 @@ def _require(buffer: Buffer, array: np.ndarray, values: Mapping[Symbol, int]) ->
         raise ValueError(f"Array {buffer.name} must be dense, aligned and in row-major order")
 
 
-def require(program: Program, machine: Machine) -> None:
+def require(program: Program, machine: Processor) -> None:
     """Raise MachineError if `machine` lacks what an intrinsic of the program needs."""
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Tensorized) and stmt.intrinsic is not None:
@@ -146,7 +146,7 @@ def require(program: Program, machine: Machine) -> None:
                                    f"to do without ({WITHOUT})")
 
 
-def build(program: Program, machine: Machine | None = None, contract: bool = False,
+def build(program: Program, machine: Processor | None = None, contract: bool = False,
           strict: bool = False, in_place: Collection[str] = ()) -> Kernel:
     """Compile `program` for this computer; texts are compiled once.
 

@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 
 from compiler.errors import Error
 
-__all__ = ["MACHINES", "WITHOUT", "Machine", "MachineError", "host", "target_machine"]
+__all__ = ["MACHINES", "WITHOUT", "Processor", "MachineError", "host", "target_machine"]
 
 WITHOUT = "LOCKSTEP_CPU_WITHOUT"
 """Environment variable: features of this computer that kernels must do without, ``a,b,...``."""
@@ -23,7 +23,7 @@ class MachineError(Error):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Processor:
     """A processor, in LLVM's words.
 
     Parameters
@@ -51,7 +51,7 @@ class Machine:
     def has(self, *features: str) -> bool:
         return set(features) <= set(self.features)
 
-    def without(self, *features: str) -> "Machine":
+    def without(self, *features: str) -> "Processor":
         """The same machine, doing without these features and all that need them."""
         if unknown := sorted(set(features) - set(self.features) - set(self.absent)):
             raise MachineError(f"Feature to do without must be one that this processor has "
@@ -63,17 +63,17 @@ class Machine:
 
 
 MACHINES = {
-    "x86-64": Machine("x86_64-unknown-linux-gnu", "x86-64", ("sse2",)),
-    "x86-64-v3": Machine("x86_64-unknown-linux-gnu", "x86-64-v3", ("avx2", "fma")),
-    "x86-64-v4": Machine("x86_64-unknown-linux-gnu", "x86-64-v4", ("avx2", "avx512f", "fma")),
-    "aarch64": Machine("aarch64-unknown-linux-gnu", "generic", ("dotprod", "neon")),
-    "riscv64": Machine("riscv64-unknown-linux-gnu", "generic-rv64", ("a", "c", "d", "f", "m")),
-    "wasm32": Machine("wasm32-unknown-unknown", "generic", ("simd128",)),
+    "x86-64": Processor("x86_64-unknown-linux-gnu", "x86-64", ("sse2",)),
+    "x86-64-v3": Processor("x86_64-unknown-linux-gnu", "x86-64-v3", ("avx2", "fma")),
+    "x86-64-v4": Processor("x86_64-unknown-linux-gnu", "x86-64-v4", ("avx2", "avx512f", "fma")),
+    "aarch64": Processor("aarch64-unknown-linux-gnu", "generic", ("dotprod", "neon")),
+    "riscv64": Processor("riscv64-unknown-linux-gnu", "generic-rv64", ("a", "c", "d", "f", "m")),
+    "wasm32": Processor("wasm32-unknown-unknown", "generic", ("simd128",)),
 }
 """Machines by name, for cross compilation."""
 
 
-def host() -> Machine:
+def host() -> Processor:
     """This computer, less what the environment variable `WITHOUT` names."""
     names = [name.strip() for name in os.environ.get(WITHOUT, "").split(",") if name.strip()]
     try:
@@ -83,15 +83,15 @@ def host() -> Machine:
 
 
 @cache
-def _host() -> Machine:
+def _host() -> Processor:
     features = llvm.get_host_cpu_features()
-    return Machine(llvm.get_process_triple(), llvm.get_host_cpu_name(),
-                   tuple(sorted(name for name, there in features.items() if there)),
-                   tuple(sorted(name for name, there in features.items() if not there)))
+    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(),
+                     tuple(sorted(name for name, there in features.items() if there)),
+                     tuple(sorted(name for name, there in features.items() if not there)))
 
 
 @cache
-def target_machine(machine: Machine) -> llvm.TargetMachine:
+def target_machine(machine: Processor) -> llvm.TargetMachine:
     """LLVM's code generator: position-independent code at the highest level of optimization."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

@@ -20,41 +20,41 @@ from compiler.tensorize import Intrinsic
 
 from . import teams
 from .expressions import Expressions
-from .frame import Frame
+from .frame import FunctionFrame
 from .lanes import Lanes, has_lanes, piece, pieces
-from .machine import Machine
+from .machine import Processor
 from .reductions import first_iteration, outer_axes, update_begun_by
-from .tiles import Call, Tile
-from .writer import Kind, Module, Value, Writer
+from .tiles import IntrinsicCall, Tile
+from .writer import LlvmModule, LlvmType, LlvmValue, Writer
 
-__all__ = ["Function", "Statements"]
+__all__ = ["FunctionContext", "Statements"]
 
 _ON_STACK = 1 << 14         # bytes of one buffer
 _STACK = 1 << 17            # bytes of all of them
 _LINE = 64                  # bytes of a cache line
 _COPIES = 256               # of statements, by loops that are written out
-_INDEX = Kind(INDEX)
+_INDEX = LlvmType(INDEX)
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionContext:
     """What all parts of one function share: its module, its name, and how it is built."""
 
-    module: Module
+    module: LlvmModule
     name: str
-    machine: Machine
+    machine: Processor
     contract: bool = False
 
 
 class Statements:
     """Writes statements. `frame` collects what the function needs around them."""
 
-    def __init__(self, function: Function, w: Writer, buffers: dict[str, str],
-                 variables: dict[Var, Value] | None = None):
+    def __init__(self, function: FunctionContext, w: Writer, buffers: dict[str, str],
+                 variables: dict[Var, LlvmValue] | None = None):
         self.function, self.w, self.buffers = function, w, dict(buffers)
         self.variables = dict(variables or {})
         self.exprs = Expressions(w, self.buffers, self.variables, function.contract)
-        self.frame = Frame(w)
+        self.frame = FunctionFrame(w)
         self.begun: Update | None = None    # the update around here that has only to accumulate
         self.on_team = False                # whether several threads run this already
         self._local: set[str] = set()
@@ -138,7 +138,7 @@ class Statements:
         return self._copies * loop.extent * sum(1 for _ in walk_stmts(loop.body)) <= _COPIES
 
     def _once(self, loop: For, value: str) -> None:
-        self.variables[loop.var] = Value(value, _INDEX)
+        self.variables[loop.var] = LlvmValue(value, _INDEX)
         self.write(loop.body)
 
     def iterate(self, loop: For, begin: str, end: str) -> None:
@@ -206,24 +206,24 @@ class Statements:
 
     def _vector(self, loop: For, first: str, lanes: int, end: str = "") -> None:
         """Iterations from `first`, as many as there are lanes, or up to `end` if there is one."""
-        kind = Kind(INDEX, lanes)
+        kind = LlvmType(INDEX, lanes)
         numbers = "<" + ", ".join(f"i64 {lane}" for lane in range(lanes)) + ">"
         if first != "0":
-            start = self.exprs.spread(Value(first, _INDEX), lanes)
+            start = self.exprs.spread(LlvmValue(first, _INDEX), lanes)
             numbers = self.w.op(f"add nsw {kind} {start}, {numbers}")
         mask = ""
         if end:
-            limit = self.exprs.spread(Value(end, _INDEX), lanes)
+            limit = self.exprs.spread(LlvmValue(end, _INDEX), lanes)
             mask = self.w.op(f"icmp slt {kind} {numbers}, {limit}")
         self.exprs.lanes = Lanes(loop.var, lanes, first, numbers, mask)
-        self.variables[loop.var] = Value(numbers, kind)
+        self.variables[loop.var] = LlvmValue(numbers, kind)
         self.write(loop.body)
         self.exprs.lanes = None
         self.exprs.own.clear()
 
     # Guards
 
-    def _if(self, condition: Value, body: Stmt) -> None:
+    def _if(self, condition: LlvmValue, body: Stmt) -> None:
         if not condition.kind.lanes:
             self.guarded(condition.text, body)
             return
@@ -269,14 +269,14 @@ class Statements:
         else:
             self._reduce(stmt, (value,), lambda old: [self._fold(stmt.op, old[0], value)])
 
-    def _fold(self, op: str, old: Value, value: Value) -> Value:
+    def _fold(self, op: str, old: LlvmValue, value: LlvmValue) -> LlvmValue:
         return self.exprs.binary("add" if op == "sum" else op, old, value)
 
     def _combine(self, stmt: Combine) -> None:
         values = tuple(self.exprs.value(value) for value in stmt.values)
         names = (*stmt.reducer.left, *stmt.reducer.right)
 
-        def combined(old: list[Value]) -> list[Value]:
+        def combined(old: list[LlvmValue]) -> list[LlvmValue]:
             self.variables.update(zip(names, (*old, *values), strict=True))
             result = [self.exprs.value(value) for value in stmt.reducer.combined]
             for name in names:
@@ -285,12 +285,12 @@ class Statements:
 
         self._reduce(stmt, values, combined)
 
-    def _reduce(self, stmt: Update | Combine, values: tuple[Value, ...],
-                fold: Callable[[list[Value]], list[Value]]) -> None:
+    def _reduce(self, stmt: Update | Combine, values: tuple[LlvmValue, ...],
+                fold: Callable[[list[LlvmValue]], list[LlvmValue]]) -> None:
         """Assign `values` where the reduction begins, else ``fold(old values)``."""
         w, exprs, buffers, indices = self.w, self.exprs, stmt.buffers, stmt.indices
 
-        def folded() -> list[Value]:
+        def folded() -> list[LlvmValue]:
             return fold([exprs.load(buffer, indices) for buffer in buffers])
 
         if not stmt.begins or not stmt.axes:
@@ -307,11 +307,11 @@ class Statements:
         after = w.block
         w.jump(done)
         w.label(done)
-        kinds = [Kind(buffer.dtype, lanes) for buffer in buffers]
+        kinds = [LlvmType(buffer.dtype, lanes) for buffer in buffers]
         results = [w.op(f"phi {kind} [ {first}, %{before} ], [ {later}, %{after} ]")
                    for kind, first, later in zip(kinds, given, new)]
         for buffer, kind, result in zip(buffers, kinds, results):
-            exprs.store(buffer, indices, Value(result, kind))
+            exprs.store(buffer, indices, LlvmValue(result, kind))
 
     # Intrinsics
 
@@ -325,7 +325,7 @@ class Statements:
         return (intrinsic is not None and intrinsic.lower is not None
                 and self.function.machine.has(*intrinsic.needs))
 
-    def _call(self, binding: Binding, intrinsic: Intrinsic) -> Call:
+    def _call(self, binding: Binding, intrinsic: Intrinsic) -> IntrinsicCall:
         tiles = {}
         for name, tile in binding.tiles:
             if isinstance(tile, Read):
@@ -333,8 +333,8 @@ class Statements:
                 tiles[name] = Tile(self.exprs.address(tile.buffer, tile.indices),
                                    tile.buffer.pitches[len(tile.indices) - rank:],
                                    tile.buffer.dtype)
-        return Call(self.w, self.function.machine, self.function.contract, tiles,
-                    self._begins(binding), self.frame.prepared.add)
+        return IntrinsicCall(self.w, self.function.machine, self.function.contract, tiles,
+                             self._begins(binding), self.frame.prepared.add)
 
     def _begins(self, binding: Binding) -> str:
         if not binding.begins:

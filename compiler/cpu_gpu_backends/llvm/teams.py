@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from compiler.ir import For, expressions, free_variables, reads, walk_stmts, writes
 from compiler.te import INDEX, Symbol, Var
 
-from .writer import Kind, Value, Writer
+from .writer import LlvmType, LlvmValue, Writer
 
 __all__ = ["Captured", "captured", "piece_head", "write"]
 
@@ -28,7 +28,7 @@ class Captured:
     """What the body of a loop uses from outside it: pointers by the buffer's name, variables."""
 
     buffers: dict[str, str]
-    variables: dict[Var, Value]
+    variables: dict[Var, LlvmValue]
 
     @property
     def values(self) -> list[tuple[str, str]]:
@@ -39,11 +39,11 @@ class Captured:
     def renamed(self, w: Writer) -> "Captured":
         """The same as parameters of the function that `w` writes."""
         return Captured({name: f"%{w.name(name)}" for name in self.buffers},
-                        {var: Value(f"%{w.name(var.name)}", Kind(INDEX))
+                        {var: LlvmValue(f"%{w.name(var.name)}", LlvmType(INDEX))
                          for var in self.variables})
 
 
-def captured(loop: For, buffers: Mapping[str, str], variables: Mapping[Var, Value]) -> Captured:
+def captured(loop: For, buffers: Mapping[str, str], variables: Mapping[Var, LlvmValue]) -> Captured:
     touched = {buffer.name for stmt in writes(loop) for buffer in stmt.buffers}
     touched |= {read.buffer.name for read in reads(loop)}
     used = {var for stmt in walk_stmts(loop) for expr in expressions(stmt)

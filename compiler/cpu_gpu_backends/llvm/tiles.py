@@ -1,16 +1,17 @@
 """What the rule of a declared intrinsic is called with, to write its instructions.
 
-A rule ``lower(call) -> bool`` writes LLVM IR through `Call.w` and says whether it could: where it
-returns False, or the machine lacks what the intrinsic needs, the loop nest itself is written.
+A rule ``lower(call) -> bool`` writes LLVM IR through `IntrinsicCall.w` and says whether it could:
+where it returns False, or the machine lacks what the intrinsic needs, the loop nest itself is
+written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .machine import Machine
-from .writer import Kind, Writer, memory_type
+from .machine import Processor
+from .writer import LlvmType, Writer, memory_type
 
-__all__ = ["Call", "Tile"]
+__all__ = ["IntrinsicCall", "Tile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class IntrinsicCall:
     """One use of an intrinsic.
 
     Parameters
@@ -39,7 +40,7 @@ class Call:
     """
 
     w: Writer
-    machine: Machine
+    machine: Processor
     contract: bool
     tiles: Mapping[str, Tile]
     begins: str
@@ -74,7 +75,7 @@ class Call:
             w.jump(done)
         w.label(done)
 
-    def initial(self, kind: Kind, neutral: str, load: Callable[[], list[str]],
+    def initial(self, kind: LlvmType, neutral: str, load: Callable[[], list[str]],
                 count: int) -> list[str]:
         """`count` values that a reduction starts from: neutral ones where it begins, else what
         `load` loads.
@@ -91,7 +92,7 @@ class Call:
         return [self.w.op(f"phi {kind} [ {neutral}, %{blocks[0]} ], [ {value}, %{blocks[1]} ]")
                 for value in loaded]
 
-    def fold(self, count: int, kind: Kind, values: Sequence[str],
+    def fold(self, count: int, kind: LlvmType, values: Sequence[str],
              step: Callable[[str, list[str]], list[str]]) -> list[str]:
         """``values = step(index, values)`` for every index from 0 to `count`."""
         if count == 1:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from compiler.te import bits, is_integer, is_record, numpy_dtype
 
-__all__ = ["Kind", "Module", "Value", "Writer", "constant", "literal", "memory_type", "type_name"]
+__all__ = ["LlvmModule", "LlvmType", "LlvmValue", "Writer", "constant", "literal", "memory_type",
+           "type_name"]
 
 _FLOATS = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
 
@@ -41,7 +42,7 @@ def constant(value, dtype: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class LlvmType:
     """Type of a value: `lanes` elements of `dtype` side by side, or one if `lanes` is 0.
 
     Its text is LLVM's name of it.
@@ -54,7 +55,7 @@ class Kind:
         name = type_name(self.dtype)
         return f"<{self.lanes} x {name}>" if self.lanes else name
 
-    def of(self, dtype: str) -> "Kind":
+    def of(self, dtype: str) -> "LlvmType":
         """As many lanes of another type."""
         return replace(self, dtype=dtype)
 
@@ -72,9 +73,9 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class LlvmValue:
     text: str
-    kind: Kind
+    kind: LlvmType
 
 
 def literal(text: str) -> int | None:
@@ -84,7 +85,7 @@ def literal(text: str) -> int | None:
 
 
 @dataclass(slots=True)
-class Module:
+class LlvmModule:
     """Functions by name, each in whole, declarations of what comes from outside, metadata."""
 
     functions: dict[str, str] = field(default_factory=dict)
@@ -105,8 +106,8 @@ class Module:
 class Writer:
     """Instructions of one function, in order, and the names that they need."""
 
-    def __init__(self, module: Module | None = None):
-        self.module = Module() if module is None else module
+    def __init__(self, module: LlvmModule | None = None):
+        self.module = LlvmModule() if module is None else module
         self.entry: list[str] = []      # goes before `lines`: memory of local buffers
         self.lines: list[str] = []
         self.block = "start"

@@ -6,7 +6,7 @@ from compiler.ir import Program
 
 from .code import Code, Launch
 from .dialects import DIALECT, HELPERS
-from .kernels import Kernels
+from .kernels import SimtProgram
 from .lowering import lower
 from .statements import Printer
 
@@ -31,7 +31,7 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
                  for one in lowered)
 
 
-def text_of(programs: Sequence[Kernels], dialect: str) -> str:
+def text_of(programs: Sequence[SimtProgram], dialect: str) -> str:
     """Helpers that are called, then the kernels."""
     spelled = DIALECT[dialect]
     printers = [Printer(spelled, kernel) for one in programs for kernel in one.kernels]

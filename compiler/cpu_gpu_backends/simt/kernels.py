@@ -17,7 +17,7 @@ from compiler.te import Buffer, Expr, Extent, Read, Symbol, Var
 from .code import Extent3, Grid
 
 __all__ = ["AXES", "BLOCKS", "FRAGMENT", "LOCAL", "OWN", "SHARED", "THREADS", "TILE", "WARP",
-           "Kernel", "Kernels", "Shuffle", "SimtError", "fresh", "is_of_warps", "names_in",
+           "SimtKernel", "SimtProgram", "Shuffle", "SimtError", "fresh", "is_of_warps", "names_in",
            "refuse", "writes_own"]
 
 THREADS = (Var("tx"), Var("ty"), Var("tz"))
@@ -84,7 +84,7 @@ class Shuffle(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class SimtKernel:
     """Parameters
     ----------
     name : unique within a text.
@@ -116,24 +116,24 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernels:
+class SimtProgram:
     """A program as kernels, to be launched in order, and the buffers between them."""
 
     program: Program
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[SimtKernel, ...]
     temporaries: tuple[Buffer, ...]
 
-    def at(self, **values: int) -> "Kernels":
+    def at(self, **values: int) -> "SimtProgram":
         """For these values of the program's parameters, all of them."""
         bound = bindings(self.program.name, self.program.parameters, values)
         all_inputs = (*self.program.inputs, *self.temporaries)
 
-        def kernel(one: Kernel) -> Kernel:
+        def kernel(one: SimtKernel) -> SimtKernel:
             grid = tuple(extent_value(extent, bound) for extent in one.grid)
             body = specialize(replace(self.program, inputs=all_inputs, body=one.body),
                               **values).body
             return replace(one, grid=grid, parameters=(), body=body,
                            buffers=tuple(concrete(b, bound) for b in one.buffers))
 
-        return Kernels(specialize(self.program, **values), tuple(map(kernel, self.kernels)),
-                       tuple(concrete(b, bound) for b in self.temporaries))
+        return SimtProgram(specialize(self.program, **values), tuple(map(kernel, self.kernels)),
+                           tuple(concrete(b, bound) for b in self.temporaries))

@@ -19,8 +19,8 @@ from compiler.te import INDEX, Buffer, Const, Expr, Extent, Read, Var
 from .asynchronous import marked, possible, with_groups
 from .barriers import place_barriers
 from .code import Extent3, Grid
-from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, Kernel, Kernels,
-                      fresh, is_of_warps, names_in, refuse, writes_own)
+from .kernels import (AXES, BLOCKS, FRAGMENT, LOCAL, OWN, SHARED, THREADS, WARP, SimtKernel,
+                      SimtProgram, fresh, is_of_warps, names_in, refuse, writes_own)
 from .own import require_own
 from .reductions import begin_outside, reduce_across_threads
 
@@ -31,7 +31,7 @@ ZERO = Const(0, INDEX)
 
 
 def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
-          intrinsics: bool = False) -> Kernels:
+          intrinsics: bool = False) -> SimtProgram:
     """Kernels of a program whose loops are bound to blocks and threads.
 
     Every statement of the program's own block becomes a kernel, as do those of the blocks of
@@ -43,14 +43,14 @@ def lower(program: Program, shuffles: bool = False, asynchronous: bool = False,
     Raises SimtError for programs that do not fit, ScheduleError's manner: the fact and the place.
     """
     temporaries: list[Buffer] = []
-    kernels: list[Kernel] = []
+    kernels: list[SimtKernel] = []
     for stmt in _parts(program.body, temporaries):
         name = program.name
         if kernels:
             name = f"{program.name}_{len(kernels)}"
         kernels.append(_kernel(program, stmt if intrinsics else _plain(stmt), name, shuffles,
                                asynchronous))
-    return Kernels(program, tuple(kernels), tuple(temporaries))
+    return SimtProgram(program, tuple(kernels), tuple(temporaries))
 
 
 def _parts(stmt: Stmt, temporaries: list[Buffer]) -> Iterator[Stmt]:
@@ -66,7 +66,8 @@ def _parts(stmt: Stmt, temporaries: list[Buffer]) -> Iterator[Stmt]:
             yield stmt
 
 
-def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronous: bool) -> Kernel:
+def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool,
+            asynchronous: bool) -> SimtKernel:
     """The steps, in order."""
     threads = _threads(program, stmt)
     _require_fit(program, stmt, threads)
@@ -86,8 +87,8 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool, asynchronou
     body = place_barriers(program, body, ranges)
     used = _global_buffers(program, body)
     written = frozenset(buffer.name for write in writes(body) for buffer in write.buffers)
-    return Kernel(name, grid, threads, used, program.parameters,
-                  written & {b.name for b in used}, shared, body)
+    return SimtKernel(name, grid, threads, used, program.parameters,
+                      written & {b.name for b in used}, shared, body)
 
 
 def _plain(stmt: Stmt) -> Stmt:

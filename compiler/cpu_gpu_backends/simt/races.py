@@ -18,7 +18,7 @@ from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
 from compiler.te import (Binary, Buffer, Call, Cast, Const, Expr, Read, Select, Var, numpy_dtype)
 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
-from .kernels import OWN, WARP, Kernel, Kernels, Shuffle, is_of_warps
+from .kernels import OWN, WARP, Shuffle, SimtKernel, SimtProgram, is_of_warps
 
 __all__ = ["Race", "find_races", "run_kernels"]
 
@@ -43,20 +43,21 @@ class Race:
                 f"{self.element} of {self.buffer}: {self.stmt}")
 
 
-def find_races(kernels: Kernels, inputs: Mapping[str, np.ndarray], **symbols: int) -> list[Race]:
+def find_races(kernels: SimtProgram, inputs: Mapping[str, np.ndarray],
+               **symbols: int) -> list[Race]:
     """The first race in each statement, in order; [] when there is none. Parameters take their
     values from the shapes of the inputs, or from `symbols`.
     """
     return _run(kernels, inputs, symbols)[1]
 
 
-def run_kernels(kernels: Kernels, inputs: Mapping[str, np.ndarray],
+def run_kernels(kernels: SimtProgram, inputs: Mapping[str, np.ndarray],
                 **symbols: int) -> dict[str, np.ndarray]:
     """Outputs by name, like `compiler.ir.interpret`."""
     return _run(kernels, inputs, symbols)[0]
 
 
-def _run(kernels: Kernels, inputs: Mapping[str, np.ndarray], symbols: Mapping[str, int]):
+def _run(kernels: SimtProgram, inputs: Mapping[str, np.ndarray], symbols: Mapping[str, int]):
     if kernels.program.parameters:
         kernels = kernels.at(**values_in(kernels.program.inputs, inputs, symbols))
     program, races = kernels.program, []
@@ -134,7 +135,7 @@ def _twice(places: np.ndarray, actors: np.ndarray) -> tuple[int, int, int] | Non
 class _Grid:
     """A kernel on its blocks, one after the other."""
 
-    kernel: Kernel
+    kernel: SimtKernel
     memory: dict[str, np.ndarray]
     races: dict[str, Race] = field(default_factory=dict)
 

@@ -11,9 +11,9 @@ from compiler.te import (INDEX, Binary, Buffer, Const, Expr, Extent, Read, Var, 
 from .asynchronous import AsyncCommit, AsyncCopy, AsyncWait
 from .dialects import Dialect
 from .expressions import Expressions, sides
-from .kernels import BLOCKS, FRAGMENT, THREADS, TILE, Kernel
-from .tiles import Call, Tile
-from .vectors import Vector, vector, vectors, without_guard
+from .kernels import BLOCKS, FRAGMENT, THREADS, TILE, SimtKernel
+from .tiles import IntrinsicCall, Tile
+from .vectors import VectorLoop, vector, vectors, without_guard
 
 __all__ = ["Printer"]
 
@@ -29,7 +29,7 @@ _COMPONENTS = "xyzw"
 class Printer:
     """Prints one kernel. `text` is its function, `used` the helpers that it calls."""
 
-    def __init__(self, dialect: Dialect, kernel: Kernel):
+    def __init__(self, dialect: Dialect, kernel: SimtKernel):
         self.dialect, self.kernel = dialect, kernel
         self.names = _names(kernel)
         ranges: dict[Var, Extent] = {symbol: symbol for symbol in kernel.parameters}
@@ -257,7 +257,7 @@ class Printer:
             self.exprs.value(all_of(*(var.equal(0) for var in binding.begin))))
         tiles = {name: self._tile(tile, len(intrinsic.operand(name).shape))
                  for name, tile in binding.tiles if isinstance(tile, Read)}
-        for line in intrinsic.lower(Call(tiles, begins, self.exprs.use)):
+        for line in intrinsic.lower(IntrinsicCall(tiles, begins, self.exprs.use)):
             self._line(line)
 
     def _tile(self, first: Read, rank: int) -> Tile:
@@ -270,7 +270,7 @@ class Printer:
 
     # Vectors
 
-    def _vector(self, found: Vector) -> None:
+    def _vector(self, found: VectorLoop) -> None:
         if isinstance(found.store, AsyncCopy):
             first = _lane(found, Read(found.store.buffer, found.store.indices))
             self._copy(AsyncCopy(first.buffer, first.indices, _lane(found, found.loads[0])),
@@ -281,7 +281,7 @@ class Printer:
         else:
             self._computed(found)
 
-    def _computed(self, found: Vector) -> None:
+    def _computed(self, found: VectorLoop) -> None:
         """Loads, then each component of the result, then the store."""
         self._line("{")
         self.depth += 1
@@ -302,7 +302,7 @@ class Printer:
         self.depth -= 1
         self._line("}")
 
-    def _copy_type(self, found: Vector) -> str:
+    def _copy_type(self, found: VectorLoop) -> str:
         """The vector of the elements themselves where there is one, else of whole words."""
         dtype = found.store.buffer.dtype
         if found.lanes in (2, 4) and dtype not in ("float16", "bfloat16", "bool", "uint64"):
@@ -312,21 +312,21 @@ class Printer:
         words = found.bytes // 4
         return self.dialect.types["uint32"] if words == 1 else self.dialect.vector("uint32", words)
 
-    def _loaded(self, found: Vector, read: Read, kind: str) -> str:
+    def _loaded(self, found: VectorLoop, read: Read, kind: str) -> str:
         return self.dialect.load(kind, *self._first(found, read))
 
-    def _stored(self, found: Vector, kind: str, value: str) -> str:
+    def _stored(self, found: VectorLoop, kind: str, value: str) -> str:
         first = Read(found.store.buffer, found.store.indices)
         return self.dialect.store(kind, *self._first(found, first), value)
 
-    def _first(self, found: Vector, lane: Read) -> tuple[str, str]:
+    def _first(self, found: VectorLoop, lane: Read) -> tuple[str, str]:
         """Address of the first lane, and the space that it is in."""
         first = _lane(found, lane)
         return (f"&{self.exprs.element(first.buffer, first.indices)}",
                 self._spaces.get(first.buffer.name, ""))
 
 
-def _lane(found: Vector, read: Read) -> Read:
+def _lane(found: VectorLoop, read: Read) -> Read:
     """The first lane of it."""
     first = normalize(substitute(read, {found.var: Const(0, INDEX)}))
     assert isinstance(first, Read)
@@ -343,7 +343,7 @@ def _is_flat(stmt: Stmt) -> bool:
     return isinstance(stmt, Store | Barrier)
 
 
-def _names(kernel: Kernel) -> dict[str, str]:
+def _names(kernel: SimtKernel) -> dict[str, str]:
     """IR names to names that C takes and that differ from each other."""
     taken = {var.name for var in (*BLOCKS, *THREADS)}
     found = {name: name for name in taken}

@@ -9,7 +9,7 @@ every thread has the same number of elements.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Call", "Tile"]
+__all__ = ["IntrinsicCall", "Tile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class IntrinsicCall:
     """One use of an intrinsic.
 
     Parameters

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from compiler.ir import For, If, Stmt, Store, free_variables, linear, offset, walk_stmts
 from compiler.te import Buffer, Expr, Read, Var, children, numpy_dtype, walk
 
-__all__ = ["Vector", "vector", "vectors", "without_guard"]
+__all__ = ["VectorLoop", "vector", "vectors", "without_guard"]
 
 MAX_BYTES = 16
 LANES = (2, 4)              # of a vector whose elements are named
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class VectorLoop:
     """`loads` move with the loop, and are vectors; all else in the value is one for all lanes."""
 
     var: Var
@@ -35,7 +35,7 @@ class Vector:
         return self.lanes * numpy_dtype(self.store.buffer.dtype).itemsize
 
 
-def vector(loop: For) -> Vector | None:
+def vector(loop: For) -> VectorLoop | None:
     """What the loop becomes, None when it stays a loop."""
     body = loop.body
     if loop.kind != "vectorize" or not isinstance(body, Store) or not isinstance(loop.extent, int):
@@ -45,7 +45,7 @@ def vector(loop: For) -> Vector | None:
     loads = tuple(dict.fromkeys(_loads(body.value, loop.var)))
     if not all(_moves_by_one(read.buffer, read.indices, loop) for read in loads):
         return None
-    found = Vector(loop.var, loop.extent, body, loads)
+    found = VectorLoop(loop.var, loop.extent, body, loads)
     if found.is_copy:
         return found if found.bytes in (2, 4, 8, 16) else None
     widths = {numpy_dtype(b.dtype).itemsize for b in (body.buffer, *(r.buffer for r in loads))}
@@ -55,7 +55,7 @@ def vector(loop: For) -> Vector | None:
     return found
 
 
-def vectors(stmt: Stmt) -> Iterator[Vector]:
+def vectors(stmt: Stmt) -> Iterator[VectorLoop]:
     """All that the statement holds."""
     for node in walk_stmts(stmt):
         if isinstance(node, For) and (found := vector(without_guard(node)[1])):

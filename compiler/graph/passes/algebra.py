@@ -24,13 +24,13 @@ from compiler import te
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.ops.registry import find
 
-__all__ = ["SAME", "SHORTER", "Rule", "View"]
+__all__ = ["SAME", "SHORTER", "Rule", "GraphView"]
 
-Rule = Callable[["View", Node], str | Node | None]
+Rule = Callable[["GraphView", Node], str | Node | None]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class GraphView:
     """What rules know: types and constants of the graph, and the nodes before the one in hand."""
 
     graph: Graph
@@ -52,7 +52,7 @@ class View:
 # What gives back its input
 
 
-def _unchanged(view: View, node: Node) -> str | None:
+def _unchanged(view: GraphView, node: Node) -> str | None:
     """reshape(x) to its own shape, concat(x), clip(x) to all numbers, ..."""
     unchanged = find(node.op).algebra.unchanged
     if unchanged is None:
@@ -61,7 +61,7 @@ def _unchanged(view: View, node: Node) -> str | None:
     return node.inputs[0] if unchanged(node.attrs, types, view.type(node.outputs[0])) else None
 
 
-def _neutral(view: View, node: Node) -> str | None:
+def _neutral(view: GraphView, node: Node) -> str | None:
     """x + 0, 1 * x, x / 1, ...: where the constant does not widen the shape."""
     algebra = find(node.op).algebra
     if algebra.neutral is None:
@@ -74,7 +74,7 @@ def _neutral(view: View, node: Node) -> str | None:
     return None
 
 
-def _is_neutral(view: View, node: Node, place: int, constant: np.ndarray) -> bool:
+def _is_neutral(view: GraphView, node: Node, place: int, constant: np.ndarray) -> bool:
     if node.op == "and":
         return not np.invert(constant).any()
     if not (constant == find(node.op).algebra.neutral).all():
@@ -85,7 +85,7 @@ def _is_neutral(view: View, node: Node, place: int, constant: np.ndarray) -> boo
     return bool((negative == (node.op == "add")).all()) or _never_minus_zero(view, node, place)
 
 
-def _never_minus_zero(view: View, node: Node, place: int) -> bool:
+def _never_minus_zero(view: GraphView, node: Node, place: int) -> bool:
     made = view.made.get(node.inputs[place])
     if made is None:
         return False
@@ -94,7 +94,7 @@ def _never_minus_zero(view: View, node: Node, place: int) -> bool:
     return find(made.op).algebra.never_minus_zero
 
 
-def _undone(view: View, node: Node) -> str | None:
+def _undone(view: GraphView, node: Node) -> str | None:
     """The operator before is undone: -(-x), a transpose put back, a cast there and back."""
     inverse = find(node.op).algebra.inverse
     inner = view.before(node, inverse or node.op)
@@ -115,7 +115,7 @@ def _undone(view: View, node: Node) -> str | None:
     return inner.inputs[0] if undone else None
 
 
-def _again(view: View, node: Node) -> str | None:
+def _again(view: GraphView, node: Node) -> str | None:
     """The operator before did the same: abs(abs(x)), max(max(x, a), a), clip within bounds."""
     idempotent, count = find(node.op).algebra.idempotent, len(node.inputs)
     if idempotent and count == 1 and view.before(node, node.op):
@@ -132,7 +132,7 @@ def _again(view: View, node: Node) -> str | None:
     return None
 
 
-def _no_choice(view: View, node: Node) -> str | None:
+def _no_choice(view: GraphView, node: Node) -> str | None:
     """max(x, x), where(c, x, x)."""
     if find(node.op).algebra.idempotent and len(node.inputs) > 1:
         *_, first, second = node.inputs
@@ -144,14 +144,14 @@ def _no_choice(view: View, node: Node) -> str | None:
 # What can be had from further up
 
 
-def _reached(view: View, node: Node) -> Node | None:
+def _reached(view: GraphView, node: Node) -> Node | None:
     """reshape(reshape(x)), expand(expand(x)), abs(-x): the inner one does not matter."""
     absorbed = find(node.op).algebra.absorbs
     inner = view.before(node, absorbed) if absorbed else None
     return replace(node, inputs=inner.inputs) if inner else None
 
 
-def _transposed(view: View, node: Node) -> Node | None:
+def _transposed(view: GraphView, node: Node) -> Node | None:
     inner = view.before(node, "transpose") if node.op == "transpose" else None
     return inner and replace(node, inputs=inner.inputs, attrs={"perm": _composed(inner, node)})
 
@@ -160,7 +160,7 @@ def _composed(inner: Node, outer: Node) -> tuple[int, ...]:
     return tuple(inner.attrs["perm"][axis] for axis in outer.attrs["perm"])
 
 
-def _cast(view: View, node: Node) -> Node | None:
+def _cast(view: GraphView, node: Node) -> Node | None:
     inner = view.before(node, "cast") if node.op == "cast" else None
     if inner is None:
         return None
@@ -170,7 +170,7 @@ def _cast(view: View, node: Node) -> Node | None:
     return replace(node, inputs=inner.inputs) if defined and _holds(second, first) else None
 
 
-def _dtypes(view: View, inner: Node, outer: Node) -> tuple[str, str, str]:
+def _dtypes(view: GraphView, inner: Node, outer: Node) -> tuple[str, str, str]:
     return (view.type(inner.inputs[0]).dtype, view.type(inner.outputs[0]).dtype,
             view.type(outer.outputs[0]).dtype)
 
@@ -191,7 +191,7 @@ def _holds(wide: str, narrow: str) -> bool:
     return wide != "bool" and narrow not in PRECISION and np.can_cast(narrow, wide, "safe")
 
 
-def _clamped(view: View, node: Node) -> Node | None:
+def _clamped(view: GraphView, node: Node) -> Node | None:
     """clip(relu(x)), min(max(x, a), b), ...: one relu or clip, of float32."""
     clamped = _clamps(view, node)
     if clamped is None:
@@ -206,7 +206,7 @@ def _clamped(view: View, node: Node) -> Node | None:
 Bounds = tuple[float, float]
 
 
-def _clamps(view: View, node: Node) -> tuple[Node, Bounds, int] | None:
+def _clamps(view: GraphView, node: Node) -> tuple[Node, Bounds, int] | None:
     """The clamp before a clamp, the bounds of both together, and which input it is."""
     outer = _bounds(view, node)
     if outer is None:
@@ -220,7 +220,7 @@ def _clamps(view: View, node: Node) -> tuple[Node, Bounds, int] | None:
     return inner, (lo, hi), place
 
 
-def _bounds(view: View, node: Node) -> Bounds | None:
+def _bounds(view: GraphView, node: Node) -> Bounds | None:
     """What a node leaves of all numbers, as `clip` says it; None where it is no such node. -0 is
     no bound: which of two zeros is the greater is not defined.
     """
@@ -239,7 +239,7 @@ def _bounds(view: View, node: Node) -> Bounds | None:
     return lo, hi
 
 
-def _number(view: View, node: Node) -> float:
+def _number(view: GraphView, node: Node) -> float:
     """The constant that all elements of the other input are compared with, NaN where there is
     none. A zero must be the second: which one is taken of two zeros depends on the order.
     """
@@ -251,7 +251,7 @@ def _number(view: View, node: Node) -> float:
     return np.nan if place == 1 and number == 0 else number
 
 
-def _clamped_place(view: View, node: Node) -> int:
+def _clamped_place(view: GraphView, node: Node) -> int:
     return int(len(node.inputs) == 2 and node.inputs[0] in view.graph.constants)
 
 

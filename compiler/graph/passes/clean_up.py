@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
-from compiler.graph.passes.algebra import SAME, SHORTER, Rule, View
+from compiler.graph.passes.algebra import SAME, SHORTER, GraphView, Rule
 from compiler.graph.rewrite import eliminate_dead_code, with_nodes
 
 __all__ = ["CleanUp"]
@@ -35,7 +35,7 @@ class CleanUp:
             graph = cleaned
 
 
-def _first(rules: Sequence[Rule], view: View, node: Node):
+def _first(rules: Sequence[Rule], view: GraphView, node: Node):
     return next((made for rule in rules if (made := rule(view, node)) is not None), None)
 
 
@@ -55,7 +55,7 @@ class _Merging:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.made: dict[str, Node] = {}
-        self.view = View(graph, self.made)
+        self.view = GraphView(graph, self.made)
         self.names = {value: value for value in graph.values}
         self.outward: dict[str, str] = {}
         self.kept: list[Node] = []
@@ -97,7 +97,7 @@ def _shortened(graph: Graph) -> Graph:
              if len(readers[value]) == 1 and value not in outputs}
     nodes = []
     for node in graph.nodes:
-        found = _first(SHORTER, View(graph, made), node)
+        found = _first(SHORTER, GraphView(graph, made), node)
         node = found if isinstance(found, Node) else node
         nodes.append(node)
         if node.outputs[0] in alone:

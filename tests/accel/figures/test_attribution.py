@@ -5,7 +5,7 @@ import pytest
 
 from accel.figures.attribution import activities, layer_ends
 from accel.machine.config import UNITS
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, Run, Status, Timeline
 
 
@@ -40,13 +40,13 @@ def test_every_cycle_belongs_to_one_interval(seed) -> None:
 
 
 def test_layers_that_overlap_and_one_that_is_empty() -> None:
-    program = Program("", np.zeros((5, 64), np.uint8),
-                      layers=(("a", 2), ("b", 3), ("c", 3), ("d", 5)))
+    program = AccelProgram("", np.zeros((5, 64), np.uint8),
+                           layers=(("a", 2), ("b", 3), ("c", 3), ("d", 5)))
     run = Run(Status.DONE, cycles=60, retire=np.array([10, 40, 30, 50, 45]))
     assert layer_ends(program, run) == [40, 40, 40, 50]
 
 
 def test_what_did_not_retire_ends_nothing() -> None:
-    program = Program("", np.zeros((2, 64), np.uint8), layers=(("a", 1), ("b", 2)))
+    program = AccelProgram("", np.zeros((2, 64), np.uint8), layers=(("a", 1), ("b", 2)))
     run = Run(Status.DEADLOCK, cycles=60, retire=np.array([10, -1]))
     assert layer_ends(program, run) == [10, 10]

@@ -8,7 +8,7 @@ import pytest
 from accel.figures.occupancy import live_entries
 from accel.machine.config import BUFFERS, preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
 from accel.machine.words import decode_words
 from accel.proof.access import DMA_BUFFERS, accumulates, touches
@@ -18,7 +18,7 @@ from accel.sim.generate import generate
 MACHINE = Machine(preset("tiny-1x4x4"))
 
 
-def slow(program: Program, run: Run) -> dict[str, np.ndarray]:
+def slow(program: AccelProgram, run: Run) -> dict[str, np.ndarray]:
     """Live entries of every buffer in every cycle."""
     counts = {name: np.zeros(run.cycles, np.int64) for name in BUFFERS}
     uses = defaultdict(list)        # of an entry: (instruction, whether it overwrites), in order
@@ -84,7 +84,7 @@ def gemm(dst: int, *, reset: int) -> Instruction:
 
 def levels(stream: list[Instruction], buffer: str) -> list[tuple[int, int]]:
     """Of a made-up run in which instruction i starts at 10 i and retires at 10 i + 5."""
-    program = Program.assemble(MACHINE, [*stream, finish()])
+    program = AccelProgram.assemble(MACHINE, [*stream, finish()])
     start = np.arange(program.count) * 10
     run = Run(Status.DONE, cycles=10 * program.count + 10, start=start, retire=start + 5)
     cycles, counts = live_entries(MACHINE, program, run)[buffer]

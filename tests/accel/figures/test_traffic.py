@@ -6,7 +6,7 @@ import pytest
 from accel.figures.traffic import dram_bytes, unit_bytes
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Program, finish
+from accel.machine.program import AccelProgram, finish
 from accel.machine.words import decode_words
 from accel.sim import cycle
 from accel.sim.generate import generate
@@ -33,6 +33,6 @@ def test_the_memory_port_moves_whole_beats() -> None:
 
 
 def test_finish_is_fetched_alone() -> None:
-    moved = unit_bytes(MACHINE, Program.assemble(MACHINE, [finish()]))
+    moved = unit_bytes(MACHINE, AccelProgram.assemble(MACHINE, [finish()]))
     assert {unit: table.tolist() for unit, table in moved.items()} == {
         "fetch": [64], "load": [0], "store": [0]}

@@ -13,7 +13,7 @@ from accel.hw.core import REQUEST_CYCLE, Core
 from accel.machine.config import preset
 from accel.machine.isa import unit_mask
 from accel.machine.machine import Machine
-from accel.machine.program import Program, finish
+from accel.machine.program import AccelProgram, finish
 from accel.machine.status import Status
 from accel.sim import functional
 from tests.support.amaranth_sim import stalls
@@ -24,8 +24,9 @@ WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, bus_bytes=16)
 WEIGHTS = np.arange(256, dtype=np.uint8)
 
 
-def program(instructions, machine=TINY, **parts) -> Program:
-    return Program.assemble(machine, instructions, weights=WEIGHTS, activations_bytes=256, **parts)
+def program(instructions, machine=TINY, **parts) -> AccelProgram:
+    return AccelProgram.assemble(machine, instructions, weights=WEIGHTS, activations_bytes=256,
+                                 **parts)
 
 
 def load(**fields):
@@ -36,7 +37,7 @@ def store(**fields):
     return word(TINY, "store", **({"buffer": 5, "base": 2, "run": 40} | fields))
 
 
-def with_opcode(whole: Program, index: int, opcode: int) -> Program:
+def with_opcode(whole: AccelProgram, index: int, opcode: int) -> AccelProgram:
     words = whole.words.copy()
     words[index, 0] = opcode
     return replace(whole, words=words)
@@ -139,7 +140,7 @@ def constants(config, rows: int, blocks: int) -> tuple[np.ndarray, dict[str, int
         name: int(end - part.size) for (name, part), end in zip(parts.items(), ends)}
 
 
-def two_layers(machine: Machine, rows: int, blocks: int) -> Program:
+def two_layers(machine: Machine, rows: int, blocks: int) -> AccelProgram:
     """Two matrix products with requantization; the second reads what the first one stored."""
     data, at = constants(machine.config, rows, blocks)
     size = {name: buffer.entry_bytes for name, buffer in machine.config.buffers.items()}
@@ -164,7 +165,7 @@ def two_layers(machine: Machine, rows: int, blocks: int) -> Program:
                    run=rows * size["out"])
 
     stream = [*layer("inp", 0, loaded), *layer("stored", stored, 0), finish()]
-    return Program.assemble(machine, stream, weights=data, activations_bytes=256)
+    return AccelProgram.assemble(machine, stream, weights=data, activations_bytes=256)
 
 
 @pytest.mark.parametrize("p_stall", [0, 0.4])

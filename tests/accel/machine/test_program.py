@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import (Instruction, Program, ProgramError, TensorSlot, disassemble,
+from accel.machine.program import (Instruction, AccelProgram, ProgramError, TensorSlot, disassemble,
                                    finish)
 from accel.machine.provenance import Loop, Origin, Provenance, Site
 from compiler.ops.arithmetic import PARAM
@@ -23,9 +23,9 @@ P = TensorSlot("p", "io", 64, (2,), PARAM)
 Y = TensorSlot("y", "io", 128, (2, 2), "int32")
 
 
-def program(*stream: Instruction, **parts) -> Program:
+def program(*stream: Instruction, **parts) -> AccelProgram:
     parts = {"io_bytes": 144, "inputs": (X, P), "outputs": (Y,), **parts}
-    return Program.assemble(MACHINE, [*stream, finish()], **parts)
+    return AccelProgram.assemble(MACHINE, [*stream, finish()], **parts)
 
 
 def test_segments_follow_each_other_aligned() -> None:

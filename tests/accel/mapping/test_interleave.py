@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.mapping.interleave import _tiles, interleave
 from accel.mapping.target import AccelTarget
 from accel.proof.access import touches
@@ -112,4 +112,4 @@ def test_orders_are_kept_and_results_come_first() -> None:
     result = interleave(TINY, convolution, [one for tile in adds for one in tile])
     assert sorted(map(str, result)) == sorted(map(str, both))
     assert [one for one in result if one in convolution] == convolution
-    assert Program.assemble(TINY, result).count == len(both)
+    assert AccelProgram.assemble(TINY, result).count == len(both)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program
+from accel.machine.program import AccelProgram, Instruction
 from accel.mapping.layout import pack_params
 from accel.mapping.target import AccelTarget
 from accel.sim import cycle
@@ -138,7 +138,7 @@ def test_weights_are_in_the_program_once_for_each_layer() -> None:
 
 
 def test_compiling_twice_gives_the_same_words() -> None:
-    def compiled() -> Program:
+    def compiled() -> AccelProgram:
         net = Net(10)
         return AccelTarget(TWO).compile(net.graph(residual(net))).program
     one, other = compiled(), compiled()

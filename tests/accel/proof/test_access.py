@@ -10,7 +10,7 @@ import pytest
 from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import (Instruction, Program, ProgramError, TensorSlot, disassemble,
+from accel.machine.program import (Instruction, AccelProgram, ProgramError, TensorSlot, disassemble,
                                    finish)
 from accel.machine.provenance import Origin
 from accel.machine.words import decode_words
@@ -118,7 +118,7 @@ def chain():
 
 
 def program(stream, **parts):
-    return Program.assemble(MACHINE, stream, **({"io_bytes": 128, "inputs": (X,)} | parts))
+    return AccelProgram.assemble(MACHINE, stream, **({"io_bytes": 128, "inputs": (X,)} | parts))
 
 
 def changed(stream, index, **fields):
@@ -224,7 +224,7 @@ def test_unknown_opcode():
     words[0, 0], words[1, 0] = 200, 1
     with pytest.raises(IllegalProgram, match="^Instruction 0 `illegal.*`: opcode 200 is not an "
                                              "instruction of the machine$"):
-        prove(MACHINE, Program(MACHINE.hash, words))
+        prove(MACHINE, AccelProgram(MACHINE.hash, words))
 
 
 def test_constants_are_whole_from_the_start():
@@ -259,4 +259,4 @@ def test_finish_must_be_last():
 def test_program_of_another_machine():
     with pytest.raises(ProgramError, match="^Program was compiled for machine 000000000000, not "
                                            f"{MACHINE.hash[:12]} "):
-        prove(MACHINE, Program("0" * 64, np.zeros((0, 64), np.uint8)))
+        prove(MACHINE, AccelProgram("0" * 64, np.zeros((0, 64), np.uint8)))

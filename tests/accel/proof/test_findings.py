@@ -8,7 +8,7 @@ import pytest
 from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.provenance import Provenance
 from accel.mapping.schedules import Tiles
 from accel.mapping.target import AccelTarget
@@ -25,7 +25,7 @@ def stream():
     return compiled().instructions(MACHINE)
 
 
-def compiled() -> Program:
+def compiled() -> AccelProgram:
     """With tiles of its own, so that the texts do not depend on which are the cheapest."""
     with patch("accel.mapping.target.tiles_of", lambda *_: (Tiles(9, 3, 1, 1), 2)):
         return AccelTarget(MACHINE).compile(convolution_graph(8, 8, 9, seed=0)).program
@@ -45,7 +45,7 @@ def without(stream, index, kind, unit):
 
 
 def refusal(stream) -> IllegalProgram:
-    made = Program.assemble(MACHINE, stream)
+    made = AccelProgram.assemble(MACHINE, stream)
     with pytest.raises(IllegalProgram) as caught:
         prove(MACHINE, replace(compiled(), words=made.words, provenance=made.provenance))
     return caught.value

@@ -8,7 +8,7 @@ import pytest
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Counters, Run, Status
 from accel.proof.access import IllegalProgram
 from accel.sim import check as checking
@@ -31,7 +31,7 @@ def wrong(change):
     """A functional simulator that takes the instructions that `change` makes for those it gets."""
     def simulate(machine: Machine, case: Case) -> Run:
         stream = [change(one) for one in case.program.instructions(machine)]
-        words = Program.assemble(machine, stream).words
+        words = AccelProgram.assemble(machine, stream).words
         return functional.simulate(machine, replace(case.program, words=words), case.memory)
     return simulate
 

@@ -12,7 +12,7 @@ from accel.hw.control import BEGIN_CYCLES
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import ACTIVITIES, Run, Status
 from accel.mapping.target import AccelTarget
 from accel.proof.access import with_tokens
@@ -40,8 +40,8 @@ MEMORIES: Mapping[str, Dram] = {
 }
 
 
-def both(program: Program, memory: np.ndarray | None = None, dram: Dram = MEMORIES["latency 64"],
-         max_cycles: int = 2_000_000) -> tuple[Run, Run]:
+def both(program: AccelProgram, memory: np.ndarray | None = None,
+         dram: Dram = MEMORIES["latency 64"], max_cycles: int = 2_000_000) -> tuple[Run, Run]:
     """The cycle simulator, with a timeline, and the RTL."""
     return (cycle.simulate(MACHINE, program, memory, values=False, timeline=True, dram=dram,
                            max_cycles=max_cycles),
@@ -66,7 +66,7 @@ def require_partition(run: Run, unit: str, rows: np.ndarray) -> None:
 
 
 @pytest.fixture(scope="module")
-def digits() -> Program:
+def digits() -> AccelProgram:
     device = SimulatedDevice(MACHINE, simulator("functional"))
     module = compile_graph(optimize(load(DIGITS)), AccelTarget(MACHINE), device)
     return module.accelerated[0].program
@@ -152,12 +152,12 @@ def chain(**changes: Mapping[str, object]) -> list[Instruction]:
     return [replace(one, fields={**one.fields, **changes.get(one.name, {})}) for one in stream]
 
 
-def assembled(stream: list[Instruction]) -> Program:
+def assembled(stream: list[Instruction]) -> AccelProgram:
     slot = TensorSlot("x", "io", 0, (64,), "uint8")
-    return Program.assemble(MACHINE, stream, io_bytes=128, inputs=(slot,))
+    return AccelProgram.assemble(MACHINE, stream, io_bytes=128, inputs=(slot,))
 
 
-def with_byte(program: Program, index: int, place: int, value: int) -> Program:
+def with_byte(program: AccelProgram, index: int, place: int, value: int) -> AccelProgram:
     words = program.words.copy()
     words[index, place] = value
     return replace(program, words=words)
@@ -285,7 +285,7 @@ def test_options_take_the_place_of_those_of_the_memory():
 
 def test_program_of_another_machine():
     with pytest.raises(ProgramError, match="^Program was compiled for machine 000000000000, not "):
-        cycle.simulate(MACHINE, Program("0" * 64, np.zeros((0, 64), np.uint8)))
+        cycle.simulate(MACHINE, AccelProgram("0" * 64, np.zeros((0, 64), np.uint8)))
 
 
 def test_a_bus_must_be_as_wide_as_its_rate():

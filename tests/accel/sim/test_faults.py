@@ -8,7 +8,7 @@ import pytest
 from accel.datapath.plan import IN_FLIGHT, open_instructions
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
 from accel.proof.access import IllegalProgram, prove
 from accel.sim import cycle, functional, verilated
@@ -50,7 +50,7 @@ def test_the_lower_instruction_is_reported_though_fetch_meets_its_error_first():
     stream = [Instruction("gemm", "gemm", {"banks": 1, "reset": 1, "loops": long}),
               Instruction("gemm", "gemm", {"banks": 1, "reset": 1, "base": {"a": outside}}),
               Instruction("store", "store", {"buffer": 0}), finish()]
-    program = Program.assemble(MACHINE, stream, io_bytes=64)
+    program = AccelProgram.assemble(MACHINE, stream, io_bytes=64)
     words = program.words.copy()
     words[3, 0] = 0                     # an illegal opcode
     program = replace(program, words=words)
@@ -78,7 +78,7 @@ def test_an_error_behind_a_signal_that_is_refused(unit, wrong, behind, status, i
     giving = replace(plain, fields={**plain.fields, "signals": 1})
     last = replace(plain, fields={**plain.fields, **wrong})
     stream = [*[giving] * (REFUSED + 1), *[plain] * behind, last, finish()]
-    program = Program.assemble(MACHINE, stream, io_bytes=64)
+    program = AccelProgram.assemble(MACHINE, stream, io_bytes=64)
     for simulate in (functional.simulate, cycle.simulate, verilated.simulate):
         run = simulate(MACHINE, program)
         expected = (status, unit, REFUSED + 1 + behind if index is None else index)

@@ -8,7 +8,7 @@ import pytest
 from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import Status
 from accel.sim.functional import _Execution, simulate
 
@@ -87,7 +87,7 @@ def slow_lane(e, instruction, at, begins, b, o):
 
 def filled(rng, instruction):
     """An execution of one instruction, its buffers full of random bytes."""
-    program = Program.assemble(MACHINE, [instruction, finish()])
+    program = AccelProgram.assemble(MACHINE, [instruction, finish()])
     execution = _Execution(MACHINE, program, program.image())
     for raw in execution.buffers.raw.values():
         raw[:] = rng.integers(0, 256, raw.size, np.uint8)
@@ -157,7 +157,8 @@ def dma(name, **fields):
 
 
 def one_segment(instructions, io_bytes, inputs=()):
-    return Program.assemble(MACHINE, [*instructions, finish()], io_bytes=io_bytes, inputs=inputs)
+    return AccelProgram.assemble(MACHINE, [*instructions, finish()], io_bytes=io_bytes,
+                                 inputs=inputs)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -224,7 +225,7 @@ def chain(*, drop=(), inp=0):
         Instruction("store", "store", {"buffer": 5, "base": 3, "dram": 64, "run": 16,
                                        **masks(("vector",), ())}),
         finish()]
-    return Program.assemble(MACHINE, stream, io_bytes=128, inputs=(io,))
+    return AccelProgram.assemble(MACHINE, stream, io_bytes=128, inputs=(io,))
 
 
 def test_a_chain_of_units_computes_a_product(rng):
@@ -261,7 +262,7 @@ def test_faults(program, status, unit, index):
 
 def run_stream(*instructions, end=True):
     stream = [*instructions, *([finish()] if end else [])]
-    run = simulate(MACHINE, Program.assemble(MACHINE, stream))
+    run = simulate(MACHINE, AccelProgram.assemble(MACHINE, stream))
     return run.status, run.unit, run.index
 
 
@@ -277,7 +278,7 @@ def nothing(unit, waits=(), signals=(), **fields):
 
 def test_illegal_opcode():
     word = np.zeros((1, 64), np.uint8)
-    run = simulate(MACHINE, Program(MACHINE.hash, word))
+    run = simulate(MACHINE, AccelProgram(MACHINE.hash, word))
     assert (run.status, run.unit, run.index) == (Status.ILLEGAL, "fetch", 0)
 
 
@@ -332,7 +333,7 @@ def test_a_stream_without_finish_ends_in_deadlock():
 
 
 def test_program_of_another_machine():
-    program = Program("0" * 64, np.zeros((0, 64), np.uint8))
+    program = AccelProgram("0" * 64, np.zeros((0, 64), np.uint8))
     with pytest.raises(ProgramError, match="^Program was compiled for machine 000000000000, not "
                                            f"{MACHINE.hash[:12]} \\(tiny-1x4x4\\); "
                                            "compile it again$"):

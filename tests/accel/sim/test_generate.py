@@ -9,7 +9,7 @@ import pytest
 from accel.machine import isa
 from accel.machine.config import UNITS, AccelConfig, preset
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.machine.status import Status
 from accel.proof.access import IllegalProgram, prove
 from accel.sim import cycle, functional
@@ -49,7 +49,7 @@ def without(case, source, target, number):
         fields = stream[place].fields
         mask = fields[key] & ~isa.unit_mask([unit])
         stream[place] = replace(stream[place], fields={**fields, key: mask})
-    return replace(case.program, words=Program.assemble(MACHINE, stream).words)
+    return replace(case.program, words=AccelProgram.assemble(MACHINE, stream).words)
 
 
 def test_the_proof_refuses_programs_that_lack_a_token():

@@ -9,7 +9,7 @@ from accel.hw.datapath import Datapath
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.proof.access import prove
 from accel.sim import functional
 from accel.sim.check import Report, check, default_simulators, ran
@@ -116,7 +116,7 @@ def test_a_wrong_product_of_ones_own_is_found():
     def wrong(machine, case):
         stream = [replace(one, name="gemm") if one.name == "l1" else one
                   for one in case.program.instructions(machine)]
-        words = Program.assemble(machine, stream).words
+        words = AccelProgram.assemble(machine, stream).words
         return functional.simulate(machine, replace(case.program, words=words), case.memory)
 
     report = check(machine, 1, 0, {"right": plain, "wrong": wrong})

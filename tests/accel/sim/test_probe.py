@@ -5,7 +5,7 @@ import pytest
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import Status
 from accel.proof.access import with_tokens
 from accel.sim.probe import Probe
@@ -17,9 +17,9 @@ Y = TensorSlot("y", "io", 64, (16,), "uint8")
 INPUTS = {"x": np.arange(64, dtype=np.uint8)}
 
 
-def program() -> Program:
+def program() -> AccelProgram:
     """y is the low bytes of inp * wgt: four pixels of x by one block of x."""
-    return Program.assemble(MACHINE, [*with_tokens(MACHINE, [
+    return AccelProgram.assemble(MACHINE, [*with_tokens(MACHINE, [
         Instruction("load", "load", {"buffer": 0, "base": 3, "run": 16}),
         Instruction("load", "load", {"buffer": 1, "base": 3, "run": 16, "dram": 16}),
         Instruction("gemm", "gemm", {"banks": 1, "reset": 1, "loops": [
@@ -167,4 +167,4 @@ def test_a_probe_that_nobody_closes_writes_its_waveforms(tmp_path):
 
 def test_program_of_another_machine():
     with pytest.raises(ProgramError, match="^Program was compiled for machine 000000000000, not "):
-        Probe(MACHINE, Program("0" * 64, np.zeros((0, 64), np.uint8)))
+        Probe(MACHINE, AccelProgram("0" * 64, np.zeros((0, 64), np.uint8)))

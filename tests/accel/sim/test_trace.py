@@ -14,7 +14,7 @@ import pytest
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.provenance import Loop, Origin, Site
 from accel.machine.status import ACTIVITIES, Run, Status, Timeline
 from accel.sim import trace
@@ -30,7 +30,7 @@ def instruction(name, unit, waits=(), signals=(), position=(0, 0), **fields):
                        Origin(CONV, position))
 
 
-PROGRAM = Program.assemble(MACHINE, [
+PROGRAM = AccelProgram.assemble(MACHINE, [
     instruction("load", "load", signals=("gemm",), run=16),
     instruction("load", "load", signals=("gemm",), position=(1, 0), run=8, loops=[{"extent": 2}]),
     instruction("gemm", "gemm", waits=("load",), signals=("vector",)),

@@ -9,7 +9,7 @@ from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, finish
+from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
 from accel.sim import functional, values
@@ -70,7 +70,7 @@ MACHINES = {machine.config.name: machine for machine in (
 
 def executions(machine, rng, instruction):
     """One instruction between random buffers, for both simulators."""
-    program = Program.assemble(machine, [instruction, finish()], io_bytes=512)
+    program = AccelProgram.assemble(machine, [instruction, finish()], io_bytes=512)
     image = program.image()
     image[program.bases["io"]:] = rng.integers(0, 256, 512, np.uint8)
     result = [module._Execution(machine, program, image.copy()) for module in (functional, values)]
@@ -220,7 +220,7 @@ def nothing(unit, waits=(), signals=(), **fields):
         "tokens left", "full counter", "fed later", "backwards"])
 def test_programs_that_are_not_plain_end_as_in_the_reference(stream, status, unit, index):
     machine = MACHINES["tiny-1x4x4"]
-    program = Program.assemble(machine, [*stream, finish()])
+    program = AccelProgram.assemble(machine, [*stream, finish()])
     run = values.simulate(machine, program)
     expected = functional.simulate(machine, program)
     assert (run.status, run.unit, run.index) == (status, unit, index)
@@ -230,7 +230,7 @@ def test_programs_that_are_not_plain_end_as_in_the_reference(stream, status, uni
 
 def test_an_opcode_that_is_none():
     machine = MACHINES["tiny-1x4x4"]
-    run = values.simulate(machine, Program(machine.hash, np.zeros((1, 64), np.uint8)))
+    run = values.simulate(machine, AccelProgram(machine.hash, np.zeros((1, 64), np.uint8)))
     assert (run.status, run.unit, run.index) == (Status.ILLEGAL, "fetch", 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from accel.machine import isa
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Instruction, Program, ProgramError, TensorSlot, finish
+from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import Run, Status
 from accel.proof.access import IllegalProgram, prove, with_tokens
 from accel.sim import functional, verilated
@@ -30,11 +30,11 @@ def chain() -> list[Instruction]:
         finish()])
 
 
-def program(stream) -> Program:
-    return Program.assemble(MACHINE, stream, io_bytes=128, inputs=(X,))
+def program(stream) -> AccelProgram:
+    return AccelProgram.assemble(MACHINE, stream, io_bytes=128, inputs=(X,))
 
 
-def both(one: Program, **timing) -> tuple[Run, Run]:
+def both(one: AccelProgram, **timing) -> tuple[Run, Run]:
     x = np.random.default_rng(1).integers(0, 256, 64, np.uint8)
     return (functional.simulate(MACHINE, one, inputs={"x": x}),
             verilated.simulate(MACHINE, one, inputs={"x": x}, **timing))
@@ -87,7 +87,7 @@ def changed(index: int, **fields) -> list[Instruction]:
     return stream
 
 
-def illegal_opcode() -> Program:
+def illegal_opcode() -> AccelProgram:
     words = program(chain()).words.copy()
     words[2, 0] = 0xEE
     return replace(program(chain()), words=words)
@@ -144,7 +144,7 @@ def test_the_watchdog_ends_a_long_run():
 
 def test_program_of_another_machine():
     with pytest.raises(ProgramError, match="^Program was compiled for machine 000000000000, not "):
-        verilated.simulate(MACHINE, Program("0" * 64, np.zeros((0, 64), np.uint8)))
+        verilated.simulate(MACHINE, AccelProgram("0" * 64, np.zeros((0, 64), np.uint8)))
 
 
 def test_object_of_another_machine():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm import (MACHINES, ExportError, Machine, MachineError,
+from compiler.cpu_gpu_backends.llvm import (MACHINES, ExportError, Processor, MachineError,
                                             compile_object, header, host, link_shared)
 from compiler.cpu_gpu_backends.llvm.machine import WITHOUT
 from compiler.ir import Program, lower
@@ -222,12 +222,12 @@ def test_webassembly_objects_say_what_they_are():
 def test_an_unknown_machine_wrong():
     with pytest.raises(MachineError, match="^Triple must be one that LLVM knows, "
                                            "not 'pdp11-unknown-unknown': "):
-        compile_object({"f": product()}, Machine("pdp11-unknown-unknown", "generic"))
+        compile_object({"f": product()}, Processor("pdp11-unknown-unknown", "generic"))
 
 
 def test_doing_without_features(monkeypatch):
-    machine = Machine("x86_64-unknown-linux-gnu", "x86-64",
-                      ("avx2", "avx512f", "avx512vnni", "fma", "sse2"))
+    machine = Processor("x86_64-unknown-linux-gnu", "x86-64",
+                        ("avx2", "avx512f", "avx512vnni", "fma", "sse2"))
     assert machine.without("avx512f").features == ("avx2", "fma", "sse2")
     assert machine.without("avx512f").without("avx512f") == machine.without("avx512f")
     assert machine.without("avx2").features == ("fma", "sse2")
@@ -238,7 +238,7 @@ def test_doing_without_features(monkeypatch):
 
 
 def test_doing_without_what_is_not_known_wrong(monkeypatch):
-    machine = Machine("x86_64-unknown-linux-gnu", "x86-64", ("avx2", "sse2"))
+    machine = Processor("x86_64-unknown-linux-gnu", "x86-64", ("avx2", "sse2"))
     with pytest.raises(MachineError) as refusal:
         machine.without("neon")
     assert str(refusal.value) == ("Feature to do without must be one that this processor has "

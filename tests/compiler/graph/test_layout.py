@@ -8,7 +8,7 @@ import pytest
 
 from compiler.graph import Graph, Node, divide, evaluate, partition
 from compiler.graph.channels_last import FROM_LAST, TO_LAST
-from compiler.graph.cheapest_orders import (NCHW, NHWC, Order, Tensor, bytes_to_convert,
+from compiler.graph.cheapest_orders import (NCHW, NHWC, Order, OrderedTensor, bytes_to_convert,
                                             cheapest_orders)
 from compiler.graph.layout import RELAYOUT, Borders, Layout, lay_out, plain
 from compiler.graph.partition import ACCEL, HOST, Partition, Segment
@@ -36,7 +36,7 @@ def total(layout: Layout) -> int:
     return sum(one.size_bytes for one in layout.conversions)
 
 
-def every_choice(tensors: Collection[Tensor]):
+def every_choice(tensors: Collection[OrderedTensor]):
     points = sorted({point for one in tensors for point in (one.maker, *one.readers)}
                     - {NCHW, NHWC})
     for orders in product((NCHW, NHWC), repeat=len(points)):
@@ -49,9 +49,9 @@ def test_no_orders_convert_fewer_bytes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(5):
         points = [NCHW, NHWC, *(f"p{i}" for i in range(int(rng.integers(1, 10))))]
-        tensors = [Tensor(str(rng.choice(points)),
-                          frozenset(map(str, rng.choice(points, int(rng.integers(1, 4))))),
-                          int(rng.integers(0, 9))) for _ in range(int(rng.integers(1, 14)))]
+        tensors = [OrderedTensor(str(rng.choice(points)),
+                                 frozenset(map(str, rng.choice(points, int(rng.integers(1, 4))))),
+                                 int(rng.integers(0, 9))) for _ in range(int(rng.integers(1, 14)))]
         found = cheapest_orders(tensors)
         best = min(bytes_to_convert(tensors, orders) for orders in every_choice(tensors))
         assert bytes_to_convert(tensors, found) == best
@@ -84,7 +84,7 @@ def test_random_networks(seed: int) -> None:
     wanted = evaluate(graph, given)
     before = chain_of(partition(graph, takes))
     found = laid_out(graph, borders)
-    problem: list[Tensor] = []
+    problem: list[OrderedTensor] = []
     laid_out(graph, borders, choose=lambda tensors: problem.extend(tensors) or cheapest_orders(
         tensors))
     choices = list(every_choice(problem))
@@ -121,7 +121,7 @@ def test_random_networks_on_three_targets(seed: int) -> None:
     def borders(segment: Segment) -> Mapping[str, Order | None] | None:
         return plain(segment) if segment.target == "third" else of_layers(segment)
 
-    given, problem = samples(graph), list[Tensor]()
+    given, problem = samples(graph), list[OrderedTensor]()
     found = lay_out(parts, borders, lambda some: problem.extend(some) or cheapest_orders(some))
     made = evaluate(verify(found.partition.graph), given)
     for name, array in evaluate(graph, given).items():

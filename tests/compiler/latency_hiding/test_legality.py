@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from compiler.latency_hiding import Access, Event, Tokens, check, insert_tokens
+from compiler.latency_hiding import AddressSet, Event, Tokens, check, insert_tokens
 
-LOAD = Event("load", (Access("inp", (0, 8), True),), "x tile 0")
-GEMM = Event("gemm", (Access("inp", np.array([6, 2, 4])),), "conv tile 0")
+LOAD = Event("load", (AddressSet("inp", (0, 8), True),), "x tile 0")
+GEMM = Event("gemm", (AddressSet("inp", np.array([6, 2, 4])),), "conv tile 0")
 INITIAL = {"inp": ((0, 8),)}
 
 
@@ -50,7 +50,7 @@ def test_write_after_read_in_no_order():
 
 
 def test_write_after_write_in_no_order():
-    other = Event("store", (Access("inp", (7, 12), True),))
+    other = Event("store", (AddressSet("inp", (7, 12), True),))
     assert messages([LOAD, other], [Tokens(), Tokens()]) == [
         "event 0 (load x tile 0) and event 1 (store) touch inp[7:8] in no fixed order"]
 
@@ -81,15 +81,16 @@ def test_a_signal_does_not_order_what_its_sender_does_later():
 
 
 def test_read_of_what_was_never_written():
-    events = [Event("load", (Access("inp", (0, 3), True),)),
-              Event("load", (Access("inp", (1, 8)),), "x")]
+    events = [Event("load", (AddressSet("inp", (0, 3), True),)),
+              Event("load", (AddressSet("inp", (1, 8)),), "x")]
     assert messages(events, [Tokens()] * 2, {"inp": ((6, 7),)}) == [
         "event 1 (load x) reads inp[3:6],[7:8], which nothing wrote"]
 
 
 def test_a_memory_that_nothing_writes_holds_what_it_held_at_the_start():
-    events = [Event("load", (Access("rom", (4, 8)),)), Event("gemm", (Access("rom", (6, 12)),)),
-              Event("gemm", (Access("rom", np.array([9, 2, 5])),))]
+    events = [Event("load", (AddressSet("rom", (4, 8)),)),
+              Event("gemm", (AddressSet("rom", (6, 12)),)),
+              Event("gemm", (AddressSet("rom", np.array([9, 2, 5])),))]
     assert messages(events, [Tokens()] * 3, {"rom": ((4, 10), (10, 11))}) == [
         "event 1 (gemm) reads rom[11:12], which nothing wrote",
         "event 2 (gemm) reads rom[2:3], which nothing wrote"]
@@ -97,16 +98,17 @@ def test_a_memory_that_nothing_writes_holds_what_it_held_at_the_start():
 
 def test_one_finding_for_two_events_and_a_memory():
     """The later one reads and writes what the earlier one wrote and read."""
-    events = [Event("gemm", (Access("acc", (0, 4)), Access("acc", (0, 4), True))),
-              Event("vector", (Access("acc", (2, 4)), Access("acc", (3, 6), True)))]
+    events = [Event("gemm", (AddressSet("acc", (0, 4)), AddressSet("acc", (0, 4), True))),
+              Event("vector", (AddressSet("acc", (2, 4)), AddressSet("acc", (3, 6), True)))]
     found, = check(events, [Tokens()] * 2, {"acc": ((0, 8),)})
     assert (found.ranges, found.hazard) == (((2, 4),), ("write", "read"))
 
 
 def test_the_latest_event_of_each_unit_is_found():
     """What orders that one orders those before it."""
-    events = [Event("load", (Access("x", (0, 8)),)), Event("load", (Access("x", (0, 4)),)),
-              Event("store", (Access("x", (4, 8)),)), Event("gemm", (Access("x", (0, 8), True),))]
+    events = [Event("load", (AddressSet("x", (0, 8)),)), Event("load", (AddressSet("x", (0, 4)),)),
+              Event("store", (AddressSet("x", (4, 8)),)),
+              Event("gemm", (AddressSet("x", (0, 8), True),))]
     found = check(events, [Tokens()] * 4, {"x": ((0, 8),)})
     assert [(v.earlier.index, v.ranges) for v in found if v.earlier] == [
         (1, ((0, 4),)), (2, ((4, 8),))]
@@ -120,7 +122,7 @@ def test_a_limit_ends_the_scan():
 
 
 def test_an_event_reads_before_it_writes():
-    event = Event("gemm", (Access("acc", (0, 2), True), Access("acc", (0, 2))))
+    event = Event("gemm", (AddressSet("acc", (0, 2), True), AddressSet("acc", (0, 2))))
     assert messages([event], [Tokens()], {}) == [
         "event 0 (gemm) reads acc[0:2], which nothing wrote"]
 
@@ -131,11 +133,11 @@ def test_a_stream_of_the_size_of_a_network():
     scattered = [np.sort(rng.permutation(16384)[:2048]) for _ in range(8)]
     for tile in range(3250):
         part = scattered[tile % 8]
-        dram = Access("dram", (tile * 2048, tile * 2048 + 2048))
-        events += [Event("load", (dram, Access("inp", part, True))),
-                   Event("gemm", (Access("inp", part), Access("acc", part, True))),
-                   Event("vector", (Access("acc", part), Access("out", part, True))),
-                   Event("store", (Access("out", part),
-                                   Access("dram", (tile * 512, tile * 512 + 512), True)))]
+        dram = AddressSet("dram", (tile * 2048, tile * 2048 + 2048))
+        events += [Event("load", (dram, AddressSet("inp", part, True))),
+                   Event("gemm", (AddressSet("inp", part), AddressSet("acc", part, True))),
+                   Event("vector", (AddressSet("acc", part), AddressSet("out", part, True))),
+                   Event("store", (AddressSet("out", part),
+                                   AddressSet("dram", (tile * 512, tile * 512 + 512), True)))]
     tokens = insert_tokens(events, ("load", "gemm", "vector", "store"))
     assert check(events, tokens, {"dram": ((0, 1 << 24),)}) == []

@@ -6,21 +6,22 @@ from collections import deque
 import numpy as np
 import pytest
 
-from compiler.latency_hiding import Access, Event, Tokens, check, insert_tokens
+from compiler.latency_hiding import AddressSet, Event, Tokens, check, insert_tokens
 
 UNITS: tuple[str, ...] = ("load", "gemm", "vector", "store")
 SIZES = {"a": 12, "b": 7, "dram": 20}
 INITIAL = {memory: ((0, size),) for memory, size in SIZES.items()}
 
 
-def random_access(rng: np.random.Generator) -> Access:
+def random_access(rng: np.random.Generator) -> AddressSet:
     memory = str(rng.choice(list(SIZES)))
     size = SIZES[memory]
     write = bool(rng.random() < 0.4)
     if rng.random() < 0.5:
         start = int(rng.integers(size))
-        return Access(memory, (start, int(rng.integers(start, min(size, start + 4) + 1))), write)
-    return Access(memory, rng.permutation(size)[:rng.integers(0, 4)], write)
+        stop = int(rng.integers(start, min(size, start + 4) + 1))
+        return AddressSet(memory, (start, stop), write)
+    return AddressSet(memory, rng.permutation(size)[:rng.integers(0, 4)], write)
 
 
 def random_stream(seed: int, count: int) -> list[Event]:
@@ -172,8 +173,8 @@ def test_streams_without_tokens_do_go_wrong():
 
 def produce_then_consume(count: int) -> list[Event]:
     """`count` loads, then `count` readers of one of them each."""
-    return ([Event("load", (Access("a", (i, i + 1), True),)) for i in range(count)]
-            + [Event("gemm", (Access("a", (i, i + 1)),)) for i in range(count)])
+    return ([Event("load", (AddressSet("a", (i, i + 1), True),)) for i in range(count)]
+            + [Event("gemm", (AddressSet("a", (i, i + 1)),)) for i in range(count)])
 
 
 def outstanding(tokens: list[Tokens], events: list[Event]) -> int:
@@ -213,22 +214,22 @@ def test_double_buffering_leaves_units_free_to_overlap():
     events = []
     for tile in range(4):
         half = (8 * (tile % 2), 8 * (tile % 2) + 8)
-        events.append(Event("load", (Access("inp", half, True),)))
-        events.append(Event("gemm", (Access("inp", half),)))
+        events.append(Event("load", (AddressSet("inp", half, True),)))
+        events.append(Event("gemm", (AddressSet("inp", half),)))
     tokens = insert_tokens(events, UNITS)
     assert edges(tokens, events) == [(0, 1), (2, 3), (1, 4), (4, 5), (3, 6), (6, 7)]
 
 
 def test_an_ordering_through_a_third_unit_gets_no_token():
-    events = [Event("load", (Access("a", (0, 1), True),)),
-              Event("gemm", (Access("a", (0, 1)), Access("b", (0, 1), True))),
-              Event("vector", (Access("a", (0, 1)), Access("b", (0, 1))))]
+    events = [Event("load", (AddressSet("a", (0, 1), True),)),
+              Event("gemm", (AddressSet("a", (0, 1)), AddressSet("b", (0, 1), True))),
+              Event("vector", (AddressSet("a", (0, 1)), AddressSet("b", (0, 1))))]
     assert insert_tokens(events, UNITS) == [
         Tokens(signals=("gemm",)), Tokens(("load",), ("vector",)), Tokens(("gemm",))]
 
 
 def test_readers_need_no_order_among_themselves():
-    events = [Event(unit, (Access("a", (0, 4)),)) for unit in UNITS]
+    events = [Event(unit, (AddressSet("a", (0, 4)),)) for unit in UNITS]
     assert insert_tokens(events, UNITS) == [Tokens()] * 4
 
 
@@ -251,5 +252,5 @@ def test_capacity_wrong():
 ])
 def test_addresses_wrong(addresses, message):
     with pytest.raises(ValueError) as refusal:     # noqa: PT011 - the whole message is compared
-        Access("a", addresses)
+        AddressSet("a", addresses)
     assert str(refusal.value) == message

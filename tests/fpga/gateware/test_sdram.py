@@ -10,7 +10,7 @@ from amaranth.lib.memory import Memory
 from fpga.emulation.sdram_chip import RULES, SdramChip
 from fpga.gateware.pads import simulated_pads
 from fpga.gateware.sdram import SdramController
-from fpga.sdram import ULX3S, Timing
+from fpga.sdram import ULX3S, SdramTiming
 from tests.support import memory_port
 from tests.support.machines import TINY, machine
 from tests.support.memory_port import agree, requests_of
@@ -99,7 +99,7 @@ def test_the_model_notices_a_controller_that_breaks_a_rule(rule):
 def test_a_clock_too_fast_for_the_chip():
     with pytest.raises(ValueError, match="at most 133 MHz, not 166"):
         ULX3S.at(166e6)
-    assert ULX3S.at(133e6).cas == 3 and ULX3S.at(80e6) == Timing(
+    assert ULX3S.at(133e6).cas == 3 and ULX3S.at(80e6) == SdramTiming(
         rcd=2, rp=2, ras=4, rc=6, rrd=2, rfc=6, wr=2, mrd=2, refresh=625, init=16000, cas=2)
     slow = ULX3S.at(25e6)
     assert (slow.wr, slow.mrd, slow.rcd) == (2, 2, 1)

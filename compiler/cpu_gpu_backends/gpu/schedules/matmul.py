@@ -8,7 +8,7 @@ from compiler.te import Extent, Tensor
 
 from .cooperative import bind_all, fetch, unroll_all
 
-__all__ = ["Tiles", "matmul", "schedule_matmul"]
+__all__ = ["MatmulTiles", "matmul", "schedule_matmul"]
 
 
 def matmul(m: Extent, n: Extent, k: int, dtype: str) -> Tensor:
@@ -22,7 +22,7 @@ def matmul(m: Extent, n: Extent, k: int, dtype: str) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class MatmulTiles:
     """Elements of the result that a block and a thread compute, and products at a time.
 
     `stages` are the tiles of operands under way before they are used: 0 loads, then computes.
@@ -38,7 +38,7 @@ class Tiles:
     lanes: int = 1
 
 
-def schedule_matmul(c: Tensor, name: str, tiles: Tiles = Tiles()) -> Schedule:
+def schedule_matmul(c: Tensor, name: str, tiles: MatmulTiles = MatmulTiles()) -> Schedule:
     """Rows and columns may be symbols, where `tiles` have no stages: those copy ahead."""
     schedule = Schedule([c], name)
     schedule[c].cache_write("local", name="acc")

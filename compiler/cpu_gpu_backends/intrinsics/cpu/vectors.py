@@ -11,8 +11,8 @@ row of b and spreads one element of a column of a over a register::
 from collections.abc import Callable
 
 from compiler import te
-from compiler.cpu_gpu_backends.llvm.tiles import Call
-from compiler.cpu_gpu_backends.llvm.writer import Kind, Writer, type_name
+from compiler.cpu_gpu_backends.llvm.tiles import IntrinsicCall
+from compiler.cpu_gpu_backends.llvm.writer import LlvmType, Writer, type_name
 from compiler.te import Axis, Var, bits
 from compiler.tensorize import Intrinsic, Operand
 
@@ -41,14 +41,14 @@ def fp32(rows: int, columns: int, depth: int, lanes: int = 16) -> Intrinsic:
         (depth, columns), "float32", "b")
     i, j, k = Axis(Var("i"), rows), Axis(Var("j"), columns), te.reduce_axis(depth, "k")
 
-    def multiply_add(w: Writer, kind: Kind, flag: str, total: str, x: str, y: str) -> str:
+    def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
         return w.op(f"fadd{flag} {kind} {total}, {w.op(f'fmul{flag} {kind} {x}, {y}')}")
 
     return Intrinsic(f"fp32_{rows}x{columns}x{depth}_{lanes}", "vectors",
                      operand("dst", (rows, columns), "float32"),
                      tuple(operand(t.name, t.shape, "float32") for t in (a, b)), (i, j),
                      te.sum(a[i, k] * b[k, j], k), "sum", needs=_FP32[lanes],
-                     lower=_rule(rows, columns, depth, Kind("float32", lanes), 1, multiply_add))
+                     lower=_rule(rows, columns, depth, LlvmType("float32", lanes), 1, multiply_add))
 
 
 def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 16) -> Intrinsic:
@@ -61,7 +61,7 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
     needs, instruction = _DOT[dtype, lanes]
     neon = lanes == 4
 
-    def multiply_add(w: Writer, kind: Kind, flag: str, total: str, x: str, y: str) -> str:
+    def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
         if neon:
             bytes_ = f"<{4 * lanes} x i8>"
             x, y = (w.op(f"bitcast {kind} {one} to {bytes_}") for one in (x, y))
@@ -72,7 +72,7 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
                      operand("dst", (rows, columns), "int32"),
                      *grouped_product(rows, columns, depth, dtype, "int8", "int32"), "sum",
                      needs=needs,
-                     lower=_rule(rows, columns, depth // 4, Kind("int32", lanes), 4,
+                     lower=_rule(rows, columns, depth // 4, LlvmType("int32", lanes), 4,
                                  multiply_add))
 
 
@@ -103,13 +103,13 @@ def _check_columns(columns: int, lanes: int) -> None:
         raise ValueError(f"Columns must be a multiple of {lanes}, not {columns}")
 
 
-def _rule(rows: int, columns: int, steps: int, kind: Kind, bytes_: int,
-          multiply_add: Callable[..., str]) -> Callable[[Call], bool]:
+def _rule(rows: int, columns: int, steps: int, kind: LlvmType, bytes_: int,
+          multiply_add: Callable[..., str]) -> Callable[[IntrinsicCall], bool]:
     """`bytes_` elements of a, as many as a lane of `kind` holds, belong to one step."""
     vectors = range(0, columns, kind.lanes)
-    one, zero = Kind(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
+    one, zero = LlvmType(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
 
-    def lower(call: Call) -> bool:
+    def lower(call: IntrinsicCall) -> bool:
         dense = (1,) if bytes_ == 1 else (bytes_, 1)
         if (call.tiles["dst"].pitches[-1:] != (1,) or call.tiles["b"].pitches[1:] != dense
                 or bytes_ > 1 and call.tiles["a"].pitches[-1] != 1):
@@ -141,7 +141,7 @@ def _rule(rows: int, columns: int, steps: int, kind: Kind, bytes_: int,
     return lower
 
 
-def _spread(w: Writer, kind: Kind, value: str) -> str:
+def _spread(w: Writer, kind: LlvmType, value: str) -> str:
     first = w.op(f"insertelement {kind} poison, {type_name(kind.dtype)} {value}, i64 0")
     return w.op(f"shufflevector {kind} {first}, {kind} poison, "
                 f"<{kind.lanes} x i32> zeroinitializer")

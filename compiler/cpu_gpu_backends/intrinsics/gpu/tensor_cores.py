@@ -9,7 +9,7 @@ rule. Sums of floats are float32, in an order that the hardware does not tell; i
 from dataclasses import dataclass
 
 from compiler import te
-from compiler.cpu_gpu_backends.simt.tiles import Call
+from compiler.cpu_gpu_backends.simt.tiles import IntrinsicCall
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Intrinsic, Operand
 
@@ -56,7 +56,7 @@ def _fragment(dtype: str, name: str = "d") -> Operand:
     return Operand(name, (ROWS, COLUMNS), dtype, (("fragment", dtype),), window=True)
 
 
-def _multiply(call: Call, name: str) -> list[str]:
+def _multiply(call: IntrinsicCall, name: str) -> list[str]:
     call.needs(name)
     call.needs("mma_tile")
     d, a, b = (call.tiles[tile] for tile in "dab")
@@ -73,7 +73,7 @@ def mma_fill(dtype: str = "float32") -> Intrinsic:
     """``d[i, j] = 0``."""
     i, j = Axis(Var("i"), ROWS), Axis(Var("j"), COLUMNS)
 
-    def lower(call: Call) -> list[str]:
+    def lower(call: IntrinsicCall) -> list[str]:
         call.needs("mma_fill")
         return [f"mma_fill({call.tiles['d'].element});"]
 
@@ -87,7 +87,7 @@ def mma_store(dtype: str = "float32") -> Intrinsic:
     i, j = Axis(Var("i"), ROWS), Axis(Var("j"), COLUMNS)
     memory = (("global", dtype), ("shared", dtype))
 
-    def lower(call: Call) -> list[str]:
+    def lower(call: IntrinsicCall) -> list[str]:
         call.needs("mma_store")
         dst = call.tiles["dst"]
         return [f"mma_store<{dst.pitches[0]}>({dst.address}, {call.tiles['d'].element});"]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.machine import isa
-from accel.mapping.lowering.dma import LOOPS, Copy, Loop, runs
-from accel.mapping.lowering.nest import Affine, Interval, LoweringError
+from accel.mapping.lowering.dma import LOOPS, DmaCopy, DmaLoop, runs
+from accel.mapping.lowering.nest import AffineAddress, Interval, LoweringError
 from compiler.te import Var
 
 PAD = "pad"
@@ -16,7 +16,7 @@ Moves = dict[int, int | str]
 """Byte of the buffer to byte of DRAM, or to `PAD`."""
 
 
-def enumerated(dram: Affine, buffer: Affine, extents: dict[Var, int],
+def enumerated(dram: AffineAddress, buffer: AffineAddress, extents: dict[Var, int],
                valid: dict[Var, Interval] | None, item: int) -> Moves:
     """What the loops say, one iteration at a time."""
     moves: Moves = {}
@@ -30,7 +30,7 @@ def enumerated(dram: Affine, buffer: Affine, extents: dict[Var, int],
     return moves
 
 
-def performed(copies: list[Copy]) -> Moves:
+def performed(copies: list[DmaCopy]) -> Moves:
     """What the instructions do, as docs/machine.md says; no byte is written twice."""
     moves: Moves = {}
     for copy in copies:
@@ -67,8 +67,8 @@ def nests(draw):
         low = draw(st.sampled_from((0, 0, 0, 1))) if extents[var] > 1 else 0
         high = draw(st.sampled_from((extents[var], extents[var], extents[var] - 1)))
         valid[var] = (low, max(high, low + 1))
-    dram = Affine(draw(st.integers(-64, 300)), steps)
-    return (dram, Affine(draw(st.integers(0, 9)), strides), extents,
+    dram = AffineAddress(draw(st.integers(-64, 300)), steps)
+    return (dram, AffineAddress(draw(st.integers(0, 9)), strides), extents,
             draw(st.sampled_from((valid, valid, valid, None))), item)
 
 
@@ -82,8 +82,8 @@ def test_every_byte_goes_where_the_loops_say(nest) -> None:
 I, J, K, L, M = (Var(name) for name in "ijklm")
 
 
-def affine(offset: int, **strides: int) -> Affine:
-    return Affine(offset, {Var(name): stride for name, stride in strides.items()})
+def affine(offset: int, **strides: int) -> AffineAddress:
+    return AffineAddress(offset, {Var(name): stride for name, stride in strides.items()})
 
 
 def whole(extents: dict[Var, int]) -> dict[Var, Interval]:
@@ -93,21 +93,22 @@ def whole(extents: dict[Var, int]) -> dict[Var, Interval]:
 def test_contiguous_loops_are_one_run() -> None:
     extents = {I: 3, J: 4, K: 5}
     form = affine(7, i=20, j=5, k=1)
-    assert list(runs(form, form, extents, whole(extents), 1)) == [Copy(7, 7, 60, ())]
+    assert list(runs(form, form, extents,
+                       whole(extents), 1)) == [DmaCopy(7, 7, 60, ())]
 
 
 def test_loops_that_step_as_one_are_merged() -> None:
     extents = {I: 3, J: 4, K: 5}
     (copy,) = runs(affine(0, i=40, j=10, k=1), affine(0, i=20, j=5, k=1), extents,
                    whole(extents), 1)
-    assert copy == Copy(0, 0, 5, (Loop(12, 10, 5, (0, 12)),))
+    assert copy == DmaCopy(0, 0, 5, (DmaLoop(12, 10, 5, (0, 12)),))
 
 
 def test_padding_of_rows_is_one_instruction() -> None:
     extents = {I: 4, J: 6, K: 16}
     valid = {I: (1, 4), J: (1, 5), K: (0, 16)}
     (copy,) = runs(affine(-80, i=64, j=16, k=1), affine(0, i=96, j=16, k=1), extents, valid, 1)
-    assert copy == Copy(-80, 0, 16, (Loop(4, 64, 96, (1, 4)), Loop(6, 16, 16, (1, 5))))
+    assert copy == DmaCopy(-80, 0, 16, (DmaLoop(4, 64, 96, (1, 4)), DmaLoop(6, 16, 16, (1, 5))))
     assert copy.fields()["dram"] == (1 << 32) - 80
 
 
@@ -116,7 +117,7 @@ def test_padding_within_a_short_run_is_cut_off() -> None:
     extents = {J: 6, K: 16}
     first, second = runs(affine(0, j=3, k=1), affine(0, j=16, k=1), extents,
                          {J: (0, 6), K: (0, 3)}, 1)
-    assert first == Copy(0, 0, 3, (Loop(6, 3, 16, (0, 6)),))
+    assert first == DmaCopy(0, 0, 3, (DmaLoop(6, 3, 16, (0, 6)),))
     assert (second.run, second.buffer, second.filled) == (13, 3, True)
 
 
@@ -124,7 +125,8 @@ def test_more_than_four_loops_unroll_the_shortest() -> None:
     extents = {I: 3, J: 3, K: 2, L: 3, M: 3}
     strides = {I: 1000, J: 300, K: 90, L: 20, M: 4}
     steps = {var: 5 * stride for var, stride in strides.items()}
-    copies = list(runs(Affine(0, steps), Affine(0, strides), extents, whole(extents), 1))
+    copies = list(runs(AffineAddress(0, steps), AffineAddress(0, strides), extents,
+                       whole(extents), 1))
     assert [(copy.dram, copy.buffer, len(copy.loops)) for copy in copies] == [
         (0, 0, 4), (450, 90, 4)]
 
@@ -132,7 +134,7 @@ def test_more_than_four_loops_unroll_the_shortest() -> None:
 def test_padding_alone_reads_nothing_with_any_number_of_loops() -> None:
     for count in range(5):
         extents = dict.fromkeys((I, J, K, L)[:count], 3)
-        strides = Affine(0, {var: 10 ** (n + 1) for n, var in enumerate(extents)})
+        strides = AffineAddress(0, {var: 10 ** (n + 1) for n, var in enumerate(extents)})
         (copy,) = runs(strides, strides, extents, None, 1)
         assert set(performed([copy]).values()) == {PAD}
 
@@ -140,7 +142,8 @@ def test_padding_alone_reads_nothing_with_any_number_of_loops() -> None:
 def test_an_extent_over_the_field_is_refused() -> None:
     extents = {I: 70000}
     with pytest.raises(LoweringError) as refusal:
-        list(runs(affine(0, i=2), affine(0, i=4), extents, whole(extents), 1))
+        list(runs(affine(0, i=2), affine(0, i=4), extents,
+                       whole(extents), 1))
     assert str(refusal.value) == ("Extent of a copy's loop must be at most 65536 and its padding "
                                   "4095, not 70000 with (0, 70000)")
 
@@ -156,4 +159,4 @@ def test_a_run_longer_than_the_field_stays_a_loop() -> None:
     extents = {I: 3, J: 1 << 15}
     form = affine(0, i=1 << 15, j=1)
     (copy,) = runs(form, form, extents, whole(extents), 1)
-    assert copy == Copy(0, 0, 1 << 15, (Loop(3, 1 << 15, 1 << 15, (0, 3)),))
+    assert copy == DmaCopy(0, 0, 1 << 15, (DmaLoop(3, 1 << 15, 1 << 15, (0, 3)),))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.mapping.lowering.nest import Affine, NotABox, NotAffine, affine, conjuncts, solve
+from accel.mapping.lowering.nest import AffineAddress, NotABox, NotAffine, affine, conjuncts, solve
 from compiler.te import INDEX, Binary, Const, Expr, Var, all_of, as_expr
 
 LOOPS = {Var("i"): 4, Var("j"): 3, Var("k"): 5}
@@ -71,7 +71,7 @@ def test_an_affine_form_has_the_value_of_its_expression(expr: Expr, factor: int)
 def test_what_is_not_affine_is_refused(build) -> None:
     with pytest.raises(NotAffine):
         affine(build(Var("i"), Var("j")), FIXED)
-    assert affine(build(Var("f"), Var("g")), FIXED) == Affine(
+    assert affine(build(Var("f"), Var("g")), FIXED) == AffineAddress(
         value(build(Var("f"), Var("g")), FIXED), {})
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.mapping.lowering import LoweringError
 from accel.mapping.target import AccelTarget
 from accel.mapping.work import block_products
@@ -141,7 +141,7 @@ def test_products_of_transposed_convolutions() -> None:
         36 * taps * 2 for taps in (1, 2, 2, 4)]
 
 
-def program(build, channels: int) -> Program:
+def program(build, channels: int) -> AccelProgram:
     net, x = network(0, True, channels, (6, 6))
     return AccelTarget(TINY).compile(net.graph(build(net, x))).program
 

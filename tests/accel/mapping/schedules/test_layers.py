@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accel.machine.config import preset
 from accel.machine.machine import Machine
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.mapping.lowering import LoweringError
 from accel.mapping.target import AccelTarget
 from compiler.graph import Graph
@@ -168,7 +168,7 @@ def test_large_layers(name: str) -> None:
     assert program.count < 3000
 
 
-def loads_per_tile(machine: Machine, program: Program) -> float:
+def loads_per_tile(machine: Machine, program: AccelProgram) -> float:
     names = [one.name for one in program.instructions(machine)]
     return names.count("load") / names.count("gemm")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from accel.machine.program import Program
+from accel.machine.program import AccelProgram
 from accel.mapping.target import assemble
 from accel.sim.cycle import simulate
 from compiler.schedule import Schedule
@@ -12,7 +12,7 @@ from examples.schedules.accel_gemm import EXAMPLES, MACHINE
 (GEMM,) = EXAMPLES
 
 
-def product(stages: tuple[int, ...] | None) -> Program:
+def product(stages: tuple[int, ...] | None) -> AccelProgram:
     """Steps of depth one by one, each with operands of its own, `stages` of them at a time."""
     s = Schedule(GEMM.program())
     tiles, _ = s["y"].split("r", 2)
@@ -33,7 +33,7 @@ def product(stages: tuple[int, ...] | None) -> Program:
     return assemble(MACHINE, s.program)
 
 
-def run(program: Program) -> int:
+def run(program: AccelProgram) -> int:
     """Cycles, once the result is right."""
     inputs = GEMM.inputs()
     found = simulate(MACHINE, program, inputs=inputs)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from compiler import te
-from compiler.cpu_gpu_backends.gpu.schedules import (Tiles, matmul, matmul_bytes,
+from compiler.cpu_gpu_backends.gpu.schedules import (MatmulTiles, matmul, matmul_bytes,
                                                      matmul_tensor_cores, reduce_rows,
                                                      schedule_bytes, schedule_elementwise,
                                                      schedule_matmul, schedule_reduce_rows,
@@ -22,9 +22,10 @@ from compiler.te import INDEX, Buffer, Const, Read, Var
 
 SHOWN = {
     "transpose": lambda: schedule_transpose(transpose(64, 50, "float32"), "transpose"),
-    "matmul": lambda: schedule_matmul(matmul(64, 64, 32, "float32"), "matmul", Tiles(lanes=4)),
+    "matmul": lambda: schedule_matmul(matmul(64, 64, 32, "float32"), "matmul",
+                                      MatmulTiles(lanes=4)),
     "matmul_pipelined": lambda: schedule_matmul(matmul(64, 64, 32, "float32"), "matmul_pipelined",
-                                                Tiles(stages=2, lanes=4)),
+                                                MatmulTiles(stages=2, lanes=4)),
     "softmax": lambda: schedule_softmax(softmax(4, 200), "softmax"),
     "matmul_bytes": lambda: schedule_bytes(matmul_bytes(32, 32, 16), "matmul_bytes"),
     "matmul_tensor_cores": lambda: schedule_tensor_cores(
@@ -182,7 +183,7 @@ def test_a_shifted_row_is_no_vector() -> None:
 
 @pytest.mark.parametrize(("dtype", "asynchronous"), [("float32", True), ("int8", False)])
 def test_copies_are_asynchronous_where_an_instruction_has_their_size(dtype, asynchronous) -> None:
-    schedule = schedule_matmul(matmul(32, 32, 32, dtype), "m", Tiles(stages=1))
+    schedule = schedule_matmul(matmul(32, 32, 32, dtype), "m", MatmulTiles(stages=1))
     assert ("async_wait<0>();" in generate(schedule.program).text) is asynchronous
 
 

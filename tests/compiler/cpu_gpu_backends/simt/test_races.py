@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from compiler.cpu_gpu_backends.simt.kernels import Kernels
+from compiler.cpu_gpu_backends.simt.kernels import SimtProgram
 from compiler.cpu_gpu_backends.simt.lowering import lower
 from compiler.cpu_gpu_backends.simt.races import find_races, run_kernels
 from compiler.ir import Barrier, Seq, replace_stmt, walk_stmts
@@ -36,7 +36,7 @@ def test_no_shipped_schedule_has_a_race(rng, name: str, mode: str) -> None:
     case.check(inputs, run_kernels(kernels, inputs))
 
 
-def without(kernels: Kernels) -> Iterator[Kernels]:
+def without(kernels: SimtProgram) -> Iterator[SimtProgram]:
     """The kernels with one barrier less, for every barrier that they have."""
     for place, kernel in enumerate(kernels.kernels):
         for stmt in walk_stmts(kernel.body):

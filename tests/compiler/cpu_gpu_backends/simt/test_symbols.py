@@ -7,7 +7,7 @@ import pytest
 
 from compiler import te
 from compiler.cpu_gpu_backends.gpu.nvrtc import compile_cuda
-from compiler.cpu_gpu_backends.gpu.schedules import Tiles, matmul, schedule_matmul
+from compiler.cpu_gpu_backends.gpu.schedules import MatmulTiles, matmul, schedule_matmul
 from compiler.cpu_gpu_backends.simt.code import MOST
 from compiler.cpu_gpu_backends.simt.generate import generate, generate_all
 from compiler.cpu_gpu_backends.simt.kernels import SimtError
@@ -68,7 +68,7 @@ def rows() -> Schedule:
 
 
 def product(n, m, dtype: str, name: str) -> Schedule:
-    tiles = Tiles(lanes=4) if isinstance(m, int) and m % 4 == 0 else Tiles()
+    tiles = MatmulTiles(lanes=4) if isinstance(m, int) and m % 4 == 0 else MatmulTiles()
     return schedule_matmul(matmul(n, m, 27, dtype), name, tiles)
 
 
