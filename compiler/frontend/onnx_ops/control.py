@@ -49,12 +49,19 @@ def _stacked(t, parts: list[Value], axis: int, backwards: bool, kind) -> Value:
     return rows[0] if len(rows) == 1 else t.emit("concat", *rows, axis=place)
 
 
+def require_turns(count: int) -> None:
+    """Refuses more turns than are unrolled."""
+    if count > MOST_TIMES:
+        raise NodeRefused(f"must take {MOST_TIMES:,} turns at most, not {count:,}")
+
+
 @operator("Scan", since=8)
 def scan_8(t, sequence_lens, *inputs, body, directions=None, num_scan_inputs):
     """Of each image of a batch by itself."""
     if sequence_lens is not None:
         raise NodeRefused("sequence_lens must be left out")
     batch = inputs[0].shape[0]
+    require_turns(batch)
     rows = [scan(t, *(one.cut(0, image, image + 1).reshape(*one.shape[1:]) for one in inputs),
                  body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
             for image in range(batch)]
@@ -71,8 +78,7 @@ def scan(t, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_dir
             in zip(scan_input_axes or [0] * len(series), series, strict=True)]
     turned = scan_input_directions or (0,) * len(series)
     length = series[0].shape[axes[0]]
-    if length > MOST_TIMES:
-        raise NodeRefused(f"must take {MOST_TIMES:,} turns at most, not {length:,}")
+    require_turns(length)
     rows: list[list[Value]] = []
     for time in range(length):
         slices = []

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler.frontend.onnx_ops import elementwise
+from compiler.frontend.onnx_ops.control import require_turns
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
 
@@ -68,6 +69,7 @@ def _recur(t, x: Value, lengths: Value | None, first: list[Value | None], hidden
     """All states of the first kind, [T,D,B,H] or [B,T,D,H], and the last ones of every kind."""
     x = x.transpose(1, 0, 2) if layout else x
     times, batch = x.shape[:2]
+    require_turns(times)
     limits = None if lengths is None else lengths.astype("int64").reshape(batch, 1)
     rows, ends = [], []
     for number, step in enumerate(steps):

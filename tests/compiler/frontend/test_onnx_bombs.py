@@ -118,6 +118,15 @@ def scanned() -> onnx.ModelProto:
                   numpy_helper.from_array(np.zeros(3, np.float32), "first")], shape=(1, 3))
 
 
+def recurrent() -> onnx.ModelProto:
+    """A list with a place for each step would be of 16 GiB."""
+    weights = [numpy_helper.from_array(np.ones((1, 4, size), np.float32), name)
+               for name, size in (("w", 3), ("r", 1))]
+    return model([helper.make_node("Expand", ["x", "steps"], ["long"]),
+                  helper.make_node("LSTM", ["long", "w", "r"], ["a"], hidden_size=1)],
+                 [numbers("steps", 1 << 31, 1, 3), *weights], shape=(1, 1, 3))
+
+
 def axes() -> onnx.ModelProto:
     """More than NumPy broadcasts."""
     return model([helper.make_node("Expand", ["x", "shape"], ["a"])],
@@ -157,6 +166,9 @@ BOMBS = {
                      "1,099,511,627,776; .*"),
     "scan": (scanned, r"m: cannot import Scan_1 \(Scan\): must take 20,000 turns at most, not "
                       "131,072; .*"),
+    "recurrent": (recurrent,
+                  r"m: cannot import LSTM_1 \(LSTM\): must take 20,000 turns at most, not "
+                  "2,147,483,648; .*"),
     "axes": (axes, r"m: cannot import Expand_0 \(Expand\): its inputs and attributes contradict "
                    r"each other \(RuntimeError: this function only supports up to 32 dim.*"),
     "rank": (rank, r"m: cannot import Reshape_0 \(Reshape\): shape must have 64 dimensions at "
