@@ -287,7 +287,7 @@ def _measured(module: Any, samples: list[tuple], sim: str) -> dict[str, Any]:
     calibration = {name: np.concatenate([one[place].numpy() for one in known])
                    for place, name in enumerate(inputs)}
     made = lockstep.quantize(program, calibration)
-    compiled = lockstep.compile(made.model, TARGET, sim=sim, cache=False)
+    compiled = lockstep.compile(made.graph, TARGET, sim=sim, cache=False)
     with torch.no_grad():
         real = module(*last).numpy().astype(np.float64)
     arrays = {name: last[place].numpy() for place, name in enumerate(inputs)}
