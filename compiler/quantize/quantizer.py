@@ -1,6 +1,6 @@
 """Post-training quantization to int8: from a float graph and samples to its QDQ form."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -223,20 +223,28 @@ class _Forms:
         return write(network, plan.within(network, scales), scales).graph
 
     def variants(self) -> Iterator[Variant]:
-        """With other extents of all open dimensions, then of each alone."""
-        names = list(self.calibrated)
-        for choice in (names, *([name] for name in names if len(names) > 1)):
-            variant = self._variant(choice) if choice else None
+        """With other extents of all open dimensions; then those that have one extent alike, since
+        they may have to; then some of them alone.
+        """
+        alone, alike = [[name] for name in self.calibrated], defaultdict(list)
+        for name, extent in self.calibrated.items():
+            alike[extent].append(name)
+        together = list(alike.values())
+        for groups in (alone, together, *([one] for one in together), *([one] for one in alone)):
+            variant = self._variant(groups) if groups else None
             if variant is not None:
                 yield variant
 
-    def _variant(self, names: Sequence[str]) -> Variant | None:
-        others = {name: self.calibrated[name] + number for number, name in enumerate(names, 1)}
+    def _variant(self, groups: Sequence[Sequence[str]]) -> Variant | None:
+        """With other extents of some dimensions, alike within a group."""
+        others = {name: self.calibrated[name] + number
+                  for number, group in enumerate(groups, 1) for name in group}
         try:
             graph = self.graph({**self.calibrated, **others}, {})
         except QuantizeRefused:         # as the network is, it takes these alone
             return None
-        return Variant(graph, {(self.calibrated[name], others[name]): name for name in names})
+        return Variant(graph, {(self.calibrated[first], others[first]): first
+                               for first, *_ in groups})
 
 
 class _Quantizer:

@@ -72,6 +72,23 @@ def test_an_open_batch_and_a_state_with_it(float_model, rng) -> None:
     convert(made.model, shapes={"n": 3})
 
 
+def test_open_dimensions_that_must_be_alike_are_one(float_model, rng) -> None:
+    """As exporters write a batch that they give no name."""
+    one = float_model()
+    x, y = (one.input(name, dim, 6) for name, dim in (("x", "n"), ("y", "m")))
+    length = one.input("length", "t", 6)
+    total = one.add("Add", one.dense(x, 6, 4), one.dense(y, 6, 4))
+    square = one.add("Reshape", one.dense(length, 6, 4), one.constant(np.array([5, 4])))
+    given = {"x": (3, 6), "y": (3, 6), "length": (5, 6)}
+    made = quantize(one.model(total, square), {
+        name: rng.standard_normal((2, *shape)).astype(np.float32)
+        for name, shape in given.items()})
+    assert made.fixed == {"t": 5}
+    dims = [one.type.tensor_type.shape.dim[0] for one in made.model.graph.input]
+    assert [dim.dim_param or dim.dim_value for dim in dims] == ["n", "n", 5]
+    convert(made.model, shapes={"n": 7})
+
+
 def test_bound_inputs_vanish(float_model, rng) -> None:
     made = quantize(recurrent(float_model), {
         "x": rng.standard_normal((RUNS, WIDTH)).astype(np.float32)},
