@@ -29,6 +29,7 @@ from compiler.graph.placement import Pins
 from compiler.graph.room import require_room
 from compiler.ops.operator import Numbers
 from compiler.ops.registry import find
+from compiler.plans import OWN, Plans, Recorder
 from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
 from runtime.arguments import require_settings, require_targets, shapes_of
@@ -58,7 +59,7 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
             shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
-            bind: Bindings | None = None, **options) -> Module:
+            bind: Bindings | None = None, plans: Plans = OWN, **options) -> Module:
     """Compile a network.
 
     Parameters
@@ -79,6 +80,7 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
     pins : target of a layer or of an operator, by its name: "host" or "accel".
     link : what ``auto`` assumes of the way between host and accelerator.
+    plans : where targets take their schedules from: see `compiler.plans`.
     calibration : samples by which a float model is quantized first, as `compiler.quantize.quantize`
         takes them; with `options` of that, such as ``keep_float`` or ``observer``.
 
@@ -93,7 +95,7 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     require_settings(**settings)
     shapes, simulate, wanted = shapes_of(shapes), simulator(sim, **options), request(target)
     targets = wanted.placed(lambda config: SimulatedDevice(Machine(config), simulate), threads,
-                            link)
+                            link, plans=plans)
     if calibration is not None:
         graph = quantized(model, calibration, shapes, example_inputs=example_inputs, bind=bind,
                           **quantizer)
@@ -153,7 +155,8 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
                                  numbered(after, len(passes) + 1))
         return module, pricing.times if pricing else {}
 
-    if cache and after is None and targets.can_be_saved:
+    recorded = isinstance(targets.plans, Recorder)      # asks for every task
+    if cache and after is None and targets.can_be_saved and not recorded:
         division = _division(targets, auto, pins, link, dram)
         return cached(graph, targets.device, settings, division, make)
     return make()[0]
@@ -169,7 +172,8 @@ def _is_float(graph: Graph) -> bool:
 def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None,
               dram: Dram) -> Division:
     assumed = {"link": asdict(link or LINK), "dram": asdict(dram)} if auto else {}
-    return {"order": targets.names, "pins": dict(pins or {}), **assumed}
+    return {"order": targets.names, "pins": dict(pins or {}), "plans": targets.plans.fingerprint,
+            **assumed}
 
 
 def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,

@@ -28,6 +28,7 @@ from compiler.errors import Error
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Borders
 from compiler.graph.partition import Segment, subgraph
+from compiler.plans import OWN, Plans
 from compiler.target import ACCEL, HOST, Measure, Prices, Target
 from runtime.link import LINK, Link
 from runtime.prices import AccelPrices, MeasuredPrices
@@ -64,11 +65,12 @@ class Placed:
 class Targets:
     """Targets in order of preference, by name."""
 
-    def __init__(self, placed: Sequence[Placed]):
-        """The processor comes last where it is not there."""
+    def __init__(self, placed: Sequence[Placed], plans: Plans = OWN):
+        """The processor comes last where it is not there. `plans` are those of all targets."""
+        self.plans = plans
         self._placed = {one.name: one for one in placed}
         if HOST not in self._placed:
-            self._placed[HOST] = Placed(CpuTarget())
+            self._placed[HOST] = Placed(CpuTarget(plans=plans))
 
     def __iter__(self) -> Iterator[Placed]:
         return iter(self._placed.values())
@@ -102,9 +104,10 @@ class Targets:
 
 
 def accelerator(machine: Machine, device: Device | None = None, threads: int = 2,
-                link: Link = LINK, dram: Dram = DRAM, name: str = ACCEL) -> Placed:
+                link: Link = LINK, dram: Dram = DRAM, name: str = ACCEL, plans: Plans = OWN
+                ) -> Placed:
     """An accelerator, priced by what is assumed of the way to it and of its memory."""
-    target = AccelTarget(machine, threads, name)
+    target = AccelTarget(machine, threads, name, plans)
 
     def priced(graph: Graph, measure: Measure) -> Prices:
         return AccelPrices(graph, target, measure, link, dram)
@@ -142,23 +145,23 @@ class Request:
         return f"{AUTO}:" * self.auto + ",".join(self.names)
 
     def placed(self, on: Callable[[AccelConfig], Device | None], threads: int = 2,
-               link: Link = LINK, dram: Dram = DRAM) -> Targets:
+               link: Link = LINK, dram: Dram = DRAM, plans: Plans = OWN) -> Targets:
         """The targets; `on` gives each accelerator its device, whose machine counts."""
         accelerators = 0
         found: list[Placed] = []
         for name in self.names:
             kind, _, where = name.partition(":")
             if name == CPU:
-                found.append(Placed(CpuTarget()))
+                found.append(Placed(CpuTarget(plans=plans)))
             elif kind == ACCEL:
                 device = on(config := load(where))
                 machine = device.machine if device else Machine(config)
                 found.append(accelerator(machine, device, threads, link, dram,
-                                         name if accelerators else ACCEL))
+                                         name if accelerators else ACCEL, plans))
                 accelerators += 1
             else:
                 found.append(_registered[kind](where))
-        return Targets(found)
+        return Targets(found, plans)
 
 
 def request(text: Any) -> Request:

@@ -14,9 +14,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "examples").rglob("*.md"))]
 BLOCKS = [(page, number, text) for page in PAGES for number, text in enumerate(
     re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))]
-MODULES = ["accel.machine.isa", "runtime.onnx_backend", "compiler.ops.registry",
+MODULES = ["accel.machine.isa", "compiler.ops.registry", "compiler.plans",
            "compiler.schedule.handle", "compiler.te.reducer", "compiler.te.tensor",
-           "runtime.compilation"]
+           "runtime.compilation", "runtime.onnx_backend"]
 
 
 @pytest.mark.parametrize(("page", "number", "text"), BLOCKS,

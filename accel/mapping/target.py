@@ -21,7 +21,9 @@ from accel.mapping.interleave import halves, interleave
 from accel.mapping.layers import MappedLayer, build_layers, forms_of, refusal
 from accel.mapping.layout import blocks_of, stored_bytes
 from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
-from accel.mapping.operators.blocked import Blocks
+from accel.mapping.operators.blocked import BlockedOperator, Blocks
+from accel.mapping.plans import (layer_task, pair_of, pair_task, pair_text, tiles_from,
+                                 tiles_text)
 from accel.mapping.schedules import (Cost, Tiles, choose_together, cost_of, schedule, shape_of,
                                      tiles_of)
 from accel.mapping.segment import AccelSegment
@@ -31,6 +33,7 @@ from accel.proof.access import prove, with_tokens
 from compiler.graph.cheapest_orders import Order
 from compiler.graph.graph import Graph, Node
 from compiler.ir import Program
+from compiler.plans import OWN, Plans
 from compiler.target import ACCEL
 from compiler.te import Buffer, numpy_dtype
 
@@ -72,11 +75,14 @@ class CompiledSegment:
 
 @dataclass(frozen=True)
 class AccelTarget:
-    """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do)."""
+    """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). Tiles
+    of layers come from `plans`, and which two are computed at the same time.
+    """
 
     machine: Machine
     threads: int = 2
     name: str = ACCEL
+    plans: Plans = OWN
 
     @property
     def fingerprint(self) -> str:
@@ -132,10 +138,22 @@ class AccelTarget:
 
     def _alone(self, layer: MappedLayer) -> "_Part":
         try:
-            tiles, threads = tiles_of(self.machine, layer.operator, self.threads)
+            tiles, threads = self._tiles(layer.operator)
         except LoweringError as error:
             raise LoweringError(f"{layer.name}: {error}") from None
         return self._part(layer, {}, tiles, threads)
+
+    def _tiles(self, operator: BlockedOperator) -> tuple[Tiles, int]:
+        """Those of the plan, else the cheapest by our formula, and virtual threads."""
+        def own() -> tuple[Tiles, int]:
+            return tiles_of(self.machine, operator, self.threads)
+
+        if self.plans is OWN:
+            return own()
+        text = self.plans.find(layer_task(self.fingerprint, operator, self.threads),
+                               lambda: tiles_text(*own()))
+        return own() if text is None else tiles_from(
+            text, self.machine.config, shape_of(operator), self.threads, {})
 
     def _part(self, layer: MappedLayer, room: Room, tiles: Tiles, threads: int) -> "_Part":
         shape = shape_of(layer.operator)
@@ -164,14 +182,34 @@ class AccelTarget:
         scopes = {"acc": "acc", "above": "acc", "params": "par"}
         buffers = ["out", *(scope for role, scope in scopes.items() if role in stages)]
         rooms = halves(self.machine.config, buffers)
-        tiles = choose_together(self.machine.config, shape_of(first.layer.operator),
-                                shape_of(second.layer.operator), self.threads, rooms)
-        if tiles is None:
-            return ()
-        one, two = (self._part(part.layer, room, its, self.threads)
-                    for part, room, its in zip((first, second), rooms, tiles, strict=True))
-        apart = first.cost.cycles + second.cost.cycles
-        return (one, two) if (one.cost + two.cost).cycles < apart else ()
+        tiles = self._tiles_together(first, second, rooms)
+        return tuple(self._part(part.layer, room, its, self.threads)
+                     for part, room, its in zip((first, second), rooms, tiles, strict=True)
+                     ) if tiles else ()
+
+    def _tiles_together(self, first: "_Part", second: "_Part", rooms: tuple[Room, Room]
+                        ) -> tuple[Tiles, Tiles] | None:
+        """Those of the plan, else the cheapest by our formula where both together cost less than
+        one after the other; None where they are to be computed apart.
+        """
+        config = self.machine.config
+        shapes = shape_of(first.layer.operator), shape_of(second.layer.operator)
+
+        def own() -> tuple[Tiles, Tiles] | None:
+            found = choose_together(config, *shapes, self.threads, rooms)
+            if found is None:
+                return None
+            one, two = (cost_of(config, shape, tiles, self.threads)
+                        for shape, tiles in zip(shapes, found, strict=True))
+            apart = first.cost.cycles + second.cost.cycles
+            return found if (one + two).cycles < apart else None
+
+        if self.plans is OWN:
+            return own()
+        task = pair_task(self.fingerprint, first.layer.operator, second.layer.operator,
+                         self.threads)
+        text = self.plans.find(task, lambda: pair_text(own(), self.threads))
+        return own() if text is None else pair_of(text, config, shapes, self.threads, rooms)
 
     def _layers(self, graph: Graph, forms: Forms) -> list[MappedLayer]:
         layers: list[MappedLayer] = []

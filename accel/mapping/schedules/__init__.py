@@ -1,4 +1,5 @@
 """How the accelerator's layers are computed."""
 
 from .layers import schedule, tiles_of
-from .tiles import Cost, Tiles, choose_together, cost_of, shape_of
+from .tiles import (Cost, Shape, Tiles, choose_together, cost_of, follows, misfit,
+                    shape_of)

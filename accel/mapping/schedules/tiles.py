@@ -17,7 +17,7 @@ from accel.machine.config import AccelConfig
 from accel.mapping.lowering import LoweringError, Room, room_of
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
-__all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of",
+__all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of", "follows", "misfit",
            "shape_of"]
 
 LATENCY = 200
@@ -138,15 +138,41 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
         after.setdefault(two.rows, []).append((rank, two))
     found = []
     for rank, one in nsmallest(TRIED, _fitting(config, first, threads, rooms[0])):
-        rows, columns = (max(1, size // stride) for size, stride
-                         in zip((one.rows, one.columns), second.strides, strict=True))
-        channels = second.channels if one.stationary == "input" else one.channels
-        two = next((two for _, two in after.get(min(rows, second.rows), ())
+        rows, columns, channels = _within(second, one)
+        two = next((two for _, two in after.get(rows, ())
                     if two.columns <= columns and two.channels <= channels), None)
         if two is not None:
             both = cost_of(config, first, one, threads) + cost_of(config, second, two, threads)
             found.append(((both.cycles, rank), one, two))
     return min(found)[1:] if found else None
+
+
+def follows(shapes: tuple[Shape, Shape], one: Tiles, two: Tiles) -> bool:
+    """Whether tiles of a second layer are parts of those of the first, in the same order."""
+    rows, columns, channels = _within(shapes[1], one)
+    return two.rows == rows and two.columns <= columns and two.channels <= channels
+
+
+def _within(second: Shape, one: Tiles) -> tuple[int, int, int]:
+    """Rows, most columns and most channels of a tile of the second layer."""
+    rows, columns = (max(1, size // stride) for size, stride
+                     in zip((one.rows, one.columns), second.strides, strict=True))
+    return (min(rows, second.rows), columns,
+            second.channels if one.stationary == "input" else one.channels)
+
+
+def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> str | None:
+    """Why the layer cannot have these tiles, or the machine not so many times; None if both can."""
+    for name in ("rows", "columns", "channels", "depth"):
+        size, most = getattr(tiles, name), getattr(shape, name)
+        if not 1 <= size <= most:
+            return f"{name} must be from 1 to {most}, not {size}"
+    if tiles not in _candidates(shape):
+        return "the layer must be cut into equal pieces that its operands can follow"
+    for buffer, need, have in _needs(config, shape, tiles, threads, room):
+        if need > have:
+            return f"a tile must fit {buffer}, which has {have} entries for it, not {need}"
+    return None
 
 
 Rank = tuple[int, int, int]

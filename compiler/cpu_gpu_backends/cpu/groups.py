@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from compiler import te
-from compiler.cpu_gpu_backends.cpu.schedule import schedule
+from compiler.cpu_gpu_backends.cpu.schedule import own_schedule, schedule
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph.fusion import Group, overwritable
 from compiler.graph.graph import Attrs, Graph, TensorType
 from compiler.ir import Alloc, Program, Store, lower, rewrite_stmts, walk_stmts
 from compiler.ops.operator import Kind
 from compiler.ops.registry import expression, find
+from compiler.plans import PlanRefused
 from compiler.schedule import compute_inline
 from compiler.te import Tensor
 
-__all__ = ["Recipe", "flat_pixels", "group_program", "recipe_of"]
+__all__ = ["Recipe", "flat_pixels", "group_program", "own_plan", "recipe_of", "unscheduled"]
 
 SMALL = 1 << 12         # bytes of a local buffer that stays the kernel's own
 
@@ -48,6 +49,9 @@ class Recipe:
     result: TensorType
     overwritable: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.name} of {', '.join(map(str, self.types))}"
+
     @property
     def name(self) -> str:
         return "_".join(one.op for one in self.operations)
@@ -64,16 +68,32 @@ def recipe_of(graph: Graph, group: Group) -> Recipe:
                   tuple(map(group.inputs.index, overwritable(graph, group))))
 
 
-def group_program(recipe: Recipe, vectors: Vectors) -> Program:
-    """The scheduled program, whose arrays may be those of the group in other shapes (see
-    `flat_pixels`). Its outputs are the result and then what it needs memory for meanwhile.
+def group_program(recipe: Recipe, vectors: Vectors, plan: str | None = None) -> Program:
+    """The program, scheduled by the plan or by our own choice. Its arrays may be those of the group
+    in other shapes (see `flat_pixels`); its outputs are the result and then what it needs memory
+    for meanwhile. Raises PlanRefused for a plan that the program does not allow.
     """
+    try:
+        return _with_workspaces(schedule(unscheduled(recipe), vectors, plan))
+    except ValueError as error:
+        if plan is None:
+            raise
+        raise PlanRefused(f"Plan of {recipe.name}: {error}") from None
+
+
+def own_plan(recipe: Recipe, vectors: Vectors) -> str:
+    """The plan that says our own choice."""
+    return own_schedule(unscheduled(recipe), vectors).text()
+
+
+def unscheduled(recipe: Recipe) -> Program:
+    """The program that plans schedule."""
     recipe = flat_pixels(recipe)
     inputs = [te.placeholder(type_.shape, type_.dtype, f"x{place}")
               for place, type_ in enumerate(recipe.types)]
     program = replace(lower([_composed(recipe, inputs)], recipe.name),
                       inputs=tuple(tensor.buffer for tensor in inputs))
-    return _with_workspaces(schedule(_inlined(program), vectors))
+    return _inlined(program)
 
 
 def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from compiler.cpu_gpu_backends.cpu.sums import ordered_sums
 from compiler.cpu_gpu_backends.cpu.tiles import SHORTEST_ROW, Vectors, tile_sums
 from compiler.ir import For, Program, Store, Update, Write, path_to, reads, walk_stmts
-from compiler.schedule import reorder, split, vectorize
+from compiler.schedule import Schedule, reorder, split, vectorize
 from compiler.te import Expr, Var, is_integer, walk
 
-__all__ = ["schedule", "walk_rows"]
+__all__ = ["own_schedule", "schedule", "walk_rows"]
 
 LONGEST_PIECE = 16
 SQUARE = 32             # rows and columns of what is transposed at a time
@@ -18,25 +18,36 @@ SQUARE = 32             # rows and columns of what is transposed at a time
 CUT = range(20, 56)
 
 
-def schedule(program: Program, vectors: Vectors) -> Program:
-    """Terms of sums of floats are added in the order that `cpu.sums` gives them."""
+def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Program:
+    """By the steps of the plan, or by our own. In any case terms of sums of floats are added in the
+    order that `cpu.sums` gives them. Raises ValueError for a plan that is not legal.
+    """
+    if plan is None:
+        return ordered_sums(own_schedule(program, vectors).program)
+    return ordered_sums(Schedule.replay(program, plan).program)
+
+
+def own_schedule(program: Program, vectors: Vectors) -> Schedule:
+    """The schedule that we choose where nobody gives one."""
     if all(not isinstance(s, Write) or isinstance(s, Store) for s in walk_stmts(program.body)):
         return map_by_vectors(program, vectors)
-    return ordered_sums(tile_sums(program, vectors) or walk_rows(program))
+    return tile_sums(program, vectors) or walk_rows(program)
 
 
-def map_by_vectors(program: Program, vectors: Vectors) -> Program:
+def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
     """What is computed element by element, a vector at a time, where rows are as long as that; a
     transposition by squares.
     """
-    for store in [s for s in walk_stmts(program.body) if isinstance(s, Store)]:
-        nest = _loops_around(program, store)
+    s = Schedule(program)
+    for store in [one for one in walk_stmts(program.body) if isinstance(one, Store)]:
+        nest = _loops_around(s.program, store)
         if row := _row_across(store, nest):
-            program = _by_squares(program, nest, row)
+            _by_squares(s, nest, row)
         elif nest and nest[-1].extent >= vectors.lanes and nest[-1].var in store.indices:
             name = nest[-1].var.name
-            program = vectorize(split(program, name, vectors.lanes), f"{name}_i")
-    return program
+            s.apply(split, name, vectors.lanes)
+            s.apply(vectorize, f"{name}_i")
+    return s
 
 
 def _row_across(store: Store, nest: Sequence[For]) -> For | None:
@@ -52,7 +63,7 @@ def _row_across(store: Store, nest: Sequence[For]) -> For | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _by_squares(program: Program, nest: Sequence[For], row: For) -> Program:
+def _by_squares(s: Schedule, nest: Sequence[For], row: For) -> None:
     """Lines of what is read stay in the cache until all of them is used.
 
     ::
@@ -69,14 +80,14 @@ def _by_squares(program: Program, nest: Sequence[For], row: For) -> Program:
     for loop in (row, nest[-1]):
         name = loop.var.name
         if loop.extent > SQUARE:
-            program = split(program, name, SQUARE)
+            s.apply(split, name, SQUARE)
             outer.append(f"{name}_o")
             name = f"{name}_i"
         inner.append(name)
-    return reorder(program, *outer[:1], *between, *outer[1:], *inner)
+    s.apply(reorder, *outer[:1], *between, *outer[1:], *inner)
 
 
-def walk_rows(program: Program) -> Program:
+def walk_rows(program: Program) -> Schedule:
     """Put the last axis of every reduction inside its reduction loops, where all that it reads
     lies in rows of that axis, if the rows are not too short to gain by it.
 
@@ -89,27 +100,28 @@ def walk_rows(program: Program) -> Program:
     Iterations of the inner loop then do not wait for each other. The terms of each element are
     added in the order of before, so that results are the same to the bit.
     """
-    for update in [s for s in walk_stmts(program.body) if isinstance(s, Update)]:
-        nest = _loops_around(program, update)
+    s = Schedule(program)
+    for update in [one for one in walk_stmts(program.body) if isinstance(one, Update)]:
+        nest = _loops_around(s.program, update)
         row = next((loop for loop in nest if loop.var in update.indices[-1:]), None)
         if row and row.extent >= SHORTEST_ROW and row != nest[-1] and _in_rows(update, row.var):
             inner = [loop.var.name for loop in nest if loop.var in update.axes]
-            program, name = _cut(program, update, row)
-            program = reorder(program, *inner, name)
-    return program
+            s.apply(reorder, *inner, _cut(s, update, row))
+    return s
 
 
 def _loops_around(program: Program, write: Write) -> list[For]:
     return [s for s in path_to(program.body, lambda s: s == write) if isinstance(s, For)]
 
 
-def _cut(program: Program, update: Update, row: For) -> tuple[Program, str]:
-    """The program with the row cut into equal pieces where that pays, and the loop to move."""
+def _cut(s: Schedule, update: Update, row: For) -> str:
+    """The loop to move: of the row, cut into equal pieces where that pays."""
     name = row.var.name
     pieces = [size for size in range(SHORTEST_ROW, LONGEST_PIECE + 1) if row.extent % size == 0]
     if row.extent not in CUT or not pieces or not is_integer(update.buffer.dtype):
-        return program, name
-    return split(program, name, pieces[-1]), f"{name}_i"
+        return name
+    s.apply(split, name, pieces[-1])
+    return f"{name}_i"
 
 
 def _in_rows(update: Update, row: Var) -> bool:

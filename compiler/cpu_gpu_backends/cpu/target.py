@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from compiler.cpu_gpu_backends.cpu.groups import Recipe, group_program, recipe_of
+from compiler.cpu_gpu_backends.cpu.groups import Recipe, group_program, own_plan, recipe_of
 from compiler.cpu_gpu_backends.cpu.segment import Arenas, GroupCode, HostSegment, dense
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.cpu_gpu_backends.llvm import Kernel, build, host
@@ -11,8 +11,9 @@ from compiler.graph.fusion import Group, Groups, fuse, separate
 from compiler.graph.graph import Graph, Node
 from compiler.graph.room import require_bytes
 from compiler.ir import Program
-from compiler.native import processor
+from compiler.native import digest, processor
 from compiler.ops.registry import OPERATORS, find
+from compiler.plans import OWN, Plans, Task
 from compiler.target import HOST
 
 __all__ = ["CpuTarget", "HostSegment", "GroupCode", "kernel_program"]
@@ -26,17 +27,18 @@ class CpuTarget:
     graphs, so that compiling a network again costs next to nothing. The segments that it compiles
     share memory.
 
-    Without `fusion` every operator is a group of its own.
+    Without `fusion` every operator is a group of its own. Schedules of groups come from `plans`.
     """
 
     name: str = HOST
     fusion: bool = True
+    plans: Plans = OWN
     arenas: Arenas = field(default_factory=Arenas, compare=False)
 
     @property
     def fingerprint(self) -> str:
-        """The processor and its features."""
-        return processor()
+        """A hash of the processor and its features."""
+        return digest([processor()])
 
     def refusal(self, graph: Graph, node: Node) -> str | None:
         """None when the CPU takes the node, else the reason why not."""
@@ -54,7 +56,7 @@ class CpuTarget:
         for node in graph.nodes:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
-        steps = tuple(_step(graph, group) for group in self.groups(graph).groups)
+        steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
         made = HostSegment(graph, steps, dense(graph.constants), self.arenas)
         require_bytes(made.plan.size, f"{graph.name}: what the host computes in between")
         return made
@@ -64,24 +66,33 @@ class CpuTarget:
         return fuse(graph) if self.fusion else separate(graph)
 
 
-def _step(graph: Graph, group: Group) -> GroupCode:
-    kernel = None if group.is_view else _kernel(recipe_of(graph, group))
-    return GroupCode(group, kernel, graph.values[group.output])
+    def _step(self, graph: Graph, group: Group) -> GroupCode:
+        kernel = None
+        if not group.is_view:
+            recipe = recipe_of(graph, group)
+            kernel = _kernel(recipe, self._plan(recipe))
+        return GroupCode(group, kernel, graph.values[group.output])
+
+    def _plan(self, recipe: Recipe) -> str | None:
+        if self.plans is OWN:
+            return None
+        task = Task(self.fingerprint, digest(["group of the CPU", repr(recipe)]), str(recipe))
+        return self.plans.find(task, lambda: own_plan(recipe, _vectors()))
 
 
 def kernel_program(graph: Graph, group: Group) -> Program | None:
     """The scheduled program of a group for this processor; None for a view."""
-    return None if group.is_view else _program(recipe_of(graph, group))
+    return None if group.is_view else _program(recipe_of(graph, group), None)
 
 
 @lru_cache(KERNELS)
-def _program(recipe: Recipe) -> Program:
-    return group_program(recipe, _vectors())
+def _program(recipe: Recipe, plan: str | None) -> Program:
+    return group_program(recipe, _vectors(), plan)
 
 
 @lru_cache(KERNELS)
-def _kernel(recipe: Recipe) -> Kernel:
-    return build(_program(recipe),
+def _kernel(recipe: Recipe, plan: str | None) -> Kernel:
+    return build(_program(recipe, plan),
                  contract=any(find(one.op).contracts for one in recipe.operations),
                  in_place=tuple(f"x{place}" for place in recipe.overwritable))
 

@@ -65,8 +65,8 @@ class _Sum:
     outer: int | None
 
 
-def tile_sums(program: Program, vectors: Vectors) -> Program | None:
-    """The program scheduled as above; None where it is no such sum.
+def tile_sums(program: Program, vectors: Vectors) -> Schedule | None:
+    """The schedule above; None where it is no such sum.
 
     The terms of each element are added in the order of before.
     """
@@ -139,7 +139,7 @@ def _is_mapped(program: Program, update: Update) -> bool:
         for index, own, extent in zip(read.indices, readers[0].indices, out.shape, strict=True))
 
 
-def _tiled(s: Schedule, found: _Sum, total: str, out: str, vectors: Vectors) -> Program:
+def _tiled(s: Schedule, found: _Sum, total: str, out: str, vectors: Vectors) -> Schedule:
     axes = _axes(s.program, out)
     extent = s.program.outputs[0].shape
     columns = vectors.columns(extent[found.row])
@@ -163,7 +163,7 @@ def _tiled(s: Schedule, found: _Sum, total: str, out: str, vectors: Vectors) -> 
     for loop in tile[:-1]:
         s[out].unroll(loop)
     s[out].vectorize(inner)
-    return s.program
+    return s
 
 
 def _weighs_more(program: Program, found: _Sum) -> bool:

@@ -1,0 +1,93 @@
+"""Plans of the accelerator as text: the tiles of a layer, or of two that are computed together.
+
+::
+
+    rows=14 columns=14 channels=2 depth=4 stationary=w threads=2    a layer
+    apart                                                           two layers, one after the other
+    rows=... threads=2 / rows=... threads=2                         two layers together
+"""
+
+import re
+from dataclasses import fields
+
+from accel.machine.config import AccelConfig
+from accel.mapping.lowering import Room
+from accel.mapping.operators.blocked import BlockedOperator
+from accel.mapping.schedules import Shape, Tiles, follows, misfit, shape_of
+from compiler.native import digest
+from compiler.plans import PlanRefused, Task
+
+__all__ = ["APART", "layer_task", "pair_of", "pair_task", "pair_text", "tiles_from", "tiles_text"]
+
+APART = "apart"
+STATIONARY = ("", "w", "input")
+
+
+def layer_task(fingerprint: str, operator: BlockedOperator, threads: int) -> Task:
+    """Layers of one shape are one task, whatever they are called."""
+    return Task(fingerprint, digest(["layer", _described(operator), str(threads)]),
+                f"layer {_described(operator)}")
+
+
+def pair_task(fingerprint: str, first: BlockedOperator, second: BlockedOperator, threads: int
+              ) -> Task:
+    both = [_described(first), _described(second)]
+    return Task(fingerprint, digest(["pair", *both, str(threads)]), f"layers {' and '.join(both)}")
+
+
+def _described(operator: BlockedOperator) -> str:
+    return f"{', '.join(operator.stages)} of {shape_of(operator)}"
+
+
+def tiles_text(tiles: Tiles, threads: int) -> str:
+    found = {one.name: getattr(tiles, one.name) for one in fields(Tiles)} | {"threads": threads}
+    return " ".join(f"{name}={value}" for name, value in found.items() if value != "")
+
+
+def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, room: Room
+               ) -> tuple[Tiles, int]:
+    """Tiles and virtual threads of a layer. Raises PlanRefused for text that is no such plan, and
+    for tiles that the layer or the machine cannot have.
+    """
+    given = dict(re.findall(r"(\w+)=(\w+)", text))
+    numbers = {name: given.get(name, "") for name in ("rows", "columns", "channels", "depth",
+                                                      "threads")}
+    stationary = given.get("stationary", "")
+    if (not all(one.isdecimal() for one in numbers.values()) or stationary not in STATIONARY
+            or not given.keys() <= {*numbers, "stationary"}):
+        raise PlanRefused(f"Plan of a layer must be like 'rows=4 columns=4 channels=2 depth=1 "
+                          f"stationary=w threads=2', not {text!r}")
+    rows, columns, channels, depth, threads = map(int, numbers.values())
+    tiles = Tiles(rows, columns, channels, depth, stationary)
+    if not 1 <= threads <= most_threads:
+        raise PlanRefused(f"Plan {text!r}: threads must be from 1 to {most_threads}")
+    if reason := misfit(config, shape, tiles, threads, room):
+        raise PlanRefused(f"Plan {text!r}: {reason}")
+    return tiles, threads
+
+
+def pair_text(tiles: tuple[Tiles, Tiles] | None, threads: int) -> str:
+    return " / ".join(tiles_text(one, threads) for one in tiles) if tiles else APART
+
+
+def pair_of(text: str, config: AccelConfig, shapes: tuple[Shape, Shape], threads: int,
+            rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
+    """Tiles of both layers, None where they are computed apart. Raises PlanRefused as
+    `tiles_from` does, and where tiles of the second are no parts of those of the first.
+    """
+    if text.strip() == APART:
+        return None
+    parts = text.split("/")
+    if len(parts) != 2:
+        raise PlanRefused(f"Plan of two layers must be {APART!r} or the tiles of both with '/' "
+                          f"between them, not {text!r}")
+    found = [tiles_from(one, config, shape, threads, room)
+             for one, shape, room in zip(parts, shapes, rooms, strict=True)]
+    if {count for _, count in found} != {threads}:
+        raise PlanRefused(f"Plan {text!r}: threads of layers that are computed together must be "
+                          f"{threads}")
+    (one, _), (two, _) = found
+    if not follows(shapes, one, two):
+        raise PlanRefused(f"Plan {text!r}: tiles of the second layer must be parts of those of the "
+                          f"first")
+    return one, two

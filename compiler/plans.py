@@ -1,0 +1,125 @@
+"""Where schedules come from: a target's own choice, a table in a file, or what records them.
+
+For each thing that it schedules a target asks its `Plans` for a plan. A plan is text: on the CPU
+the steps of a schedule, as `compiler.schedule.Schedule.text` gives them; on the accelerator the
+tiles of a layer (`accel.mapping.plans`). It is replayed through the same checks as the target's own
+choice, never trusted: one that is not legal is refused.
+
+>>> from compiler.plans import Table, Task
+>>> table = Table({"0f": "split(y_i, 4)"})
+>>> table.find(Task("a processor", "0f", "relu of float32[16]"), lambda: "")
+'split(y_i, 4)'
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Protocol
+
+from compiler.errors import Error
+from compiler.files import write_text
+from compiler.native import digest
+
+__all__ = ["OWN", "Own", "PlanRefused", "Plans", "Recorder", "Table", "Task"]
+
+
+class PlanRefused(Error, ValueError):
+    """A plan that the program or the machine does not allow, or that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something that a target schedules.
+
+    Parameters
+    ----------
+    fingerprint : the target's.
+    digest : hash of the operator, or the group of them, and its shapes and types.
+    title : for people.
+    """
+
+    fingerprint: str
+    digest: str
+    title: str
+
+
+Choice = Callable[[], str]
+"""Gives the text of what the target would choose itself."""
+
+
+class Plans(Protocol):
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all plans; "" where there are none but the targets' own."""
+        ...
+
+    def find(self, task: Task, own: Choice) -> str | None:
+        """The plan of the task; None for the target's own."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Every target chooses itself."""
+
+    fingerprint: str = ""
+
+    def find(self, task: Task, own: Choice) -> str | None:
+        return None
+
+
+OWN = Own()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Plans by the digest of the task; for others the target chooses. They may come from another
+    target of the kind: `fingerprint` is not compared.
+    """
+
+    plans: Mapping[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        return digest([json.dumps(dict(self.plans), sort_keys=True)])
+
+    def find(self, task: Task, own: Choice) -> str | None:
+        return self.plans.get(task.digest)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> "Table":
+        """What `Recorder.write` wrote. Raises PlanRefused for any other file."""
+        try:
+            made = json.loads(Path(path).read_text(encoding="utf-8"))
+            plans = {one: made[one]["plan"] for one in made}
+            if not all(isinstance(plan, str) for plan in plans.values()):
+                raise TypeError
+        except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or "it has another form"
+            raise PlanRefused(f"{str(path)!r} must be a file of plans: {reason}") from None
+        return cls(plans)
+
+
+@dataclass
+class Recorder:
+    """Keeps the plan of every task: those of `plans`, and what targets choose for the others."""
+
+    plans: Plans = OWN
+    found: dict[Task, str] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        return self.plans.fingerprint
+
+    def find(self, task: Task, own: Choice) -> str | None:
+        plan = self.plans.find(task, own)
+        self.found[task] = own() if plan is None else plan
+        return plan
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """As JSON: for each digest the task's `fingerprint` and `title`, and its `plan`."""
+        write_text(Path(path), json.dumps(
+            {task.digest: {"title": task.title, "fingerprint": task.fingerprint, "plan": plan}
+             for task, plan in self.found.items()}, indent=1) + "\n")
