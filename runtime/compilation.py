@@ -22,41 +22,27 @@ from accel.sim.dram import DRAM, Dram
 from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
-from compiler.graph.layout import lay_out
-from compiler.graph.partition import ACCEL, subgraph
-from compiler.graph.pipeline import AfterPass, Show, numbered, optimize, standard_passes
+from compiler.graph.pipeline import AfterStage
 from compiler.graph.placement import Pins
 from compiler.graph.room import require_room
-from compiler.ops.operator import Numbers
-from compiler.ops.registry import find
 from compiler.plans import OWN, Plans, Recorder
 from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
 from runtime.arguments import require_settings, require_targets, shapes_of
-from runtime.auto import choose, greedy
 from runtime.cache import Division, Made, cached
 from runtime.costs import Pricing
 from runtime.device import Device, SimulatedDevice, require_options, simulator
 from runtime.link import LINK, Link
 from runtime.module import Module, Settings, Step
+from runtime.pipeline import Built, Compile, Divide, LayOut, build, pipeline
 from runtime.targets import Placed, Targets, accelerator, request
 
-__all__ = ["IN_FLOAT", "compile", "compile_divided", "compile_for", "compile_graph", "compile_on",
-           "is_about_float", "quantized"]
-
-IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
-            "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
-            "a network that `lockstep quantize` made")
-
-
-def is_about_float(note: str) -> bool:
-    """Whether a note of a graph says that nothing runs on the accelerator, and why."""
-    return note.startswith(IN_FLOAT[:IN_FLOAT.index(":")])
+__all__ = ["compile", "compile_for", "compile_graph", "compile_on", "module_of", "quantized"]
 
 
 def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
             sim: str = "functional", integerize: bool = True, threads: int = 2,
-            shapes: Mapping[str, int] | None = None, after: AfterPass | None = None,
+            shapes: Mapping[str, int] | None = None, after: AfterStage | None = None,
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
             bind: Bindings | None = None, plans: Plans = OWN, **options) -> Module:
@@ -135,7 +121,7 @@ def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: 
 
 def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize: bool = True,
                threads: int = 2, shapes: Mapping[str, int] | None = None,
-               after: AfterPass | None = None, cache: bool = True, pins: Pins | None = None,
+               after: AfterStage | None = None, cache: bool = True, pins: Pins | None = None,
                link: Link | None = None, dram: Dram = DRAM) -> Module:
     """`compile` for these targets, which get what they can in the order in which they stand; with
     `auto`, what things cost decides.
@@ -147,26 +133,18 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
     require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
 
+    stages = pipeline(targets, pins, auto, integerize)
+
     def make() -> Made:
-        passes = standard_passes(integerize=integerize)
-        optimized = optimize(graph, passes, after)
-        pricing = Pricing(optimized, targets) if auto and len(targets.names) > 1 else None
-        module = compile_divided(optimized, targets, pins, pricing, settings,
-                                 numbered(after, len(passes) + 1))
-        return module, pricing.times if pricing else {}
+        built = build(stages, graph, after)
+        times = built.choice.pricing.times if built.choice else {}
+        return module_of(built, targets, settings), times
 
     recorded = isinstance(targets.plans, Recorder)      # asks for every task
     if cache and after is None and targets.can_be_saved and not recorded:
         division = _division(targets, auto, pins, link, dram)
         return cached(graph, targets.device, settings, division, make)
     return make()[0]
-
-
-def _is_float(graph: Graph) -> bool:
-    """Whether there are products in float, and nothing is computed in integers."""
-    operators = [find(node.op) for node in graph.nodes]
-    return (any(one.contracts and one.integer for one in operators)
-            and all(one.numbers is not Numbers.INTEGER for one in operators))
 
 
 def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None,
@@ -179,35 +157,19 @@ def _division(targets: Targets, auto: bool, pins: Pins | None, link: Link | None
 def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None = None,
                   pins: Pins | None = None, pricing: Pricing | None = None,
                   settings: Settings | None = None) -> Module:
-    """`compile_divided` for an accelerator, if there is one, and the host."""
-    targets = Targets([Placed(accel, device)] if accel else [])
-    return compile_divided(graph, targets, pins, pricing, settings)
-
-
-def compile_divided(graph: Graph, targets: Targets, pins: Pins | None = None,
-                    pricing: Pricing | None = None, settings: Settings | None = None,
-                    show: Show = lambda name, result: None) -> Module:
-    """Compile an optimized graph for these targets. With `pricing` each part goes where it costs
-    least, else to the first that can have it. `show` is called with the partition, with its layout,
-    and with what segments have to show: groups and memory plan of the host.
+    """An optimized graph, compiled for the host, and an accelerator if there is one. With `pricing`
+    each part goes where it costs least, else to the first that can have it.
     """
-    choice = choose(pricing, pins) if pricing else None
-    parts = choice.price.partition if choice else greedy(graph, targets, pins)
-    show("partition", parts)
-    layout = lay_out(parts, targets.borders(graph))
-    show("layout", layout)
-    parts, graph = layout.partition, layout.partition.graph
-    told = any(map(is_about_float, graph.notes))
-    if ACCEL in targets.names and (settings or {}).get("integerize", True) and (
-            _is_float(graph) and not told):
-        graph = replace(graph, notes=(IN_FLOAT, *graph.notes))
-    steps = []
-    for segment in parts.segments:
-        part, placed = subgraph(graph, segment), targets[segment.target]
-        compiled = (choice.pricing.compiled(segment.target, part) if choice
-                    else placed.target.compile(part))
-        for name, result in compiled.stages.items():
-            show(name, result)
-        steps.append(Step(segment, compiled, compiled.on(placed.device)))
-    return Module(graph, parts, tuple(steps), settings, choice and choice.figures(),
-                  layout.figures())
+    targets = Targets([Placed(accel, device)] if accel else [])
+    integerize = bool((settings or {}).get("integerize", True))
+    stages = (Divide(targets, pins, pricing=pricing), LayOut(targets), Compile(targets, integerize))
+    return module_of(build(stages, graph), targets, settings)
+
+
+def module_of(built: Built, targets: Targets, settings: Settings | None = None) -> Module:
+    """What was built, on the targets' devices."""
+    parts = built.layout.partition
+    steps = tuple(Step(segment, compiled, compiled.on(targets[segment.target].device))
+                  for segment, compiled in zip(parts.segments, built.compiled, strict=True))
+    return Module(built.graph, parts, steps, settings, built.choice and built.choice.figures(),
+                  built.layout.figures())

@@ -1,25 +1,17 @@
-"""The list of graph passes, and hooks that see the graph after each.
+"""How stages are run one after the other, with hooks that see what each makes; and the first of
+them, the graph passes.
 
-What follows on the passes makes no graph any more, but has a text too, which hooks see alike:
-
-- ``partition`` (`compiler.graph.partition`): segments, each for one target, and copies;
-- ``layout`` (`compiler.graph.layout`): which images the host has as NCHW, which as NHWC, and where
-  that changes: with the fewest bytes, over the whole network;
-- ``fuse`` (`compiler.graph.fusion`), for each segment of the host: groups, each of one kernel;
-- ``plan-memory`` (`compiler.graph.memory`), the same: where each value lies.
+`runtime.pipeline` has the whole list: on the passes follow stages that make no graph any more, but
+a partition, a layout, and compiled segments.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from compiler.files import write_text
-from compiler.graph.fusion import Groups
 from compiler.graph.graph import Graph
-from compiler.graph.layout import Layout
-from compiler.graph.memory import MemoryPlan
-from compiler.graph.partition import Partition
 from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
@@ -29,20 +21,27 @@ from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 
-__all__ = ["AfterPass", "Pass", "Result", "Show", "dump_into", "numbered", "optimize",
-           "standard_passes"]
+__all__ = ["AfterStage", "Pass", "Stage", "dump_into", "optimize", "run", "standard_passes"]
 
-Result = Graph | Partition | Layout | Groups | MemoryPlan
-AfterPass = Callable[[int, str, Result], None]
-Show = Callable[[str, Result], None]
+AfterStage = Callable[[int, str, Any], None]
 
 
-class Pass(Protocol):
-    """A frozen dataclass whose fields are its options and whose docstring is its contract."""
+class Stage(Protocol):
+    """A frozen dataclass whose fields are its options and whose docstring is its contract. What it
+    makes is a graph, or has `results`: pairs of a name and what a dump shows as text.
+    """
 
     name: ClassVar[str]
 
-    def __call__(self, graph: Graph) -> Graph: ...
+    def __call__(self, made: Any, /) -> Any: ...
+
+
+class Pass(Protocol):
+    """A stage that makes a graph of a graph."""
+
+    name: ClassVar[str]
+
+    def __call__(self, graph: Graph, /) -> Graph: ...
 
 
 def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
@@ -62,38 +61,36 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
     )
 
 
-def optimize(graph: Graph, passes: Sequence[Pass] | None = None,
-             after: AfterPass | None = None) -> Graph:
-    """Runs the passes (`standard_passes()` unless told), verifying the graph after each that
-    changes it.
+def run(stages: Sequence[Stage], graph: Graph, after: AfterStage | None = None) -> Any:
+    """What the stages make of the graph, one of what the other made; each graph that a stage has
+    changed is verified.
 
-    `after(index, name, graph)` is called for the imported graph, with index 0 and name `import`,
-    and then after every pass.
+    `after(index, name, result)` is called for the imported graph, with index 0 and name `import`,
+    and then for all that each stage has to show: its graph, or the `results` of what it made.
     """
-    run = standard_passes() if passes is None else passes
-    after = after or (lambda index, name, graph: None)
+    after = after or (lambda index, name, result: None)
     after(0, "import", verify(graph))
-    for index, one in enumerate(run, start=1):
-        made = one(graph)
-        graph = made if made is graph else verify(made)
-        after(index, one.name, graph)
-    return graph
-
-
-def numbered(after: AfterPass | None, first: int) -> Show:
-    """A hook for what follows on the passes; the first result has the number `first`."""
-    numbers = count(first)
-
-    def show(name: str, result: Result) -> None:
-        if after is not None:
+    made, numbers = graph, count(1)
+    for stage in stages:
+        before, made = made, stage(made)
+        if isinstance(made, Graph):
+            made = made if made is before else verify(made)
+        shown = [(stage.name, made)] if isinstance(made, Graph) else made.results
+        for name, result in shown:
             after(next(numbers), name, result)
-    return show
+    return made
 
 
-def dump_into(folder: Path) -> AfterPass:
+def optimize(graph: Graph, passes: Sequence[Pass] | None = None,
+             after: AfterStage | None = None) -> Graph:
+    """The graph after these passes, `standard_passes()` unless told: see `run`."""
+    return run(standard_passes() if passes is None else passes, graph, after)
+
+
+def dump_into(folder: Path) -> AfterStage:
     """A hook that writes each result as text: 00-import.txt, 01-fold-constants.txt, ..."""
     folder.mkdir(parents=True, exist_ok=True)
 
-    def write(index: int, name: str, result: Result) -> None:
+    def write(index: int, name: str, result: Any) -> None:
         write_text(folder / f"{index:02d}-{name}.txt", str(result))
     return write

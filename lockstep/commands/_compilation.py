@@ -10,7 +10,7 @@ from accel.sim.dram import DRAM, Dram
 from compiler.errors import RequestError
 from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
-from compiler.graph.pipeline import AfterPass
+from compiler.graph.pipeline import AfterStage
 from lockstep.commands._arguments import quantizer_options
 from runtime import Device, Link, Module, compile_on, quantized, target_config
 from runtime.targets import request
@@ -42,7 +42,7 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
                      watch=watching(args.model.name), bind=bind, **options)
 
 
-def compiled(args: argparse.Namespace, device: Device | None, after: AfterPass | None = None,
+def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage | None = None,
              dram: Dram = DRAM, graph: Graph | None = None) -> Module:
     """`dram` is the memory that the target `auto` simulates cycles with; `graph` is the network, if
     it is imported.

@@ -14,7 +14,7 @@ _SEGMENTS = 8       # more are counted
 
 def show(figures: Mapping[str, Any], verbose: bool = False) -> None:
     """Print what to do, the layers, the sums and what ran on the host."""
-    from runtime.compilation import is_about_float
+    from runtime.pipeline import is_about_float
 
     for note in filter(is_about_float, figures["notes"]):
         say(note)
@@ -89,7 +89,7 @@ def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]
     """Why what is on the host is there, and what the compiler could not do. Of a network in float,
     where everything has the same reason, only how many there are.
     """
-    from runtime.compilation import is_about_float
+    from runtime.pipeline import is_about_float
 
     if any(map(is_about_float, figures["notes"])) and not verbose:
         yield f"on the host: all {len(figures['host'])} operators (--verbose lists them)"

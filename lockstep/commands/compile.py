@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from lockstep.commands._compilation import compiled, machine_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write
-    from runtime.compilation import is_about_float
+    from runtime.pipeline import is_about_float
 
     args.target = DEFAULT_TARGET if args.target is None else args.target
     args.threads = args.threads or DEFAULT_THREADS

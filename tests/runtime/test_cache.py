@@ -61,7 +61,7 @@ def entries(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def no_compiler(monkeypatch) -> None:
-    monkeypatch.setattr("runtime.compilation.compile_divided",
+    monkeypatch.setattr("runtime.compilation.build",
                         lambda *_: pytest.fail("it compiles"))
 
 

@@ -1,0 +1,163 @@
+"""The pipeline: one list of all that happens to a network, from import to compiled segments.
+
+::
+
+    fold-constants, clean-up, ...    graph -> graph: `compiler.graph.pipeline.standard_passes`
+    partition                        graph -> which target computes what
+    layout                           which images are NHWC, and what is converted where
+    compile                          a `Compiled` for each segment; on the host ``fuse`` and
+                                     ``plan-memory`` are steps of it
+
+What a stage makes has a text, and every stage a contract, its docstring. `lockstep compile --dump`
+writes the text of each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from compiler.graph.graph import Graph
+from compiler.graph.layout import Layout, lay_out
+from compiler.graph.partition import ACCEL, Partition, subgraph
+from compiler.graph.pipeline import AfterStage, Stage, run, standard_passes
+from compiler.graph.placement import Pins
+from compiler.ops.operator import Numbers
+from compiler.ops.registry import find
+from compiler.target import Compiled
+from runtime.auto import Choice, choose, greedy
+from runtime.costs import Pricing
+from runtime.targets import Targets
+
+__all__ = ["IN_FLOAT", "Built", "Compile", "Divide", "Divided", "LaidOut", "LayOut", "build",
+           "is_about_float", "pipeline"]
+
+IN_FLOAT = ("nothing runs on the accelerator: it computes int8, and no layer of the network is "
+            "quantized; give calibration samples (--calibration FILE, calibration= in Python), or "
+            "a network that `lockstep quantize` made")
+
+
+def is_about_float(note: str) -> bool:
+    """Whether a note of a graph says that nothing runs on the accelerator, and why."""
+    return note.startswith(IN_FLOAT[:IN_FLOAT.index(":")])
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A graph with a target for each node; `choice` where costs have decided."""
+
+    partition: Partition
+    choice: Choice | None = None
+
+    @property
+    def results(self) -> Sequence[tuple[str, Any]]:
+        """What a dump shows, by name."""
+        return [(Divide.name, self.partition)]
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    layout: Layout
+    choice: Choice | None = None
+
+    @property
+    def results(self) -> Sequence[tuple[str, Any]]:
+        return [(LayOut.name, self.layout)]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """All that a module needs but devices. `graph` is that of the layout, with notes of what the
+    user should know.
+    """
+
+    graph: Graph
+    layout: Layout
+    compiled: tuple[Compiled, ...]
+    choice: Choice | None = None
+
+    @property
+    def results(self) -> Sequence[tuple[str, Any]]:
+        return [one for compiled in self.compiled for one in compiled.stages.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Divide:
+    """Before: a verified graph. After: each node is on one of the targets that take it, on the
+    first of them unless `auto` or `pins` say otherwise; segments and copies are in order of
+    execution. With `auto` no candidate of `runtime.auto` costs less. `pricing` is made of the graph
+    where it is not given. Raises PinRefused.
+    """
+
+    targets: Targets
+    pins: Pins | None = None
+    auto: bool = False
+    pricing: Pricing | None = None
+    name: ClassVar[str] = "partition"
+
+    def __call__(self, graph: Graph) -> Divided:
+        pricing = self.pricing or (Pricing(graph, self.targets) if self.auto else None)
+        if pricing is None:
+            return Divided(greedy(graph, self.targets, self.pins))
+        choice = choose(pricing, self.pins)
+        return Divided(choice.price.partition, choice)
+
+
+@dataclass(frozen=True, slots=True)
+class LayOut:
+    """Before: a partition. After: the same segments of a graph that computes the same to the bit,
+    with the fewest bytes of images to convert (`compiler.graph.layout.lay_out`).
+    """
+
+    targets: Targets
+    name: ClassVar[str] = "layout"
+
+    def __call__(self, made: Divided) -> LaidOut:
+        return LaidOut(lay_out(made.partition, self.targets.borders(made.partition.graph)),
+                       made.choice)
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """Before: a partition with its layout. After: what the target of each segment made of it; what
+    was compiled to be priced is not compiled again.
+    """
+
+    targets: Targets
+    integerize: bool = True
+    name: ClassVar[str] = "compile"
+
+    def __call__(self, made: LaidOut) -> Built:
+        graph, compiled = made.layout.partition.graph, []
+        for segment in made.layout.partition.segments:
+            part = subgraph(graph, segment)
+            compiled.append(made.choice.pricing.compiled(segment.target, part) if made.choice
+                            else self.targets[segment.target].target.compile(part))
+        return Built(self._noted(graph), made.layout, tuple(compiled), made.choice)
+
+    def _noted(self, graph: Graph) -> Graph:
+        told = any(map(is_about_float, graph.notes))
+        if ACCEL in self.targets.names and self.integerize and _is_float(graph) and not told:
+            return replace(graph, notes=(IN_FLOAT, *graph.notes))
+        return graph
+
+
+def _is_float(graph: Graph) -> bool:
+    """Whether there are products in float, and nothing is computed in integers."""
+    operators = [find(node.op) for node in graph.nodes]
+    return (any(one.contracts and one.integer for one in operators)
+            and all(one.numbers is not Numbers.INTEGER for one in operators))
+
+
+def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
+             integerize: bool = True) -> tuple[Stage, ...]:
+    """The whole list, for these targets."""
+    auto = auto and len(targets.names) > 1
+    return (*standard_passes(integerize), Divide(targets, pins, auto), LayOut(targets),
+            Compile(targets, integerize))
+
+
+def build(stages: Sequence[Stage], graph: Graph, after: AfterStage | None = None) -> Built:
+    """What the stages, of which the last is `Compile`, make of the graph."""
+    built = run(stages, graph, after)
+    assert isinstance(built, Built)
+    return built
