@@ -19,8 +19,8 @@ venv: $(VENV)/.stamp-test   ## set up .venv (once; again when pyproject.toml or 
 demo: venv       ## compile a small network and run it on the simulated accelerator
 	@$(PY) -m examples.digits.demo
 
-test: venv       ## run the tests, the slow ones excepted
-	@$(PY) -m pytest tests -m "not slow" -n 2 --dist loadfile
+test: venv       ## run the tests, the slow ones excepted; OPTIONS="--durations=15" for pytest
+	@$(PY) -m pytest tests -m "not slow" -n 2 --dist loadfile $(OPTIONS)
 
 test-slow: $(VENV)/.stamp-dev   ## run the slow tests too, and those that need torch or FPGA tools
 	@$(PY) -m pytest tests -n 2 --dist loadfile

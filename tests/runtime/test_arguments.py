@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +46,10 @@ def test_an_option_of_another_kind(options, message: str) -> None:
     ("observr", "observer"), ("keepfloat", "keep_float"), ("bits", "bind"),
     ("unknown", None)])
 def test_an_option_that_the_quantizer_does_not_take(name: str, nearest: str | None) -> None:
+    options: dict[str, Any] = {name: 1}
     near = nearest or ("bias_correction, bind, budget, calibration, equalize, example_inputs, "
                        "keep_float, model, observer, percentile, watch")
-    refused(lambda: lockstep.quantize(DIGITS, "samples.npz", **{name: 1}), lockstep.ArgumentError,
+    refused(lambda: lockstep.quantize(DIGITS, "samples.npz", **options), lockstep.ArgumentError,
             f"quantize has no option {name!r}; the nearest are {near}")
 
 
@@ -114,7 +116,8 @@ def test_calibration_that_is_no_set_of_samples(samples) -> None:
 
 
 def test_a_machine_of_no_geometry() -> None:
-    refused(lambda: lockstep.Machine("tiny-1x4x4"), lockstep.ConfigError,
+    name: Any = "tiny-1x4x4"
+    refused(lambda: lockstep.Machine(name), lockstep.ConfigError,
             "Machine must have an AccelConfig, not 'tiny-1x4x4'")
 
 

@@ -17,7 +17,7 @@ from compiler.graph.room import RoomRefused
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
-def archive(path: Path, method: int = zipfile.ZIP_DEFLATED, **members: bytes) -> Path:
+def archive(path: Path, method: int = zipfile.ZIP_DEFLATED, /, **members: bytes) -> Path:
     with zipfile.ZipFile(path, "w", method) as file:
         for name, data in members.items():
             file.writestr(name, data)

@@ -4,6 +4,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -47,7 +48,7 @@ def range_() -> onnx.ModelProto:
 def doubled(first: str = "c", operator: str = "Concat", refused: bool = False) -> onnx.ModelProto:
     """33 nodes that each double; a refused one asks ONNX for the types of what follows."""
     names = [first, *(f"v{place}" for place in range(32)), "a"]
-    attributes = {"axis": 0} if operator == "Concat" else {}
+    attributes: dict[str, Any] = {"axis": 0} if operator == "Concat" else {}
     nodes = [helper.make_node(operator, [before, before], [after], **attributes)
              for before, after in zip(names, names[1:], strict=False)]
     constants = [numbers("c", 1, 2), numpy_helper.from_array(np.array(["ab"], object), "s")]

@@ -4,6 +4,7 @@ well as those without.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
@@ -101,9 +102,9 @@ CASES = [pytest.param(name, place, marks=() if place == "everywhere" else pytest
          for name in (*DROPPED, *KEPT, *FLOAT) for place in PLACES]
 
 
-def _sum(nothing: Callable, conv: Callable, x: str) -> str:
-    one = conv.keywords["one"]
-    return one.add("Add", conv(nothing(x)), x)
+def _sum(nothing: Callable, conv: Any, x: str) -> str:
+    network = conv.keywords["one"]
+    return network.add("Add", conv(nothing(x)), x)
 
 
 def network(float_model, rule: Callable, place: Callable, batch: int | str = BATCH
