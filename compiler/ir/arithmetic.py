@@ -67,7 +67,7 @@ def apply_cast(a: np.ndarray, dtype: str) -> np.ndarray:
 def _rshift_rne(value: np.ndarray, amount: np.ndarray) -> np.ndarray:
     """Exact quotient and rest of 2**amount; a tie goes to the even quotient."""
     limit = value.dtype.itemsize * 8 - 1
-    if ((amount < 0) | (amount > limit)).any():
+    if amount.size and not 0 <= amount.min() <= amount.max() <= limit:
         raise ValueError(f"Amount of rshift_rne must be from 0 to {limit}, not {amount}")
     one = value.dtype.type(1)
     quotient = value >> amount
