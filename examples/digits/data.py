@@ -48,7 +48,7 @@ def scaled(pixels: np.ndarray) -> np.ndarray:
 def sklearn_digits() -> tuple[np.ndarray, np.ndarray]:
     """All 1,797 images as uint8 pixels [N, 8, 8] and uint8 labels [N], in dataset order."""
     try:
-        from sklearn.datasets import load_digits
+        from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "the training digits need scikit-learn: pip install scikit-learn", name=error.name

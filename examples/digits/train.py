@@ -10,9 +10,9 @@ the same files. No hyperparameter is chosen on the held-out images.
 
 import numpy as np
 import onnx
-import torch
-from torch import nn
-from torch.nn import functional
+import torch  # pyright: ignore[reportMissingImports]
+from torch import nn  # pyright: ignore[reportMissingImports]
+from torch.nn import functional  # pyright: ignore[reportMissingImports]
 
 from examples.digits.data import HERE, held_out, training, write_held_out
 from examples.digits.export import Parameters, float_model, quantize

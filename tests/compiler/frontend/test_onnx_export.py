@@ -150,7 +150,8 @@ def grown(extent: int, op: str):
         case "node":
             y = builder.emit("relu" if extent == 2 else "abs", "y", [x], "y")
         case _:
-            y = builder.emit("pad", "y", [x, builder.add_constant("k", np.float32(0))], "y",
+            zero = builder.add_constant("k", np.array(0, np.float32))
+            y = builder.emit("pad", "y", [x, zero], "y",
                              before=(0, extent), after=(0, 0), mode="constant")
     return builder.finish([y])
 

@@ -14,8 +14,8 @@ from compiler.graph.reference import evaluate
 
 torch = pytest.importorskip("torch")
 
-from torch import nn                                    # noqa: E402
-from torch.nn import functional as F                    # noqa: E402
+from torch import nn  # pyright: ignore[reportMissingImports]  # noqa: E402
+from torch.nn import functional as F  # pyright: ignore[reportMissingImports]  # noqa: E402
 
 from compiler.frontend import torch_export              # noqa: E402
 

@@ -13,7 +13,7 @@ from tests.support.onnx_runtime import run_onnx
 
 torch = pytest.importorskip("torch")
 
-from torch import nn                        # noqa: E402
+from torch import nn  # pyright: ignore[reportMissingImports]  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
