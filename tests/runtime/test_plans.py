@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_what_targets_choose_themselves_is_replayed_to_the_same(target: str, tmp
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "lstm"])
 def test_kernels_of_networks_are_replayed_to_the_same(name: str) -> None:
-    size = {} if name == "lstm" else {"size": 32}
+    size: dict[str, Any] = {} if name == "lstm" else {"size": 32}
     graph = zoo.build(name, **size)
     recorder = Recorder()
     first = lockstep.compile(graph, "cpu", plans=recorder, cache=False)
