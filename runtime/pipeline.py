@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from compiler.graph.graph import Graph
 from compiler.graph.layout import Layout, lay_out
 from compiler.graph.partition import ACCEL, Partition, subgraph
-from compiler.graph.pipeline import AfterStage, Stage, run, standard_passes
+from compiler.graph.pipeline import AfterStage, PipelineStage, run, standard_passes
 from compiler.graph.placement import Pins
 from compiler.ops.operator import Numbers
 from compiler.ops.registry import find
@@ -149,14 +149,14 @@ def _is_float(graph: Graph) -> bool:
 
 
 def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
-             integerize: bool = True) -> tuple[Stage, ...]:
+             integerize: bool = True) -> tuple[PipelineStage, ...]:
     """The whole list, for these targets."""
     auto = auto and len(targets.names) > 1
     return (*standard_passes(integerize), Divide(targets, pins, auto), LayOut(targets),
             Compile(targets, integerize))
 
 
-def build(stages: Sequence[Stage], graph: Graph, after: AfterStage | None = None) -> Built:
+def build(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Built:
     """What the stages, of which the last is `Compile`, make of the graph."""
     built = run(stages, graph, after)
     assert isinstance(built, Built)

@@ -12,13 +12,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-__all__ = ["LINE", "MemoryPlan", "Span", "Task", "plan_memory"]
+__all__ = ["LINE", "MemoryPlan", "Span", "MemoryTask", "plan_memory"]
 
 LINE = 64       # bytes that every place is aligned to: a cache line, a vector of AVX-512
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class MemoryTask:
     """What a task reads, the value that it writes and the bytes of its workspaces.
 
     `overwritable` are those of `reads` of which no element is read after the element of the result
@@ -69,7 +69,7 @@ class MemoryPlan:
                           f"without sharing {self.unshared}", head, *lines]) + "\n"
 
 
-def plan_memory(tasks: Sequence[Task], sizes: Mapping[str, int]) -> MemoryPlan:
+def plan_memory(tasks: Sequence[MemoryTask], sizes: Mapping[str, int]) -> MemoryPlan:
     """Before: tasks in the order of execution, and the bytes of each value that is to be placed;
     what they do not name lies elsewhere. After: spans that meet in time are apart in space, at
     multiples of `LINE`. Equal computations get equal plans.
@@ -103,7 +103,7 @@ def _lines(size: int) -> int:
     return -(-size // LINE) * LINE
 
 
-def _value_spans(tasks: Sequence[Task], sizes: Mapping[str, int]) -> list[Span]:
+def _value_spans(tasks: Sequence[MemoryTask], sizes: Mapping[str, int]) -> list[Span]:
     """One span for each value, or for a chain of values that take each other's place."""
     last = {value: number for number, task in enumerate(tasks) for value in task.reads}
     spans: dict[str, Span] = {}

@@ -21,12 +21,12 @@ from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
 
-__all__ = ["AfterStage", "Pass", "Stage", "dump_into", "optimize", "run", "standard_passes"]
+__all__ = ["AfterStage", "Pass", "PipelineStage", "dump_into", "optimize", "run", "standard_passes"]
 
 AfterStage = Callable[[int, str, Any], None]
 
 
-class Stage(Protocol):
+class PipelineStage(Protocol):
     """A frozen dataclass whose fields are its options and whose docstring is its contract. What it
     makes is a graph, or has `results`: pairs of a name and what a dump shows as text.
     """
@@ -61,7 +61,7 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
     )
 
 
-def run(stages: Sequence[Stage], graph: Graph, after: AfterStage | None = None) -> Any:
+def run(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Any:
     """What the stages make of the graph, one of what the other made; each graph that a stage has
     changed is verified.
 

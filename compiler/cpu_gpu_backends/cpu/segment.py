@@ -14,7 +14,7 @@ from compiler.cpu_gpu_backends.cpu.arrays import aligned
 from compiler.cpu_gpu_backends.llvm import Kernel
 from compiler.graph.fusion import Group, Groups, overwritable
 from compiler.graph.graph import Graph, TensorType
-from compiler.graph.memory import MemoryPlan, Task, plan_memory
+from compiler.graph.memory import MemoryPlan, MemoryTask, plan_memory
 from compiler.graph.reference import check_inputs, evaluate_node
 from compiler.graph.room import bytes_of
 from compiler.ir import Program
@@ -207,12 +207,12 @@ def _storage(groups: Sequence[Group]) -> Callable[[str], str]:
 
 
 def _task(graph: Graph, group: Group, program: Program | None,
-          root: Callable[[str], str]) -> Task:
+          root: Callable[[str], str]) -> MemoryTask:
     if program is None:
-        return Task((), group.output)
+        return MemoryTask((), group.output)
     reads = tuple(map(root, group.inputs))
     free = (root(value) for value in overwritable(graph, group)
             if bytes_of(graph.values[value]) == bytes_of(graph.values[root(value)]))
-    return Task(reads, group.output,
-                tuple(int(buffer.size_bytes) for buffer in program.outputs[1:]),
-                tuple(value for value in free if reads.count(value) == 1))
+    return MemoryTask(reads, group.output,
+                      tuple(int(buffer.size_bytes) for buffer in program.outputs[1:]),
+                      tuple(value for value in free if reads.count(value) == 1))

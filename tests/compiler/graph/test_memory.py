@@ -5,27 +5,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.graph.memory import LINE, MemoryPlan, Task, plan_memory
+from compiler.graph.memory import LINE, MemoryPlan, MemoryTask, plan_memory
 
 
-def chain(*names: str) -> list[Task]:
+def chain(*names: str) -> list[MemoryTask]:
     """Each task reads what the one before wrote."""
-    return [Task(names[at - 1:at] if at else (), name) for at, name in enumerate(names)]
+    return [MemoryTask(names[at - 1:at] if at else (), name) for at, name in enumerate(names)]
 
 
-def random_tasks(seed: int, count: int = 60) -> tuple[list[Task], dict[str, int]]:
+def random_tasks(seed: int, count: int = 60) -> tuple[list[MemoryTask], dict[str, int]]:
     rng = np.random.default_rng(seed)
-    tasks: list[Task] = []
+    tasks: list[MemoryTask] = []
     for number in range(count):
         known = [task.writes for task in tasks]
         reads = tuple(dict.fromkeys(known[-int(min(len(known), rng.geometric(0.4)))]
                                     for _ in range(int(rng.integers(1, 4))) if known))
         workspaces = tuple(rng.integers(1, 5000, int(rng.integers(0, 3))).tolist())
-        tasks.append(Task(reads, f"v{number}", workspaces, reads[:int(rng.integers(0, 2))]))
+        tasks.append(MemoryTask(reads, f"v{number}", workspaces, reads[:int(rng.integers(0, 2))]))
     return tasks, {task.writes: int(rng.integers(1, 10000)) for task in tasks}
 
 
-def used(tasks: list[Task], sizes: dict[str, int], plan: MemoryPlan) -> None:
+def used(tasks: list[MemoryTask], sizes: dict[str, int], plan: MemoryPlan) -> None:
     """Plays the tasks on a block whose bytes say who wrote them last; refuses a task that reads
     other bytes than those that its operand was written to.
     """
@@ -57,17 +57,18 @@ def test_what_does_not_live_together_shares_memory() -> None:
 
 
 def test_a_result_takes_the_place_of_an_operand_that_may_be_overwritten() -> None:
-    tasks = [Task((), "a"), Task(("a",), "b", (), ("a",)), Task(("b",), "c", (), ("b",))]
+    tasks = [MemoryTask((), "a"), MemoryTask(("a",), "b", (), ("a",)),
+             MemoryTask(("b",), "c", (), ("b",))]
     plan = plan_memory(tasks, {"a": 100, "b": 90, "c": 100})
     assert plan.size == 128 and set(plan.offsets.values()) == {0}
 
 
 @pytest.mark.parametrize("change", ["read again", "larger", "not overwritable"])
 def test_a_result_does_not_take_the_place_of_what_is_needed(change: str) -> None:
-    tasks = [Task((), "a"), Task(("a",), "b", (), ("a",)), Task(("b",), "c")]
+    tasks = [MemoryTask((), "a"), MemoryTask(("a",), "b", (), ("a",)), MemoryTask(("b",), "c")]
     sizes = {"a": 100, "b": 100, "c": 100}
     match change:
-        case "read again": tasks[2] = Task(("b", "a"), "c")
+        case "read again": tasks[2] = MemoryTask(("b", "a"), "c")
         case "larger": sizes["b"] = 200
         case "not overwritable": tasks[1] = replace(tasks[1], overwritable=())
     plan = plan_memory(tasks, sizes)
@@ -76,7 +77,8 @@ def test_a_result_does_not_take_the_place_of_what_is_needed(change: str) -> None
 
 
 def test_workspaces_lie_apart_from_all_that_lives_in_their_task() -> None:
-    tasks = [Task((), "a"), Task(("a",), "b", (64, 640)), Task(("b",), "c", (6400,))]
+    tasks = [MemoryTask((), "a"), MemoryTask(("a",), "b", (64, 640)),
+             MemoryTask(("b",), "c", (6400,))]
     sizes = {"a": 64, "b": 64, "c": 64}
     plan = plan_memory(tasks, sizes)
     used(tasks, sizes, plan)
@@ -84,13 +86,13 @@ def test_workspaces_lie_apart_from_all_that_lives_in_their_task() -> None:
 
 
 def test_values_that_are_not_named_lie_elsewhere() -> None:
-    plan = plan_memory([Task(("input",), "a"), Task(("a",), "output")], {"a": 1})
+    plan = plan_memory([MemoryTask(("input",), "a"), MemoryTask(("a",), "output")], {"a": 1})
     assert dict(plan.offsets) == {"a": 0} and plan.size == LINE
-    assert plan_memory([Task((), "output")], {}).size == 0
+    assert plan_memory([MemoryTask((), "output")], {}).size == 0
 
 
 def test_a_value_that_nobody_reads_lives_in_its_task() -> None:
-    tasks, sizes = [Task((), "a"), Task((), "b")], {"a": 64, "b": 64}
+    tasks, sizes = [MemoryTask((), "a"), MemoryTask((), "b")], {"a": 64, "b": 64}
     assert plan_memory(tasks, sizes).size == 64
 
 
@@ -117,7 +119,7 @@ def test_a_plan_that_overlaps_is_noticed() -> None:
 
 
 def test_the_text_of_a_plan() -> None:
-    tasks = [Task((), "a"), Task(("a",), "b", (100,))]
+    tasks = [MemoryTask((), "a"), MemoryTask(("a",), "b", (100,))]
     assert str(plan_memory(tasks, {"a": 1000})) == """\
 memory 1152 bytes, largest live set 1152, without sharing 1152
       offset        bytes  first   last  values
