@@ -50,6 +50,47 @@ def test_links_of_pages_lead_somewhere():
             assert (ROOT / target).exists(), f"{page.name} names {target}"
 
 
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Those that GitHub gives the headings: lower case, no punctuation, dashes for spaces."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+            for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def leads_nowhere(page: Path) -> list[str]:
+    """The links of a page to files or sections that do not exist."""
+    gone = []
+    for link in LINK.findall(page.read_text()):
+        place, _, section = link.partition("#")
+        target = page.parent / place if place else page
+        if "://" not in link and not (target.exists()
+                                      and (not section or section in anchors(target))):
+            gone.append(link)
+    return gone
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"],
+                         ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_to_pages_and_sections_lead_somewhere(page):
+    assert leads_nowhere(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A title, `quoted`\n```\n# code\n```\n[a](page.md#a-title-quoted) [b](#code) "
+                    "[c](none.md) [d](https://example.org/x#y) [e](page.md)")
+    assert leads_nowhere(page) == ["#code", "none.md"]
+
+
+def test_every_page_is_in_the_index():
+    docs = ROOT / "docs"
+    linked = {link.partition("#")[0] for link in LINK.findall((docs / "README.md").read_text())}
+    assert {page.name for page in docs.glob("*.md")} - {"README.md"} <= linked
+
+
 def test_the_page_about_torch_has_the_operators_that_are_imported():
     assert operators() in (ROOT / "docs" / "torch.md").read_text()
 
