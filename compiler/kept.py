@@ -175,7 +175,7 @@ def _user(number: int) -> str:
 
 @cache
 def _say(line: str) -> None:
-    """Once in this process."""
+    """Logs a message once in this process."""
     _log.warning("%s", line)
 
 
@@ -310,7 +310,7 @@ def _locked(path: Path) -> int | None:
 
 
 def _wait_for(path: Path) -> None:
-    """Until nobody holds it."""
+    """Waits until nobody holds the lock."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
 
@@ -323,7 +323,7 @@ def _is_file(path: Path, file: int) -> bool:
 
 
 def _make_folder(path: Path) -> None:
-    """With its parents, and for this user to write alone, whatever the umask is."""
+    """Makes a folder and its parents, which only this user may write, whatever the umask is."""
     for one in (*reversed(path.parents), path):
         if not one.exists():
             one.mkdir(mode=0o755, exist_ok=True)

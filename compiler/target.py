@@ -108,8 +108,8 @@ class Target(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """All that what it compiles depends on, besides the graph: hash of the machine, processor
-        and its features, device and version.
+        """Identifies all that compiled code depends on, apart from the graph: hash of the machine,
+        processor and its features, device and version.
         """
         ...
 

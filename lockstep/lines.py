@@ -63,7 +63,7 @@ def _kind(reason: str) -> str:
 
 
 def _layers(entries: list[Entry]) -> str:
-    """The only layer by its name, several by operator and number."""
+    """The only layer by its name; several by operator and count."""
     if len(entries) == 1:
         return shortened(entries[0][0])
     counts = Counter(operator for _, operator, _ in entries).most_common()

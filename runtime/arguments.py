@@ -27,7 +27,7 @@ def require_path(path: object) -> None:
 
 def require_settings(*, integerize: Any, threads: Any, after: Any, cache: Any, pins: Any,
                      link: Any) -> None:
-    """Those options of `runtime.compile_for` that are the same for every network."""
+    """Checks the options of `runtime.compile_for` that are the same for every network."""
     for name, value in (("integerize", integerize), ("cache", cache)):
         require_kind(name, value, bool, "True or False")
     if type(threads) is not int or threads not in THREADS:
@@ -49,7 +49,7 @@ def require_targets(pins: Mapping[str, Any] | None, targets: Collection[str]) ->
 
 
 def shapes_of(shapes: Any) -> dict[str, int] | None:
-    """Extents by name of the symbolic dimension; None where there are none."""
+    """The extents by the name of the symbolic dimension; None where there are none."""
     require_kind("shapes", shapes, Mapping | None, "a mapping of names to integers")
     try:
         found = {name: index(extent) for name, extent in (shapes or {}).items()}

@@ -61,7 +61,7 @@ class Choice:
     notes: tuple[str, ...] = ()
 
     def figures(self) -> dict[str, Any]:
-        """As plain data for reports; times in seconds."""
+        """The choice as plain data for reports; times in seconds."""
         return {
             "chosen": self.name, "seconds": self.price.seconds,
             "candidates": dict(self.candidates), "exact": self.exact,
@@ -172,8 +172,8 @@ class _Candidates:
                 return best
 
     def _promising(self, best: str, tried: set[Key]) -> list[Placement]:
-        """Moves that may be cheaper than the candidate, those that promise most first: no others
-        than such as the estimate does not call dearer by more than a share of the price.
+        """Moves that may be cheaper than the candidate, the most promising first. The estimate of
+        each exceeds that of the candidate by less than a share of the price.
         """
         targets, least = self.placements[best].targets, self.prices[best].seconds
         options = {node.name: self._allowed(node) for node in self.graph.nodes}
@@ -191,7 +191,7 @@ class _Candidates:
         return [one for one in self.pricing.targets if self.pricing.refusal(node, one) is None]
 
     def _least(self, targets: Mapping[str, str]) -> float:
-        """A bound on the price, for which nothing is compiled."""
+        """A lower bound on the price of these targets; it compiles nothing."""
         steps = self.pricing.divided(targets, {}).steps
         return elapsed(steps, map(self.pricing.least, steps))
 
@@ -228,7 +228,7 @@ def _key(targets: Mapping[str, str]) -> Key:
 
 
 def _is_less(one: Price, other: Price) -> bool:
-    """By more than sums of floats differ."""
+    """Whether one price is less than the other by more than the rounding of sums."""
     return one.seconds < other.seconds * (1 - 1e-9)
 
 

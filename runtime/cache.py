@@ -46,7 +46,7 @@ ROOMS = ("compiler", "accel", "runtime")
 LIBRARIES = ("islpy", "llvmlite", "ml_dtypes", "numpy")
 
 Division = Mapping[str, Any]
-"""What decides which target computes what, besides times; as JSON has it."""
+"""What decides which target computes what, apart from times; as JSON has it."""
 
 Times = Mapping[str, float]
 """Seconds of what was measured to decide it, by what `runtime.timing.measured` calls it."""

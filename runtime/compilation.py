@@ -1,4 +1,4 @@
-"""From a network to a module: what `lockstep.compile` does.
+"""Compiles a network to a module: what `lockstep.compile` does.
 
 >>> import numpy as np
 >>> from runtime import compile
@@ -167,7 +167,7 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
 
 
 def module_of(built: Built, targets: Targets, settings: Settings | None = None) -> Module:
-    """What was built, on the targets' devices."""
+    """The module of what was built, on the targets' devices."""
     parts = built.layout.partition
     steps = tuple(Step(segment, compiled, compiled.on(targets[segment.target].device))
                   for segment, compiled in zip(parts.segments, built.compiled, strict=True))

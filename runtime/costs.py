@@ -16,7 +16,7 @@ __all__ = ["CopyPrice", "Price", "Pricing", "SegmentPrice", "busiest", "elapsed"
 
 @dataclass(frozen=True, slots=True)
 class SegmentPrice:
-    """`cycles` are 0 on the host; `seconds` include the start."""
+    """The price of a segment. `cycles` are 0 on the host; `seconds` include the start."""
 
     segment: Segment
     seconds: float
@@ -25,7 +25,9 @@ class SegmentPrice:
 
 @dataclass(frozen=True, slots=True)
 class CopyPrice:
-    """`size_bytes` go over the link; the change of layout is `layout_seconds` of `seconds`."""
+    """The price of a copy: `size_bytes` go over the link, and the change of layout takes
+    `layout_seconds` of `seconds`.
+    """
 
     copy: Copy
     size_bytes: int
@@ -42,14 +44,14 @@ class Price:
 
     @property
     def seconds(self) -> float:
-        """One inference. Each target does a step at a time, in order; what does not wait for
-        another target's results is done at the same time.
+        """The time of one inference. Each target does a step at a time, in order; steps that do not
+        wait for another target's results run at the same time.
         """
         return elapsed(self.partition.steps, self._seconds())
 
     @property
     def pipelined_seconds(self) -> float:
-        """An inference of many: the busiest target decides."""
+        """The time of one inference among many in a pipeline: the busiest target decides."""
         return busiest(self.partition.steps, self._seconds())
 
     def _seconds(self) -> list[float]:
@@ -57,7 +59,7 @@ class Price:
 
 
 def elapsed(steps: Iterable[Segment | Copy], seconds: Iterable[float]) -> float:
-    """The end of the last step, when each takes so long."""
+    """The end of the last step when the steps take these seconds."""
     free: dict[str, float] = {}
     ready: dict[tuple[str, str], float] = {}
     for step, duration in zip(steps, seconds, strict=True):
@@ -74,7 +76,7 @@ def elapsed(steps: Iterable[Segment | Copy], seconds: Iterable[float]) -> float:
 
 
 def busiest(steps: Iterable[Segment | Copy], seconds: Iterable[float]) -> float:
-    """What all steps of one target take, of that which has most to do."""
+    """The seconds of all steps of the busiest target."""
     total: dict[str, float] = {}
     for step, duration in zip(steps, seconds, strict=True):
         total[_worker(step)] = total.get(_worker(step), 0.0) + duration
@@ -82,7 +84,7 @@ def busiest(steps: Iterable[Segment | Copy], seconds: Iterable[float]) -> float:
 
 
 def _worker(step: Segment | Copy) -> str:
-    """The target that does it: copies are a matter of the target with memory of its own."""
+    """The target that performs a step; the target with memory of its own performs copies."""
     if isinstance(step, Segment):
         return step.target
     return step.source if step.target == HOST else step.target
@@ -109,7 +111,7 @@ class Pricing:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Their names, the host first: there inputs begin and outputs end."""
+        """The names of the targets, the host first: inputs begin and outputs end there."""
         return (HOST, *(name for name in self.placed.names if name != HOST))
 
     def assumed(self) -> dict[str, dict[str, Any]]:
@@ -130,7 +132,7 @@ class Pricing:
         return self.prices[target].node(node)
 
     def copy(self, value: str, source: str, target: str) -> float:
-        """With a change of layout, which the layout pass may spare."""
+        """The seconds of a copy, with a change of layout that the layout pass may save."""
         return self._copied(Copy(value, source, target), self.graph.values[value]).seconds
 
     def start(self, target: str) -> float:
@@ -141,15 +143,15 @@ class Pricing:
         return self.times[what]
 
     def division(self, parts: Partition) -> Price:
-        """The partition with its layout, priced. Raises LoweringError where the accelerator cannot
-        have a segment after all.
+        """Prices a partition, its layout conversions included. Raises LoweringError where the
+        accelerator cannot have a segment after all.
         """
         layout = lay_out(parts, self.placed.borders(self.graph))
         return Price(layout.partition, tuple(self.price(layout, step)
                                              for step in layout.partition.steps))
 
     def price(self, layout: Layout, step: Segment | Copy) -> SegmentPrice | CopyPrice:
-        """A step of the partition that has this layout, priced."""
+        """Prices a step of the partition that has this layout."""
         graph = layout.partition.graph
         if isinstance(step, Copy):
             return self._copied(step, graph.values[step.value], step.value in layout.last)
@@ -157,7 +159,7 @@ class Pricing:
         return SegmentPrice(step, priced.seconds, priced.cycles)
 
     def least(self, step: Segment | Copy) -> float:
-        """A bound on the price of a step, with any layout, for which nothing is compiled."""
+        """A lower bound on the price of a step with any layout; it compiles nothing."""
         if isinstance(step, Copy):
             price = self._copied(step, self.graph.values[step.value])
             return price.seconds - price.layout_seconds
@@ -167,7 +169,7 @@ class Pricing:
         return divide(self.graph, targets, reasons, self.start)
 
     def compiled(self, target: str, part: Graph) -> Compiled:
-        """A segment, which was compiled to be priced."""
+        """The compiled segment, which pricing has compiled."""
         return self.prices[target].segment(part).compiled
 
     def _copied(self, copy: Copy, kind: TensorType, last: bool = False) -> CopyPrice:

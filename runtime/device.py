@@ -34,11 +34,11 @@ class DeviceMissing(Error, RuntimeError):
 
 
 class KernelDevice(Memory, Protocol):
-    """A device that executes kernels: of the dialect that it speaks, on memory of its own."""
+    """A device that executes kernels of the dialect that it speaks, on memory of its own."""
 
     @property
     def name(self) -> str:
-        """As its maker calls it."""
+        """The name that its maker gave the device."""
         ...
 
     def free(self, address: int) -> None:
@@ -50,7 +50,7 @@ class KernelDevice(Memory, Protocol):
         ...
 
     def wait(self) -> None:
-        """The end of all that was launched."""
+        """Wait until all that was launched has ended."""
         ...
 
 
@@ -142,7 +142,7 @@ def require_options(function: str, name: str, given: Collection[str],
 
 
 def _options(name: str) -> set[str]:
-    """Of a simulator."""
+    """The names of a simulator's options."""
     own = signature(_simulate(name)).parameters.values()
     named = {one.name for one in own if one.kind == one.KEYWORD_ONLY} - {"inputs"}
     of_memory = any(one.kind == one.VAR_KEYWORD for one in own)

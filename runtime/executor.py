@@ -29,7 +29,9 @@ Execute = Callable[[int, Mapping[str, np.ndarray]], tuple[Mapping[str, np.ndarra
 
 @dataclass
 class Inference(Generic[R]):
-    """`values` at first the inputs, then also all results; `found` by the position of the step."""
+    """One inference: `values` hold the inputs and then also the results; `found` has what each step
+    gives apart from values, by its position.
+    """
 
     values: Values
     found: dict[int, R] = field(default_factory=dict)
@@ -54,7 +56,7 @@ def _reaches(segments: Sequence[Segment], first: int, last: int) -> bool:
 def run_all(segments: Sequence[Segment], execute: Execute[R],
             inputs: Sequence[Mapping[str, np.ndarray]],
             outputs: Collection[str]) -> list[Inference[R]]:
-    """One inference for each of the inputs, in their order; of its values the outputs are left.
+    """Runs one inference for each of the inputs, in their order; each keeps only its outputs.
 
     The first error ends all of them and is raised when the steps under way are over.
     """
@@ -74,7 +76,7 @@ def run_all(segments: Sequence[Segment], execute: Execute[R],
 
 
 class _Schedule(Generic[R]):
-    """Steps that are done, under way, ready; one thread for each target calls `work`."""
+    """Knows which steps are done, under way and ready; one thread for each target calls `work`."""
 
     def __init__(self, segments: Sequence[Segment], execute: Execute[R],
                  inferences: list[Inference[R]], outputs: Collection[str]):
@@ -85,7 +87,7 @@ class _Schedule(Generic[R]):
         self._first = 0                     # the earliest inference that is not over
 
     def work(self, target: Target) -> None:
-        """Until all steps of the target are done, or `stop` is called."""
+        """Executes the target's steps until all are done or `stop` is called."""
         try:
             for inference, position in self._steps(target):
                 segment = self.segments[position]

@@ -36,7 +36,7 @@ class Link:
         return self.latency_seconds + size_bytes / self.bytes_per_second
 
     def assumptions(self) -> dict[str, dict[str, Any]]:
-        """As reports show them."""
+        """The assumptions as reports show them."""
         units = {"bytes_per_second": "B/s", "latency_seconds": "s", "start_seconds": "s"}
         return {f"link.{name}": {"value": getattr(self, name), "unit": unit}
                 for name, unit in units.items()}

@@ -30,7 +30,7 @@ class InputError(Error, ValueError):
 
 @dataclass(frozen=True)
 class Step:
-    """A segment of the partition, what it was compiled to, and that on its device."""
+    """A segment of the partition, its compiled form, and that form on its device."""
 
     segment: Segment
     compiled: Compiled
@@ -68,7 +68,7 @@ class Module:
 
     @property
     def machine(self) -> Machine | None:
-        """Of the (first) accelerator; None where the host does all."""
+        """The machine of the (first) accelerator; None where the host computes everything."""
         return next((segment.device.machine for segment in self.accelerated), None)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -78,11 +78,15 @@ class Module:
         save(self, path)
 
     def set_input(self, name: str, array: Any) -> None:
-        """Keeps a copy; refuses another name, shape or type than the network's."""
+        """Sets an input to a copy of the array; refuses another name, shape or type than the
+        network's.
+        """
         self._inputs[name] = np.array(self._checked(name, array))
 
     def _checked(self, name: str, array: Any) -> np.ndarray:
-        """Itself, or what another library shares through DLPack, where it is dense; else a copy."""
+        """The array itself, or what another library shares through DLPack, where it is dense; else
+        a copy.
+        """
         self.require_input(name)
         try:
             foreign = hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray)
@@ -106,7 +110,9 @@ class Module:
                              f"{dtype} of shape {tuple(shape)}")
 
     def __call__(self, inputs: Mapping[str, Any]) -> Values:
-        """Refuses what `set_input` does, and inputs that are not all there; copies none of them."""
+        """Runs one inference and returns its outputs by name; copies no input. Refuses what
+        `set_input` does, and missing inputs.
+        """
         return self.run_many([inputs])[0]
 
     def profile(self, inputs: Mapping[str, Any]) -> list[Row]:
@@ -143,7 +149,7 @@ class Module:
         return runs
 
     def perform(self, inputs: Mapping[str, Any], perform: Perform) -> Values:
-        """The outputs, when each step is performed this way, one after the other."""
+        """The outputs when `perform` executes each step, one after the other."""
         values = self._complete(inputs)
         for step in self.steps:
             given = {name: values[name] for name in step.segment.inputs}
@@ -165,7 +171,7 @@ class Module:
         return {name: known[name] for name in self.graph.outputs}
 
     def _execute(self, inputs: Sequence[Mapping[str, Any]]) -> list[tuple[Values, tuple[Run, ...]]]:
-        """Outputs and the runs of the accelerator for each."""
+        """Outputs, and runs of the accelerator, for each of the inputs."""
         segments = [step.segment for step in self.steps]
         if len(inputs) > 1 or overlaps(segments):
             found = run_all(segments, self._performed, [self._complete(one) for one in inputs],

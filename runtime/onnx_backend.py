@@ -94,7 +94,9 @@ class Prepared:
         self._made: list[_Specialized] = []
 
     def run(self, inputs: Sequence[Any] | Inputs, **kwargs: Any) -> tuple[Any, ...]:
-        """Arrays in, arrays out; a sequence is a list of arrays, an empty optional None."""
+        """Run the model on arrays and return arrays; a sequence is a list of arrays, an empty
+        optional None.
+        """
         if not isinstance(inputs, Mapping):
             if len(inputs) > len(self.names):
                 raise ImportRefused(f"inputs must be {len(self.names)}, not {len(inputs)}")

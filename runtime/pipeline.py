@@ -50,7 +50,7 @@ class Divided:
 
     @property
     def results(self) -> Sequence[tuple[str, Any]]:
-        """What a dump shows, by name."""
+        """The results that a dump shows, by name."""
         return [(Divide.name, self.partition)]
 
 
@@ -66,8 +66,8 @@ class LaidOut:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """All that a module needs but devices. `graph` is that of the layout, with notes of what the
-    user should know.
+    """All that a module needs except devices. `graph` is that of the layout, with notes of what
+    the user should know.
     """
 
     graph: Graph
@@ -142,7 +142,7 @@ class Compile:
 
 
 def _is_float(graph: Graph) -> bool:
-    """Whether there are products in float, and nothing is computed in integers."""
+    """Whether the graph has products in float, and computes nothing in integers."""
     operators = [find(node.op) for node in graph.nodes]
     return (any(one.contracts and one.integer for one in operators)
             and all(one.numbers is not Numbers.INTEGER for one in operators))
@@ -157,7 +157,7 @@ def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
 
 
 def build(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Built:
-    """What the stages, of which the last is `Compile`, make of the graph."""
+    """Runs the stages, the last of which is `Compile`, on the graph."""
     built = run(stages, graph, after)
     assert isinstance(built, Built)
     return built

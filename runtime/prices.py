@@ -58,8 +58,8 @@ class AccelPrices:
         return self.cycles.get(node.name, 0) / self._clock
 
     def segment(self, graph: Graph) -> Priced:
-        """Compiled once, whatever layouts its tensors have. Raises LoweringError for what the
-        accelerator cannot have after all.
+        """Compiles a segment once, whatever layouts its tensors have. Raises LoweringError for what
+        the accelerator cannot have after all.
         """
         compiled, cycles = self._simulated(core(graph))
         compiled = replace(compiled, program=with_borders(compiled.program, graph))
@@ -72,7 +72,9 @@ class AccelPrices:
 
     def crossing(self, value: str, kind: TensorType, outwards: bool, last: bool = False
                  ) -> Crossing:
-        """To the accelerator go plain tensors; from it come its blocks, padding included."""
+        """Prices a copy. Plain tensors go to the accelerator; its blocks, padding included, come
+        back.
+        """
         size, change = self._change(value, kind, outwards, last)
         where = "host" if outwards else "accel"
         seconds = self.measure(
@@ -81,7 +83,7 @@ class AccelPrices:
 
     def _change(self, value: str, kind: TensorType, outwards: bool, last: bool
                 ) -> tuple[int, Callable[[], object]]:
-        """Bytes over the link, and the change of layout."""
+        """The bytes that go over the link, and a function that changes the layout."""
         image = len(kind.shape) == 4
         if not outwards:
             given = _samples({value: kind})[value]
@@ -95,7 +97,7 @@ class AccelPrices:
         return stored.nbytes, lambda: from_memory(stored, layout, kind.shape)
 
     def _simulated(self, part: Graph) -> tuple[CompiledSegment, int]:
-        """With its cycles, which become those of the nodes that it has."""
+        """Compiles and simulates a segment once; its cycles become those of its nodes."""
         key = tuple(node.name for node in part.nodes)
         if key not in self.simulated:
             compiled = self.target.compile_core(part)
@@ -109,8 +111,8 @@ class AccelPrices:
 
     def _attribute(self, part: Graph, compiled: CompiledSegment, ends: list[int],
                    total: int) -> None:
-        """Layers that are computed at the same time share their cycles by what each needs at
-        least; a view has none.
+        """Attributes cycles to nodes. Layers that are computed at the same time share their cycles
+        in proportion to what each needs at least; a view has none.
         """
         self.cycles |= {node.name: 0.0 for node in part.nodes}
         begin = 0
@@ -149,7 +151,7 @@ class MeasuredPrices:
         return {}
 
     def start(self) -> float:
-        """A segment that computes nothing."""
+        """The seconds of a segment that computes nothing."""
         if self._call is None:
             kind = TensorType((1,), "int8")
             compiled = self.target.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
@@ -185,7 +187,7 @@ class MeasuredPrices:
         return self.measure(f"segment of {len(part.nodes)} nodes {key}", lambda: run(given))
 
     def _alone_seconds(self, node: Node) -> float:
-        """A segment that has this node alone, without its start."""
+        """The seconds of a segment that has this node alone, without its start."""
         if node.name not in self._alone:
             read = dict.fromkeys(v for v in node.inputs if v not in self.graph.constants)
             total = self._measured(subgraph(self.graph, Segment(

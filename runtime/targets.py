@@ -56,7 +56,7 @@ class Placed:
         return self.target.name
 
     def prices(self, graph: Graph, measure: Measure) -> Prices:
-        """Those of the target's own, else measured."""
+        """The target's own prices, else measured ones."""
         if self.priced is not None:
             return self.priced(graph, measure)
         return MeasuredPrices(graph, self.target, measure, self.device)
@@ -66,7 +66,7 @@ class Targets:
     """Targets in order of preference, by name."""
 
     def __init__(self, placed: Sequence[Placed], plans: Plans = OWN):
-        """The processor comes last where it is not there. `plans` are those of all targets."""
+        """Appends the processor where it is missing. All targets take their `plans` from these."""
         self.plans = plans
         self._placed = {one.name: one for one in placed}
         if HOST not in self._placed:
@@ -84,7 +84,7 @@ class Targets:
 
     @property
     def device(self) -> Device | None:
-        """That of the accelerator; None where there is none."""
+        """The device of the accelerator; None where there is none."""
         return self[ACCEL].device if ACCEL in self.names else None
 
     @property
@@ -136,7 +136,7 @@ class Request:
 
     @property
     def configs(self) -> tuple[AccelConfig, ...]:
-        """Those of the accelerators, in order."""
+        """The geometries of the accelerators, in order."""
         return tuple(load(name.partition(":")[2]) for name in self.names
                      if name.startswith(f"{ACCEL}:"))
 

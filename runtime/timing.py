@@ -21,7 +21,7 @@ KIND = "times"                      # of entries of the cache
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one call takes, and what it can be judged by.
+    """The time of one call, and what tells whether to trust it.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _sample(run: Callable[[], object], calls: int) -> tuple[float, float]:
 
 
 def _kept(entry: str) -> Timing | None:
-    """What was kept, if it was quiet; None for any other and for what cannot be judged."""
+    """The time that was kept if it was quiet; None for any other and for what cannot be judged."""
     try:
         kept = Timing(**json.loads(noted(KIND, entry) or ""))
         return kept if kept.is_quiet else None

@@ -63,6 +63,6 @@ def is_of_torch(model: Model) -> bool:
 
 
 def _is(model: Model, room: str, name: str) -> bool:
-    """Whether it is of this class of torch, which nothing is where torch was never imported."""
+    """Whether it is of this class of torch; False where torch was never imported."""
     kind = getattr(sys.modules.get(f"torch.{room}"), name, None)
     return kind is not None and isinstance(model, kind)

@@ -106,12 +106,12 @@ class _Writer:
             value, helper.np_dtype_to_tensor_dtype(np.dtype(type_.dtype)), shape)
 
     def extents(self, value: str) -> list[tuple[int, int]]:
-        """Of each dimension, in the graph and in the variant."""
+        """The extents of each dimension, in the graph and in the variant."""
         return list(zip(self.graph.values[value].shape, self.variant.graph.values[value].shape,
                         strict=True))
 
     def both(self, node: Node, name: str) -> list[tuple[int, int]]:
-        """Numbers of an attribute, in the graph and in the variant."""
+        """The numbers of an attribute, in the graph and in the variant."""
         return list(zip(node.attrs[name], self.others[node.outputs[0]].attrs[name], strict=True))
 
     def _written(self, node: Node) -> bool:
@@ -151,7 +151,7 @@ Rule = Callable[[_Writer, Node], bool | None]
 
 
 def _plain(op: str, **names: str) -> Rule:
-    """The same operator, with attributes under other names."""
+    """A rule that writes operator `op`, with attributes under these names."""
     def rule(w: _Writer, node: Node) -> None:
         w.add(node, op, **{names[name]: value for name, value in node.attrs.items()
                            if name in names})

@@ -276,7 +276,7 @@ class _Importer(Tracer):
         return self.input(node.name, self._type(value))
 
     def _type(self, tensor: Any) -> TensorType:
-        """Of a fake tensor."""
+        """The type of a fake tensor."""
         return TensorType(tuple(map(self.sizes.of, tensor.shape)), dtype_name(tensor.dtype))
 
     def _shared(self, target: str) -> np.ndarray:
@@ -284,7 +284,9 @@ class _Importer(Tracer):
         return shared(state[target] if target in state else constants[target])
 
     def _attribute(self, node: Any) -> Any:
-        """Of the program's module: a tensor, or the body of an operator of higher order."""
+        """An attribute of the program's module: the constant where it is a tensor, UNKNOWN where it
+        is the body of an operator of higher order.
+        """
         made = self.program.graph_module
         for part in node.target.split("."):
             made = getattr(made, part)
@@ -491,7 +493,7 @@ def _has_unknown(item: Any) -> bool:
 
 
 def _operator(target: Any) -> str:
-    """With its overload, ``aten.add.Tensor``."""
+    """The name of an operator with its overload, ``aten.add.Tensor``."""
     return getattr(target, "__name__", str(target)) if not hasattr(target, "_schema") else (
         str(target))
 

@@ -53,7 +53,7 @@ class Sizes:
                                     f"{limits.upper}, as it was exported, not {value}")
 
     def of(self, size: Any) -> int:
-        """Of a number, or of an expression of symbols."""
+        """The extent that a number, or an expression of symbols, stands for."""
         if isinstance(size, int):
             return size
         if not hasattr(size, "node"):
@@ -65,7 +65,7 @@ class Sizes:
 
 
 def open_dimensions(program: Any) -> list[str]:
-    """Of every symbol the first INPUT.AXIS where it stands alone."""
+    """The first INPUT.AXIS of every symbol where it stands alone."""
     return [names[0] for names in _symbols(program).values() if names and "." in names[0]]
 
 

@@ -119,7 +119,7 @@ class Value:
         return self if shape == self.shape else self._emit("expand", shape=shape)
 
     def unsqueeze(self, *axes: int) -> "Value":
-        """With axes of extent 1, which stand at these places afterwards."""
+        """Inserts axes of extent 1, which stand at these places afterwards."""
         rank = self.rank + len(axes)
         places, rest = axes_of(axes, rank), iter(self.shape)
         return self.reshape(*(1 if axis in places else next(rest) for axis in range(rank)))
@@ -169,7 +169,9 @@ def require_parts(count: int) -> None:
 
 
 MOST_NODES = 50_000
-"""Of a graph: loops and sequences are unrolled, and their lengths are a few bytes in a file."""
+"""The most nodes of a graph: loops and sequences are unrolled, and a few bytes in a file say their
+lengths.
+"""
 
 SHARE, GROWTH = 8, 16
 """Constants that an importer computes may take one part in `SHARE` of what a network may take, and

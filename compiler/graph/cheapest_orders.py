@@ -36,7 +36,7 @@ class OrderedTensor:
 
 
 def bytes_to_convert(tensors: Iterable[OrderedTensor], orders: Mapping[str, Order]) -> int:
-    """With these orders of the free points."""
+    """The bytes that conversions move when the free points have these orders."""
     known = {NCHW: NCHW, NHWC: NHWC, **orders}
     return sum(one.size for one in tensors
                if any(known[reader] != known[one.maker] for reader in one.readers))

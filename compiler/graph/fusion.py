@@ -107,8 +107,8 @@ def fuse(graph: Graph) -> Groups:
 
 
 def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
-    """By name of a node: the first node after it on every path from it to an output of the graph
-    or to a value that nobody reads; None where there is no such node.
+    """For each node, by name, the first node after it on every path from it to an output of the
+    graph or to a value that nobody reads; None where there is no such node.
     """
     readers, outputs = graph.consumers(), set(graph.outputs)
     found: dict[str, Node | None] = {}
@@ -225,7 +225,7 @@ class _Fusion:
         return sum(copies.values()) <= MOST_COPIES
 
     def _groups(self) -> Groups:
-        """In the order of their last nodes, whose inputs all come from groups that end earlier."""
+        """The groups in the order of their last nodes: inputs come from groups that end earlier."""
         different = {id(members): members for members in self.home.values()}
         groups = [part for members in different.values()
                   for part in _without_views(self.graph, self._sorted(members))]

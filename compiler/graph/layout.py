@@ -45,7 +45,7 @@ Choose = Callable[[Collection[OrderedTensor]], Mapping[str, Order]]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A value that changes its order in memory: by a node of a free segment, or while it is copied
+    """A value that changes its order in memory, by a node of a free segment, or while it is copied
     at the border of a bound one.
     """
 
@@ -71,7 +71,7 @@ class Layout:
     last: frozenset[str] = frozenset()
 
     def figures(self) -> dict[str, Any]:
-        """As plain data for reports."""
+        """The counts and bytes of conversions, as plain data for reports."""
         def sums(made: tuple[Conversion, ...]) -> dict[str, int]:
             return {"count": len(made), "bytes": sum(one.size_bytes for one in made)}
 
@@ -255,7 +255,7 @@ class _Writer:
         return point if point in (NCHW, NHWC) else self.orders[point]    # type: ignore[return-value]
 
     def _settle(self, value: str) -> None:
-        """In which order a value comes, and who converts it where another one is wanted."""
+        """Finds the order in which a value is made, and who converts it where another is wanted."""
         points, size = self.points, self.points.size(value)
         maker, made_at = points.makers[value], points.made_at[value]
         users: dict[Order, list[int]] = {}
@@ -275,7 +275,9 @@ class _Writer:
                 self._convert(value, order, sorted(set(at)))
 
     def _convert(self, value: str, order: Order, users: list[int]) -> None:
-        """Of a value that is there in the other order, for these segments."""
+        """Plans the conversion of a value to `order` for these segments; it exists in the other
+        order.
+        """
         free = [at for at, orders in enumerate(self.points.borders) if orders is None]
         all_bound = users[-1] < len(self.segments) and not {*free}.intersection(users)
         moves_bytes = self.points.size(value) > 0
@@ -295,7 +297,7 @@ class _Writer:
             value, bytes_of(self.graph.values[value]), f"copied {way} the segment of {name}"))
 
     def _everywhere(self) -> Iterator[Conversion]:
-        """What all in NCHW would cost: borders of bound segments, transposes of free ones."""
+        """The conversions if all were NCHW: borders of bound segments, transposes of free ones."""
         for orders, segment in zip(self.points.borders, self.segments, strict=True):
             if orders is None:
                 yield from (Conversion(node.inputs[0], bytes_of(self.graph.values[node.inputs[0]]),
@@ -307,7 +309,9 @@ class _Writer:
                                      f"copied at the segment of {segment.nodes[0].name}")
 
     def _write_free(self, at: int) -> None:
-        """Conversions of what comes from elsewhere first; of what is made here, after it."""
+        """Writes a free segment. It converts values from elsewhere first, and its own values after
+        the node that makes them.
+        """
         wanted = self.wanted.get(at, [])
         for value in wanted:
             if self.points.made_at[value] != at:
@@ -321,7 +325,7 @@ class _Writer:
                     self._emit_conversion(value)
 
     def _emit_conversion(self, value: str) -> None:
-        """To the order in which it is not there yet."""
+        """Emits the conversion of a value to the order in which it does not exist yet."""
         to_last = self.here[value] == NCHW
         source, made = (value, self._named(value)) if to_last else (self._named(value), value)
         name = self.builder.fresh_node(made)
@@ -366,7 +370,9 @@ class _Writer:
         return self.last[value]
 
     def _write_bound(self, at: int) -> None:
-        """With the order of what crosses as NHWC said at the border."""
+        """Writes a bound segment, whose border states the order of each value that crosses as
+        NHWC.
+        """
         segment, inside = self.segments[at], {}
         for value in segment.inputs:
             if self._is_read_last(at, value):

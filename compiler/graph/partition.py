@@ -45,7 +45,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A value becomes readable by `target` too. Either `source` or `target` is the home."""
+    """A step that makes a value readable by `target` too. The home is `source` or `target`."""
 
     value: str
     source: str
@@ -159,7 +159,9 @@ def subgraph(graph: Graph, segment: Segment) -> Graph:
 
 
 def _runs(graph: Graph, targets: Mapping[str, str], first: str) -> list[list[Node]]:
-    """With a first segment of this target, which is left out where no node joins it."""
+    """The nodes of each segment, when the first segment is one of target `first`; that one is
+    left out where no node joins it.
+    """
     order, joined = [first], [list[Node]()]
     known = dict.fromkeys((*graph.inputs, *graph.constants), 0)
     for node in graph.nodes:

@@ -50,7 +50,7 @@ class PinRefused(Error, ValueError):
 
 
 class Costs(Protocol):
-    """All in seconds."""
+    """What nodes, copies and starts of segments cost, in seconds."""
 
     @property
     def targets(self) -> Sequence[str]:
@@ -58,15 +58,15 @@ class Costs(Protocol):
         ...
 
     def node(self, node: Node, target: str) -> float | None:
-        """What the node itself takes; None where the target cannot compute it."""
+        """The seconds of the node itself; None where the target cannot compute it."""
         ...
 
     def copy(self, value: str, source: str, target: str) -> float:
-        """What it takes to copy a value from the home to another target, or from there home."""
+        """The seconds to copy a value from the home to another target, or from there home."""
         ...
 
     def start(self, target: str) -> float:
-        """What a segment takes whatever it computes, at least 0."""
+        """The seconds that a segment takes whatever it computes, at least 0."""
         ...
 
 
@@ -218,7 +218,7 @@ def _options(graph: Graph, costs: Costs, pins: Pins) -> Options:
 
 
 def _rest(graph: Graph, options: Options) -> list[float]:
-    """What the nodes from each position on cost at least."""
+    """A lower bound on the cost of the nodes from each position on."""
     rest = [0.0]
     for node in reversed(graph.nodes):
         rest.append(rest[-1] + min(options[node.name].values()))
@@ -250,7 +250,7 @@ class _State:
 
 
 class _Search:
-    """How states follow from states. The mark of "" is that of a value without a producer."""
+    """Derives states from states. The mark of "" is that of a value without a producer."""
 
     def __init__(self, graph: Graph, costs: Costs, options: Options):
         self.graph, self.costs, self.home = graph, costs, costs.targets[0]
@@ -267,7 +267,7 @@ class _Search:
         return list(dict.fromkeys(v for v in node.inputs if v not in self.graph.constants)) or [""]
 
     def begin(self) -> list[_State]:
-        """With a first segment of any target."""
+        """The first states: each begins with a segment of one of the targets."""
         marks = {value: self._made(0, self.home) for value in self.graph.inputs
                  if value in self.last_use}
         if "" in self.last_use:
@@ -275,7 +275,7 @@ class _Search:
         return [_State(self.costs.start(target), (target,), marks) for target in self.firsts]
 
     def grown(self, state: _State, position: int, target: str, seconds: float) -> _State:
-        """With the node at `position` on `target`, which takes it `seconds`."""
+        """The state after the node at `position` runs on `target`, which takes `seconds` for it."""
         node, marks, order = self.graph.nodes[position], dict(state.marks), state.order
         total, read = state.seconds + seconds, self._read(node)
         segment = earliest(order, target, max(marks[value][0] for value in read))
@@ -314,8 +314,8 @@ class _Search:
         return self._copies[key]
 
     def compared(self, state: _State, position: int) -> tuple[Hashable, list[int]]:
-        """What two states must have in common so that one may go, and figures: the one that stays
-        has none that is greater.
+        """What two states must have in common so that one may go, and the figures that
+        decide: the one that stays has none that is greater.
 
         With two targets each new segment is of the other one. So a value is never worse if it is
         there earlier, counted from the last segment. With more targets a node that joins an earlier
@@ -333,8 +333,8 @@ class _Search:
 
 
 def _last_alone(graph: Graph, read: Callable[[Node], list[str]]) -> dict[str, int]:
-    """By value: the last node, or -1, that reads it and nothing that is made from it. Any other
-    reader must come after what is made from it, wherever the value itself is made.
+    """For each value, the last node, or -1, that reads it and nothing that is made from it. Any
+    other reader must come after what is made from it, wherever the value itself is made.
     """
     bit = {value: 1 << number for number, value in enumerate(("", *graph.values))}
     sources = dict.fromkeys(bit, 0)

@@ -92,7 +92,7 @@ class Builder:
 
 
 class _Names:
-    """Names that are taken, none of which is ever free again."""
+    """The names that are taken; none is ever free again."""
 
     def __init__(self, taken: Iterable[str] = ()):
         self.taken = set(taken)
@@ -136,8 +136,8 @@ def replace_nodes(graph: Graph, rule: Callable[[Node], Sequence[Node] | None]) -
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """Without the nodes and constants that no output needs; inputs stay. The graph itself where all
-    are needed.
+    """The graph without the nodes and constants that no output needs; inputs stay. The graph itself
+    where all are needed.
     """
     needed, nodes = set(graph.outputs), []
     for node in reversed(graph.nodes):

@@ -35,7 +35,7 @@ def most_bytes() -> int:
 
 
 def bytes_of(type_: TensorType) -> int:
-    """Of a dense tensor."""
+    """The bytes of a dense tensor."""
     return prod(type_.shape) * numpy_dtype(type_.dtype).itemsize
 
 

@@ -367,7 +367,7 @@ class _Conflict:
         self.pairs = isl.Set(f"{{ {names} : {_where(parts)} }}")
 
     def first(self) -> Witness:
-        """With the least values of the symbols for which there is one."""
+        """The first pair, with the least values of the symbols for which there is one."""
         point = self.pairs.lexmin().sample_point()
         at = {name: point.get_coordinate_val(isl.dim_type.set, place).to_python()
               for place, name in enumerate((*self.symbols, *self.names))}

@@ -218,7 +218,7 @@ class _Scan:
 
     def _late(self, access: AddressSet, marks: np.ndarray, late: np.ndarray, wrote: bool,
               conflicts: _Conflicts) -> None:
-        """Of each other unit the latest event that is not known to have finished.
+        """Reports, for each other unit, its latest event that is not known to have finished.
 
         What orders that one orders the unit's earlier ones.
         """

@@ -140,7 +140,7 @@ def _qconv2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qconvtranspose2d(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """As `qconv2d`, ``w`` [Co,Ci/group,kh,kw] too; what is between pixels has the pad value."""
+    """Like `qconv2d`, with ``w`` [Co,Ci/group,kh,kw] too; between pixels stands the pad value."""
     return _requantized(_turned, attrs, inputs, name)
 
 

@@ -81,7 +81,7 @@ def _power_meaning(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _remainder(a: Expr, b: Expr) -> Expr:
-    """With the sign of a, as C has it."""
+    """The remainder of a division, with the sign of `a`, as C has it."""
     if not te.is_signed(a.dtype):
         return a % b
     rest = te.abs(a) % te.abs(b)

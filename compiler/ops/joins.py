@@ -72,7 +72,7 @@ def _joined(axis: int, inputs: Inputs, value: Callable[[int, Expr], Expr],
         return among(0, len(inputs), indices)
 
     def among(first: int, end: int, indices: Sequence[Expr]) -> Expr:
-        """By halves, so that the expression of many inputs is not deep."""
+        """Selects by halves, so that the expression of many inputs is not deep."""
         if end - first > 1:
             middle = (first + end) // 2
             return te.select(indices[axis] < starts[middle], among(first, middle, indices),

@@ -53,14 +53,14 @@ def check_channels(node: Node, types: Types) -> None:
 
 
 def check_padded(node: Node, types: Types) -> None:
-    """As `check_channels`, with a value for pads."""
+    """Checks what `check_channels` does, and the value for pads."""
     check_channels(node, types)
     value = node.attrs["pad_value"]
     need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
 
 
 def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
-    """Multipliers and shifts, the last two parameters, are those of the machine."""
+    """The ranges of multipliers and shifts, the last two parameters: what the machine has."""
     mult, shift = parameters[-2:]
     fits = (mult == 0) | ((mult >= MIN_MULTIPLIER) & (mult <= MAX_MULTIPLIER))
     return (Range("multiplier", mult, fits, f"0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}"),

@@ -73,7 +73,7 @@ def _axis(shape: tuple[int, ...]) -> int:
 
 
 def _channel_sums(array: Array) -> Array:
-    """float64, over all axes but that of the channels."""
+    """Sums in float64 over all axes but that of the channels."""
     kept = _axis(array.shape)
     return array.sum(axis=tuple(i for i in range(array.ndim) if i != kept), dtype=np.float64)
 

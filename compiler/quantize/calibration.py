@@ -145,7 +145,9 @@ def _only(place: str, counts: Mapping[str, int], what: str) -> int | None:
 
 def _loose_runs(place: str, loose: Mapping[str, int], counts: Mapping[str, int | None],
                 arrays: Mapping[str, Array]) -> int:
-    """As few runs as `BATCH` allows; a sample a run where some input is the same in all."""
+    """The number of runs: as few as `BATCH` allows, or one for each sample where some input is the
+    same in all.
+    """
     count = _only(place, loose, "samples")
     if count is None:
         return 1

@@ -70,7 +70,7 @@ class Measured:
 
     @property
     def decibels(self) -> float | None:
-        """Of the worst output, None without noise."""
+        """The signal to noise ratio of the worst output in dB; None without noise."""
         return min((found for name in self.outputs
                     if (found := self.noises[name].decibels) is not None), default=None)
 

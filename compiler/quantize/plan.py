@@ -46,8 +46,8 @@ class Plan:
         return replace(self, quantized=self.quantized & known)
 
     def scales(self, ranges: Ranges) -> dict[str, Scale]:
-        """Of every value that quantized layers read or make; a group spans the ranges of all its
-        values but those that only moved.
+        """The scale of every value that quantized layers read or make. A group spans the ranges of
+        all its values but those that only moved.
         """
         spans: dict[str, tuple[float, float]] = {}
         for value, group in self.groups.items():

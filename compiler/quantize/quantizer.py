@@ -223,8 +223,8 @@ class _Forms:
         return write(network, plan.within(network, scales), scales).graph
 
     def variants(self) -> Iterator[Variant]:
-        """With other extents of all open dimensions; then those that have one extent alike, since
-        they may have to; then some of them alone.
+        """Variants with other extents of all open dimensions, then with dimensions of equal extent
+        kept alike, since they may have to be, then with some of them alone.
         """
         alone, alike = [[name] for name in self.calibrated], defaultdict(list)
         for name, extent in self.calibrated.items():
@@ -236,7 +236,9 @@ class _Forms:
                 yield variant
 
     def _variant(self, groups: Sequence[Sequence[str]]) -> Variant | None:
-        """With other extents of some dimensions, alike within a group."""
+        """The variant with other extents of some dimensions, alike within a group; None where the
+        network is refused with them.
+        """
         others = {name: self.calibrated[name] + number
                   for number, group in enumerate(groups, 1) for name in group}
         try:

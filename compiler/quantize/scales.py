@@ -15,7 +15,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Of a uint8 activation."""
+    """The scale and zero point of a uint8 activation."""
 
     scale: np.float32
     zero: np.uint8

@@ -20,7 +20,7 @@ CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for
 
 
 def add_compilation(parser: argparse.ArgumentParser) -> None:
-    """How a network is compiled. What is not given is None, False or empty."""
+    """Adds the options of compilation. An option that is not given is None, False or empty."""
     add = parser.add_argument
     add("--target", type=Geometry, metavar="T",
         help=f"accel:PRESET, accel:FILE.toml or cpu; a list of them in order of preference, such "
@@ -59,7 +59,7 @@ QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_floa
 
 
 def add_quantizer(parser: argparse._ActionsContainer) -> None:
-    """How a network is quantized. What is not given is None, False or empty."""
+    """Adds the options of quantization. An option that is not given is None, False or empty."""
     add = parser.add_argument
     add("--observer", choices=OBSERVERS,
         help="how ranges are chosen: extremes, percentiles, or the least mean squared error "
@@ -79,7 +79,7 @@ def add_quantizer(parser: argparse._ActionsContainer) -> None:
 
 
 def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Those of `QUANTIZER` that were given."""
+    """The options of `QUANTIZER` that were given."""
     given = {name: getattr(args, name) for name in QUANTIZER}
     return {name: value for name, value in given.items()
             if value is not None and value is not False and value != []}

@@ -11,7 +11,7 @@ __all__ = ["arrays", "random_inputs", "set_inputs", "write_outputs"]
 
 
 def arrays(path: Path) -> Mapping[str, Any]:
-    """Those of an .npz file, by name; each is read when it is asked for."""
+    """The arrays of an .npz file, by name; each is read when it is asked for."""
     from compiler.frontend.arrays import ArrayFile, read_arrays
 
     found = read_arrays(path)
@@ -43,7 +43,7 @@ def random_inputs(module, seed: int) -> dict[str, Any]:
 
 
 def set_inputs(module, given: Mapping[str, Any]) -> None:
-    """Those of a file are judged by their headers before any is read."""
+    """Sets a module's inputs; the headers of those from a file are checked before any is read."""
     for name, header in getattr(given, "headers", {}).items():
         module.require_input(name, header.shape, header.dtype)
     for name, array in given.items():
@@ -51,7 +51,7 @@ def set_inputs(module, given: Mapping[str, Any]) -> None:
 
 
 def write_outputs(outputs: Mapping[str, Any], path: Path) -> None:
-    """As np.savez does, which cannot take every name."""
+    """Writes an .npz file like np.savez, which cannot take every name."""
     import zipfile
 
     import numpy as np

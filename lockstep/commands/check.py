@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_geometries(args: argparse.Namespace) -> int:
-    """Stops at the first machine on which the simulators differ."""
+    """Runs the programs on every machine; stops at the first on which the simulators differ."""
     if args.config:
         raise RequestError("--config must be left out with --geometries: its machines are random")
     from accel.sim.geometries import check_geometries
@@ -114,7 +114,7 @@ def _show_geometries(reports: Sequence[Any]) -> None:
 
 
 def _show_end(console, reports: Sequence[Any]) -> None:
-    """Whether all agree, and, if nothing differs, how often each instruction ran."""
+    """Prints whether all agree and, if nothing differs, how often each instruction ran."""
     from accel.sim.check import ran
 
     console.print("the simulators agree" if all(r.ok for r in reports) else "NOT OK")

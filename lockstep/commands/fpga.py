@@ -263,7 +263,7 @@ def _write_json(path: Path | None, report: Mapping[str, Any]) -> None:
 
 
 def _machine(args: argparse.Namespace, saved):
-    """That the network is for; None for the board's own."""
+    """The machine that the network is for; None for the board's own."""
     from lockstep.commands._compilation import machine_of
 
     if saved is None and args.target is None:

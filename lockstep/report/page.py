@@ -48,7 +48,7 @@ def _text(name: str) -> str:
 
 
 def _json(figures: Mapping[str, Any]) -> str:
-    """Without a character that could end the element that it stands in."""
+    """The figures as JSON, without a character that could end the element that holds them."""
     return json.dumps(figures, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -115,7 +115,7 @@ def _table(figures: Mapping[str, Any]) -> str:
 
 
 def _mean(ideal: Mapping[str, float]) -> str:
-    """Of the layers' ratios; each counts alike."""
+    """A note with the geometric mean of the layers' ratios; each layer counts alike."""
     return (f'<p class="note">Geometric mean of real ÷ ideal over the layers: '
             f'<b id="mean-ratio">{ideal["mean_ratio"]:.3f}</b>.</p>')
 

@@ -50,13 +50,13 @@ class Members:
         return name
 
     def array(self, name: str, array: np.ndarray) -> dict[str, Any]:
-        """What `Container.array` finds it by."""
+        """Adds an array; returns the description by which `Container.array` finds it."""
         little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         self.data[name] = little.reshape(-1).view(np.uint8).data
         return {"member": name, "dtype": array.dtype.name, "shape": list(array.shape)}
 
     def table(self) -> dict[str, Any]:
-        """Size and SHA-256 of each."""
+        """The size and SHA-256 of each member."""
         return {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
                 for name, data in sorted(self.data.items())}
 
@@ -84,7 +84,7 @@ class Container:
         return self._members[name]
 
     def array(self, reference: Mapping[str, Any]) -> np.ndarray:
-        """Read-only."""
+        """The array of this member, read-only."""
         raw, shape = self._members[reference["member"]], tuple(reference["shape"])
         dtype = numpy_dtype(reference["dtype"]).newbyteorder("<")
         if any(type(extent) is not int or extent < 0 for extent in shape) \

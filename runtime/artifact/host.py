@@ -31,7 +31,7 @@ class Kernels:
         self._known: dict[bytes, int] = {}
 
     def number(self, kernel: Kernel) -> int:
-        """By which the kernel is known."""
+        """The number by which the file knows the kernel."""
         program, code = kernel.program, kernel.code
         interface = {"name": program.name,
                      "inputs": [_buffer_json(buffer) for buffer in program.inputs],
@@ -45,7 +45,7 @@ class Kernels:
 
 
 def kernel_of(made: Mapping[str, Any], container: Container) -> Kernel:
-    """Linked into this process, if the object file is whole."""
+    """Links the kernel into this process, if the object file is whole."""
     inputs, outputs = (tuple(map(_buffer_of, made[key])) for key in ("inputs", "outputs"))
     code = container.data(made["code"])
     try:
@@ -56,7 +56,7 @@ def kernel_of(made: Mapping[str, Any], container: Container) -> Kernel:
 
 
 def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
-    """Its groups, each with the number of its kernel; a view has none."""
+    """A segment as JSON: its groups, each with the number of its kernel; a view has none."""
     return {"groups": [{"nodes": [node.name for node in step.group.nodes],
                         "kernel": step.kernel and kernels.number(step.kernel)}
                        for step in segment.steps]}
@@ -91,7 +91,7 @@ def _step(graph: Graph, group: Group, kernel: Kernel | None) -> GroupCode:
 
 
 def processor_json(processor: Processor) -> dict[str, Any]:
-    """In LLVM's words."""
+    """The processor as JSON, in LLVM's words."""
     features = ",".join([*(f"+{one}" for one in processor.features),
                          *(f"-{one}" for one in processor.absent)])
     return {"triple": processor.triple, "cpu": processor.cpu, "features": features}

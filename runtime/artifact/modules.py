@@ -48,7 +48,7 @@ def save(module: Any, path: str | PathLike[str]) -> None:
 
 
 def write(module: Any, file: IO[bytes]) -> None:
-    """As a file that `read` reads."""
+    """Writes the module as a file that `read` reads."""
     shelf = Shelf()
     parts = [part_json(step.compiled, number, shelf) for number, step in enumerate(module.steps)]
     machine = module.machine
@@ -75,7 +75,7 @@ def _version(package: str) -> str:
 
 
 def read(path: str | PathLike[str], machine: Machine | None = None) -> Saved:
-    """See `runtime.load`."""
+    """Reads a module without its devices: see `runtime.load`."""
     with opened(Path(path)) as container:
         manifest = container.manifest
         graph = graph_of(manifest["graph"], container)

@@ -40,7 +40,7 @@ class Stock:
 
 
 def part_json(compiled: Compiled, number: int, shelf: Shelf) -> dict[str, Any]:
-    """The segment of this number. Raises ArtifactError for what no codec can write."""
+    """The segment of this number as JSON. Raises ArtifactError for what no codec can write."""
     if compiled.kind not in CODECS:
         raise ArtifactError(f"cannot hold segment {number}: only programs of the accelerator and "
                             f"code of the host can be saved, not {type(compiled).__name__}")

@@ -91,7 +91,9 @@ def require(value: Any, kind: Kind, where: str = "") -> None:
 
 
 def _require_one(value: Any, kinds: tuple[Kind, ...], where: str) -> None:
-    """Of alternatives with fields that which has all of its fields counts, else the last."""
+    """Checks a value against alternatives. Of those with fields, the first whose fields are all
+    there counts, else the last.
+    """
     records = [kind for kind in kinds if isinstance(kind, dict)]
     if isinstance(value, Mapping) and records:
         require(value, next((kind for kind in records if kind.keys() <= value.keys()),
@@ -121,7 +123,7 @@ def _require_type(value: Any, kind: type, name: str, where: str) -> None:
 
 
 def _is_plain(value: Any, kind: type | None) -> bool:
-    """True is no number here."""
+    """Whether a plain value is of this kind; True is no number here."""
     if kind is None or value is None:
         return value is kind
     return isinstance(value, bool) == (kind is bool) and isinstance(

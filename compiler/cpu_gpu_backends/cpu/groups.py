@@ -106,7 +106,7 @@ def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:
 
 
 def _inlined(program: Program) -> Program:
-    """Without the stages that are an operator's result, but for sums. What an operator computes on
+    """Inlines the stages that are an operator's result, except sums. What an operator computes on
     the way to its result stays.
     """
     stored = {s.buffer.name for s in walk_stmts(program.body) if isinstance(s, Store)}
@@ -117,8 +117,8 @@ def _inlined(program: Program) -> Program:
 
 
 def _with_workspaces(program: Program) -> Program:
-    """Large local buffers as outputs, so that the caller says where they are and may use one place
-    for many.
+    """Makes large local buffers outputs, so that the caller says where they are and may use one
+    place for many.
     """
     large = [s.buffer for s in walk_stmts(program.body)
              if isinstance(s, Alloc) and s.buffer.size_bytes > SMALL]
@@ -128,8 +128,8 @@ def _with_workspaces(program: Program) -> Program:
 
 
 def flat_pixels(recipe: Recipe) -> Recipe:
-    """With all pixels of an image in one row, where every operator treats each by itself: long
-    rows fill vectors where short ones do not.
+    """The recipe with all pixels of an image in one row, where every operator treats each pixel by
+    itself: long rows fill vectors, short ones may not.
     """
     pixels = recipe.result.shape[-2:]
     images = [type_.shape for type_ in recipe.types if len(type_.shape) > 2]

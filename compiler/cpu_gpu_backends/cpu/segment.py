@@ -78,7 +78,7 @@ class HostSegment:
 
     @property
     def text(self) -> list[str]:
-        """Of the kernels."""
+        """The text of each kernel; ``view`` for a group without one."""
         return [step.kernel.text if step.kernel else "view" for step in self.steps]
 
     @property

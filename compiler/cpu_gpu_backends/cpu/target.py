@@ -98,7 +98,7 @@ def _kernel(recipe: Recipe, plan: str | None) -> Kernel:
 
 
 def _vectors() -> Vectors:
-    """Of this processor: AVX-512, AVX2, else what all of them have."""
+    """The vectors of this processor: AVX-512, AVX2, else what every processor has."""
     if host().has("avx512f"):
         return Vectors(16, 16)
     return Vectors(8, 8) if host().has("avx2") else Vectors(4, 8)

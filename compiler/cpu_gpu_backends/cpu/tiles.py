@@ -37,13 +37,13 @@ class Vectors:
     registers: int
 
     def columns(self, extent: int) -> int:
-        """Of a tile: two vectors, one, or a half or a quarter, whichever wastes least."""
+        """The columns of a tile: two vectors, one, a half or a quarter, whichever wastes least."""
         time = {2 * self.lanes: 2.0, self.lanes: 1.1, self.lanes // 2: 1.1, self.lanes // 4: 1.1}
         return min((size for size in time if 2 <= size <= max(extent, 2)),
                    key=lambda size: -(-extent // size) * time[size])
 
     def rows(self, extent: int, columns: int) -> int:
-        """Of a tile: the most that divide the extent and whose vectors the registers hold."""
+        """The rows of a tile: the most that divide the extent and fit the registers as vectors."""
         most = max(1, self.registers // -(-columns // self.lanes))
         return next(rows for rows in range(min(most, extent), 0, -1) if extent % rows == 0)
 

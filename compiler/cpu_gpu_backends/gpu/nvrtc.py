@@ -56,7 +56,9 @@ def compile_cuda(text: str, arch: str = "sm_80") -> Cubin:
 
 
 def nvrtc_version() -> str:
-    """Of the compiler here, say ``13.0``: what kernels take depends on it. Raises BuildError."""
+    """The version of the compiler here, say ``13.0``: the resources of kernels depend on it. Raises
+    BuildError.
+    """
     nvrtc = _nvrtc()
     (status, *numbers) = nvrtc.nvrtcVersion()
     _checked(nvrtc, (status,))
@@ -93,7 +95,7 @@ _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
 def _resources(log: str) -> dict[str, Resources]:
-    """From what the assembler tells of each kernel."""
+    """Reads the resources of each kernel from what the assembler tells."""
     found, name, local, spilled = {}, "", 0, 0
     for line in log.splitlines():
         if match := _FUNCTION.search(line):

@@ -52,7 +52,7 @@ class Processor:
         return set(features) <= set(self.features)
 
     def without(self, *features: str) -> "Processor":
-        """The same machine, doing without these features and all that need them."""
+        """The processor without these features and all that need them."""
         if unknown := sorted(set(features) - set(self.features) - set(self.absent)):
             raise MachineError(f"Feature to do without must be one that this processor has "
                                f"({', '.join(self.features)}), not {unknown[0]!r}")

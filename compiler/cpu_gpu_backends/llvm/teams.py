@@ -37,7 +37,7 @@ class Captured:
                 + [("i64", value.text) for value in self.variables.values()])
 
     def renamed(self, w: Writer) -> "Captured":
-        """The same as parameters of the function that `w` writes."""
+        """What is captured, under the names of parameters of the function that `w` writes."""
         return Captured({name: f"%{w.name(name)}" for name in self.buffers},
                         {var: LlvmValue(f"%{w.name(var.name)}", LlvmType(INDEX))
                          for var in self.variables})

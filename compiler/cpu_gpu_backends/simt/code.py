@@ -12,7 +12,7 @@ MOST = (1 << 31) - (1 << 16)        # elements of a buffer, and of a parameter: 
 Extent3 = tuple[int, int, int]
 """Extents along x, y and z."""
 Grid = tuple[Extent, Extent, Extent]
-"""The same, of which any may be an expression over parameters."""
+"""Extents along x, y and z; any may be an expression over parameters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def refuse(fact: str, program: Program, place: Stmt | None = None) -> NoReturn:
 
 
 def names_in(stmt: Stmt) -> set[str]:
-    """Of loops and buffers."""
+    """The names of loops and buffers."""
     return {loop.var.name for loop in loops(stmt)} | {
         b.name for s in walk_stmts(stmt) for b in (
             (s.buffer,) if isinstance(s, Alloc) else s.buffers if isinstance(s, Write) else ())}

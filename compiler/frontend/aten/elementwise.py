@@ -183,7 +183,7 @@ for _name, _op in {"fmax": "maximum", "fmin": "minimum"}.items():
 
 
 def _number_of(t, x, other, op):
-    """Of a number and a NaN the number."""
+    """Where one operand is a NaN, the result is the other."""
     a, b = _alike(t, x, other)
     made = t.emit(op, a, b)
     if not is_float(a.dtype):
@@ -244,7 +244,7 @@ def floor_divide(t, x, other):
 
 @aten("remainder")
 def remainder(t, x, other):
-    """With the sign of the divisor."""
+    """The remainder has the sign of the divisor."""
     a, b = _alike(t, x, other)
     if not is_float(a.dtype):
         return t.emit("mod", a, b)

@@ -13,7 +13,7 @@ from compiler.frontend.values import NodeRefused, Value
 
 @aten("linear")
 def linear(t, x, weight, bias=None):
-    """Of any rank as one of two dimensions: the weight stays as it is, [outputs, inputs]."""
+    """Reshapes the operand to two dimensions, so that the weight stays [outputs, inputs]."""
     operands = [one for one in (x, weight, bias) if one is not None]
     if any(one.dtype != "float32" for one in operands) or x.rank < 2 or weight.rank != 2:
         made = product(t, x, weight.transpose(*reversed(range(weight.rank))))

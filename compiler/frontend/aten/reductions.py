@@ -31,7 +31,7 @@ def sum_(t, x, dim=None, keepdim=False, *, dtype=None):
 
 @aten("mean")
 def mean(t, x, dim=None, keepdim=False, *, dtype=None):
-    """Of whole planes what is known as a pool."""
+    """A mean of whole planes is a global average pool."""
     x, axes = x.astype(dtype) if dtype else x, _axes(x, dim)
     if x.rank == 4 and axes == (2, 3) and x.dtype == "float32":
         made = t.emit("globalavgpool", x)

@@ -36,7 +36,7 @@ def aten(*names: str) -> Callable[[Rule], Rule]:
 
 
 def find(name: str) -> Rule | None:
-    """Of an operator with its overload, ``add.Tensor``."""
+    """The rule of an operator with its overload, ``add.Tensor``; None where there is none."""
     return OPERATORS.get(name) or OPERATORS.get(name.partition(".")[0])
 
 

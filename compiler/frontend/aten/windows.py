@@ -52,7 +52,7 @@ def convolution(t, x, weight, bias, stride, padding, dilation, transposed, outpu
 
 
 def _pooled(t, x: Value, rank: int, rule) -> Value:
-    """Of an image, or of a batch of them."""
+    """Applies the rule to an image, or to a batch of them."""
     if x.rank == rank + 2:
         return rule(x)
     made = rule(x.unsqueeze(0))

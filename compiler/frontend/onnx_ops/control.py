@@ -57,7 +57,7 @@ def require_turns(count: int) -> None:
 
 @operator("Scan", since=8)
 def scan_8(t, sequence_lens, *inputs, body, directions=None, num_scan_inputs):
-    """Of each image of a batch by itself."""
+    """Scans each image of a batch by itself."""
     if sequence_lens is not None:
         raise NodeRefused("sequence_lens must be left out")
     batch = inputs[0].shape[0]

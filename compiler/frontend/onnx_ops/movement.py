@@ -208,7 +208,7 @@ def one_hot(t, indices, depth, values, *, axis):
 
 @operator("ReverseSequence")
 def reverse_sequence(t, x, sequence_lens, *, batch_axis, time_axis):
-    """Of each sequence, the first elements, which are so many, in the other order."""
+    """Reverses the first elements of each sequence, as many as its length says."""
     def extents(axis):
         return [x.shape[axis] if place == axis else 1 for place in range(x.rank)]
     time = t.constant(np.arange(x.shape[time_axis]).reshape(extents(time_axis)))

@@ -65,7 +65,7 @@ def _is_plain(x: Value, scale: Value, zero: Value | None, block_size: int) -> bo
 
 def _plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
            dtype: str) -> Value:
-    """With scale and zero point as constants of one shape."""
+    """Emits the (de)quantization, its scale and zero point constants of one shape."""
     factors = t.demand(scale, "scale")
     if not np.all((factors > 0) & np.isfinite(factors)):
         raise NodeRefused("every scale must be positive and finite")

@@ -116,7 +116,7 @@ def _undone(view: GraphView, node: Node) -> str | None:
 
 
 def _again(view: GraphView, node: Node) -> str | None:
-    """The operator before did the same: abs(abs(x)), max(max(x, a), a), clip within bounds."""
+    """The operator before already did this: abs(abs(x)), max(max(x, a), a), clip within bounds."""
     idempotent, count = find(node.op).algebra.idempotent, len(node.inputs)
     if idempotent and count == 1 and view.before(node, node.op):
         return node.inputs[0]

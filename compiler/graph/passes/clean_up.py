@@ -90,7 +90,9 @@ class _Merging:
 
 
 def _shortened(graph: Graph) -> Graph:
-    """Where nobody else reads the detour: else it would be made beside what replaces it."""
+    """Takes away the detours that nobody else reads: any other would be computed beside what
+    replaces it.
+    """
     readers, outputs = graph.consumers(), set(graph.outputs)
     made: dict[str, Node] = {}
     alone = {value: node for value, node in graph.producers().items()

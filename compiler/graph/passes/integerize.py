@@ -1,4 +1,4 @@
-"""From float operators between quantizations to integer operators with one fixed meaning."""
+"""Turns float operators between quantizations into integer operators with one fixed meaning."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -147,7 +147,7 @@ def _is_quantizable(node: Node) -> bool:
 
 
 def _bounds(activations: list[Node]) -> Bounds:
-    """What is left of all numbers, least and greatest."""
+    """The least and the greatest number that may be left."""
     low, high = -inf, inf
     for node in activations:
         bounds = find(node.op).bounds

@@ -15,7 +15,7 @@ __all__ = ["QuantizedView", "stored_form"]
 
 
 def stored_form(array: np.ndarray) -> np.ndarray:
-    """int8 of an int8 or uint8 array."""
+    """The int8 form of an int8 or uint8 array."""
     return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
 
 
