@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -12,6 +14,8 @@ import lockstep.commands
 from compiler.errors import Error, RequestError
 from lockstep import cli
 from lockstep.paths import input_file, output_file
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -154,3 +158,15 @@ def test_what_the_output_has_no_characters_for_is_escaped(encoding: str) -> None
                           env={**os.environ, "PYTHONIOENCODING": encoding})
     arrow = "\u2192" if encoding == "utf-8" else "\\u2192"
     assert (done.returncode, done.stdout.decode()) == (0, f"{arrow} \\udcff\n")
+
+
+def commands() -> list[str]:
+    return [found.name for found in pkgutil.iter_modules(lockstep.commands.__path__)
+            if not found.name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_is_in_the_readme_and_has_tests(name: str) -> None:
+    shown = (ROOT / "README.md").read_text().partition("## Commands")[2].partition("## ")[0]
+    assert f"\nlockstep {name} " in shown
+    assert list(Path(__file__).parent.glob(f"test_{name}*.py"))

@@ -1,5 +1,7 @@
 """Folding, identities, sinking, dead code, and the pipeline that lists them."""
 
+import importlib
+import pkgutil
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +19,7 @@ from compiler.graph import (
     standard_passes,
     verify,
 )
+from compiler.graph import passes
 from compiler.graph.passes import (
     EliminateDeadCode,
     FoldConstants,
@@ -152,3 +155,11 @@ def test_pipeline_verifies_after_each_pass() -> None:
     with pytest.raises(GraphRefused, match=r"^graph g: output 'gone' must be defined by a node or "
                                            r"an input$"):
         optimize(graph, [Breaks()])
+
+
+def test_every_pass_of_the_folder_is_in_the_pipeline():
+    modules = [importlib.import_module(f"{passes.__name__}.{found.name}")
+               for found in pkgutil.iter_modules(passes.__path__)]
+    names = {one.name for module in modules for one in vars(module).values()
+             if isinstance(one, type) and isinstance(getattr(one, "name", None), str)}
+    assert names == {one.name for one in standard_passes()}

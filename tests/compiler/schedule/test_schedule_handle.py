@@ -1,17 +1,24 @@
 """The schedule as an object: the same programs, and the steps that made them."""
 
 import doctest
+import importlib
+import pkgutil
+import re
+from inspect import isfunction
+from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 import compiler.schedule.handle
 from compiler import te
-from compiler.ir import lower, program_text
-from compiler.schedule import PRIMITIVES, Schedule, StageSchedule, compute_at, split
+from compiler.ir import Program, lower, program_text
+from compiler.schedule import PRIMITIVES, Schedule, StageSchedule, compute_at, place, split
 from compiler.tensorize import Intrinsic, Operand
 from tests.compiler.ir.samples import assert_same_meaning, matmul, shifted
 
 SHIFTED = shifted()
+PAGE = Path(__file__).parents[3] / "docs" / "schedules.md"
 
 
 def test_handle_applies_the_primitives():
@@ -68,6 +75,23 @@ def test_every_primitive_has_a_method():
     methods = {name for name in vars(StageSchedule) if not name.startswith("_")} - {
         "schedule", "name"}
     assert methods == set(PRIMITIVES)
+
+
+def test_every_function_from_program_to_program_is_a_primitive():
+    """`place` has those that primitives are made of."""
+    modules = [importlib.import_module(f"{compiler.schedule.__name__}.{found.name}")
+               for found in pkgutil.iter_modules(compiler.schedule.__path__)]
+    functions = {name: vars(module)[name] for module in modules if module is not place
+                 for name in module.__all__ if isfunction(vars(module)[name])}
+    names = {name for name, one in functions.items()
+             if get_type_hints(one).get("return") is Program}
+    assert names == set(PRIMITIVES)
+
+
+def test_every_primitive_is_exported_and_on_the_page():
+    assert set(PRIMITIVES) <= set(vars(compiler.schedule))
+    table = PAGE.read_text().partition("| about | primitives |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(PRIMITIVES)
 
 
 def replayed(s: Schedule, outputs, **options) -> None:
