@@ -12,6 +12,7 @@ from bench.torch_export import operators
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")),
          *sorted((ROOT / "examples").rglob("*.md"))]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 BLOCKS = [(page, number, text) for page in PAGES for number, text in enumerate(
     re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE))]
 MODULES = ["accel.machine.isa", "compiler.ops.registry", "compiler.plans",
@@ -44,10 +45,16 @@ def test_modules_with_examples_are_listed():
 
 
 def test_links_of_pages_lead_somewhere():
-    for page in PAGES:
+    for page in (*PAGES, CONTRIBUTING):
         for target in re.findall(r"`((?:accel|compiler|runtime|lockstep|tests|bench|examples|docs)"
                                  r"/[\w./-]+)`", page.read_text()):
             assert (ROOT / target).exists(), f"{page.name} names {target}"
+
+
+def test_contributing_names_tests_that_exist():
+    text = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", CONTRIBUTING.read_text())
+    assert named and not set(named) - set(re.findall(r"def (test_\w+)\(", text))
 
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -72,7 +79,7 @@ def leads_nowhere(page: Path) -> list[str]:
     return gone
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"],
+@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING],
                          ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_to_pages_and_sections_lead_somewhere(page):
     assert leads_nowhere(page) == []
