@@ -56,7 +56,7 @@ class AccelConfig:
     inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes : sizes of the buffers.
     bus_bytes : width of the memory port.
     queue_depth : commands that wait for each unit.
-    vector_beats : cycles that vector takes for an entry; its datapath has so many times fewer
+    vector_beats : cycles that vector takes for an entry; its datapath has that many times fewer
         lanes. A power of two.
     stage_depth : adder levels (or the like) between two pipeline registers of a datapath.
     dsp_multipliers : how many of gemm's multipliers may be multiplier blocks of an FPGA; the rest
@@ -142,13 +142,13 @@ class AccelConfig:
 
     @property
     def vector_tile(self) -> tuple[int, int]:
-        """Rows and columns of an entry that vector takes in a cycle: lanes that lie together."""
+        """Rows and columns of the part of an entry that vector takes in a cycle: adjacent lanes."""
         rows = max(self.batch // self.vector_beats, 1)
         return rows, self.lanes // self.vector_beats // rows
 
     @cached_property
     def parts(self) -> dict[str, BufferGeometry]:
-        """Buffers as vector sees them: an entry is what it takes in a cycle of one."""
+        """Buffers as vector sees them: an entry is the part of one that it takes in a cycle."""
         columns = self.block_out // self.vector_tile[1]
         beats = {"res": self.vector_beats, "par": columns, "acc": self.vector_beats,
                  "out": self.vector_beats}
@@ -171,12 +171,12 @@ class AccelConfig:
         return max(self.block_in, self.block_out)     # powers of two: the least common multiple
 
     def geometry(self) -> dict[str, int | str]:
-        """All that the machine hash covers: every field but the name and the clock."""
+        """Every field that the machine hash covers: all but the name and the clock."""
         return {key: value for key, value in asdict(self).items()
                 if key not in ("name", "clock_mhz")}
 
     def to_toml(self) -> str:
-        """Text that `load` reads back."""
+        """The geometry as TOML, which `load` reads back."""
         # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
         values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
                   for key, value in asdict(self).items()}
@@ -200,7 +200,7 @@ def preset(name: str) -> AccelConfig:
 
 
 def load(path: str | Path) -> AccelConfig:
-    """A geometry from a preset's name or a TOML file."""
+    """The geometry of a preset's name or of a TOML file."""
     if not isinstance(path, str | Path):
         raise ConfigError(f"Configuration must be a preset's name or a path, not {path!r}")
     path = Path(path)

@@ -1,4 +1,4 @@
-"""What executes programs, behind one small protocol: simulators and boards."""
+"""The protocol of devices that execute programs: simulators and boards."""
 
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -24,10 +24,10 @@ class DeviceError(Error, RuntimeError):
 
 
 class Memory(Protocol):
-    """What every device has. Addresses count bytes of the device's memory."""
+    """The memory that every device has. Addresses count its bytes."""
 
     def allocate(self, size_bytes: int) -> int:
-        """Address of fresh memory, aligned to the longest burst."""
+        """Reserve memory and return its address, aligned to the longest burst."""
         ...
 
     def copy_in(self, address: int, data: np.ndarray) -> None:
@@ -57,5 +57,5 @@ class Device(Memory, Protocol):
         ...
 
     def wait(self) -> Run:
-        """The end of what was launched."""
+        """Wait until the launched program ends, and return its run."""
         ...

@@ -103,7 +103,7 @@ def units_of(mask: int) -> tuple[str, ...]:
 
 
 def encode(layout: data.Layout, fields: Mapping[str, Any]) -> int:
-    """The word as an integer. Fields that are not given are 0 (extents and runs: 1).
+    """The word as an integer. Fields that are left out are 0 (extents and runs: 1).
 
     >>> word = encode(GEMM, {"opcode": 4, "base": {"dst": 3}, "loops": [{"extent": 9, "a": 1}]})
     >>> decode(GEMM, word)["loops"][0]["extent"]
@@ -157,7 +157,7 @@ _trees: dict[int, tuple[data.Layout, _Field]] = {}
 
 
 def _tree(layout: data.Layout) -> _Field:
-    """A layout as plain numbers, made once: looking into layouts takes long."""
+    """A layout as plain numbers, built once because access to layouts is slow."""
     if id(layout) not in _trees:
         _trees[id(layout)] = layout, _field(layout, "")
     return _trees[id(layout)][1]

@@ -23,18 +23,18 @@ FINISH = 1
 """Opcode of FINISH, which fetch performs. Opcode 0 is illegal, so that blank memory is."""
 
 NAMED = 6
-"""So many differences of two machines are named; others are counted."""
+"""The most differences of two machines that a message names; it counts the others."""
 
 
 @dataclass(frozen=True)
 class MachineRecord:
     """What a machine is, in plain data: programs and files carry it beside the hash, so that two
-    machines can be told apart field by field. Its parts are those of `Machine.text`.
+    machines can be compared field by field. Its parts are those of `Machine.text`.
 
     instructions : opcode and hash of the forms of each instruction, by name.
     layouts : hash of each word layout, by unit.
 
-    What comes from an older file has neither.
+    A record from an older file has neither.
     """
 
     hash: str
@@ -45,7 +45,7 @@ class MachineRecord:
 
     @classmethod
     def parse(cls, made: Mapping[str, Any]) -> "MachineRecord":
-        """From what `dataclasses.asdict` makes, through JSON or not."""
+        """Build a record from the output of `dataclasses.asdict`, through JSON or not."""
         return cls(made["hash"], made["name"], dict(made["geometry"]),
                    {name: (opcode, text)
                     for name, (opcode, text) in made.get("instructions", {}).items()},
@@ -55,10 +55,10 @@ class MachineRecord:
         return f"{self.hash[:12]} ({self.name})"
 
     def difference(self, other: "MachineRecord") -> str:
-        """What this machine has that `other` has not, in words: ``block_out is 16, not 8``."""
-        found = [*self._differences(other)]
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        return ", ".join(found[:NAMED]) + more or "the instructions differ"
+        """Describe how this machine differs from `other`: ``block_out is 16, not 8``."""
+        differences = [*self._differences(other)]
+        more = f" and {len(differences) - NAMED} more" if len(differences) > NAMED else ""
+        return ", ".join(differences[:NAMED]) + more or "the instructions differ"
 
     def _differences(self, other: "MachineRecord") -> Iterator[str]:
         for name in dict.fromkeys([*other.geometry, *self.geometry]):
@@ -84,9 +84,9 @@ class MachineRecord:
 
 @dataclass(frozen=True)
 class Machine:
-    """`declarations` get the opcodes 2, 3, ... in their order.
+    """A geometry and its instructions; `declarations` get opcodes 2, 3, ... in order.
 
-    Raises `accel.machine.rules.DeclarationError` for what cannot be computed as it is declared.
+    Raises `accel.machine.rules.DeclarationError` for what cannot be computed as declared.
     """
 
     config: AccelConfig
@@ -143,7 +143,7 @@ class Machine:
 
     @cached_property
     def record(self) -> MachineRecord:
-        """What is told of it to those that do not have it."""
+        """The record of this machine, for programs, files and messages."""
         return MachineRecord(
             self.hash, self.config.name, self.config.geometry(),
             {name: (self.opcodes[name], _hash("\n".join(forms)))

@@ -46,7 +46,7 @@ class Instruction:
 
     @classmethod
     def decode(cls, machine: Machine, word: int, origin: Origin = UNKNOWN) -> "Instruction":
-        """An unknown opcode gives name and unit ``illegal``."""
+        """Decode a word. An unknown opcode gives name and unit ``illegal``."""
         opcode = word & 0xFF
         if opcode not in machine.names:
             return cls("illegal", "illegal", isa.decode(isa.HEADER, word), origin)
@@ -55,7 +55,7 @@ class Instruction:
 
     @property
     def label(self) -> str:
-        """Layer and loops, for reports and messages."""
+        """The origin as text, layer and loops, for reports and messages."""
         return str(self.origin)
 
     @property
@@ -102,7 +102,7 @@ class TensorSlot:
 
 @dataclass(frozen=True)
 class AccelProgram:
-    """See the module's text.
+    """A program for one machine; the module's docstring describes it.
 
     Parameters
     ----------
@@ -110,9 +110,9 @@ class AccelProgram:
     weights : initial bytes of the weights segment (weights and parameters).
     activations_bytes, io_bytes : sizes of the two segments that the program writes.
     inputs, outputs : tensors of the io segment.
-    provenance : where each instruction comes from; empty where nobody knows.
+    provenance : where each instruction comes from; empty where that is unknown.
     layers : pairs (name, index one past its last instruction).
-    machine : what its hash stands for, where that is known: another machine is refused by it.
+    machine : the record behind its hash, where known; another machine is refused with its help.
     """
 
     machine_hash: str
@@ -129,7 +129,7 @@ class AccelProgram:
     @classmethod
     def assemble(cls, machine: Machine, instructions: Iterable[Instruction],
                  **parts) -> "AccelProgram":
-        """Encode a stream; `parts` are the other fields."""
+        """Build a program by encoding a stream; `parts` are the other fields."""
         stream = list(instructions)
         raw = b"".join(i.encode(machine).to_bytes(isa.WORD_BYTES, "little") for i in stream)
         words = np.frombuffer(raw, np.uint8).reshape(-1, isa.WORD_BYTES)
@@ -170,7 +170,7 @@ class AccelProgram:
         return self.bases[last] + -(-self.segment_sizes[last] // ALIGNMENT) * ALIGNMENT
 
     def image(self, inputs: Mapping[str, np.ndarray] | None = None) -> np.ndarray:
-        """Memory before the start: program, weights, and the inputs that are given (uint8).
+        """The memory image before the start: program, weights, and the given inputs (uint8).
 
         Refuses an array that is not of the shape and type of its slot.
         """
@@ -188,7 +188,7 @@ class AccelProgram:
         return memory
 
     def extract(self, memory: np.ndarray, name: str) -> np.ndarray:
-        """A named tensor out of a memory image."""
+        """Read a named tensor from a memory image."""
         slot = self.slot(name)
         start = self.bases[slot.base] + slot.offset
         raw = memory[start:start + slot.size_bytes].copy()
@@ -203,8 +203,8 @@ class AccelProgram:
                            f"not {name!r}")
 
     def require(self, machine: Machine) -> None:
-        """Refuse a machine other than the one this program was compiled for; where what that was
-        is known, with the fields that differ.
+        """Refuse a machine other than the one this program was compiled for. The message names the
+        fields that differ, where the record of that machine is known.
         """
         if self.machine_hash != machine.hash:
             known = self.machine
@@ -221,8 +221,8 @@ class AccelProgram:
 
 
 def disassemble(instruction: Instruction) -> str:
-    """One line: name, tokens, addresses, other fields that are not 0, and loops with their
-    strides. The same for an instruction as it was made and as it was decoded.
+    """Print an instruction on one line: name, tokens, addresses, other fields that are not 0, and
+    loops with their strides. An encoded and decoded instruction prints as the original does.
     """
     fields = instruction.fields
     parts = [instruction.name]

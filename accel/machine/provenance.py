@@ -1,4 +1,4 @@
-"""Where instructions come from: the statement of a layer's schedule, and the position of the loops
+"""Where instructions come from: a statement of a layer's schedule, and the values of the loops
 that were unrolled around it.
 
 A schedule has few statements and a program many instructions: what the instructions of a statement
@@ -29,10 +29,10 @@ class Site:
 
     Parameters
     ----------
-    layer : its name in the network.
-    loops : those of several iterations that are unrolled around it, outermost first.
+    layer : the layer's name in the network.
+    loops : the loops of several iterations that are unrolled around it, outermost first.
     folded : names of the loops that its instructions run themselves, outermost first.
-    tensors : triples (operand, memory that it lies in, tensor that it is a part of). A tensor in
+    tensors : triples (operand, memory that holds it, tensor that it is a part of). A tensor in
         DRAM has the name that the network gives it, if any; others have those of the schedule.
     """
 
@@ -54,11 +54,11 @@ class Origin:
 
     @classmethod
     def named(cls, layer: str) -> "Origin":
-        """Of an instruction that no schedule made."""
+        """The origin of an instruction of `layer` that no schedule made."""
         return cls(Site(layer))
 
     def tensors(self, memory: str) -> tuple[str, ...]:
-        """The tensors of a memory that the instruction touches, as far as they are known."""
+        """The tensors in `memory` that the instruction touches, as far as they are known."""
         return tuple(sorted({tensor for _, where, tensor in self.site.tensors if where == memory}))
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Provenance:
 
     Parameters
     ----------
-    sites : each once, in the order of the instructions that come first.
+    sites : each site once, in the order of their first instructions.
     rows : int32 of shape (instructions, 1 + most loops of a site): the site's number, then the
         values of its loops, then zeros.
     """
@@ -86,10 +86,10 @@ class Provenance:
     @classmethod
     def of(cls, origins: Iterable[Origin]) -> "Provenance":
         known: dict[Site, int] = {}
-        made = [(known.setdefault(origin.site, len(known)), *origin.position)
+        entries = [(known.setdefault(origin.site, len(known)), *origin.position)
                 for origin in origins]
-        rows = np.zeros((len(made), max(map(len, made), default=1)), np.int32)
-        for row, values in zip(rows, made, strict=True):
+        rows = np.zeros((len(entries), max(map(len, entries), default=1)), np.int32)
+        for row, values in zip(rows, entries, strict=True):
             row[:len(values)] = values
         return cls(tuple(known), rows)
 
@@ -97,7 +97,7 @@ class Provenance:
         return len(self.rows)
 
     def origin(self, index: int) -> Origin:
-        """Of one instruction; `UNKNOWN` for one that the table does not have."""
+        """The origin of one instruction; `UNKNOWN` for one beyond the table."""
         if index >= len(self.rows):
             return UNKNOWN
         number, *values = self.rows[index].tolist()
@@ -109,14 +109,13 @@ class Provenance:
                 and np.array_equal(self.rows, other.rows))
 
     def sites_text(self) -> str:
-        """The sites as JSON; with `rows` they are all there is. The same program gives the same
-        text.
+        """The sites as JSON, which with `rows` is the whole table. Equal programs give equal text.
         """
         return json.dumps([asdict(site) for site in self.sites], separators=(",", ":"))
 
     @classmethod
     def parse(cls, sites_text: str, rows: np.ndarray) -> "Provenance":
-        """The inverse of `sites_text`."""
+        """Rebuild the table from `sites_text` and `rows`."""
         sites = tuple(Site(one["layer"], tuple(Loop(**loop) for loop in one["loops"]),
                            tuple(one["folded"]), tuple(tuple(row) for row in one["tensors"]))
                       for one in json.loads(sites_text))

@@ -19,7 +19,7 @@ from compiler.tensorize import Intrinsic, Operand
 __all__ = ["RESERVED", "RULES", "DeclarationError", "require", "require_names"]
 
 RESERVED = {"finish": "fetch performs FINISH", "illegal": "unknown opcodes are called so"}
-"""Names that instructions may not have, and why."""
+"""Names that instructions must not have, and why."""
 
 
 class DeclarationError(ConfigError):
@@ -28,8 +28,8 @@ class DeclarationError(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What an operand is like: extents, the type that bodies read or write, and the type in which
-    each buffer holds it."""
+    """The properties of an operand: its extents, the type that bodies read or write, and the type
+    in which each buffer holds it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -42,7 +42,7 @@ Rule = Callable[[AccelConfig, Declaration, Forms], Iterator[str]]
 
 def require(config: AccelConfig, declarations: Sequence[Declaration],
             forms: Mapping[str, Forms]) -> None:
-    """Raise `DeclarationError` with the first sentence that a rule says."""
+    """Raise `DeclarationError` with the first sentence that a rule yields."""
     for declaration in declarations:
         for rule in RULES:
             for sentence in rule(config, declaration, forms[declaration.name]):
@@ -127,14 +127,14 @@ def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
     if unit not in ("gemm", "vector"):
         return
     fields = IMMEDIATES if unit == "vector" else {}
-    for one in forms[0].immediates:
-        field = fields.get(one.name)
+    for imm in forms[0].immediates:
+        field = fields.get(imm.name)
         if field is None:
-            yield (f"Immediate {one.name} of {name} must be a field of its word: that of {unit} "
+            yield (f"Immediate {imm.name} of {name} must be a field of its word: that of {unit} "
                    f"has {', '.join(fields) or 'none'}")
-        elif field != one:
-            yield (f"Immediate {one.name} of {name} must be {field.dtype} from {field.low} to "
-                   f"{field.high}, as its field is, not {one.dtype} from {one.low} to {one.high}")
+        elif field != imm:
+            yield (f"Immediate {imm.name} of {name} must be {field.dtype} from {field.low} to "
+                   f"{field.high}, as its field is, not {imm.dtype} from {imm.low} to {imm.high}")
 
 
 def _operands_are_entries(config, declaration, forms) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str
 
 
 def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
-    """What the operands of a gemm or vector instruction may be, by name."""
+    """The operands that a gemm or vector instruction may have, by name."""
     tile = (config.batch, config.block_out)
     if body.unit == "gemm":
         inputs = (_Place((config.batch, config.block_in), "int8", {"inp": "int8"}),
@@ -249,4 +249,4 @@ RULES: tuple[Rule, ...] = (
     _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
     _operands_are_entries, _a_record_takes_the_place_of_b, _accumulating_takes_the_port_of_acc,
     _values_read_what_is_declared, _bools_are_not_numbers)
-"""In the order in which they are asked."""
+"""Every rule, in the order of checking."""

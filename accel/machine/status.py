@@ -1,4 +1,4 @@
-"""What a run ends with: status, counters, events. Hardware and simulators share these names."""
+"""The result of a run: status, counters, events. Hardware and simulators share these names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ __all__ = ["ACTIVITIES", "CLIENTS", "COUNTERS", "Counters", "REPORTERS", "Run", 
            "Timeline"]
 
 REPORTERS = (*UNITS, "fetch")
-"""Who an error can be blamed on, in the order of their code in the status register."""
+"""The units that can report an error, in the order of their code in the status register."""
 
 STALLS = ("command", *UNITS, "bank", "memory", "hazard", "signal")
-"""Why a unit does not work in a cycle: no command is there; the tokens of a unit are missing (the
-first missing one in the order of `UNITS`); a bank of acc is held by the other unit; memory data,
-requests or acknowledgements are awaited; a pending result of its own, or of an interval greater
-than one; the counter of a signal is full."""
+"""Why a unit stalls in a cycle: it has no command; it lacks the tokens of a unit (the first missing
+one in the order of `UNITS`); the other unit holds a bank of acc; it waits for memory data, requests
+or acknowledgements; it waits for a pending result of its own, or an interval greater than one; the
+counter of a signal is full."""
 
 ACTIVITIES = ("busy", *STALLS)
 """In every cycle of a run each unit is in exactly one of these."""
@@ -28,7 +28,7 @@ CLIENTS = ("fetch", "load", "store")
 
 COUNTERS = (*(f"count_{unit}_{activity}" for unit in UNITS for activity in ACTIVITIES),
             *(f"bytes_{client}" for client in CLIENTS))
-"""What the hardware counts, in the order of its numbers: cycles, and bytes."""
+"""The counters of the hardware, in the order of their numbers: cycles, and bytes."""
 
 
 class Status(IntEnum):
@@ -61,18 +61,18 @@ class Counters:
 
     @classmethod
     def of(cls, values: Mapping[str, int]) -> "Counters":
-        """From what `COUNTERS` are at, by name."""
+        """Build the counters from the values of `COUNTERS`, by name."""
         return cls({unit: {activity: values[f"count_{unit}_{activity}"] for activity in ACTIVITIES}
                     for unit in UNITS}, {client: values[f"bytes_{client}"] for client in CLIENTS})
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """What every unit did when.
+    """What every unit did in each cycle.
 
     `spans` maps a unit to rows of int64, (n, 3): the first cycle, the activity (its position in
     `ACTIVITIES`), and the position in the stream of the instruction that the unit executes or
-    waits with (−1: none is there). A row lasts until the next one begins, the last until the
+    holds while it waits (−1: none). A row lasts until the next one begins, the last until the
     run ends, so the rows of a unit add up to `Counters.activity`.
     """
 
@@ -87,7 +87,7 @@ class Run:
     DONE they are ``fetch`` and the position of FINISH. `start` and `retire` hold one cycle for
     each instruction (int64, −1: never), counted from the cycle in which `start` was raised;
     functional simulation leaves them, `cycles` and the counters empty. `waiting` names, after a
-    deadlock, the instruction that each unit waits with. `timeline` is there if it was asked for.
+    deadlock, the instruction that each unit waits with. `timeline` is present if it was requested.
     """
 
     status: Status
@@ -106,7 +106,7 @@ class Run:
         return self.status is Status.DONE
 
     def describe(self) -> str:
-        """One line: how it ended, and where."""
+        """Say on one line how the run ended, and where."""
         if self.ok:
             return f"done after {self.cycles} cycles" if self.cycles else "done"
         waits = ", ".join(f"{u} at {i}" for u, i in self.waiting.items())

@@ -1,4 +1,4 @@
-"""Decoding of whole streams: what `isa.decode` says of one word, for thousands at once."""
+"""Decoding of whole streams: `isa.decode` vectorized over thousands of words."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -21,7 +21,7 @@ def decode_words(machine: Machine, words: np.ndarray,
                  provenance: Provenance | None = None) -> list[Instruction]:
     """`Instruction.decode` of every row of `words` (uint8, 64 bytes a row), in order.
 
-    The fields that carry nothing (``reserved``, ``rest``) are left out.
+    Fields without meaning (``reserved``, ``rest``) are left out.
     """
     origins = ([provenance.origin(index) for index in range(len(words))] if provenance
                else [UNKNOWN] * len(words))
@@ -73,7 +73,7 @@ def _walk(layout, path: str, base: int) -> Iterator[tuple[str, int, int, bool, i
 
 @cache
 def _builder(layout: data.Layout) -> Callable[[tuple], Any]:
-    """A function from one row of leaves to the nested fields."""
+    """Build a function that turns one row of leaves into the nested fields."""
     return _nested(layout, "", {path: index for index, (path, *_) in enumerate(_leaves(layout))})
 
 

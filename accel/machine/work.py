@@ -1,4 +1,4 @@
-"""What layers have to do, whatever it costs: what reports compare with what it did cost."""
+"""The work of layers, independent of its cost: reports compare the two."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ class Work:
 
     Parameters
     ----------
-    node : that it is, or is a part of.
+    node : the node that the layer is, or is a part of.
     macs : useful multiply-accumulates.
     products : cycles of gemm at one block product a cycle; 0 for layers without products.
-    input_bytes, other_bytes : what must move if all moves once: activations read; constants and
+    input_bytes, other_bytes : bytes to move if each moves once: activations read; constants and
         activations written.
     note : what the user should know about how it is computed.
     """

@@ -9,10 +9,10 @@ ALIGNMENT = 64
 
 def allocate(sizes: Mapping[str, int], lives: Mapping[str, tuple[int, int]]) -> tuple[
         dict[str, int], int]:
-    """Byte offset of each value and the size of the whole.
+    """Return the byte offset of each value, and the size of the whole.
 
-    `lives` gives the first and the last step at which a value exists. Largest first, each at the
-    lowest offset that is free during its life.
+    `lives` gives the first and the last step at which a value exists. Places the largest value
+    first, each at the lowest offset that is free during its life.
     """
     offsets: dict[str, int] = {}
     for value in sorted(sizes, key=lambda v: (-sizes[v], v)):

@@ -1,7 +1,7 @@
-"""The tensors of a segment that cross to the host: the order in which they lie, and which crosses.
+"""The tensors that cross between a segment and the host: which cross, and in which order they lie.
 
 A segment has `relayout` nodes at its borders where the host has images with their channels last
-(`compiler.graph.layout`). They are no layers: the layouts of the program's tensors say the same.
+(`compiler.graph.layout`). They become no layers: the layouts of the program's tensors express them.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ def layout_of(x: Activation, shape: tuple[int, ...]) -> str:
 
 
 def orders(graph: Graph, forms: Forms) -> dict[str, Order | None]:
-    """Of each input and output of a segment, as `compiler.graph.layout.Borders` has them."""
+    """The order of each input and output of a segment, as in `compiler.graph.layout.Borders`."""
     return {value: _order(forms, value) for value in (*graph.inputs, *graph.outputs)}
 
 
@@ -59,18 +59,18 @@ def core(graph: Graph) -> Graph:
         return graph
     inside = {outside: value for value, outside in _outside(graph).items()}
     outputs = {inside.get(value, value) for value in graph.outputs}
-    made = [value for node in nodes for value in node.outputs]
+    results = [value for node in nodes for value in node.outputs]
     read = dict.fromkeys(value for node in nodes for value in node.inputs)
-    known = read.keys() | {*made}
+    known = read.keys() | {*results}
     return replace(
-        graph, nodes=nodes, outputs=tuple(value for value in made if value in outputs),
-        inputs=tuple(value for value in read if value not in {*made, *graph.constants}),
+        graph, nodes=nodes, outputs=tuple(value for value in results if value in outputs),
+        inputs=tuple(value for value in read if value not in {*results, *graph.constants}),
         values={value: type_ for value, type_ in graph.values.items() if value in known})
 
 
 def with_borders(program: AccelProgram, graph: Graph) -> AccelProgram:
-    """The program of a segment with the same nodes, whatever its tensors are called and layouts
-    they have, with the tensors of this one.
+    """Adapt a program to a segment with the same nodes: its tensors get the names and layouts of
+    `graph`.
     """
     inner, outside = core(graph), _outside(graph)
 
@@ -85,7 +85,7 @@ def with_borders(program: AccelProgram, graph: Graph) -> AccelProgram:
 
 
 def _outside(graph: Graph) -> dict[str, str]:
-    """By the name that a value has inside: that of the same value with its channels last."""
+    """Maps each value of a `relayout` inside the segment to its counterpart at the border."""
     return {inside: outside for node in graph.nodes if node.op == RELAYOUT
             for inside, outside in [(node.outputs[0], node.inputs[0])
                                     if node.inputs[0] in graph.inputs

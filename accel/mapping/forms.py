@@ -1,12 +1,12 @@
-"""What the values of a graph look like in memory, decided before any layer is built.
+"""How the values of a graph lie in memory, decided before any layer is built.
 
-Reshapes and transposes move nothing where strides can say what they show, and where those who read
-it take strides: products of computed matrices and further views. Where the result of such a product
-is read by views alone that strides cannot undo, it is written the way that the last of them
-shows it, so heads of attention become channels on their way to memory. Else a view is a copy.
+Reshapes and transposes move nothing where strides can express them and all readers take strides:
+products of computed matrices, and further views. Where views that strides cannot undo are the only
+readers of such a product, it is written in the form that the last of them shows, so heads of
+attention become channels on their way to memory. Any other view is a copy.
 
 A concatenation that changes no scale is no copy either, where its inputs can be written as parts of
-its result; nor is a slice, where those who read it can read a part of its input.
+its result; nor is a slice whose readers can read a part of its input.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ def is_view(graph: Graph, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Images that lie among those of another value: from which byte on, and how many bytes images,
-    rows, columns and batch lanes are apart. `writable` channels are its own, padding included; 0
+    """Images that lie among those of another value: their first byte, and the distance in bytes of
+    images, rows, columns and batch lanes. `writable` channels are its own, padding included; 0
     where it is only read.
     """
 
@@ -39,7 +39,7 @@ class Part:
 
 
 class Forms:
-    """Of every int8 value of at least two dimensions.
+    """The memory form of every int8 value of at least two dimensions.
 
     Parameters
     ----------
@@ -47,12 +47,12 @@ class Forms:
 
     Attributes
     ----------
-    stored : what each value looks like.
-    owner : the value whose memory each value shows: its own, or that of another for views.
+    stored : the form of each value.
+    owner : the value whose memory holds each value: the value itself, or another for views.
     parts : the values that lie among the images of their owner.
-    joined : the concatenation that each input needs no layer of, by name of the node.
+    joined : for each input that needs no layer, the name of the concatenation that it is part of.
     copies : source and destination of each view that is a copy, by name of the node.
-    refused : why a view cannot be, by name of the node.
+    refused : why a view is impossible, by name of the node.
     """
 
     def __init__(self, graph: Graph, blocks: Blocks, made: Sequence[str]):
@@ -80,7 +80,7 @@ class Forms:
                 self._cut(node)
 
     def __getitem__(self, value: str) -> Activation:
-        """A value that is no view of anything else."""
+        """The form of a value that is no view of another."""
         x = self.stored[value]
         assert isinstance(x, Activation)
         return x
@@ -105,7 +105,7 @@ class Forms:
         return self.joined.get(node.inputs[index]) == node.name
 
     def view(self, value: str) -> View | None:
-        """Strides of a value; None where none say where its elements lie."""
+        """The strides of a value; None where strides cannot describe it."""
         x = self.stored[value]
         return x if isinstance(x, View) else view_of(x, self._shape(value), self.blocks)
 
@@ -118,7 +118,7 @@ class Forms:
             self.stored[value] = x
 
     def _input(self, value: str) -> Activation | None:
-        """What comes from the host: images, or rows where all who read it want these."""
+        """The form of a value from the host: rows where all its readers want these, else images."""
         shape = self._shape(value)
         return None if len(shape) < 2 else self._form(value)(shape, True)
 
@@ -126,7 +126,7 @@ class Forms:
         return rows if self._wish(value) else images
 
     def _wish(self, value: str) -> bool:
-        """Whether rows serve all who read a value."""
+        """Whether rows serve all readers of a value."""
         readers = self.readers[value]
         return bool(readers) and all(self._wants_rows(reader) for reader in readers)
 
@@ -152,7 +152,7 @@ class Forms:
         return images(shape) if len(shape) >= 2 else None
 
     def _takes_views(self, value: str) -> bool:
-        """Whether all who read a value take it with any strides."""
+        """Whether all readers of a value take it with any strides."""
         return value not in self.graph.outputs and all(
             reader.op == "qmatmul" or is_view(self.graph, reader) for reader in self.readers[value])
 
@@ -168,8 +168,8 @@ class Forms:
             self.stored[value], self.owner[value] = seen, self.owner[source]
 
     def _flattened(self, node: Node) -> Activation | None:
-        """Other rows and columns of the same pixels; a flattened image, which keeps its layout, for
-        dense layers and for the host.
+        """The form of a reshape that keeps the pixels: it renames rows and columns, or flattens an
+        image, which keeps its layout, for dense layers and for the host. None for any other.
         """
         x, (before, after) = self.stored[node.inputs[0]], map(self._shape,
                                                              (node.inputs[0], node.outputs[0]))
@@ -178,7 +178,7 @@ class Forms:
             return None
         if len(after) == 4 and before[1] == after[1]:
             return replace(x, h=after[2], w=after[3])
-        dense = all(one.op == "qdense" for one in self.readers[node.outputs[0]])
+        dense = all(reader.op == "qdense" for reader in self.readers[node.outputs[0]])
         return x if len(after) == 2 and ((x.h, x.w) == (1, 1) or dense) else None
 
     def _seen(self, node: Node) -> Stored | None:
@@ -192,35 +192,35 @@ class Forms:
         return x.reshaped(self._shape(node.outputs[0]))
 
     def _back(self, node: Node, seen: View) -> View | None:
-        """What a view must be of, to show `seen`."""
+        """The strides of a view's source, given that its result has those of `seen`."""
         if node.op == "transpose":
             perm = node.attrs["perm"]
             return seen.transposed([perm.index(axis) for axis in range(len(perm))])
         return seen.reshaped(self._shape(node.inputs[0]))
 
     def _copy(self, node: Node, seen: Stored | None) -> None:
-        """Of what the view shows, in the order of its result; or of its source, in that order. What
-        only leaves the segment is rows: bytes are copied along the last dimension, and the host has
-        its elements in the order of rows.
+        """Records a view as a copy: of what it shows, in the order of its result; or of its source,
+        in that order. A value that only leaves the segment is rows: bytes are copied along the last
+        dimension, and the host has its elements in the order of rows.
         """
         value = node.outputs[0]
         form = self._form(value) if self.readers[value] else rows
-        made = form(self._shape(value), True)
-        target = view_of(made, self._shape(value), self.blocks)
+        result = form(self._shape(value), True)
+        target = view_of(result, self._shape(value), self.blocks)
         source = seen if isinstance(seen, View) else self.view(node.inputs[0])
         if target is not None and not isinstance(seen, View):
             target = self._back(node, target)
         if source is None or target is None:
-            before, after = (self._shape(one) for one in (node.inputs[0], value))
+            before, after = (self._shape(end) for end in (node.inputs[0], value))
             self.refused[node.name] = (f"{node.op} from {before} to {after} is no copy in the "
                                        "order of either")
-            made = images(self._shape(value), True)
+            result = images(self._shape(value), True)
         else:
             self.copies[node.name] = (source, target)
-        self._own(value, made)
+        self._own(value, result)
 
     def _product(self, node: Node) -> Stored:
-        """Where a product of matrices is written."""
+        """The form in which a product of matrices is written."""
         value, chain = node.outputs[0], []
         while (value not in self.graph.outputs and len(self.readers[value]) == 1
                and is_view(self.graph, self.readers[value][0])):
@@ -228,19 +228,19 @@ class Forms:
             value = chain[-1].outputs[0]
         standard = rows(self._shape(node.outputs[0]), self.blocks.batch > 1)
         seen = view_of(standard, self._shape(node.outputs[0]), self.blocks)
-        for one in chain:
-            seen = seen and self._through(one, seen)
+        for view in chain:
+            seen = seen and self._through(view, seen)
         if seen and (activation_of(seen, self.blocks) or self._takes_views(value)):
             return standard
         shape = self._shape(value)
         whole = self.blocks.batch == 1 and self.blocks.padded(shape[-1]) == shape[-1]
         written = view_of(rows(shape, not whole), shape, self.blocks)
-        for one in reversed(chain):
-            written = written and self._back(one, written)
+        for view in reversed(chain):
+            written = written and self._back(view, written)
         return written or standard
 
     def _join(self, node: Node, made: Sequence[str]) -> None:
-        """Inputs of a concatenation that are written as parts of its result."""
+        """Makes inputs of a concatenation parts of its result, where they can be written there."""
         result, at = node.outputs[0], 0
         around = self.parts.get(result) or self._whole(result)
         for index, value in enumerate(node.inputs):
@@ -255,14 +255,14 @@ class Forms:
             at += channels
 
     def _whole(self, value: str) -> Part:
-        """Images of their own as the part that they are of themselves."""
+        """Images with memory of their own, as a part that is the whole."""
         x, batch = self[value], self.blocks.batch
         column = batch * self.blocks.padded(x.c)
         return Part(0, (x.h * x.w * column, x.w * column, column, column // batch))
 
     def _can_be_part(self, node: Node, value: str, made: Sequence[str]) -> bool:
-        """Whether a value may be written among the channels of a concatenation: it is made by
-        layers that can, and others that read it find whole blocks.
+        """Whether a value may be written among the channels of a concatenation: its layers can do
+        that, and its other readers find whole blocks.
         """
         producer = self.producers.get(value)
         if (producer is None or producer.op not in made or producer.op in ("qmatmul", "slice")
@@ -279,18 +279,18 @@ class Forms:
                    for reader in readers)
 
     def _cut(self, node: Node) -> None:
-        """A slice that is read where it lies."""
+        """Makes a slice a part of its source, where it can be read there."""
         (source,), (value,) = node.inputs, node.outputs
-        x, made = self.stored.get(source), self.stored.get(value)
-        if (not isinstance(x, Activation) or not isinstance(made, Activation) or x.plain
+        x, result = self.stored.get(source), self.stored.get(value)
+        if (not isinstance(x, Activation) or not isinstance(result, Activation) or x.plain
                 or len(self._shape(value)) != 4 or value in self.graph.outputs
                 or not self._reads_parts(self.readers[value]) or node.attrs["step"][:2] != (1, 1)
-                or x.n != made.n or x.c != self._shape(source)[1]):
+                or x.n != result.n or x.c != self._shape(source)[1]):
             return
         begin, step = node.attrs["begin"], node.attrs["step"]
         around = self.parts.get(source) or self._whole(source)
-        pixel = (made.h, made.w) == (1, 1) != (x.h, x.w)     # images of one are read in a line
-        if begin[1] + self.blocks.padded(made.c) > self.room(source) or pixel:
+        pixel = (result.h, result.w) == (1, 1) != (x.h, x.w)   # these are read in a line
+        if begin[1] + self.blocks.padded(result.c) > self.room(source) or pixel:
             return
         image, row, column, lane = around.strides
         self.parts[value] = Part(around.offset + begin[1] + begin[2] * row + begin[3] * column,
@@ -299,7 +299,7 @@ class Forms:
 
 
 def _keeps_scale(node: Node, index: int) -> bool:
-    """Whether an input of a concatenation is in its result as it is."""
+    """Whether a concatenation leaves the values of this input as they are."""
     bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
     zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
     return mult == 1 << shift and bias == -zp and (lo, hi) == (-128, 127)

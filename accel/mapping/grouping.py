@@ -1,7 +1,7 @@
-"""Weights of convolutions with groups, as blocks of channels meet. NumPy only.
+"""Weights of grouped convolutions, cut into blocks of channels. NumPy only.
 
-A group whose channels are whole blocks stays as it is. Neighbouring groups that are not are merged,
-with zeros where one's outputs would read another's inputs, until their channels are whole blocks.
+A group whose channels are whole blocks stays as it is. Other neighbouring groups are merged until
+their channels are whole blocks, with zeros where one's outputs would read another's inputs.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def _is_whole(merged: int, group: int, outputs: int, inputs: int, blocks: Blocks
 
 
 def _merged(weights: np.ndarray, group: int, merged: int, count: int) -> np.ndarray:
-    """[count, outputs, inputs, kh, kw]: `merged` groups each along a diagonal, zeros beside it."""
+    """Weights [count, outputs, inputs, kh, kw]: `merged` groups each on a diagonal, else zeros."""
     total, inputs, *kernel = weights.shape
     outputs = total // group
     single = np.zeros((count * merged, outputs, inputs, *kernel), np.int8)

@@ -1,7 +1,8 @@
-"""Two layers at a time: tiles of a layer without products between those of the convolution before.
+"""Two layers at a time: tiles of a layer without products run between those of the convolution
+before it.
 
-Each layer has buffers of its own (`halves`), so any order of their tiles that keeps both layers'
-own orders has the same meaning, as long as a tile comes after those whose results it loads.
+Each layer has buffers of its own (`halves`), so any order of their tiles that keeps the order
+within each layer has the same meaning, as long as a tile comes after those whose results it loads.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,12 @@ from accel.proof.access import Touch, touches
 __all__ = ["halves", "interleave"]
 
 LAG = 2
-"""Tiles of the first layer after the last one that a tile loads results of: units work in order, so
-what comes behind that tile would wait until these are stored."""
+"""How many tiles of the first layer run between the last whose results a tile loads and that tile.
+Units work in order, so what follows the tile would otherwise wait until the results are stored."""
 
 
 def halves(config: AccelConfig, buffers: Sequence[str]) -> tuple[Room, Room]:
-    """Of each of `buffers` one half for either of two layers; the other ones whole for both."""
+    """Give each of two layers one half of every one of `buffers`, and all of the other buffers."""
     cut = {name: config.buffers[name].depth // 2 for name in buffers}
     return ({name: (0, half) for name, half in cut.items()},
             {name: (half, 2 * half) for name, half in cut.items()})
@@ -30,7 +31,7 @@ def halves(config: AccelConfig, buffers: Sequence[str]) -> tuple[Room, Room]:
 
 def interleave(machine: Machine, first: Sequence[Instruction],
                second: Sequence[Instruction]) -> list[Instruction]:
-    """The tiles of `second` among those of `first`, each as early as its inputs are written."""
+    """Merge the tiles of `second` into those of `first`, each as soon as its inputs are written."""
     ahead, stored, result = list(_tiles(first)), _Stores(), []
     for number, tile in enumerate(ahead):
         stored.record(machine, tile, number)
@@ -47,7 +48,7 @@ def interleave(machine: Machine, first: Sequence[Instruction],
 
 
 def _tiles(stream: Sequence[Instruction]) -> Iterator[Sequence[Instruction]]:
-    """A tile ends with its stores."""
+    """Cut a stream into tiles; a tile ends with its stores."""
     begin = 0
     for end in range(1, len(stream) + 1):
         last = end == len(stream) or stream[end].unit != "store"
@@ -59,7 +60,7 @@ def _tiles(stream: Sequence[Instruction]) -> Iterator[Sequence[Instruction]]:
 
 
 class _Stores:
-    """Which tile stored each byte of memory last."""
+    """Records which tile stored each byte of memory last."""
 
     def __init__(self):
         self.tables: dict[str, np.ndarray] = {}
@@ -77,7 +78,7 @@ class _Stores:
                     for access in touch.accesses()), default=-1)
 
     def _table(self, touch: Touch) -> np.ndarray:
-        """That of the memory touched, as far as the touch reaches or farther."""
+        """The table of the touched memory, grown to cover what the touch reaches."""
         table = self.tables.get(touch.memory, np.zeros(0, np.int32))
         missing = touch.walk.bounds[1] + touch.width - table.size
         if missing > 0:
@@ -87,9 +88,9 @@ class _Stores:
 
 
 def _memory(machine: Machine, tile: Sequence[Instruction], unit: str) -> Iterator[Touch]:
-    """What the tile's loads, or stores, touch in memory."""
+    """The touches of memory by the tile's loads, or by its stores."""
     operand = "src" if unit == "load" else "dst"
-    for one in tile:
-        if one.unit == unit:
-            yield from (touch for touch in touches(machine, one)
+    for instruction in tile:
+        if instruction.unit == unit:
+            yield from (touch for touch in touches(machine, instruction)
                         if touch.operand == operand and touch.walk.count)

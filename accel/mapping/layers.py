@@ -33,15 +33,15 @@ class MappedLayer:
 
     Parameters
     ----------
-    operator : its stages.
-    inputs : role of each activation it reads, and the value's name in the graph.
-    constants : role of each constant, and its packed bytes.
+    operator : the stages that compute it.
+    inputs : the role of each activation that it reads, with the value's name in the graph.
+    constants : the role of each constant, with its packed bytes.
     macs : useful multiply-accumulates.
     part : which part; "" when the layer is the whole node.
-    offset, pitches : where a part writes: bytes from the start of the result, and how many bytes
-        neighbours are apart in each dimension of the operator's output.
-    bounds : where what is written ends within a block, as `Placement` has them.
-    views : strides of inputs, by role, that are no images or rows.
+    offset, pitches : where a part writes: bytes from the start of the result, and the distance in
+        bytes of neighbours in each dimension of the operator's output.
+    bounds : where the written channels or rows end within a block, as in `TensorPlacement`.
+    views : strides, by role, of inputs that are neither images nor rows.
     note : what the user should know about how it is computed.
     """
 
@@ -67,7 +67,7 @@ Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer
 
 
 def forms_of(graph: Graph, blocks: Blocks) -> Forms:
-    """What the graph's values look like where the accelerator makes all that it can."""
+    """The memory forms of the graph's values where the accelerator computes all that it can."""
     return Forms(graph, blocks, tuple(LAYERS))
 
 
@@ -108,7 +108,7 @@ def _convolution(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> Mapp
 
 def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Blocks,
              kernels: Sequence[tuple[Grouped, np.ndarray]], phases: tuple[int, int]) -> MappedLayer:
-    """A convolution with groups or phases, of which each has its weights and its bias."""
+    """Maps a convolution with groups or phases, each with its weights and its bias."""
     mult, shift = (graph.constants[value] for value in node.inputs[3:5])
     channels, first = len(mult), kernels[0][0]
     form = ConvolutionForm(first.groups, first.diagonal, phases)
@@ -124,7 +124,7 @@ def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Bl
 
 def _transposed_convolution(node: Node, graph: Graph, known: Forms,
                             blocks: Blocks) -> tuple[MappedLayer, ...]:
-    """A layer for each choice of phases of rows and of columns that see one window."""
+    """One layer for each pair of row phases and column phases that see one window."""
     sizes = graph.values[node.outputs[0]].shape[2:]
     kernel = graph.constants[node.inputs[1]].shape[2:]
     rows, columns = (phases(*axis) for axis in zip(
@@ -137,7 +137,7 @@ def _transposed_convolution(node: Node, graph: Graph, known: Forms,
 
 def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down: Phases,
           across: Phases, blocks: Blocks) -> MappedLayer:
-    """Some phases of a transposed convolution, as a convolution."""
+    """Maps some phases of a transposed convolution to one convolution."""
     weights, bias = (graph.constants[value] for value in node.inputs[1:3])
     outputs = (down.outputs, across.outputs)
     window = Window((down.kernel, across.kernel), (1, 1), (down.before, across.before, 0, 0),
@@ -164,17 +164,17 @@ def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down:
 
 def _bias_of_phase(node: Node, weights: np.ndarray, bias: np.ndarray,
                    kernel: np.ndarray) -> np.ndarray:
-    """The bias, and the products of the other taps with what is between pixels."""
+    """The bias, plus the products of the other phases' taps with the padding between pixels."""
     total, mine = (w.sum(axis=(1, 2, 3), dtype=np.int64) for w in (weights, kernel))
-    made = bias + node.attrs["pad_value"] * (total - mine)
-    if np.any(made != made.astype(np.int32)):
+    total_bias = bias + node.attrs["pad_value"] * (total - mine)
+    if np.any(total_bias != total_bias.astype(np.int32)):
         raise LoweringError("Bias of every phase must fit int32")
-    return made.astype(np.int32)
+    return total_bias.astype(np.int32)
 
 
 def _place(node: Node, operator: BlockedOperator, result: Activation, down: Phases, across: Phases,
            blocks: Blocks) -> dict[str, Any]:
-    """Where the pixels of the phases lie among those of the result."""
+    """Offset and pitches of the phases' pixels among those of the result."""
     (sh, sw), (*_, batch, channels) = node.attrs["strides"], result.stored_shape(blocks)
     column = batch * channels
     row = result.w * column
@@ -186,8 +186,9 @@ def _place(node: Node, operator: BlockedOperator, result: Activation, down: Phas
 
 
 def _dense(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
-    """A convolution whose kernel is the whole image: a flattened one keeps its layout. Images of
-    one pixel become pixels of one image, which share the weights that a tile loads.
+    """Maps a dense layer to a convolution whose kernel is the whole image, so a flattened image
+    keeps its layout. Images of one pixel become pixels of one image and share the weights that a
+    tile loads.
     """
     x, matrix = known[node.inputs[0]], graph.constants[node.inputs[1]]
     weights = matrix.reshape(len(matrix), x.c, x.h, x.w)
@@ -229,7 +230,7 @@ def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> M
 
 
 def _one_matrix(a: View, b: View, made: View) -> tuple[View, View, View]:
-    """All rows of `a` as those of one matrix where all meet the same `b` and strides say so."""
+    """Merge all rows of `a` into one matrix where all meet the same `b` and strides allow it."""
     if math.prod(b.shape[:-2]) == 1 and len(a.shape) > 2:
         flat = [view.reshaped((math.prod(view.shape[:-1]), view.shape[-1])) for view in (a, made)]
         one = b.reshaped(b.shape[-2:])
@@ -247,9 +248,9 @@ def _check_planes(planes: Planes, blocks: Blocks) -> None:
 
 def _rows_within(operator: BlockedOperator, made: View, blocks: Blocks,
                  padded: bool) -> dict[str, Any]:
-    """Where the rows of matrices lie in memory, and where they end unless they are `padded`."""
+    """Pitches of the rows of matrices in memory, and where they end unless they are `padded`."""
     *around, rows, elements = made.strides
-    elements = 1 if padded else elements        # padding has a place where an only element has none
+    elements = 1 if padded else elements        # padding lies beside an only element
     several = [stride for stride, extent in zip(around, made.shape, strict=False) if extent > 1]
     bounds = ((-2, -1, made.shape[-1]), (-4, -3, made.shape[-2]))
     reach = (operator.output.shape[-2] * blocks.block_out,
@@ -269,7 +270,7 @@ def _matrix_product_refusal(graph: Graph, node: Node) -> str | None:
 
 
 def _copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
-    """A reshape or transpose that no strides say."""
+    """Maps a reshape or transpose that strides cannot express."""
     source, target = known.copies[node.name]
     operator = products.moved(_stage(node), source.shape, blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, known.stored[node.outputs[0]],
@@ -345,7 +346,7 @@ def _rescale(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLa
 
 
 def _in_line(x: Activation, blocks: Blocks) -> Activation:
-    """Images of one pixel as the pixels of one row, which a tile can have many of."""
+    """Turns images of one pixel into the pixels of one row, so a tile can hold many of them."""
     if (x.h, x.w) != (1, 1) or (x.plain and blocks.batch > 1):
         return x
     return Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
@@ -374,8 +375,8 @@ def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
 
 
 def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
-    """A layer for each input that is not written there, which writes its channels; the last one
-    pads the result.
+    """One layer for each input that does not lie in the result already; it writes the input's
+    channels, and the last one pads the result.
     """
     parts = [known[value] for value in node.inputs]
     result = replace(parts[0], c=sum(x.c for x in parts), plain=False)
@@ -432,19 +433,20 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "slice": _slice_refusal,
     "qmatmul": _matrix_product_refusal,
 }
-"""What the accelerator cannot do of an operator that it has."""
+"""Cases of a supported operator that the accelerator refuses."""
 
 
 def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
-    """One layer for most nodes; several that write parts of one result for some; none for a view.
+    """The layers of a node: one for most, several that write parts of one result for some, none for
+    a view.
     """
     value = node.outputs[0]
     if is_view(graph, node):
         return (_copy(node, graph, known, blocks),) if node.name in known.copies else ()
     if node.op == "slice" and value in known.parts:
         return ()
-    made = LAYERS[node.op](node, graph, known, blocks)
-    layers = made if isinstance(made, tuple) else (made,)
+    built = LAYERS[node.op](node, graph, known, blocks)
+    layers = built if isinstance(built, tuple) else (built,)
     part = known.parts.get(value)
     if part is None:
         return layers
@@ -452,7 +454,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tupl
 
 
 def _among(layer: MappedLayer, part: Part, own: int) -> MappedLayer:
-    """A layer that writes its pixels, of `own` channels, among wider ones."""
+    """Let a layer write its pixels, of `own` channels, among wider ones."""
     output, wide = layer.operator.output, part.strides[-1]
     pitches = tuple(pitch if axis in "gco" else pitch // own * wide
                     for axis, pitch in zip(layer.operator.axes["output"],

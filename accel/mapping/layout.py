@@ -20,7 +20,7 @@ channels.
 """
 BLOCKED_LAST = "N/b H W b C, NHWC"
 LAST = {PLAIN: PLAIN_ROWS, BLOCKED: BLOCKED_LAST}
-"""The same images for a host that has their channels last: as rows, pixel by pixel."""
+"""The layouts of these images for a host with channels last: as rows, pixel by pixel."""
 
 
 def blocks_of(config: AccelConfig) -> Blocks:
@@ -28,21 +28,21 @@ def blocks_of(config: AccelConfig) -> Blocks:
 
 
 def to_plain(tensor: np.ndarray) -> np.ndarray:
-    """NCHW (or NC) to NHWC."""
+    """Convert NCHW (or NC) to NHWC."""
     if tensor.ndim == 2:
         tensor = tensor[:, :, None, None]
     return np.ascontiguousarray(tensor.transpose(0, 2, 3, 1))
 
 
 def to_memory(tensor: np.ndarray, layout: str) -> np.ndarray:
-    """A tensor in one of the plain layouts."""
+    """Convert a tensor to `layout`, one of the plain ones."""
     if layout == PLAIN_ROWS:
         return np.ascontiguousarray(tensor).reshape(-1, 1, 1, tensor.shape[-1])
     return to_plain(tensor)
 
 
 def from_memory(stored: np.ndarray, layout: str, logical: tuple[int, ...]) -> np.ndarray:
-    """The tensor of the shape `logical` from what is stored in any of the layouts."""
+    """Convert a stored tensor in any of the layouts to the tensor of shape `logical`."""
     if layout == BLOCKED:
         return from_blocked(stored, logical)
     if layout == BLOCKED_LAST:
@@ -56,7 +56,7 @@ def from_memory(stored: np.ndarray, layout: str, logical: tuple[int, ...]) -> np
 
 
 def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
-    """``[N/batch][H][W][batch][Cpad]`` to `logical`: NCHW, or N and its flattened CHW."""
+    """Convert ``[N/batch][H][W][batch][Cpad]`` to `logical`: NCHW, or N and its flattened CHW."""
     groups, height, width, batch, padded = stored.shape
     nchw = stored.transpose(0, 3, 4, 1, 2).reshape(groups * batch, padded, height, width)
     channels = math.prod(logical[1:]) // (height * width)
@@ -64,7 +64,7 @@ def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
 
 
 def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarray:
-    """int8 [Co][Ci][kh][kw] to [co][kh][kw][ci][block_out][block_in], padded with zeros."""
+    """Pack int8 [Co][Ci][kh][kw] as [co][kh][kw][ci][block_out][block_in], padded with zeros."""
     outputs, inputs, kh, kw = weights.shape
     padded = np.zeros((blocks.padded(outputs), blocks.padded(x.c), kh, kw), np.int8)
     padded[:outputs, :inputs] = weights
@@ -74,8 +74,8 @@ def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarr
 
 
 def pack_windows(weights: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """int8 [Co][Ci][kh][kw] to [co][1][1][block of the window][block_out][block_in], where a window
-    is [kh][kw][Ci] without gaps, padded with zeros.
+    """Pack int8 [Co][Ci][kh][kw] as [co][1][1][block of the window][block_out][block_in], where a
+    window is [kh][kw][Ci] without gaps, padded with zeros.
     """
     windows = weights.transpose(0, 2, 3, 1).reshape(len(weights), -1)
     size = blocks.block_in
@@ -86,7 +86,7 @@ def pack_windows(weights: np.ndarray, blocks: Blocks) -> np.ndarray:
 
 
 def pack_params(bias, mult, shift, channels: int, blocks: Blocks) -> np.ndarray:
-    """Records [co][block_out]; scalars stand for every channel, padding channels are zero."""
+    """Pack records [co][block_out]. Scalars apply to every channel; padding channels are zero."""
     packed = np.zeros(blocks.padded(channels), numpy_dtype(PARAM))
     for name, values in (("bias", bias), ("mult", mult), ("shift", shift)):
         packed[name][:channels] = values
@@ -94,7 +94,7 @@ def pack_params(bias, mult, shift, channels: int, blocks: Blocks) -> np.ndarray:
 
 
 def pack_pixel_params(bias, mult, shift, blocks: Blocks) -> np.ndarray:
-    """Records [H][W][block_out] from multipliers and shifts [H][W]."""
+    """Pack records [H][W][block_out] from multipliers and shifts [H][W]."""
     packed = np.zeros((*mult.shape, blocks.block_out), numpy_dtype(PARAM))
     for name, values in (("bias", bias), ("mult", mult), ("shift", shift)):
         packed[name] = np.asarray(values)[..., None]
@@ -102,9 +102,9 @@ def pack_pixel_params(bias, mult, shift, blocks: Blocks) -> np.ndarray:
 
 
 def stored_bytes(array: np.ndarray) -> np.ndarray:
-    """The bytes of an array as memory holds it (uint8); what pads a record is zero.
+    """The bytes of an array in memory (uint8); the padding of records is zero.
 
-    NumPy copies the fields of a record alone: its padding would be whatever memory held before.
+    NumPy copies only the fields of a record: its padding would be whatever memory held before.
     """
     if array.dtype.names is None:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

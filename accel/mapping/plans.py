@@ -1,4 +1,4 @@
-"""Plans of the accelerator as text: the tiles of a layer, or of two that are computed together.
+"""Plans of the accelerator as text: the tiles of one layer, or of two computed together.
 
 ::
 
@@ -24,7 +24,7 @@ STATIONARY = ("", "w", "input")
 
 
 def layer_task(fingerprint: str, operator: BlockedOperator, threads: int) -> Task:
-    """Layers of one shape are one task, whatever they are called."""
+    """The task of a layer. Layers of one shape are one task, whatever their names."""
     return Task(fingerprint, digest(["layer", _described(operator), str(threads)]),
                 f"layer {_described(operator)}")
 
@@ -46,8 +46,8 @@ def tiles_text(tiles: Tiles, threads: int) -> str:
 
 def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, room: Room
                ) -> tuple[Tiles, int]:
-    """Tiles and virtual threads of a layer. Raises PlanRefused for text that is no such plan, and
-    for tiles that the layer or the machine cannot have.
+    """Parse tiles and virtual threads of a layer. Raises PlanRefused for text that is no such plan,
+    and for tiles that the layer or the machine cannot have.
     """
     given = dict(re.findall(r"(\w+)=(\w+)", text))
     numbers = {name: given.get(name, "") for name in ("rows", "columns", "channels", "depth",
@@ -72,8 +72,8 @@ def pair_text(tiles: tuple[Tiles, Tiles] | None, threads: int) -> str:
 
 def pair_of(text: str, config: AccelConfig, shapes: tuple[Shape, Shape], threads: int,
             rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
-    """Tiles of both layers, None where they are computed apart. Raises PlanRefused as
-    `tiles_from` does, and where tiles of the second are no parts of those of the first.
+    """Parse the tiles of both layers; None where they are computed apart. Raises PlanRefused as
+    `tiles_from` does, and where tiles of the second are not parts of those of the first.
     """
     if text.strip() == APART:
         return None
@@ -81,12 +81,12 @@ def pair_of(text: str, config: AccelConfig, shapes: tuple[Shape, Shape], threads
     if len(parts) != 2:
         raise PlanRefused(f"Plan of two layers must be {APART!r} or the tiles of both with '/' "
                           f"between them, not {text!r}")
-    found = [tiles_from(one, config, shape, threads, room)
+    plans = [tiles_from(one, config, shape, threads, room)
              for one, shape, room in zip(parts, shapes, rooms, strict=True)]
-    if {count for _, count in found} != {threads}:
+    if {count for _, count in plans} != {threads}:
         raise PlanRefused(f"Plan {text!r}: threads of layers that are computed together must be "
                           f"{threads}")
-    (one, _), (two, _) = found
+    (one, _), (two, _) = plans
     if not follows(shapes, one, two):
         raise PlanRefused(f"Plan {text!r}: tiles of the second layer must be parts of those of the "
                           f"first")

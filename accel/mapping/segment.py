@@ -1,4 +1,4 @@
-"""Segments of the accelerator on a device."""
+"""Accelerator segments that run on a device."""
 
 import time
 from collections.abc import Callable
@@ -21,8 +21,8 @@ __all__ = ["AccelSegment"]
 class AccelSegment:
     """A compiled segment on a device: constants are copied once, activations at every run.
 
-    `work` is that of the layers of `program`: of those that are computed at the same time
-    together.
+    `work` has the work of each of the program's layers; layers computed at the same time are one
+    entry.
     """
 
     def __init__(self, program: AccelProgram, work: tuple[tuple[Work, ...], ...], device: Device):
@@ -39,9 +39,10 @@ class AccelSegment:
         return layer_rows(self.device.machine, self.program, self.work, run)
 
     def profile(self, values: Values) -> tuple[Outcome, list[Row]]:
-        """Seconds are cycles at the machine's clock, both 0 where the device counts none; there is
-        a row more, for what follows the last layer. A value whose layout changes while it is copied
-        has a row of the host, `op` relayout.
+        """Run once and give a row for each layer, and one for what follows the last layer.
+
+        Seconds are cycles at the machine's clock; both are 0 where the device counts none. A value
+        whose layout changes while it is copied has a row of the host, `op` relayout.
         """
         outcome, clock = self(values), self.device.machine.config.clock_mhz * 1e6
         layers = [{"name": row["name"], "op": row["op"], "seconds": row["cycles"] / clock,
@@ -74,7 +75,7 @@ class AccelSegment:
 
 
 def _converted(slot: TensorSlot, convert: Callable[[], object]) -> dict[str, Any]:
-    """Done once more, to be measured."""
+    """Repeats a conversion to measure it, and gives its row."""
     begin = time.perf_counter()
     convert()
     return {"name": slot.name, "op": "relayout", "device": HOST,

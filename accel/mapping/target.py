@@ -1,6 +1,6 @@
 """The accelerator as a target of the compiler: a segment of an integer graph becomes a program.
 
-`assemble` does the same for one scheduled loop program, say to try an instruction of one's own.
+`assemble` does the same for one scheduled loop program, say to try an instruction of your own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,9 +44,9 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class CompiledSegment:
-    """A program and what reports want to know of it: the useful work of its layers, as
-    `AccelProgram.layers` has them: those that are computed at the same time together. `groups` has
-    the layers themselves; it is empty for what was loaded.
+    """A program and the useful work of its layers, for reports: an entry for each of
+    `AccelProgram.layers`, so layers computed at the same time share one. `groups` has the layers
+    themselves; it is empty in a loaded segment.
     """
 
     program: AccelProgram
@@ -67,7 +67,7 @@ class CompiledSegment:
         return {}
 
     def on(self, device: Device | None) -> AccelSegment:
-        """Raises ProgramError for a device with another machine."""
+        """Place the segment on a device. Raises ProgramError for a device with another machine."""
         assert device is not None, "a program needs a device"
         self.program.require(device.machine)
         return AccelSegment(self.program, self.work, device)
@@ -75,8 +75,8 @@ class CompiledSegment:
 
 @dataclass(frozen=True)
 class AccelTarget:
-    """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). Tiles
-    of layers come from `plans`, and which two are computed at the same time.
+    """Compiles for one machine. `threads` virtual threads hide memory latency (1: none do). `plans`
+    gives the tiles of layers, and which two are computed at the same time.
     """
 
     machine: Machine
@@ -104,18 +104,18 @@ class AccelTarget:
         return None
 
     def borders(self, graph: Graph) -> Mapping[str, Order | None]:
-        """Of a segment: `compiler.graph.layout.Borders`."""
+        """The orders of a segment's inputs and outputs, as in `compiler.graph.layout.Borders`."""
         return orders(graph, forms_of(graph, blocks_of(self.machine.config)))
 
     def compile(self, graph: Graph) -> CompiledSegment:
-        """One stream for the whole graph, proved legal. What `relayout` says at its borders are
-        layouts of its tensors; the instructions are those without it.
+        """Compile the whole graph to one stream, proved legal. Each `relayout` at its borders
+        becomes the layout of a tensor; the instructions are those of the graph without it.
         """
-        made = self.compile_core(core(graph))
-        return replace(made, program=with_borders(made.program, graph))
+        segment = self.compile_core(core(graph))
+        return replace(segment, program=with_borders(segment.program, graph))
 
     def compile_core(self, graph: Graph) -> CompiledSegment:
-        """A graph without `relayout`."""
+        """Compile a graph without `relayout`."""
         forms = forms_of(graph, blocks_of(self.machine.config))
         layers = self._layers(graph, forms)
         groups = self._groups(layers)
@@ -123,13 +123,13 @@ class AccelTarget:
         stream: list[Instruction] = []
         ends: list[tuple[str, int]] = []
         for group in groups:
-            parts = [self._lowered(one, memory) for one in group]
+            parts = [self._lowered(part, memory) for part in group]
             stream += parts[0] if len(parts) == 1 else interleave(self.machine, *parts)
-            ends.append((" + ".join(one.layer.name for one in group), len(stream)))
+            ends.append((" + ".join(part.layer.name for part in group), len(stream)))
         program = _proved(
             self.machine, stream, weights=memory.weights, activations_bytes=memory.activations,
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
-        return _compiled(program, [tuple(one.layer for one in group) for group in groups])
+        return _compiled(program, [tuple(part.layer for part in group) for group in groups])
 
     def _lowered(self, one: "_Part", memory: "_Memory") -> list[Instruction]:
         scheduled = schedule(self.machine, one.layer.operator, one.tiles, one.threads).program
@@ -144,7 +144,7 @@ class AccelTarget:
         return self._part(layer, {}, tiles, threads)
 
     def _tiles(self, operator: BlockedOperator) -> tuple[Tiles, int]:
-        """Those of the plan, else the cheapest by our formula, and virtual threads."""
+        """The tiles and virtual threads of the plan, else the cheapest by our formula."""
         def own() -> tuple[Tiles, int]:
             return tiles_of(self.machine, operator, self.threads)
 
@@ -161,8 +161,8 @@ class AccelTarget:
                                                           threads))
 
     def _groups(self, layers: list[MappedLayer]) -> list[tuple["_Part", ...]]:
-        """Each layer alone, or with the next one where that has no products and both together are
-        expected to take less time.
+        """Groups layers: each alone, or with the next one where that has no products and the
+        formula expects both together to take less time.
         """
         groups: list[tuple[_Part, ...]] = []
         for layer in layers:
@@ -175,7 +175,7 @@ class AccelTarget:
         return groups
 
     def _shared(self, first: "_Part", second: "_Part") -> tuple["_Part", ...]:
-        """Both layers with halves of the buffers that they share; nothing where that is no gain."""
+        """Both layers with halves of the buffers that they share; () where that gains nothing."""
         stages = second.layer.operator.stages
         if self.threads == 1 or "w" not in first.layer.operator.stages or "w" in stages:
             return ()
@@ -189,20 +189,20 @@ class AccelTarget:
 
     def _tiles_together(self, first: "_Part", second: "_Part", rooms: tuple[Room, Room]
                         ) -> tuple[Tiles, Tiles] | None:
-        """Those of the plan, else the cheapest by our formula where both together cost less than
-        one after the other; None where they are to be computed apart.
+        """The tiles of the plan, else the cheapest by our formula where both layers together cost
+        less than one after the other; None where they are computed apart.
         """
         config = self.machine.config
         shapes = shape_of(first.layer.operator), shape_of(second.layer.operator)
 
         def own() -> tuple[Tiles, Tiles] | None:
-            found = choose_together(config, *shapes, self.threads, rooms)
-            if found is None:
+            pair = choose_together(config, *shapes, self.threads, rooms)
+            if pair is None:
                 return None
             one, two = (cost_of(config, shape, tiles, self.threads)
-                        for shape, tiles in zip(shapes, found, strict=True))
+                        for shape, tiles in zip(shapes, pair, strict=True))
             apart = first.cost.cycles + second.cost.cycles
-            return found if (one + two).cycles < apart else None
+            return pair if (one + two).cycles < apart else None
 
         if self.plans is OWN:
             return own()
@@ -230,13 +230,13 @@ def _compiled(program: AccelProgram, groups: Sequence[tuple[MappedLayer, ...]]) 
 
 @lru_cache(1)
 def _forms(graph: Graph, blocks: Blocks) -> Forms:
-    """Of the graph that is asked about, node after node."""
+    """`forms_of`, kept for the last graph: `refusal` asks about it node after node."""
     return forms_of(graph, blocks)
 
 
 def assemble(machine: Machine, loops: Program,
              constants: Mapping[str, np.ndarray] | None = None) -> AccelProgram:
-    """A scheduled loop program as a program of the machine, proved legal.
+    """Compile a scheduled loop program to a program of the machine, proved legal.
 
     Its inputs and outputs become tensors of the same names, shapes and types in the io segment,
     but for the inputs in `constants`, whose bytes become the weights. ::
@@ -280,7 +280,7 @@ def _require_constant(loops: Program, known: Mapping[str, Buffer], name: str,
 
 @dataclass
 class _Segment:
-    """Tensors one after the other, aligned."""
+    """Places tensors one after the other in a segment, aligned."""
 
     base: str
     top: int = 0
@@ -292,7 +292,7 @@ class _Segment:
 
 
 def _proved(machine: Machine, stream: list[Instruction], **parts) -> AccelProgram:
-    """With tokens and FINISH."""
+    """The program of a stream with tokens and FINISH added, proved legal."""
     program = AccelProgram.assemble(machine, [*with_tokens(machine, stream), finish()], **parts)
     prove(machine, program)
     return program
@@ -300,7 +300,7 @@ def _proved(machine: Machine, stream: list[Instruction], **parts) -> AccelProgra
 
 @dataclass(frozen=True)
 class _Part:
-    """How a layer is computed, in `room` of the buffers."""
+    """How a layer is computed, and the `room` in the buffers that it may use."""
 
     layer: MappedLayer
     room: Room
@@ -337,7 +337,7 @@ class _Memory:
         return places | {layer.operator.output.name: result}
 
     def _seen(self, layer: MappedLayer, role: str, value: str) -> TensorPlacement:
-        """Where an operand lies that is a view of something, or a part."""
+        """Where an operand lies, which may be a view or a part of another value."""
         place, part = self._places[self.storage[value]], self.forms.parts.get(value)
         if role in layer.views:
             return replace(place, pitches=layer.views[role].strides)

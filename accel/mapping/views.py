@@ -1,4 +1,4 @@
-"""Where the elements of a tensor lie in memory, and what reshapes and transposes make of it."""
+"""Strides of tensors in memory, and how reshapes and transposes change them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ __all__ = ["Stored", "View", "activation_of", "images", "rows", "view_of"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Strides in bytes of a tensor's dimensions, in a value that takes `size` bytes."""
+    """The strides in bytes of a tensor's dimensions, in a value of `size` bytes."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -22,7 +22,7 @@ class View:
                        strides=tuple(self.strides[axis] for axis in perm))
 
     def reshaped(self, shape: tuple[int, ...]) -> "View | None":
-        """The same elements in the same order; None where no strides say so."""
+        """View the same elements, in their order, in another shape; None where strides cannot."""
         strides: list[int] = []
         for before, after in _groups(self.shape, shape):
             merged = _merged([(self.shape[axis], self.strides[axis]) for axis in before])
@@ -33,18 +33,18 @@ class View:
         return replace(self, shape=shape, strides=tuple(strides))
 
     def equals(self, other: "View") -> bool:
-        """Whether each element lies in the same place: strides of one element do not matter."""
+        """Whether each element lies in the same place; strides of one element do not count."""
         return self.shape == other.shape and self.size == other.size and all(
             one == two for extent, one, two
             in zip(self.shape, self.strides, other.strides, strict=True) if extent > 1)
 
 
 Stored = Activation | View
-"""What a tensor looks like in memory: as operators make it, or some view of that."""
+"""The form of a tensor in memory: as operators write it, or some view of that."""
 
 
 def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[range, range]]:
-    """The shortest runs of dimensions of both that have as many elements."""
+    """The shortest runs of dimensions, before and after, that have equally many elements."""
     one = two = 0
     while one < len(before) or two < len(after):
         first, second = one, two
@@ -60,7 +60,7 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[r
 
 
 def _merged(axes: list[tuple[int, int]]) -> int | None:
-    """The stride of one dimension in place of several, of extents and strides."""
+    """The stride of one dimension that replaces `axes` (extent, stride); None without one."""
     several = [axis for axis in axes if axis[0] > 1]
     for (_, outer), (extent, inner) in zip(several, several[1:], strict=False):
         if outer != extent * inner:
@@ -69,17 +69,17 @@ def _merged(axes: list[tuple[int, int]]) -> int | None:
 
 
 def rows(shape: tuple[int, ...], plain: bool = False) -> Activation:
-    """A tensor of any rank as the rows of one matrix, images of one pixel."""
+    """The form of a tensor of any rank as the rows of one matrix: images of one pixel."""
     return Activation(math.prod(shape[:-1]), shape[-1], 1, 1, plain)
 
 
 def images(shape: tuple[int, ...], plain: bool = False) -> Activation:
-    """A tensor of four dimensions as images, of others as rows."""
+    """The form of a tensor as images where it has four dimensions, else as rows."""
     return Activation(*shape, plain) if len(shape) == 4 else rows(shape, plain)
 
 
 def view_of(x: Activation, shape: tuple[int, ...], blocks: Blocks) -> View | None:
-    """The tensor of this shape that lies in memory as `x`; None where no strides say so."""
+    """The strides of a tensor of this shape that lies in memory as `x`; None where it has none."""
     size = math.prod(x.stored_shape(blocks))
     width = x.c if x.plain else blocks.padded(x.c)
     if (x.n, x.c, x.h, x.w) == (math.prod(shape[:-1]), shape[-1], 1, 1):
@@ -93,7 +93,7 @@ def view_of(x: Activation, shape: tuple[int, ...], blocks: Blocks) -> View | Non
 
 
 def activation_of(view: View, blocks: Blocks) -> Activation | None:
-    """What the view looks like to operators that need images, or rows; None to none of them."""
+    """The view as images or rows, for operators that need these; None where it is neither."""
     forms = (images, rows) if len(view.shape) == 4 else (rows,)
     for form in forms:
         for plain in (False, True):

@@ -33,7 +33,7 @@ IMMEDIATES = {
         Immediate("hi", "int8", -128, 127),
     )
 }
-"""What a vector instruction can carry: the fields of these names in its word."""
+"""The immediates of a vector instruction: the fields of these names in its word."""
 
 _PARAMETERS = te.record_fields(PARAM)
 
@@ -90,18 +90,18 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         tile = (config.batch, config.block_out)
         axes = (Axis(Var("lane_b"), tile[0]), Axis(Var("lane_o"), tile[1]))
         operands, arguments, immediates = [], [], []
-        for one in names:
-            if one in IMMEDIATES:
-                immediates.append(IMMEDIATES[one])
-                arguments.append(IMMEDIATES[one].var)
-            elif one in scopes:
-                storage = tuple(pair for pair in _ANYWHERE[one] if pair[0] in scopes[one])
-                operands.append(Operand(one, tile, "int32", storage))
-                arguments.append(te.placeholder(tile, "int32", one)[tuple(x.var for x in axes)])
+        for param in names:
+            if param in IMMEDIATES:
+                immediates.append(IMMEDIATES[param])
+                arguments.append(IMMEDIATES[param].var)
+            elif param in scopes:
+                storage = tuple(pair for pair in _ANYWHERE[param] if pair[0] in scopes[param])
+                operands.append(Operand(param, tile, "int32", storage))
+                arguments.append(te.placeholder(tile, "int32", param)[tuple(x.var for x in axes)])
             else:
-                operands.append(Operand(one, tile[1:], _PARAMETERS[one],
-                                        (("par", f"{PARAM}.{one}"),)))
-                arguments.append(te.placeholder(tile[1:], _PARAMETERS[one], one)[axes[1].var])
+                operands.append(Operand(param, tile[1:], _PARAMETERS[param],
+                                        (("par", f"{PARAM}.{param}"),)))
+                arguments.append(te.placeholder(tile[1:], _PARAMETERS[param], param)[axes[1].var])
         storage = (("acc", "int32"),) + ((("out", "int8"),) if update == "assign" else ())
         result = value(*arguments)
         if result.dtype != "int32":

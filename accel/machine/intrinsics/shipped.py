@@ -27,7 +27,7 @@ def _gemm(config: AccelConfig) -> tuple[Intrinsic, ...]:
 
 def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dtype: str,
           padded: bool = False) -> Intrinsic:
-    """One element; the instruction's loops and byte run are around it."""
+    """Copies one element; the instruction's loops and byte run are around it."""
     value = te.placeholder((), dtype, "src")[()]
     immediates: tuple[Immediate, ...] = ()
     if padded:

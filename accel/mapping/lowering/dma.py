@@ -16,7 +16,7 @@ SHORT_RUN = 8
 
 @dataclass(frozen=True, slots=True)
 class DmaLoop:
-    """Strides are in bytes; iterations outside `valid` are padding."""
+    """A loop around a run. Strides are in bytes; iterations outside `valid` are padding."""
 
     extent: int
     dram: int

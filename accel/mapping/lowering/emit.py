@@ -1,4 +1,4 @@
-"""Scheduled loop programs become instructions.
+"""Lowers scheduled loop programs to instructions.
 
 Loops around a single `Tensorized` statement fold into the instruction that performs it, as many as
 its word has; all other loops are unrolled, since an instruction stream is static. The order of the
@@ -29,8 +29,8 @@ def lower(machine: Machine, program: Program, placement: Mapping[str, TensorPlac
           layer: str, room: Room | None = None) -> list[Instruction]:
     """The instructions of one layer, without tokens.
 
-    `placement` says where the program's inputs and outputs lie in DRAM, `room` what it may use of
-    the buffers.
+    `placement` says where the program's inputs and outputs lie in DRAM, `room` which part of the
+    buffers it may use.
     """
     pads = Scratchpads(machine.config, program.body, room)
     emitter = _Emitter(machine, pads, placement, layer)
@@ -55,15 +55,15 @@ class _Emitter:
         self.layer = layer
         self.addresses: dict[Buffer, int] = {}
         self.turns: dict[Var, int] = {}     # iterations so far: copies of storage take turns
-        self.loops: dict[Var, Loop] = {}    # unrolled ones of several iterations
+        self.loops: dict[Var, Loop] = {}    # unrolled loops of several iterations
         self.extents: dict[Var, int] = {}   # of all loops met so far
         self._elements: dict[int, Expr | AffineAddress] = {}
 
     def walk(self, stmt: Stmt, fixed: Fixed, turn: int) -> Iterator[Instruction]:
         match stmt:
             case Seq(stmts):
-                for one in stmts:
-                    yield from self.walk(one, fixed, turn)
+                for part in stmts:
+                    yield from self.walk(part, fixed, turn)
             case Alloc(buffer, body):
                 self.addresses[buffer] = self.scratchpads.address(buffer, turn)
                 yield from self.walk(body, fixed, turn)
@@ -74,9 +74,9 @@ class _Emitter:
                 self._count(var, extent, "virtual_thread")
                 for value in range(extent):
                     mine = self.turns.get(var, 0)
-                    made = list(self.walk(body, fixed | {var: value}, mine))
-                    self.turns[var] = mine + bool(made)
-                    yield from made
+                    instructions = list(self.walk(body, fixed | {var: value}, mine))
+                    self.turns[var] = mine + bool(instructions)
+                    yield from instructions
             case For(var, extent, body, kind) if kind != "serial" or _nest(stmt) is None:
                 self._count(var, extent, kind)
                 for value in range(extent):
@@ -121,7 +121,7 @@ class _Emitter:
             self.loops[var] = Loop(var.name, extent, kind)
 
     def perform(self, nest: _Nest, fixed: Fixed) -> Iterator[Instruction]:
-        """One instruction if the nest fits, else a loop unrolled."""
+        """Yields one instruction if the nest fits, else unrolls a loop."""
         try:
             instructions = list(_Tile(self, nest, fixed).instructions())
         except NotAffine as error:
@@ -141,8 +141,9 @@ class _Emitter:
 
 
 def _cut(nest: _Nest, error: NotAffine) -> tuple[int, list[Interval]]:
-    """Which loop to cut into which parts: the outermost into its iterations; where a condition on a
-    copy ties loops together, the first of these, into where that does not matter and iterations.
+    """Which loop to cut, and into which parts: the outermost, into its iterations. Where a
+    condition on a copy ties loops together, it is the first of these; iterations for which the
+    condition holds whatever the other loops are stay one part.
     """
     if not isinstance(error, NotABox):
         at, inside = 0, (0, 0)
@@ -156,7 +157,7 @@ def _cut(nest: _Nest, error: NotAffine) -> tuple[int, list[Interval]]:
 
 
 def _nest(stmt: Stmt) -> _Nest | None:
-    """The nest, when nothing but loops and guards stands around one tensorized tile."""
+    """The nest of a statement that is one tensorized tile in loops and guards alone; else None."""
     loops: list[tuple[Var, Interval]] = []
     guards: list[Expr] = []
     while not isinstance(stmt, Tensorized):
@@ -190,22 +191,20 @@ class _Tile:
         self.origin = self._origin_of(nest)
 
     def _guarded(self, nest: _Nest) -> Box | None:
-        """The loops of several iterations, after the guards have cut them; None where no iteration
-        is left.
-        """
+        """The loops of several iterations, cut by the guards; None where no iteration is left."""
         box = {var: (low, high) for var, (low, high) in nest.loops if high - low > 1}
         for guard in (*nest.guards, *self._existing()):
-            found = self._solved(guard, box)
-            if found is None:
+            solved = self._solved(guard, box)
+            if solved is None:
                 return None
-            box = found
+            box = solved
         for var in self.binding.begin:
             if box.get(var, (0, 0))[0]:
                 raise NotAffine(var)
         return box
 
     def _existing(self) -> Iterator[Expr]:
-        """Whether there are such elements of a result that ends within a block."""
+        """Conditions for elements to exist, where a result ends within a block."""
         read = self.binding.tile("dst")
         if isinstance(read, Read) and self.intrinsic.unit == "store":
             place = self.emitter.placement[read.buffer.name]
@@ -219,7 +218,7 @@ class _Tile:
         except NotABox as error:
             if self.intrinsic.unit in ("load", "store"):
                 raise
-            # What is guarded may depend on the order of the loops.
+            # The guarded statement may depend on the order of the loops.
             raise NotAffine(*error.args) from None
 
     def instructions(self) -> Iterator[Instruction]:
@@ -233,7 +232,7 @@ class _Tile:
             yield self._vector()
 
     def _bytes(self, read: Expr) -> AffineAddress:
-        """Byte address of a tile within its buffer or segment, by iterations from the first."""
+        """Byte address of a tile within its buffer or segment; iterations count from the first."""
         read = read.base if isinstance(read, Field) else read
         assert isinstance(read, Read) and self.box is not None
         form = self.emitter.elements(read, self.fixed)
@@ -273,7 +272,7 @@ class _Tile:
             yield self._instruction(fields | copy.fields())
 
     def _validity(self) -> tuple[Box | None, int]:
-        """Where the source of a copy exists, by iterations from the first (None: nowhere), and the
+        """Where the source of a copy exists, in iterations from the first (None: nowhere), and the
         value of padding.
         """
         assert self.box is not None
@@ -313,7 +312,7 @@ class _Tile:
         return self._compute(operands, fields)
 
     def _compute(self, operands: Mapping[str, str], fields: dict[str, object]) -> Instruction:
-        """`operands` maps address fields to operand names."""
+        """Builds a gemm or vector instruction; `operands` maps address fields to operand names."""
         bound = {"dst": self.binding.tile("dst")} | {
             field: self.binding.tile(name) for field, name in operands.items()}
         addresses = {field: self._entries(read) for field, read in bound.items()}
@@ -388,7 +387,7 @@ class _Tile:
         return Origin(site, tuple(self.fixed[var] for var in unrolled))
 
     def _tensor(self, read: Expr) -> tuple[str, str]:
-        """Memory and tensor."""
+        """The memory that an operand lies in, and the tensor that it is a part of."""
         read = read.base if isinstance(read, Field) else read
         assert isinstance(read, Read)
         if read.buffer.scope != "global":
@@ -398,7 +397,8 @@ class _Tile:
 
 
 def _spread(form: AffineAddress, extents: Mapping[Var, int], size: int) -> bool:
-    """Whether elements of `size` bytes at these addresses are apart: any order writes the same."""
+    """Whether elements of `size` bytes at these addresses are disjoint: any order writes the same.
+    """
     reach = size
     for stride, extent in sorted((abs(form.over(var)), extent) for var, extent in extents.items()):
         if extent > 1 and stride < reach:

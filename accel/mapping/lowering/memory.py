@@ -11,8 +11,8 @@ from compiler.te import Buffer
 __all__ = ["TensorPlacement", "Room", "Scratchpads", "room_of"]
 
 Room = Mapping[str, tuple[int, int]]
-"""The entries of some buffers that a layer may use, from the first to before the second, both even
-numbers; the buffers that are not named are all its own. Of acc it is half of them in either bank.
+"""The entries that a layer may use of some buffers, from the first to before the second, both even
+numbers; a buffer that is not named is all its own. Half of the entries of acc are in either bank.
 """
 
 
@@ -23,10 +23,10 @@ def room_of(config: AccelConfig, room: Room, buffer: str) -> tuple[int, int]:
 @dataclass(frozen=True, slots=True)
 class TensorPlacement:
     """A tensor in DRAM: byte `offset` from base register `base`, and its name in the network if it
-    has one. One that lies in another has `pitches`: how many elements neighbours are apart, in each
-    dimension. Of a result that ends within a block, `bounds` say what is stored: where the index of
-    the first dimension, times the extent of the second, plus the index of the second is less than
-    the third number.
+    has one. A tensor that lies within another has `pitches`: the distance of neighbours, in
+    elements, in each dimension. `bounds` say which elements are stored of a result that ends within
+    a block: those for which the index of the first dimension, times the extent of the second, plus
+    the index of the second is less than the third number.
     """
 
     base: str
@@ -69,8 +69,8 @@ class Scratchpads:
             case For(_, extent, body, kind):
                 self._place(body, extent if kind == "virtual_thread" else threads)
             case Seq(stmts):
-                for one in stmts:
-                    self._place(one, threads)
+                for part in stmts:
+                    self._place(part, threads)
             case If(_, body):
                 self._place(body, threads)
             case Alloc(buffer, body):
@@ -100,8 +100,9 @@ class Scratchpads:
         return start
 
     def _take_acc(self, size: int, copy: int | None, end: int) -> tuple[int, int]:
-        """Start and limit. Copies have their banks, of which `end` bytes may be used; one alone may
-        lie in both, where nothing is between the end of the first and the start of the second.
+        """Takes room in acc and gives its start and limit. Each copy has its bank, of which `end`
+        bytes may be used. A single copy may lie in both, where nothing is between the end of the
+        first and the start of the second.
         """
         bank, top = self.config.buffers["acc"].size_bytes // 2, self._bank_top
         if copy is None and end == bank and (top[1] == 0 or top[0] == bank):

@@ -39,7 +39,7 @@ class AffineAddress:
         return self.coefficients.get(var, 0)
 
     def at(self, fixed: Mapping[Var, int]) -> "AffineAddress":
-        """With the variables in `fixed` at their values."""
+        """The address with the variables in `fixed` at their values."""
         inside = self.offset + sum(f * fixed[v] for v, f in self.coefficients.items() if v in fixed)
         return AffineAddress(inside, {v: f for v, f in self.coefficients.items() if v not in fixed})
 
@@ -62,7 +62,7 @@ class NotABox(NotAffine):
         return self.form.coefficients
 
     def inside(self, var: Var) -> Interval:
-        """Values of `var` for which the condition holds whatever the others are; perhaps none."""
+        """Values of `var` for which the condition holds whatever the others are; may be empty."""
         low, high = self.box[var]
         others = AffineAddress(self.form.offset, {v: f for v, f in self.form.coefficients.items()
                                                   if v != var})
@@ -100,7 +100,7 @@ def _product_or_constant(op: str, a: AffineAddress, b: AffineAddress) -> AffineA
 
 
 def conjuncts(condition: Expr) -> Iterable[Expr]:
-    """The conditions that `and` joins."""
+    """Splits a condition into those that `and` joins."""
     if isinstance(condition, Binary) and condition.op == "and":
         yield from conjuncts(condition.a)
         yield from conjuncts(condition.b)
@@ -111,15 +111,15 @@ def conjuncts(condition: Expr) -> Iterable[Expr]:
 def solve(condition: Expr, fixed: Mapping[Var, int], within: Box) -> dict[Var, Interval] | None:
     """Where in the box `within` the `condition` holds, as a box; None when nowhere.
 
-    Raises NotAffine, or NotABox where it is the loops together that decide.
+    Raises NotAffine, or NotABox where only the loops together decide.
     """
     box = dict(within)
-    for one in conjuncts(condition):
-        if isinstance(one, Const):
-            if not one.value:
+    for conjunct in conjuncts(condition):
+        if isinstance(conjunct, Const):
+            if not conjunct.value:
                 return None
             continue
-        for form in _at_least_zero(one, fixed):
+        for form in _at_least_zero(conjunct, fixed):
             if not form.coefficients:
                 if form.offset < 0:
                     return None
@@ -129,7 +129,7 @@ def solve(condition: Expr, fixed: Mapping[Var, int], within: Box) -> dict[Var, I
                 if high < 0:
                     return None
                 if low < 0:
-                    raise NotABox(one, form, box)
+                    raise NotABox(conjunct, form, box)
                 continue
             (var, factor), = form.coefficients.items()
             box[var] = _clipped(form.offset, factor, *box[var])
@@ -139,7 +139,7 @@ def solve(condition: Expr, fixed: Mapping[Var, int], within: Box) -> dict[Var, I
 
 
 def _clipped(offset: int, factor: int, low: int, high: int) -> Interval:
-    """Where ``offset + factor * v >= 0``, of the values from `low` to before `high`."""
+    """The part of the values from `low` to before `high` where ``offset + factor * v >= 0``."""
     if factor > 0:
         return max(low, -(offset // factor)), high
     return low, min(high, offset // -factor + 1)

@@ -70,7 +70,7 @@ class Activation:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A sliding window; `pads` are top, left, bottom, right. A negative one cuts pixels off."""
+    """A sliding window; `pads` are top, left, bottom, right. A negative pad cuts pixels off."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
@@ -79,15 +79,15 @@ class Window:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Rows and columns from the first tap to the last."""
+        """Rows and columns from the first tap to the last, both counted."""
         height, width = ((size - 1) * step + 1
                          for size, step in zip(self.kernel, self.dilations, strict=True))
         return height, width
 
     @property
     def seen(self) -> "Window":
-        """The same over the stage ``input`` alone, which leaves out the rows and columns that no
-        window of one row, or column, looks at.
+        """The window over the stage ``input``, which leaves out rows (or columns) that windows of
+        one row (or column) skip.
         """
         sh, sw = (1 if reach == 1 else stride
                   for stride, reach in zip(self.strides, self.reach, strict=True))
@@ -112,13 +112,13 @@ class BlockedOperator:
     """An operator as the accelerator computes it.
 
     stages : by role; ``output`` is the one that writes memory.
-    window : what each output pixel sees of the stage ``input``.
+    window : the window of each output pixel over the stage ``input``.
     axes : for each stage that computes tiles, the roles of its axes in order (see `TILE` and
         `AROUND`); schedules call an axis by its role.
     reduced : the axes that ``acc`` sums products over: ``depth`` (blocks of channels, where an
         output block reads several), ``rows``, ``columns`` and ``lanes``.
-    row : where ``input`` has the windows themselves (see `packed_convolution`), how many bytes of
-        them lie together in memory; else 0.
+    row : where ``input`` has the windows themselves (see `packed_convolution`), how many of their
+        bytes lie together in memory; else 0.
     """
 
     stages: dict[str, Tensor]
@@ -154,7 +154,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
 
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
               blocks: Blocks) -> tuple[Tensor, Tensor, Mapping[str, Axis]]:
-    """Sums of products over each window of `padded`, the weights, and what is summed over."""
+    """The sums of products over each window of `padded`, the weights, and the reduced axes."""
     kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
     w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
@@ -173,8 +173,8 @@ def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, w
 
 
 def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
-    """Blocks of input channels of a `packed_convolution`; 0 where there is none, or where it needs
-    as many products as a `convolution`.
+    """Blocks of input channels of a `packed_convolution`; 0 where it is impossible, or needs as
+    many products as a `convolution`.
 
     The bytes of a window's row must lie together, in memory and in an entry: a plain image, one
     to an entry.
@@ -188,11 +188,12 @@ def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
 
 def packed_convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
                        q: Quantization, blocks: Blocks) -> BlockedOperator:
-    """A `convolution` of few channels: a product takes bytes of several pixels of the window.
+    """A `convolution` of few channels, in which a product takes bytes of several pixels of the
+    window.
 
-    The window of an output pixel is ``[kh][kw][channels]`` without gaps, padded to whole blocks:
-    a pixel of the stage ``input``. Stages as of a 1x1 `convolution`; ``w`` [co][1][1][block of the
-    window][block_out][block_in].
+    The window of an output pixel is ``[kh][kw][channels]`` without gaps, padded to whole blocks: a
+    pixel of the stage ``input``. Stages are those of a 1x1 `convolution`; ``w`` [co][1][1][block of
+    the window][block_out][block_in].
     """
     (height, width), (oh, ow) = window.kernel, window.outputs(x)
     (sh, sw), (top, left) = window.strides, window.pads[:2]
@@ -217,7 +218,10 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
 
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> BlockedOperator:
-    """Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``."""
+    """The maximum of each window.
+
+    Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``.
+    """
     source, padded = _windowed(name, x, window, -128, blocks, blocks.block_out)
     acc = _folded(name, padded, window, window.outputs(x), te.max)
     stages = {"x": source, "input": padded, "acc": acc}
@@ -227,7 +231,7 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Blocke
 
 def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
                  blocks: Blocks, pixelwise: bool) -> BlockedOperator:
-    """Window sums, requantized: with the parameters of a channel or, if `pixelwise`, of an output
+    """Window sums, requantized with the parameters of a channel or, if `pixelwise`, of an output
     pixel: ``params`` [Ho][Wo][block_out].
 
     Stages: ``x``, ``params``, ``input`` (padded), ``acc``, ``quantized``, ``output``.
@@ -255,7 +259,10 @@ def _folded(name: str, padded: Tensor, window: Window, size: tuple[int, int],
 
 def global_average_pool(name: str, x: Activation, q: Quantization,
                         blocks: Blocks) -> BlockedOperator:
-    """Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``."""
+    """The sum of each channel, requantized.
+
+    Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``.
+    """
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
     rh, rw = te.reduce_axis(x.h, f"{name}_rh"), te.reduce_axis(x.w, f"{name}_rw")
 
@@ -270,7 +277,8 @@ def global_average_pool(name: str, x: Activation, q: Quantization,
 
 def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
             channels: int | None = None) -> BlockedOperator:
-    """Change of scale and zero point; of the first `channels`, with zeros for those that `x` lacks.
+    """Changes scale and zero point of the first `channels`, with zeros for those that `x` lacks.
+
     Stages: ``x``, ``params``, ``input``, ``quantized``, ``output``.
     """
     count = None if channels is None else -(-channels // blocks.block_out)
@@ -280,8 +288,10 @@ def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
 
 
 def leaky_relu(name: str, x: Activation, q: Quantization, blocks: Blocks) -> BlockedOperator:
-    """The greater of two changes of scale. Stages: ``x``, ``params``, ``params_below``, ``input``,
-    ``above``, ``below``, ``quantized``, ``output``.
+    """The greater of two changes of scale.
+
+    Stages: ``x``, ``params``, ``params_below``, ``input``, ``above``, ``below``, ``quantized``,
+    ``output``.
     """
     source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
     stages = {"x": source, "input": copied}
@@ -306,7 +316,8 @@ def _scaled_lane(copied: Tensor, params: Tensor, q: Quantization) -> Callable[..
 
 
 def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> BlockedOperator:
-    """Each pixel in ``factors`` rows and columns: loaded once, stored as often.
+    """Repeats each pixel in ``factors`` rows and columns: it is loaded once and stored that often.
+
     Stages: ``x``, ``input``, ``quantized``, ``output``, where the rows and columns of a pixel are
     two more dimensions.
     """
@@ -323,7 +334,9 @@ def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks)
 
 def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, int],
          steps: tuple[int, int], blocks: Blocks) -> BlockedOperator:
-    """Every `steps`-th row and column, and channels, of `x` from `begin` (channel, row, column).
+    """Cuts out every `steps`-th row and column, and channels, of `x` from `begin` (channel, row,
+    column).
+
     Stages: ``x``, ``input``, ``quantized``, ``output``.
     """
     size, count = blocks.block_out, result.channel_blocks(blocks, blocks.block_out)
@@ -349,7 +362,7 @@ def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, in
 
 
 def _copied(name: str, stages: dict[str, Tensor]) -> BlockedOperator:
-    """The stage ``input``, written as it is."""
+    """Writes the stage ``input`` unchanged."""
     copied = stages["input"]
 
     def lane(n, y, x, c, b, o):
@@ -360,25 +373,27 @@ def _copied(name: str, stages: dict[str, Tensor]) -> BlockedOperator:
 
 def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: int,
         q: Quantization, blocks: Blocks) -> BlockedOperator:
-    """Two-scale sum of equal shapes. Stages: ``x``, ``y``, ``input``, ``input_y``, ``quantized``,
-    ``output``.
+    """The sum of two tensors of equal shape and different scales.
+
+    Stages: ``x``, ``y``, ``input``, ``input_y``, ``quantized``, ``output``.
     """
-    first, one = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    second, other = _windowed(f"{name}_y", y, Window((1, 1)), 0, blocks, blocks.block_out)
+    first, input_x = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    second, input_y = _windowed(f"{name}_y", y, Window((1, 1)), 0, blocks, blocks.block_out)
 
     def total(n, y, x, c_, b, o):
-        first, second = (operand[n, y, x, c_, b, o].astype("int32") for operand in (one, other))
+        first, second = (operand[n, y, x, c_, b, o].astype("int32")
+                         for operand in (input_x, input_y))
         return add_scaled(first, second, ma, mb, c, s, q.zp, q.lo, q.hi).astype("int8")
 
-    stages = {"x": first, "y": second, "input": one, "input_y": other}
-    return _written(name, stages, Window((1, 1)), one.shape, total)
+    stages = {"x": first, "y": second, "input": input_x, "input_y": input_y}
+    return _written(name, stages, Window((1, 1)), input_x.shape, total)
 
 
 def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
               size: int, divided: int = 1, count: int | None = None) -> tuple[Tensor, Tensor]:
     """The stored tensor and its padded, blocked form, as large as the windows reach:
     [n][h][w][c][b][i], or [n][g][h][w][c][b][i] where channels are `divided`. It has `count` blocks
-    of channels, as many as there are unless told.
+    of channels (None: all of the stored ones).
     """
     groups, stored_count = -(-x.n // blocks.batch), x.channel_blocks(blocks, size)
     count = stored_count if count is None else count
@@ -414,7 +429,7 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
 
 
 def _inside(indices: list[tuple[Expr, int, int]]) -> list[Expr]:
-    """Upper bounds of indices that run over `reach` values of which `size` exist."""
+    """Conditions that hold indices below `size` where they run over `reach` values."""
     return [index < size for index, reach, size in indices if reach > size]
 
 

@@ -1,5 +1,5 @@
-"""Convolutions on blocked activations whose output blocks do not all read all input blocks, or that
-write several pixels for each that they read.
+"""Convolutions on blocked activations in which an output block reads only some input blocks, or
+that write several pixels for each one that they read.
 
 A `ConvolutionForm` says which: with **groups**, an output block reads the input blocks of its own
 group; with groups of one block each (`diagonal`) it reads the input block in its own place, which
@@ -21,7 +21,7 @@ from compiler.te import Axis, Expr, Tensor
 __all__ = ["At", "ConvolutionForm", "convolution", "over", "present"]
 
 At = Mapping[str, Expr]
-"""Axes by name: n, g, y, p, x, q, c, b, o; those of one iteration may lack."""
+"""Axes by name: n, g, y, p, x, q, c, b, o; axes of one iteration may be absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
 
     Stages: ``x``, ``w`` [p][q][g][c][kh][kw][ci][block_out][block_in], ``params``
     [p][q][g][c][block_out], ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``;
-    leading axes of extent 1 lack, and where the form is diagonal so does ci.
+    leading axes of extent 1 are absent, and so is ci where the form is diagonal.
     """
     first = form.leading()
     groups = first.get("g", 1)
@@ -78,7 +78,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
 
 def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: ConvolutionForm, ci: int,
               blocks: Blocks) -> tuple[Callable[[At], Expr], Mapping[str, Axis]]:
-    """What a sum is of, and the axes that it is over."""
+    """The terms of the sum, and the axes that it reduces."""
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(window.kernel, "hw", strict=True))
     rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
@@ -99,12 +99,12 @@ def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Convol
 
 
 def present(order: str, sizes: Mapping[str, int]) -> str:
-    """Those of the axes that have a size."""
+    """The axes of `order` that have a size."""
     return "".join(axis for axis in order if axis in sizes)
 
 
 def over(order: str, sizes: Mapping[str, int], name: str, value: Callable[[At], Expr]) -> Tensor:
-    """A tensor over those of the axes in `order` that have a size."""
+    """Builds a tensor over the axes of `order` that have a size."""
     names = present(order, sizes)
 
     def element(*indices: Expr) -> Expr:

@@ -1,7 +1,7 @@
-"""Products of matrices that are both computed, and copies of tensors, as a GEMM accelerator does
-them: of tensors of any rank that lie in memory with strides, the placement's pitches.
+"""Products of two computed matrices, and copies of tensors, as a GEMM accelerator does them.
+Tensors of any rank lie in memory with strides, the placement's pitches.
 
-Leading dimensions are loops around one matrix each; those of one element are none. Rows of a
+Leading dimensions are loops around one matrix each, except those of one element. Rows of a
 matrix are the columns of one row of pixels.
 
 Zero points cost products: with A = a - za and B = b - zb, ::
@@ -44,14 +44,15 @@ class Planes:
         return -(-self.depth // blocks.block_in)
 
     def bias(self, blocks: Blocks) -> int:
-        """What the sum lacks. Lanes beyond the depth hold the constants of both sides."""
+        """The constant that the sum lacks. Lanes beyond the depth hold the constants of both sides.
+        """
         beyond = self.blocks(blocks) * blocks.block_in - self.depth
         constants = _constants(self.a_zp)[1] * _constants(self.b_zp)[1]
         return self.depth * self.a_zp * self.b_zp - beyond * self.count * constants
 
 
 def _constants(zero: int) -> tuple[int, int]:
-    """So many times which int8 is -zero."""
+    """How many times to add which int8 constant to give -zero."""
     if zero == -128:
         return 2, 64
     return (1, -zero) if zero else (0, 0)
@@ -63,7 +64,7 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
     where `trans_b`; leading dimensions broadcast.
 
     `b` is loaded as weights, lane by lane where its last dimension is not the depth. The bias in
-    ``params`` must have that of the planes in it. Stages: ``x``, ``y``, ``w``, ``params``
+    ``params`` must include that of the planes. Stages: ``x``, ``y``, ``w``, ``params``
     [co][block_out], ``input``, ``acc``, ``quantized``, ``output``: [..., 1, M/batch, batch, co,
     block_out].
     """
@@ -120,7 +121,7 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
 
 
 def moved(name: str, shape: tuple[int, ...], blocks: Blocks) -> BlockedOperator:
-    """A copy of a tensor of at least two dimensions, its last one cut into blocks.
+    """Copies a tensor of at least two dimensions, the last one cut into blocks.
 
     Stages: ``x``, ``input``, ``quantized``, ``output``: [..., 1, M/batch, batch, co, block_out].
     """
@@ -145,8 +146,9 @@ def moved(name: str, shape: tuple[int, ...], blocks: Blocks) -> BlockedOperator:
 
 
 def _around(leading: Sequence[int]) -> dict[str, tuple[int, int]]:
-    """The letters of the loops around a matrix, their extents, and which dimension, counted from
-    the last leading one, each is: of those of several elements; else one loop of one.
+    """The loops around a matrix by letter: the extent, and the dimension counted from the last
+    leading one. Each leading dimension of several elements is a loop; without any there is one loop
+    of one iteration.
     """
     several = [(extent, axis - len(leading)) for axis, extent in enumerate(leading) if extent > 1]
     if len(several) > len(AROUND):
@@ -156,7 +158,7 @@ def _around(leading: Sequence[int]) -> dict[str, tuple[int, int]]:
 
 
 def _leading(at: At, shape: tuple[int, ...], around: dict[str, tuple[int, int]]) -> list[Expr]:
-    """Indices of the leading dimensions of a tensor; what it broadcasts stays at 0."""
+    """Indices of the leading dimensions of a tensor; those that it broadcasts stay at 0."""
     letters = {axis: letter for letter, (_, axis) in around.items()}
     places = range(2 - len(shape), 0)
     return [at[letters[axis]] if extent > 1 else te.const(0, te.INDEX)
@@ -164,7 +166,7 @@ def _leading(at: At, shape: tuple[int, ...], around: dict[str, tuple[int, int]])
 
 
 def _inside(*indices: tuple[Expr, int, int]) -> list[Expr]:
-    """Upper bounds of indices that run over `reach` values of which `size` exist."""
+    """Conditions that hold indices below `size` where they run over `reach` values."""
     return [index < size for index, reach, size in indices if reach > size]
 
 

@@ -14,10 +14,10 @@ __all__ = ["Phases", "phases"]
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """Neighbouring phases along one axis, from `first`; `outputs` pixels of each.
+    """Neighbouring phases along one axis, from `first`, with `outputs` pixels each.
 
-    `taps` are those of each phase in the order of the window's pixels, () where none reaches it.
-    A window begins `before` pixels before the pixel of its number.
+    `taps` are the taps of each phase in the order of the window's pixels, () where none reaches it.
+    A window begins `before` pixels before the pixel with its number.
     """
 
     first: int
@@ -28,27 +28,27 @@ class Phases:
 
     @property
     def kernel(self) -> int:
-        """Taps of the window."""
+        """The number of taps of the window."""
         return max(1, *map(len, self.taps))
 
 
 def phases(outputs: int, kernel: int, stride: int, pad: int, dilation: int) -> list[Phases]:
     """All phases along an axis of `outputs` pixels."""
-    made: list[Phases] = []
+    result: list[Phases] = []
     for number in range(min(stride, outputs)):
-        one = _phase(number, outputs, kernel, stride, pad, dilation)
-        last = made[-1] if made else None
-        if last is not None and (joined := _joined(last, one)) is not None:
-            made[-1] = joined
+        phase = _phase(number, outputs, kernel, stride, pad, dilation)
+        last = result[-1] if result else None
+        if last is not None and (joined := _joined(last, phase)) is not None:
+            result[-1] = joined
         else:
-            made.append(one)
-    return made
+            result.append(phase)
+    return result
 
 
 def _phase(number: int, outputs: int, kernel: int, stride: int, pad: int,
            dilation: int) -> Phases:
-    """Tap k of output ``stride * t + number`` reads pixel ``t + (number + pad - k * dilation) /
-    stride`` where that is whole.
+    """One phase: tap k of output ``stride * t + number`` reads pixel ``t + (number + pad - k *
+    dilation) / stride`` where that is whole.
     """
     taps = [k for k in range(kernel) if (number + pad - k * dilation) % stride == 0][::-1]
     before = -((number + pad - taps[0] * dilation) // stride) if taps else 0
@@ -57,7 +57,7 @@ def _phase(number: int, outputs: int, kernel: int, stride: int, pad: int,
 
 
 def _joined(a: Phases, b: Phases) -> Phases | None:
-    """Both in one where they see one window; no window at all is part of any."""
+    """Joins two phases that see one window; a phase without a window joins any. Else None."""
     if a.outputs != b.outputs:
         return None
     empty, other = not any(a.taps), not any(b.taps)

@@ -12,9 +12,8 @@ Schedule::
         load input and weights, run gemm over the tile
       requantize the tile into out, store it
 
-What is loaded is loaded by the tile that uses it. A stationary operand is loaded before the tiles
-that share it: weights, by the loop over channels; input, by that over columns, which the loop over
-channels then stands in.
+A tile loads what it uses. A stationary operand is loaded before the tiles that share it: weights by
+the loop over channels, input by the loop over columns, which then encloses the loop over channels.
 """
 
 from accel.machine.machine import Machine
@@ -44,7 +43,7 @@ def tiles_of(machine: Machine, operator: BlockedOperator, threads: int) -> tuple
 
 def schedule(machine: Machine, operator: BlockedOperator, tiles: Tiles,
              threads: int = 2) -> Schedule:
-    """One layer with given tiles. Refuses tiles that no schedule can have."""
+    """Schedules one layer with given tiles. Refuses tiles that no schedule can have."""
     layer = _Layer(machine, operator, tiles, threads)
     layer.tile_output()
     layer.place_results()
@@ -54,7 +53,7 @@ def schedule(machine: Machine, operator: BlockedOperator, tiles: Tiles,
 
 
 class _Layer:
-    """The steps of one schedule, in order; each method is a paragraph of it."""
+    """The steps of one schedule, in order; each method is one group of steps."""
 
     def __init__(self, machine: Machine, operator: BlockedOperator, tiles: Tiles, threads: int):
         self.machine, self.operator, self.tiles, self.threads = machine, operator, tiles, threads
@@ -66,7 +65,9 @@ class _Layer:
         return self.steps[self.stages[role]]
 
     def tile_output(self) -> None:
-        """Tile loops outside, the tile inside, virtual threads on the innermost loop of several."""
+        """Puts tile loops outside, the tile inside, virtual threads on the innermost loop of
+        several iterations.
+        """
         output, cut = self["output"], {}
         for axis, size in (("y", self.tiles.rows), ("x", self.tiles.columns),
                            ("c", self.tiles.channels)):
@@ -87,7 +88,7 @@ class _Layer:
         self.shared_loop = shared if self.tiles.stationary else self.tile_loop
 
     def _axes(self, role: str, wanted: str) -> list[str]:
-        """Those of the wanted axes that a stage has."""
+        """The wanted axes that a stage has."""
         return [axis for axis in wanted if axis in self.operator.axes[role]]
 
     def _phases(self, role: str) -> tuple[list[str], list[str]]:
@@ -101,8 +102,9 @@ class _Layer:
         return {loop.var.name: loop.extent for loop in loops(self.steps.program.body)}
 
     def _threaded(self, innermost: str, candidates: list[str]) -> str:
-        """Virtual threads on the innermost of `candidates` (outermost first) that has several
-        iterations. Where to compute what belongs to an iteration of `innermost`, the last of them.
+        """Puts virtual threads on the innermost of `candidates` (outermost first) that has several
+        iterations. Returns the loop in which to compute what belongs to an iteration of
+        `innermost`, the last of them.
         """
         extents = self._extents()
         several = [name for name in candidates if extents[self._full(name)] > 1]
@@ -113,7 +115,7 @@ class _Layer:
         return thread if self._full(several[-1]) == self._full(innermost) else innermost
 
     def place_results(self) -> None:
-        """Results of a tile in out and acc."""
+        """Places results of a tile in out and acc."""
         self["quantized"].compute_at(self.tile_loop)
         self["quantized"].set_scope("out")
         for role in ("acc", "above", "below"):
@@ -122,7 +124,7 @@ class _Layer:
                 self[role].set_scope("acc")
 
     def place_operands(self) -> None:
-        """Operands where they are used."""
+        """Places operands where they are used."""
         loop, scope = self.tile_loop, "res"
         if "w" in self.stages:
             loop, scope = self._order_products(), "inp"
@@ -141,17 +143,18 @@ class _Layer:
             self._pack_rows()
 
     def _kept(self, operand: str, loop: str) -> str:
-        """Where an operand is loaded that is loaded in `loop` unless it is stationary."""
+        """The loop that loads an operand: `loop`, unless the operand is stationary."""
         return self.shared_loop if self.tiles.stationary == operand else loop
 
     def _pack_rows(self) -> None:
-        """Windows of a packed input: row after row of bytes that lie together in memory."""
+        """Orders the windows of a packed input: row after row of bytes that lie together in memory.
+        """
         window = self["input"]
         window.reorder("b", "c", "i")
         window.split(window.fuse("c", "i"), self.operator.row)
 
     def _order_products(self) -> str:
-        """Loops of gemm: the tile, then the kernel, then the lanes. Where operands are loaded."""
+        """Orders gemm's loops: tile, kernel, lanes. Returns the loop that loads operands."""
         acc, reduced = self["acc"], self.operator.reduced
         place, outer = self.tile_loop, ()
         inner = (reduced["depth"].name,) if "depth" in reduced else ()
@@ -167,7 +170,7 @@ class _Layer:
         return place
 
     def tensorize(self) -> None:
-        """Every statement to an instruction."""
+        """Replaces every statement by an instruction."""
         self._copy(self.stages["output"], "store")
         for role in ("input", "input_y", *["w"] * self.computed_weights):
             if role in self.stages:
@@ -197,7 +200,8 @@ class _Layer:
         self._try(stage, list(self.machine.forms[name]))
 
     def _try(self, place: str, candidates: list[Intrinsic]) -> None:
-        """The first intrinsic that matches; the last refusal when none does."""
+        """Tensorizes with the first intrinsic that matches; raises the last refusal when none does.
+        """
         refusal: ScheduleError | None = None
         for intrinsic in candidates:
             try:

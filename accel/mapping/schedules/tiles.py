@@ -1,9 +1,9 @@
 """Tile sizes, and what stays on chip: the cheapest that fit, by a closed formula over all of them.
 
 A tile is `rows` x `columns` output pixels and `channels` output blocks; a convolution may cut its
-input blocks into steps of `depth`. Of a convolution one operand may be *stationary*: tiles that
-use the same weights (or input pixels) follow each other, and these are loaded once. What else a
-tile needs it loads. With two virtual threads every buffer is used in halves, and a layer costs the
+input blocks into steps of `depth`. One operand of a convolution may be *stationary*: tiles that use
+the same weights (or input pixels) follow each other, and these are loaded once. A tile loads all
+else that it needs. With two virtual threads every buffer is used in halves, and a layer costs the
 longer of its products and its traffic instead of their sum.
 """
 
@@ -21,17 +21,17 @@ __all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of", "fo
            "shape_of"]
 
 LATENCY = 200
-"""Cycles that work which nothing hides costs besides: memory latency, tokens, full pipelines."""
+"""Extra cycles for work that nothing overlaps: memory latency, tokens, full pipelines."""
 
 TRIED = 256
 """Tiles of a layer that are tried together with the next layer's, the cheapest first."""
 
 MOST_PIXELS = 1 << 16
-"""Rows or columns of a layer, so that its tiles can be counted."""
+"""The most rows or columns of a layer, so that its tiles can be enumerated."""
 
 FAR, IN_FLIGHT, BURST = 288, 64, 64
-"""The slowest memory that shall not show: cycles from a request to its data; and the requests that
-may be open, of so many bytes at most. Short runs are short requests: they fill no bus then."""
+"""The slowest memory that tiles still hide: cycles from a request to its data, the most open
+requests, and the most bytes of one. Short runs are short requests, which do not fill the bus."""
 
 TURN = 4
 """Cycles from one instruction of gemm to the next when tokens pass between them."""
@@ -52,10 +52,10 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a layer asks of a tile. `kernel`, `strides`, `dilations` are of its window; a layer
-    without products has `weighted` false and its input blocks are its output blocks. So they are
-    in one with products that is `diagonal`. Each position is `phases` output pixels. All is
-    computed `times` times, for groups of images and of channels, or leading dimensions.
+    """What a layer requires of a tile. `kernel`, `strides`, `dilations` describe its window. A
+    layer without products has `weighted` false, and its input blocks are its output blocks; they
+    also are in a layer with products that is `diagonal`. Each position is `phases` output pixels.
+    All is computed `times` times, for groups of images and of channels, or leading dimensions.
     """
 
     rows: int
@@ -66,8 +66,8 @@ class Shape:
     strides: tuple[int, int]
     weighted: bool
     inputs: int             # tensors that are loaded like the input
-    accumulators: int       # in acc, for each output
-    parameters: int         # records for each channel
+    accumulators: int       # accumulators in acc for each output
+    parameters: int         # parameter records for each channel
     row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
     pixelwise: bool = False     # parameters of each output pixel instead of each channel
     dilations: tuple[int, int] = (1, 1)
@@ -77,7 +77,7 @@ class Shape:
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
-    """What a layer asks of its tiles."""
+    """The shape of a layer."""
     stages, window, size = operator.stages, operator.window, operator.extents("output")
     weighted = "w" in stages
     tile = operator.extents("quantized")
@@ -94,7 +94,8 @@ def shape_of(operator: BlockedOperator) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cycles, roughly: of the array, of vector, of the bus, and of what nothing else hides."""
+    """Approximate cycles: of the array, of vector, of the bus, and of work that nothing overlaps.
+    """
 
     products: int
     lanes: int
@@ -106,7 +107,7 @@ class Cost:
         return max(self.products, self.lanes, self.traffic) + self.ends
 
     def __add__(self, other: "Cost") -> "Cost":
-        """Of layers that are computed at the same time."""
+        """The cost of two layers that are computed at the same time."""
         return Cost(self.products + other.products, self.lanes + other.lanes,
                     self.traffic + other.traffic, self.ends + other.ends)
 
@@ -129,22 +130,22 @@ def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
 
 def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: int,
                     rooms: tuple[Room, Room]) -> tuple[Tiles, Tiles] | None:
-    """Tiles of two layers that are computed at the same time, the second from the results of the
-    first: the cheapest that fit their rooms, if there are any. Those of the second are parts of
-    those of the first, in the same order.
+    """The cheapest tiles that fit the rooms of two layers computed at the same time, the second
+    from the results of the first; None where there are none. Tiles of the second are parts of those
+    of the first, in the same order.
     """
     after: dict[int, list[tuple[Rank, Tiles]]] = {}             # by rows, the cheapest first
     for rank, two in sorted(_fitting(config, second, threads, rooms[1])):
         after.setdefault(two.rows, []).append((rank, two))
-    found = []
+    pairs = []
     for rank, one in nsmallest(TRIED, _fitting(config, first, threads, rooms[0])):
         rows, columns, channels = _within(second, one)
         two = next((two for _, two in after.get(rows, ())
                     if two.columns <= columns and two.channels <= channels), None)
         if two is not None:
             both = cost_of(config, first, one, threads) + cost_of(config, second, two, threads)
-            found.append(((both.cycles, rank), one, two))
-    return min(found)[1:] if found else None
+            pairs.append(((both.cycles, rank), one, two))
+    return min(pairs)[1:] if pairs else None
 
 
 def follows(shapes: tuple[Shape, Shape], one: Tiles, two: Tiles) -> bool:
@@ -154,7 +155,7 @@ def follows(shapes: tuple[Shape, Shape], one: Tiles, two: Tiles) -> bool:
 
 
 def _within(second: Shape, one: Tiles) -> tuple[int, int, int]:
-    """Rows, most columns and most channels of a tile of the second layer."""
+    """The rows, and the most columns and channels, of a tile of the second layer."""
     rows, columns = (max(1, size // stride) for size, stride
                      in zip((one.rows, one.columns), second.strides, strict=True))
     return (min(rows, second.rows), columns,
@@ -176,12 +177,12 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
 
 
 Rank = tuple[int, int, int]
-"""Cycles, and what decides where these are equal: larger tiles are better."""
+"""Cycles, then the tie-breakers: larger tiles are better."""
 
 
 def _fitting(config: AccelConfig, shape: Shape, threads: int,
              room: Room) -> list[tuple[Rank, Tiles]]:
-    """The tiles that fit."""
+    """The tiles that fit, with their ranks."""
     return [((cost_of(config, shape, one, threads).cycles, -one.rows, -one.columns), one)
             for one in _candidates(shape) if _fits(config, shape, one, threads, room)]
 
@@ -205,7 +206,7 @@ def _pieces(extent: int) -> list[int]:
 
 
 def _window(shape: Shape, tiles: Tiles) -> int:
-    """Input pixels of a tile."""
+    """The number of input pixels of a tile."""
     height, width = ((size - 1) * step + 1
                      for size, step in zip(shape.kernel, shape.dilations, strict=True))
     return (((tiles.rows - 1) * shape.strides[0] + height)
@@ -213,14 +214,14 @@ def _window(shape: Shape, tiles: Tiles) -> int:
 
 
 def _counts(shape: Shape, tiles: Tiles) -> tuple[int, int]:
-    """Tiles of an image, and of the channels."""
+    """The number of tiles of an image, and of the channels."""
     return (ceil(shape.rows / tiles.rows) * ceil(shape.columns / tiles.columns),
             ceil(shape.channels / tiles.channels))
 
 
 def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
            room: Room) -> list[tuple[str, int, int]]:
-    """Buffer, entries that a tile takes, entries that it may take."""
+    """For each buffer its name, the entries that a tile takes, and those that it may take."""
     images, cuts = _counts(shape, tiles)
     once = {"w": cuts, "input": images}.get(tiles.stationary, 0) * shape.times == 1
     kept = {"w": ("wgt", "par"), "input": ("inp",)}[tiles.stationary] if once else ()
@@ -244,7 +245,7 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
 
 
 def _records(shape: Shape, tiles: Tiles) -> int:
-    """Entries of parameters that a tile loads."""
+    """The number of parameter entries that a tile loads."""
     if shape.pixelwise:
         return tiles.rows * tiles.columns
     return tiles.channels * shape.phases * shape.parameters
@@ -289,7 +290,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
 
 
 def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
-    """Bytes that lie together in memory of the input, and of the output."""
+    """The bytes that lie together in memory in the input, and in the output."""
     loaded, blocks = (tiles.depth, shape.depth) if shape.weighted else (tiles.channels,
                                                                         shape.channels)
     size = config.block_in if shape.weighted else config.block_out
@@ -300,6 +301,6 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
 
 
 def _slowed(config: AccelConfig, size: int, run: int) -> int:
-    """Bytes that the bus could move in the time of `size` bytes in such runs."""
+    """The bytes that the bus could move while it moves `size` bytes in runs of `run`."""
     beats = IN_FLIGHT * ceil(min(run, BURST) / config.bus_bytes)
     return ceil(size * max(1, FAR / beats))
