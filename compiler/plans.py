@@ -26,7 +26,7 @@ __all__ = ["OWN", "Own", "PlanRefused", "Plans", "Recorder", "Table", "Task"]
 
 
 class PlanRefused(Error, ValueError):
-    """A plan that the program or the machine does not allow, or that is none."""
+    """A plan that the program or the machine does not allow, or a text that is no plan."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def hold() -> None:
-    """Stop here if this process is ending: what looks like a failure now is none."""
+    """Stop here if this process is ending: what looks like a failure now is not one."""
     while _ending:
         time.sleep(1)
 

@@ -67,7 +67,7 @@ class Executable(Protocol):
         ...
 
     def rows(self, run: Any) -> list[Row]:
-        """The layers of an account of a run, as reports show them; none where there is none."""
+        """The layers of an account of a run, as reports show them; none without an account."""
         ...
 
     def profile(self, values: Values) -> tuple[Outcome, list[Row]]:

@@ -90,7 +90,7 @@ def choose(pricing: Pricing, pins: Pins | None = None) -> Choice:
 
 
 def greedy(graph: Graph, targets: Targets, pins: Pins | None = None) -> Partition:
-    """Each node on the first of the targets that can have it, but for what is pinned. Raises
+    """Puts each node on the first of the targets that can have it, unless it is pinned. Raises
     PinRefused for pins that cannot be.
     """
     def refusal(node: Node, name: str) -> str | None:

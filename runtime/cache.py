@@ -120,7 +120,7 @@ def _forget(folder: Path) -> None:
 
 def network_key(graph: Graph, device: Device | None, settings: Settings,
                 division: Division | None = None) -> str:
-    """The hash of all that the compiled network follows from, but for times."""
+    """The hash of all that the compiled network depends on, except times."""
     members = Members()
     text = json.dumps([graph_json(graph, members), members.table(), dict(settings),
                        division or {}], sort_keys=True)
@@ -132,7 +132,7 @@ def network_key(graph: Graph, device: Device | None, settings: Settings,
 
 
 def sources() -> Iterator[Path]:
-    """Our own files that take part in compilation, in order of their names."""
+    """The files of ours that take part in compilation, in order of their names."""
     for room in ROOMS:
         for path in sorted((HOUSE / room).rglob("*")):
             if path.suffix in (".py", ".toml"):

@@ -129,7 +129,7 @@ def simulator(name: str, **options: Any) -> Simulate:
 
 def require_options(function: str, name: str, given: Collection[str],
                     others: Collection[str] = ()) -> None:
-    """Raise ArgumentError for an option of `function` that is none of `others`, and that the
+    """Raise ArgumentError for an option of `function` that is not among `others` and that the
     simulator `name` does not take.
     """
     known = {*others, *_options(name)}

@@ -88,7 +88,7 @@ def array_shapes(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def read_arrays(path: str | PathLike[str]) -> ArrayFile | np.ndarray:
-    """An .npz archive, or the array of an .npy file. Raises as ArrayFile does."""
+    """Reads an .npz archive, or the array of an .npy file. Raises what ArrayFile raises."""
     with _refusing(fspath(path)), open(path, "rb") as file:
         start = file.read(len(MAGIC))
         if start == MAGIC:

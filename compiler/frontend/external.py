@@ -25,7 +25,7 @@ def external_files(path: str | PathLike[str]) -> list[Path]:
 
 
 def _tensors(message: Message) -> Iterator[onnx.TensorProto]:
-    """All of them, wherever they stand."""
+    """All tensors of the model, wherever they stand."""
     waiting = [message]
     while waiting:
         message = waiting.pop()

@@ -55,7 +55,7 @@ def _type_of(item: Any) -> onnx.TypeProto:
 
 def types_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
              opsets: Mapping[str, int]) -> dict[str, onnx.TypeProto]:
-    """What ONNX infers of this node alone, by the names of its outputs; nothing where it cannot."""
+    """The types that ONNX infers of this node alone, by its outputs' names; none where it fails."""
     known = {name: item for name, item in zip(proto.input, inputs, strict=True)
              if name and isinstance(item, Value)}
     more = [one for one in proto.attribute if one.name == "num_outputs" and
@@ -105,7 +105,7 @@ def expanded(model: onnx.ModelProto) -> int:
 
 
 def bound(function: onnx.FunctionProto, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """The nodes of the body; attributes that refer to the function's are those of the node."""
+    """The nodes of the body; references to the function's attributes become the node's values."""
     given = {one.name: one for one in function.attribute_proto}
     given |= {one.name: one for one in proto.attribute}
     return [_bound(node, given) for node in function.node]
@@ -121,7 +121,7 @@ def _bound(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> on
 
 def _attributes(node: onnx.NodeProto,
                 given: Mapping[str, onnx.AttributeProto]) -> Iterator[onnx.AttributeProto]:
-    """Attributes that refer to one that is not given are left out."""
+    """The attributes of a node in a body, without those that refer to one that is not given."""
     for one in node.attribute:
         new = onnx.AttributeProto()
         new.CopyFrom(given.get(one.ref_attr_name, one) if one.ref_attr_name else one)

@@ -1,4 +1,4 @@
-"""From the nodes of an ONNX graph to calls of the operators' functions.
+"""Turns the nodes of an ONNX graph into calls of the operators' functions.
 
 What is refused is collected, so that one look at a model finds everything: the results of a refused
 node are taken to be what ONNX's own inference says, and its readers are judged by that.
@@ -121,7 +121,7 @@ class Importer(Tracer):
             self.current, self.outputs, self.proto = outer
 
     def add(self, proto: onnx.NodeProto, index: int) -> None:
-        """A node of the model itself."""
+        """Adds a node of the model itself."""
         name = self.builder.fresh_node(proto.name or f"{proto.op_type}_{index}")
         try:
             self._convert(proto, name)
@@ -193,8 +193,8 @@ class Importer(Tracer):
         return self.names[name]
 
     def _name(self, proto: onnx.NodeProto, name: str, start: int) -> None:
-        """The node of the graph that makes the first result is called as the model's node, and
-        results as the model's values.
+        """Names the graph's node that makes the first result after the model's node, and results
+        after the model's values.
         """
         made = {node.outputs[0]: node.name for node in self.builder.nodes[start:]}
         values, nodes = {}, {}

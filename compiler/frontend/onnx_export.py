@@ -187,7 +187,7 @@ def _avgpool(w: _Writer, node: Node) -> None:
 
 
 def _pool_sum(w: _Writer, node: Node) -> bool | None:
-    """As many times the mean as the window has elements."""
+    """Writes a sum as the mean times the number of elements of the window."""
     attributes = _window(node, node.attrs["kernel"])
     if any(step != 1 for step in attributes.pop("dilations", ())):
         return False
@@ -219,7 +219,7 @@ def _reshape(w: _Writer, node: Node) -> None:
 
 
 def _expand(w: _Writer, node: Node) -> None:
-    """By 1 where the input has the extent, open or not."""
+    """Expands by 1 where the input has the extent, open or not."""
     target = w.both(node, "shape")
     before = w.extents(node.inputs[0])
     before = [(1, 1)] * (len(target) - len(before)) + before
@@ -231,7 +231,7 @@ def _expand(w: _Writer, node: Node) -> None:
 
 
 def _slice(w: _Writer, node: Node) -> None:
-    """Axes that are whole are left out."""
+    """Writes a slice without the axes that are whole."""
     extents = w.extents(node.inputs[0])
     sides = [w.both(node, name) for name in ("begin", "end", "step")]
     cut = []

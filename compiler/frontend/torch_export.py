@@ -177,7 +177,7 @@ def convert(program: Any, name: str = "model", shapes: Mapping[str, int] | None 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warnings about itself; its errors are raised too, and told by us."""
+    """Silences torch's warnings about itself and its log of errors, which are raised anyway."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -325,7 +325,7 @@ class _Importer(Tracer):
         return lambda *arguments, **options: rule(self, *arguments, **options)
 
     def _arguments(self, node: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Positional ones and those by keyword, as the operator's schema has them."""
+        """Positional and keyword arguments, as the operator's schema has them."""
         positional = [self._item(one) for one in node.args]
         options = {name: self._item(one) for name, one in node.kwargs.items()
                    if name not in IGNORED}
@@ -366,8 +366,7 @@ class _Importer(Tracer):
             return UNKNOWN
 
     def _name(self, made: Any, layer: str, start: int) -> None:
-        """The node of the graph that makes the first result is called as the layer, and so is the
-        result.
+        """Names the graph's node that makes the first result, and the result, after the layer.
         """
         item = made[0] if isinstance(made, tuple) and made else made
         new = {node.outputs[0]: node.name for node in self.builder.nodes[start:]}
@@ -379,7 +378,7 @@ class _Importer(Tracer):
     # ---- results -------------------------------------------------------------------------------
 
     def _refuse_changes(self) -> None:
-        """Buffers and inputs that the program changes: a graph has no state."""
+        """Refuses a program that changes buffers or inputs: a graph has no state."""
         signature = self.program.graph_signature
         changes = {**signature.buffers_to_mutate, **signature.user_inputs_to_mutate,
                    **getattr(signature, "parameters_to_mutate", {})}

@@ -123,8 +123,8 @@ def _value_spans(tasks: Sequence[MemoryTask], sizes: Mapping[str, int]) -> list[
 
 
 def _placed(spans: Sequence[Span]) -> dict[Span, int]:
-    """Each span in the smallest gap between those of the spans before it that are in use in one
-    task with it; at their end where there is none.
+    """Places each span in the smallest gap between the earlier spans that are in use in the same
+    task; at their end where no gap fits.
     """
     first, last, size = (np.array([getattr(span, name) for span in spans], np.int64)
                          for name in ("first", "last", "size"))

@@ -168,7 +168,7 @@ def from_linear(form: Linear) -> Expr:
 
 
 def offset(buffer: Buffer, indices: tuple[Expr, ...], pitches: tuple[int, ...] = ()) -> Expr:
-    """Where the element lies, counted in elements from the first: what every back end addresses.
+    """The place of an element, counted in elements from the first: what every back end addresses.
     `pitches` take the place of the buffer's own.
     """
     place: Expr = Const(0, INDEX)

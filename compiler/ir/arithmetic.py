@@ -47,13 +47,13 @@ def apply_call(function: str, a: np.ndarray, *more: np.ndarray) -> np.ndarray:
 
 
 def apply_fold(kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Two values of a reduction folded; `kind` is among `FOLDS`."""
+    """Folds two values of a reduction; `kind` is among `FOLDS`."""
     with np.errstate(all="ignore"):
         return FOLDS[kind](a, b)
 
 
 def _tf32(a: np.ndarray) -> np.ndarray:
-    """The lower 13 bits of the mantissa rounded away, ties away from zero."""
+    """Rounds the lower 13 bits of the mantissa away, ties away from zero."""
     bits = a.view(np.uint32)
     rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
     return np.where(np.isfinite(a), rounded.view(np.float32), a)

@@ -1,4 +1,4 @@
-"""From tensor expressions to the plain loop program: one nest per stage, nothing scheduled."""
+"""Lowers tensor expressions to the plain loop program: one nest per stage, unscheduled."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -51,7 +51,7 @@ def lower(outputs: Sequence[Tensor], name: str) -> Program:
 
 
 class _Found:
-    """The inputs and the stages of a computation, each after what it reads."""
+    """Collects the inputs and stages of a computation, each after what it reads."""
 
     def __init__(self, name: str):
         self.name = name

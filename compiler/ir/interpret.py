@@ -171,7 +171,7 @@ def _write(stmt: Store | Update, env: Env, lanes: int, memory: _Memory):
 
 
 def _begins(stmt: Update | Combine, env: Env, lanes: int) -> np.ndarray:
-    """In which lanes the reduction begins."""
+    """The lanes in which the reduction begins."""
     begin = np.full(lanes, stmt.begins)
     for var in stmt.axes:
         begin &= env[var] == 0

@@ -30,7 +30,7 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
 
 
 def normalize(expr: Expr, extents: Extents | None = None) -> Expr:
-    """Every maximal index sub-expression in affine normal form; nothing else changes."""
+    """Brings every maximal index sub-expression into affine normal form; nothing else changes."""
     if is_index(expr):
         return from_linear(linear(expr, extents))
     match expr:
@@ -82,7 +82,7 @@ def _inside(loop: For, extents: Extents) -> Extents:
 
 
 def simplify(expr: Expr, extents: Extents | None = None) -> Expr:
-    """Constants folded, identities applied, index arithmetic in normal form.
+    """Folds constants, applies identities and brings index arithmetic into normal form.
 
     ``x + 0``, ``x * 1`` and ``0 * x`` of integers, ``min``, ``max``, ``select``, comparisons and
     divisions that the extents of the loops decide. Floats are only folded where both operands are

@@ -144,7 +144,7 @@ class _Scan:
         self.counters: dict[tuple[str, str], deque[tuple[int, np.ndarray]]] = {}
 
     def _unit(self, name: str) -> int:
-        """Its number; a unit that is new knows of no event."""
+        """The number of a unit; a new unit knows of no event."""
         if name not in self.units:
             self.units.append(name)
             self.clock = np.pad(self.clock, ((0, 1), (0, 1)))

@@ -36,7 +36,7 @@ class TokenPair:
 
 
 def pair_tokens(units: Sequence[str], tokens: Sequence[Tokens]) -> dict[tuple[str, str], TokenPair]:
-    """The pairs of which there is a token; `units` and `tokens` are those of each event."""
+    """The pairs that have a token; `units` and `tokens` hold those of each event."""
     pairs: dict[tuple[str, str], TokenPair] = {}
     for position, (unit, token) in enumerate(zip(units, tokens, strict=True)):
         for source in token.waits:

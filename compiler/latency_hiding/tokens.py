@@ -23,7 +23,7 @@ CAPACITY = 255
 
 @dataclass(slots=True)
 class _Token:
-    """From the event at stream position `signal` to the one at `wait`."""
+    """A token from the event at stream position `signal` to the one at `wait`."""
 
     signal: int
     wait: int
@@ -36,7 +36,7 @@ class _History:
     last: dict[tuple[str, bool], dict[int, np.ndarray]] = field(default_factory=dict)
 
     def needed(self, event: Event, own: int) -> dict[int, int]:
-        """Other unit to the number of its latest event that must have finished."""
+        """Maps each other unit to the number of its latest event that must have finished."""
         result: dict[int, int] = {}
         for access in event.accesses:
             for earlier_write in (True, False) if access.write else (True,):

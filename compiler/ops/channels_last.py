@@ -38,13 +38,13 @@ def last(numbers: Sequence[int]) -> tuple[int, ...]:
 
 
 def by_axis(attrs: Mapping) -> Mapping:
-    """The attribute `axis`, 1 unless told, is one of x; below zero it is none."""
+    """The attribute `axis`, 1 by default, numbers an axis of x; a negative one stays as it is."""
     axis = attrs.get("axis", 1)
     return {**attrs, "axis": TO_LAST.index(axis)} if axis >= 0 else attrs
 
 
 def by_axes(attrs: Mapping) -> Mapping | None:
-    """The attribute `axes` are those of x, which stay dimensions and are visited in one order: in
+    """The attribute `axes` are axes of x, which stay dimensions and are visited in one order: in
     another sums, and the least of 0 and -0, may differ.
     """
     axes = tuple(TO_LAST.index(axis) for axis in attrs["axes"])

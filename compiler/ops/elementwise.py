@@ -57,7 +57,7 @@ def _binary(name: str) -> Callable[[Expr, Expr], Expr]:
 
 
 def _power(a: Expr, b: Expr) -> Expr:
-    """Powers of integers by squaring; below zero they are those of 1 / a, rounded towards zero."""
+    """Powers of integers by squaring; negative ones are powers of 1 / a, rounded towards zero."""
     if te.is_float(a.dtype):
         return Call("pow", (a, b))
     result, square, one = te.const(1, a.dtype), a, te.const(1, a.dtype)

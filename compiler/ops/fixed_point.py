@@ -54,6 +54,6 @@ def add_multipliers(a: float, b: float) -> tuple[int, int, int]:
 
 
 def requantize(total: np.ndarray, mult, shift, zp: int, lo: int, hi: int) -> np.ndarray:
-    """int8 of total * mult / 2**shift; total is an exact integer in float64, bias included."""
+    """total * mult / 2**shift as int8; total is an exact integer in float64, bias included."""
     scaled = np.ldexp(total * np.asarray(mult, np.float64), -np.asarray(shift, np.int32))
     return np.clip(np.rint(scaled) + zp, lo, hi).astype(np.int8)

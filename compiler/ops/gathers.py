@@ -43,7 +43,7 @@ def _axis(attrs: Attributes, x: Tensor) -> int:
 
 
 def _gather_elements(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """Each element from its own place, but for its number along the axis."""
+    """Takes each element from its own place, except for its number along the axis."""
     x, at = inputs
     axis = _axis(attrs, x)
     return te.compute(at.shape, lambda *indices: x[(

@@ -20,7 +20,7 @@ __all__ = ["OPERATORS"]
 
 
 def _concat_type(node: Node, types: Types) -> TensorType:
-    """One after the other along the axis; all of one type but for their extent there."""
+    """The type of inputs joined along the axis; their types differ only in their extent there."""
     first, axis = types[0], node.attrs["axis"]
     need(0 <= axis < len(first.shape), node,
          f"axis must be 0 to {len(first.shape) - 1}, not {axis}")
@@ -37,7 +37,7 @@ def _without(type_: TensorType, axis: int) -> tuple:
 
 
 def _qconcat_type(node: Node, types: Types) -> TensorType:
-    """Along the channels, each input requantized by itself."""
+    """The type of inputs joined along the channels, each requantized by itself."""
     need_dtype(node, types, "int8")
     for name in ("bias", "mult", "shift"):
         need(len(node.attrs[name]) == len(types), node,

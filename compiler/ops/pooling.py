@@ -90,7 +90,7 @@ def _pooled(node: Node, types: Types) -> TensorType:
 
 
 def _averaged(node: Node, types: Types) -> TensorType:
-    """One pixel a channel."""
+    """The type of global averages: one pixel a channel."""
     need_rank(node, 0, types[0], 4)
     return TensorType((*types[0].shape[:2], 1, 1), types[0].dtype)
 
@@ -224,7 +224,7 @@ def _pool_place(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _pitches(shape: Sequence[int]) -> list[int]:
-    """How far apart neighbours are along each axis."""
+    """The distance of neighbours along each axis."""
     return [prod(shape[axis + 1:]) for axis in range(len(shape))]
 
 

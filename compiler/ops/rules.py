@@ -25,7 +25,7 @@ def need(holds: bool, node: Node, sentence: str) -> None:
 
 
 def need_arity(node: Node, types: Types, *counts: int) -> None:
-    """Refuses a number of inputs that is none of `counts`."""
+    """Refuses a number of inputs that is not in `counts`."""
     wanted = " or ".join(map(str, counts))
     need(len(types) in counts, node, f"{node.op} must have {wanted} inputs, not {len(types)}")
 

@@ -1,4 +1,4 @@
-"""How much a network may lose by quantization."""
+"""The loss that quantization may cause in a network."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Budget:
 
     @classmethod
     def of(cls, given: "float | str | None") -> "Budget | None":
-        """From a number of points, or text: points, or decibels with ``dB`` behind them."""
+        """Reads a number of points, or text: points, or decibels followed by ``dB``."""
         if given is None:
             return None
         match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(dB)?", str(given).strip(), re.IGNORECASE)

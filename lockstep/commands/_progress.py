@@ -1,4 +1,4 @@
-"""How far something is, on a terminal, if it takes long."""
+"""Shows progress on a terminal if something takes long."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -104,7 +104,7 @@ def _binary(size: int) -> str:
 
 
 def _hash(programs: Sequence[AccelProgram]) -> str:
-    """SHA-256 of words and weights."""
+    """The SHA-256 of words and weights."""
     digest = hashlib.sha256()
     for program in programs:
         digest.update(program.words.tobytes())

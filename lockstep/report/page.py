@@ -63,7 +63,7 @@ _MOST_REASONS = 8           # more are counted first
 # ---- head --------------------------------------------------------------------------------------
 
 def _summary(figures: Mapping[str, Any]) -> str:
-    """The few numbers that one asks for first."""
+    """The few numbers that a reader wants first."""
     ideal, moved = figures["ideal"], figures["counters"]["bytes"]
     numbers = [
         ("cycles", f"{figures['cycles']:,}"),

@@ -81,7 +81,7 @@ def _picture(figures: Mapping[str, Any]) -> str:
 
 
 def _table(figures: Mapping[str, Any]) -> str:
-    """The first columns are those that fit a phone."""
+    """The table of layers; its first columns fit a phone."""
     series = _present(figures)
     words = ("layer", "numbers", "operator", "why")
     headings = ("layer", *(label for label, *_ in series), "numbers", "operator", "why")

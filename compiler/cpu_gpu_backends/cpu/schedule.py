@@ -19,8 +19,8 @@ CUT = range(20, 56)
 
 
 def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Program:
-    """By the steps of the plan, or by our own. In any case terms of sums of floats are added in the
-    order that `cpu.sums` gives them. Raises ValueError for a plan that is not legal.
+    """Schedules by the steps of the plan, or by our own. In any case terms of sums of floats are
+    added in the order that `cpu.sums` gives. Raises ValueError for a plan that is not legal.
     """
     if plan is None:
         return ordered_sums(own_schedule(program, vectors).program)
@@ -35,9 +35,7 @@ def own_schedule(program: Program, vectors: Vectors) -> Schedule:
 
 
 def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
-    """What is computed element by element, a vector at a time, where rows are as long as that; a
-    transposition by squares.
-    """
+    """Computes maps a vector at a time where rows are long enough, transpositions by squares."""
     s = Schedule(program)
     for store in [one for one in walk_stmts(program.body) if isinstance(one, Store)]:
         nest = _loops_around(s.program, store)
@@ -64,7 +62,7 @@ def _row_across(store: Store, nest: Sequence[For]) -> For | None:
 
 
 def _by_squares(s: Schedule, nest: Sequence[For], row: For) -> None:
-    """Lines of what is read stay in the cache until all of them is used.
+    """Cuts two loops into squares, so that cache lines stay in the cache until they are used up.
 
     ::
 
@@ -98,7 +96,7 @@ def walk_rows(program: Program) -> Schedule:
             acc[x] += p[k, x]             acc[x] += p[k, x]
 
     Iterations of the inner loop then do not wait for each other. The terms of each element are
-    added in the order of before, so that results are the same to the bit.
+    added in their original order, so that results are the same to the bit.
     """
     s = Schedule(program)
     for update in [one for one in walk_stmts(program.body) if isinstance(one, Update)]:

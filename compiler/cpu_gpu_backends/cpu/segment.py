@@ -37,7 +37,7 @@ class Arenas:
 
     @contextmanager
     def block(self, size: int) -> Iterator[Array]:
-        """At least so many bytes, from a cache line's start."""
+        """A block of at least `size` bytes that begins at a cache line."""
         try:
             block = self._free.pop()
         except IndexError:
@@ -109,7 +109,7 @@ class HostSegment:
 
     @cached_property
     def _views(self) -> frozenset[str]:
-        """Inputs and constants in other shapes, and parts of them."""
+        """Views of inputs and constants: other shapes, and parts of them."""
         groups, given = self.groups.groups, {*self.graph.inputs, *self.constants}
         root = _storage(groups)
         return frozenset(group.output for group in groups
@@ -117,7 +117,7 @@ class HostSegment:
 
     def run(self, given: Mapping[str, Array], block: Array,
             after: Callable[[int], None] = lambda number: None) -> dict[str, Array]:
-        """All values, for inputs and constants that are dense; those in the block may have been
+        """Computes all values from dense inputs and constants; those in the block may have been
         overwritten since. `after` is called with the number of each step when it is done.
         """
         values = dict(given)
@@ -196,7 +196,7 @@ def plan_groups(graph: Graph, groups: Sequence[Group],
 
 
 def _storage(groups: Sequence[Group]) -> Callable[[str], str]:
-    """Gives of each value the one in whose memory it lies: of a view what it shows."""
+    """Maps each value to the one in whose memory it lies: a view to what it shows."""
     shown = {group.output: group.inputs[0] for group in groups if group.is_view}
 
     def root(value: str) -> str:

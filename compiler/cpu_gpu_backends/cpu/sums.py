@@ -27,7 +27,7 @@ SHORTEST = 32           # rows that gain by lanes
 
 
 def most_roundings(terms: int) -> int:
-    """Additions between a term and the result, at most."""
+    """The most additions between a term and the result."""
     return terms if terms <= MOST else 32 * ceil(log2(terms)) + 64
 
 
@@ -65,7 +65,7 @@ def _lies_in_row(update: Update, loop: For) -> bool:
 
 
 def _in_lanes(program: Program, update: Update, loop: For) -> Program:
-    """Every 64th term in a sum of its own; these then by halves.
+    """Adds every 64th term to a sum of its own, and then these sums by halves.
 
     ::
 
@@ -111,13 +111,13 @@ def _in_lanes(program: Program, update: Update, loop: For) -> Program:
 
 
 def _lanes(extent: int, dtype: str) -> int:
-    """So many that each has at least four terms."""
+    """The number of lanes: each has at least four terms."""
     most = LANES if dtype == "float32" else LANES // 2
     return min(most, 1 << (extent // 4).bit_length() - 1)
 
 
 def _in_blocks(program: Program, update: Update) -> Program:
-    """Partial sums of at most `MOST` terms, which are added up in turn, in the same way.
+    """Makes partial sums of at most `MOST` terms, and adds these up in the same way.
 
     ::
 
@@ -152,7 +152,7 @@ def _sum_into(program: Program, buffer: Buffer) -> Update:
 
 
 def _factor(extent: int, most: int) -> int:
-    """Terms of a block: the most that divide the extent, unless these are few."""
+    """The terms of a block: the most that divide the extent, unless these are few."""
     whole = next(size for size in range(most, 0, -1) if extent % size == 0)
     return whole if 2 * whole >= most else ceil(extent / ceil(extent / most))
 
@@ -181,7 +181,7 @@ def _with_part(program: Program, update: Update, first: str) -> Program:
 
 
 def _filled(buffer: Buffer, loops: Sequence[For]) -> Stmt:
-    """Neutral values in all of a buffer that the loops run over."""
+    """Fills all of a buffer that the loops run over with neutral values."""
     place = tuple(Var(f"{loop.var.name}_first") for loop in loops)
     return _nest(loops, "first", Store(buffer, place, neutral("sum", buffer.dtype)))
 

@@ -66,9 +66,9 @@ class _Sum:
 
 
 def tile_sums(program: Program, vectors: Vectors) -> Schedule | None:
-    """The schedule above; None where it is no such sum.
+    """Applies the schedule above; None where the program is no such sum.
 
-    The terms of each element are added in the order of before.
+    The terms of each element are added in their original order.
     """
     found = _sum_of(program)
     if found is None:
@@ -211,7 +211,7 @@ def _reach(program: Program, found: _Sum, wide: int) -> int:
 
 
 def _accumulate(s: Schedule, found: _Sum, total: str) -> None:
-    """The reduction outside of the tile, and its beginning before it."""
+    """Moves the reduction outside of the tile, and its initialization before the reduction."""
     axes, reduced = _axes(s.program, total), [var.name for var in found.update.axes]
     inner = [name for place, name in enumerate(axes) if place not in (found.shared, found.row)]
     shared = [] if found.shared is None else [axes[found.shared]]

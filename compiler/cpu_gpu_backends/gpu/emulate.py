@@ -29,7 +29,7 @@ extern "C" int launch_{name}(const unsigned* grid, const unsigned* block, void**
 
 
 class EmulationError(Error, RuntimeError):
-    """A kernel that would hang or misread on a GPU: the kernel, and what its threads did."""
+    """A kernel that would hang or misread on a GPU: names the kernel and what its threads did."""
 
     exit_status = None
 

@@ -148,7 +148,7 @@ class Expressions:
         return LlvmValue(w.op(f"phi {kind} {', '.join(arms)}"), kind)
 
     def _lanes_of(self, expr: Expr) -> int:
-        """Lanes for a value of which some part may differ between them."""
+        """The lanes of a value if some part of it may differ between lanes."""
         return self.lanes.count if self.lanes and self._differs(expr) else 0
 
     def _differs(self, expr: Expr) -> bool:
@@ -231,9 +231,9 @@ class Expressions:
                              (flag, mask or flag.const(True)))
 
     def _store_lanes(self, kind: LlvmType, text: str, pointer: str, mask: str, align: int) -> None:
-        """A row at once where the mask takes all of it, else lane by lane. LLVM's own masked store
-        of a value that was cut from wider lanes writes the wide lane where it finds out that the
-        mask takes just one (seen in LLVM 22, x86 with AVX-512).
+        """Stores a row at once where the mask takes all of it, else lane by lane. LLVM's own masked
+        store of a value that was cut from wider lanes writes the wide lane where it finds out
+        that the mask takes just one (seen in LLVM 22, x86 with AVX-512).
         """
         w, flag = self.w, kind.of("bool")
         whole, some, done = (w.name(name) for name in ("whole", "some", "done"))
@@ -330,7 +330,7 @@ class Expressions:
 
 
 def _step(where: Expr, var: Var) -> int | None:
-    """How far an index moves with `var`, if always by the same."""
+    """How far an index moves with `var`, if that is constant."""
     form = linear(where)
     step = 0
     for atom, factor in form.terms:

@@ -57,8 +57,8 @@ def float_call(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
 
 
 def _calculated(w: Writer, kind: LlvmType, *args: str) -> tuple[Any, ...]:
-    """Operands in the type in which they are calculated with, and that: bfloat16 is the upper
-    half of a float32.
+    """The type of the calculation, and the operands in that type: bfloat16 is the upper half of a
+    float32.
     """
     if kind.dtype != "bfloat16":
         return kind, *args
@@ -86,7 +86,7 @@ def narrow(w: Writer, single: LlvmType, a: str) -> str:
 
 
 def _tf32(w: Writer, kind: LlvmType, a: str) -> str:
-    """Half of the last bit that stays is added, and the rest cut off; not for infinity and NaN."""
+    """Adds half of the last bit that stays and cuts the rest off, except for infinity and NaN."""
     word = kind.of("int32")
     bits_ = w.op(f"bitcast {kind} {a} to {word}")
     half, mask, infinite = (word.const(value) for value in (0x1000, -0x2000, 0x7F800000))

@@ -80,7 +80,7 @@ define float @__extendhfsf2(half %x) {{
 
 @cache
 def halves() -> Mapping[str, int]:
-    """Name to address, in this process; they stay until it ends."""
+    """The functions' addresses in this process, by name; they stay loaded until it ends."""
     jit = llvm.create_lljit_compiler(target_machine(host()))
     link = llvm.JITLibraryBuilder().add_ir(_TEXT)
     for name in HALVES:

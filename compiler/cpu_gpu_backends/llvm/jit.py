@@ -1,4 +1,4 @@
-"""Text of an LLVM module to machine code, kept on disk, and into this process."""
+"""Compiles the text of an LLVM module to machine code, keeps it on disk and loads it."""
 
 import ctypes
 import ctypes.util
@@ -121,7 +121,7 @@ class Library:
 
 
 def library(text: str, machine: Processor | None = None) -> Library:
-    """Compiled once for each text, machine and process."""
+    """The library of a text, compiled once for each text, machine and process."""
     return _library(text, machine or host())
 
 

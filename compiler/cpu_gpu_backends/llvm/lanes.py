@@ -1,4 +1,4 @@
-"""Iterations of a loop side by side, as the lanes of vectors.
+"""Runs iterations of a loop side by side, as the lanes of vectors.
 
 A loop of kind ``vectorize`` runs as vectors of all its iterations, or of pieces of them where it
 is long; a tail is a shorter vector. What does not depend on the loop is computed once. A condition

@@ -149,7 +149,7 @@ class Statements:
 
     @contextmanager
     def _if_any(self, begin: str, end: str):
-        """What is written inside runs if there are iterations from `begin` to `end`."""
+        """Guards what is written inside: it runs if there are iterations from `begin` to `end`."""
         if not end.startswith("%"):
             yield
             return
@@ -195,7 +195,7 @@ class Statements:
             self._vector(loop, str(count * lanes), tail)
 
     def _vectors_of_any_number(self, loop: For) -> None:
-        """Whole vectors, then one with a mask."""
+        """Writes whole vectors, then a masked one."""
         w, lanes, extent = self.w, piece(loop), self.extent(loop.extent)
         rest = w.op(f"srem i64 {extent}, {lanes}")
         whole = w.op(f"sub nsw i64 {extent}, {rest}")
@@ -316,7 +316,7 @@ class Statements:
     # Intrinsics
 
     def _tensorized(self, stmt: Tensorized) -> None:
-        """By the intrinsic's instructions, if the machine has them; else by the nest itself."""
+        """Writes the intrinsic's instructions if the machine has them, else the nest itself."""
         if not (self._has(stmt.intrinsic) and not self.exprs.lanes
                 and stmt.intrinsic.lower(self._call(stmt.binding, stmt.intrinsic))):
             self.write(stmt.body)
@@ -344,8 +344,8 @@ class Statements:
     # Local buffers
 
     def _allocate(self, buffer: Buffer) -> None:
-        """On the stack if small, else on the heap; the function's own either way. Copies of one
-        statement, by a loop that is written out, take turns with one.
+        """Allocates a buffer on the stack if it is small, else on the heap; the function owns it
+        either way. Copies of one statement, from an unrolled loop, share one buffer.
         """
         lanes = self.exprs.lanes.count if self.exprs.lanes else 1
         if self.exprs.lanes:

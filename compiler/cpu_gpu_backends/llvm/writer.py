@@ -56,7 +56,7 @@ class LlvmType:
         return f"<{self.lanes} x {name}>" if self.lanes else name
 
     def of(self, dtype: str) -> "LlvmType":
-        """As many lanes of another type."""
+        """The type with as many lanes of another element type."""
         return replace(self, dtype=dtype)
 
     def const(self, value) -> str:

@@ -37,18 +37,18 @@ class AsyncCopy(Store):
 
 @dataclass(frozen=True, slots=True)
 class AsyncCommit(Stmt):
-    """The copies that the thread has issued since the last one are a group."""
+    """Makes a group of the copies that the thread has issued since the last commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncWait(Stmt):
-    """All groups of the thread have landed but the latest `pending`."""
+    """Waits until all groups of the thread have landed, except the latest `pending`."""
 
     pending: int
 
 
 def marked(stmt: Stmt) -> Stmt:
-    """Noted copies from global to shared memory as `AsyncCopy`."""
+    """Turns noted copies from global to shared memory into `AsyncCopy`."""
     def copy(node: Stmt, ahead: int) -> Stmt | None:
         if isinstance(node, Store) and isinstance(node.value, Read) and (
                 node.buffer.scope, node.value.buffer.scope) == (SHARED, "global"):
@@ -76,7 +76,7 @@ def possible(stmt: Stmt) -> Stmt:
 
 
 def with_groups(stmt: Stmt) -> Stmt:
-    """Commits and waits around the copies of every pipelined loop."""
+    """Adds commits and waits around the copies of every pipelined loop."""
     return rewrite_stmts(stmt, _groups)
 
 

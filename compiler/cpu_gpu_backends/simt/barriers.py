@@ -126,7 +126,7 @@ class _Walk:
         return bool(apart) and conflict(a, b, _common(a, b, order), f"({apart}){order}")
 
     def _apart(self, a: Access, b: Access) -> str:
-        """That the accesses are made by different threads; warps do one instruction together."""
+        """The condition that different threads make the accesses; a warp's threads run together."""
         if isinstance(a, WarpAccess) or isinstance(b, WarpAccess):
             if a.stmt is not b.stmt:
                 return "1 = 1"
@@ -159,7 +159,7 @@ def _common(a: Access, b: Access, order: str) -> tuple[Var, ...]:
 
 @dataclass(frozen=True, slots=True)
 class WarpAccess(Access):
-    """Made by some thread of a warp, which one is not told."""
+    """An access by some thread of a warp; which one is unknown."""
 
 
 def _accesses(stmt: Stmt, domain: Domain) -> Accesses:
@@ -216,7 +216,7 @@ def _after_barrier(stmt: Stmt, domain: Domain) -> Accesses:
 
 
 def _joined(stmt: Stmt) -> Stmt | None:
-    """Neighbours under one condition, which they do not change, under one guard."""
+    """Puts neighbours under the same condition, which they do not change, under one guard."""
     if not isinstance(stmt, Seq):
         return None
     done: list[Stmt] = []
@@ -231,6 +231,6 @@ def _joined(stmt: Stmt) -> Stmt | None:
 
 
 def _sequence(stmts: list[Stmt]) -> Stmt:
-    """One after the other; sequences do not nest."""
+    """A sequence of statements; sequences do not nest."""
     flat = [one for stmt in stmts for one in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))

@@ -190,7 +190,7 @@ class Expressions:
         return f"({self.dialect.types[dtype]}){self.call(name, *wide)}", _CAST
 
     def _same(self, expr: Expr) -> str:
-        """As an argument of `min` and `max`, which take two of one type."""
+        """The expression as an argument of `min` and `max`, which take two of one type."""
         text = self.value(expr)
         if is_index(expr):
             return text
@@ -277,7 +277,7 @@ def _limits(dtype: str) -> Range:
 
 
 def _exact(op: str, a: Range, b: Range) -> Range | None:
-    """Range of the result in integers without limits, where it is known."""
+    """The range of the result in unbounded integers, where it is known."""
     corners = [x * y for x in a for y in b]
     match op:
         case "add": return a[0] + b[0], a[1] + b[1]

@@ -1,4 +1,4 @@
-"""Programs to text: the back end's front door."""
+"""Generates text from programs: the front door of the back end."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
 
 
 def text_of(programs: Sequence[SimtProgram], dialect: str) -> str:
-    """Helpers that are called, then the kernels."""
+    """The text: helpers that are called, then the kernels."""
     spelled = DIALECT[dialect]
     printers = [Printer(spelled, kernel) for one in programs for kernel in one.kernels]
     used = dict.fromkeys(name for printer in printers for name in printer.used)

@@ -1,4 +1,4 @@
-"""Programs as kernels: what every thread of a block does. The result of `lower`.
+"""The result of `lower`: programs as kernels, which say what every thread of a block does.
 
 In the body of a kernel no loop over threads is left. It stands for one thread, whose place is in
 the variables `THREADS` and `BLOCKS`; conditions say which threads do a statement, and `Barrier`
@@ -124,7 +124,7 @@ class SimtProgram:
     temporaries: tuple[Buffer, ...]
 
     def at(self, **values: int) -> "SimtProgram":
-        """For these values of the program's parameters, all of them."""
+        """The program for these values of all its parameters."""
         bound = bindings(self.program.name, self.program.parameters, values)
         all_inputs = (*self.program.inputs, *self.temporaries)
 

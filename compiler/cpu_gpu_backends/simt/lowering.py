@@ -1,4 +1,4 @@
-"""From loop programs to kernels: the whole way, as one list of steps.
+"""Lowers loop programs to kernels, as one list of steps.
 
 A loop bound to an axis of threads is executed by all of them at once, each doing one iteration;
 statements outside of such loops are executed by the first thread, or, when they fill what is a
@@ -92,7 +92,7 @@ def _kernel(program: Program, stmt: Stmt, name: str, shuffles: bool,
 
 
 def _plain(stmt: Stmt) -> Stmt:
-    """The nests of intrinsics themselves, and fragments as every thread's own."""
+    """Replaces intrinsics by their nests, and makes fragments every thread's own buffers."""
     fragments = {s.buffer: replace(s.buffer, scope=LOCAL) for s in walk_stmts(stmt)
                  if isinstance(s, Alloc) and s.buffer.scope == FRAGMENT}
     bare = rewrite_stmts(stmt, lambda s: s.body if isinstance(s, Tensorized) else None)
@@ -167,7 +167,7 @@ def _require_warps(program: Program, stmt: Stmt, node: Stmt, threads: Extent3) -
 
 
 def _without_clashes(stmt: Stmt) -> Stmt:
-    """Loops that have the name of a thread's place, and another meaning, get another."""
+    """Renames loops that have the name of a thread's place but another meaning."""
     places = {var.name for var in AXES.values()}
     taken = places | names_in(stmt)
     renamed = {s.var: Var(fresh(s.var.name, taken)) for s in walk_stmts(stmt)
@@ -217,7 +217,7 @@ def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, Extent]) -> Stmt:
 
 
 def _without_single(stmt: Stmt) -> Stmt:
-    """Loops of one iteration are none."""
+    """Removes loops of one iteration."""
     def rule(node: Stmt) -> Stmt | None:
         if not isinstance(node, For) or node.extent != 1:
             return None
@@ -227,7 +227,7 @@ def _without_single(stmt: Stmt) -> Stmt:
 
 
 def _flat(stmt: Stmt) -> Stmt:
-    """Sequences do not nest."""
+    """Flattens nested sequences."""
     def rule(node: Stmt) -> Stmt | None:
         if not isinstance(node, Seq):
             return None
@@ -238,7 +238,7 @@ def _flat(stmt: Stmt) -> Stmt:
 
 
 def _without_shared(stmt: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
-    """Shared buffers apart: they live as long as the block."""
+    """Takes shared buffers out of the statement: they live as long as the block."""
     found = tuple(s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)
                   and s.buffer.scope == SHARED)
 

@@ -69,7 +69,7 @@ def unflatten(t, x, dim, sizes):
 
 @aten("squeeze", "squeeze_copy")
 def squeeze(t, x, dim=None):
-    """Extents other than 1 stay."""
+    """Removes axes of extent 1; others stay."""
     dims = range(x.rank) if dim is None else numbers(dim, 1)
     places = axes_of(tuple(dims), max(x.rank, 1))
     return x.reshape(*(extent for axis, extent in enumerate(x.shape)
@@ -308,7 +308,7 @@ def index_select(t, x, dim, index):
 
 @aten("gather")
 def gather(t, x, dim, index, *, sparse_grad=False):
-    """Also of an index with smaller extents."""
+    """The index may have smaller extents than the input."""
     axis, = axes_of((dim,), x.rank)
     for place in range(x.rank):
         x = x if place == axis else x.cut(place, 0, index.shape[place])

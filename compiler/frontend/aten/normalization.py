@@ -54,7 +54,7 @@ def layer_norm(t, x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_e
 
 @aten("native_layer_norm")
 def native_layer_norm(t, x, normalized_shape, weight, bias, eps):
-    """Also the means and the inverse deviations."""
+    """Returns the means and the inverse deviations too."""
     axes = tuple(range(x.rank - len(normalized_shape), x.rank))
     made, mean, inverse = _standardized(x, axes, eps)
     return _affine(made, weight, bias).astype(x.dtype), mean, inverse

@@ -12,7 +12,7 @@ from compiler.te import is_float
 
 
 def _axes(x: Value, dim: int | Sequence[int] | None) -> tuple[int, ...]:
-    """All where none is told."""
+    """The axes; all of them where none is given."""
     dims = (dim,) if isinstance(dim, int) else tuple(dim or ())
     if x.rank == 0:
         return ()
@@ -155,7 +155,7 @@ aten("cumprod")(_running("cumprod"))
 
 @aten("topk")
 def topk(t, x, k, dim=-1, largest=True, sorted=True):
-    """In order also where that is not asked; of equals the first."""
+    """The result is sorted even where that is not asked for; of equal elements the first counts."""
     axis, = axes_of((dim,), x.rank)
     order = t.emit("sorted_places", x, axis=axis, count=k, largest=int(largest))
     return t.emit("gather_elements", x, order, axis=axis), order

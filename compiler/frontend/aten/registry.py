@@ -93,11 +93,11 @@ def _wider(a: str, b: str) -> str:
 
 
 def in_kind(x: Value, dtype: str = "float32") -> Value:
-    """Integers as floats, for functions that are of floats alone."""
+    """Converts integers to floats, for functions that take floats alone."""
     return x if is_float(x.dtype) else x.astype(dtype)
 
 
 def numbers(value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """One for each axis where ATen takes one for all."""
+    """One number for each axis; ATen takes one for all."""
     many = (value,) if isinstance(value, int) else tuple(value)
     return many * count if len(many) == 1 else many

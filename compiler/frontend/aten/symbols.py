@@ -35,7 +35,7 @@ def assert_scalar(t, holds, message=""):
 
 @aten("_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size")
 def ignored(t, *arguments, **options):
-    """Checks of what export has decided already."""
+    """Ignores checks of what export has already decided."""
 
 
 refuse("_local_scalar_dense", "item", "nonzero", "masked_select", "unique2", "_unique2",

@@ -39,7 +39,7 @@ def loop(t, trip_count=None, condition=None, *state, body):
 
 
 def _stacked(t, parts: list[Value], axis: int, backwards: bool, kind) -> Value:
-    """One after the other along a new axis."""
+    """Stacks values along a new axis."""
     if not parts:
         type_ = kind.type.tensor_type
         extents = [dim.dim_value for dim in type_.shape.dim]

@@ -143,7 +143,7 @@ def _kept(corners: np.ndarray, grades: np.ndarray, most: int, overlap: float,
 
 
 def _overlap(a: np.ndarray, b: np.ndarray) -> float:
-    """The area of both by the area of either."""
+    """The area of the intersection divided by the area of the union."""
     sides = np.minimum(a[1], b[1]) - np.maximum(a[0], b[0])
     both = float(np.prod(np.maximum(sides, 0)))
     either = float(np.prod(a[1] - a[0]) + np.prod(b[1] - b[0])) - both

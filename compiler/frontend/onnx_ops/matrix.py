@@ -13,7 +13,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def product(t, a: Value, b: Value) -> Value:
-    """As NumPy's ``a @ b``."""
+    """The product of NumPy's ``a @ b``."""
     if min(a.rank, b.rank) < 1:
         raise NodeRefused(f"its inputs must have a dimension at least, not {a.shape} and {b.shape}")
     if a.dtype == b.dtype == "float32" and min(a.rank, b.rank) >= 2:

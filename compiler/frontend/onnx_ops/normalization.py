@@ -13,7 +13,7 @@ __all__ = ["batch_normalization", "in_single", "plain_log_softmax", "plain_softm
 
 
 def in_single(x: Value, rule: Callable[[Value], Value]) -> Value:
-    """Halves are calculated with in float32, and the result rounded once."""
+    """Computes float16 and bfloat16 in float32 and rounds the result once."""
     if not is_float(x.dtype) or x.dtype in ("float32", "float64"):
         return rule(x)
     return rule(x.astype("float32")).astype(x.dtype)

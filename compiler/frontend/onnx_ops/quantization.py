@@ -96,7 +96,7 @@ def _along(x: Value, value: Value, axis: int, block_size: int) -> Value:
 
 
 def _shifted(t, x: Value, zero: Value | None, axis: int | None = None) -> Value:
-    """In int32, without its zero point, which may be one for each slice along an axis."""
+    """The value in int32 minus its zero point, which may be one for each slice along an axis."""
     wide = x.astype("int32")
     if zero is None:
         return wide

@@ -112,7 +112,7 @@ def _directions(direction: str) -> int:
 
 
 def _bias(b: Value | None, number: int, gates: int) -> list[Value | None]:
-    """For the input's gates, then for the state's."""
+    """The bias of the input's gates, then that of the state's."""
     return [None] * (2 * gates) if b is None else list(_gates(_part(b, number), 2 * gates))
 
 

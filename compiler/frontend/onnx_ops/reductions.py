@@ -24,7 +24,7 @@ def _register(name: str, reduce: Callable[..., Value]) -> None:
 
 
 def _wide(rule: Callable[..., Value]) -> Callable[..., Value]:
-    """In float32 where the elements are halves, rounded once."""
+    """A rule that computes float16 and bfloat16 in float32 and rounds once."""
     def widened(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
         if not is_float(x.dtype) or x.dtype in ("float32", "float64"):
             return rule(x, axes, keepdims)
@@ -45,7 +45,7 @@ def _log_sum(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
 
 
 def log_sum_exp(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
-    """From the greatest element on, so that no power overflows."""
+    """Subtracts the greatest element first, so that no power overflows."""
     wide = _floats(x)
     if 0 in x.shape:
         return wide.exp().sum(*axes, keepdims=keepdims).log().astype(x.dtype)

@@ -50,7 +50,7 @@ def _transformed(t, x: Value, axis: int, length: int | None, inverse: bool,
 
 
 def _fitted(t, x: Value, axis: int, count: int) -> Value:
-    """Cut, or padded with zeros, to so many elements."""
+    """Cuts a signal, or pads it with zeros, to so many elements."""
     if x.shape[axis] >= count:
         return x.cut(axis, 0, count)
     after = [count - x.shape[axis] if place == axis else 0 for place in range(x.rank)]
