@@ -10,7 +10,7 @@ that is compiled and priced too, until no move makes it cheaper.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.graph.graph import Graph, Node
@@ -18,12 +18,15 @@ from compiler.graph.partition import ACCEL, HOST, Partition, Takes, by_preferenc
 from compiler.graph.placement import Pins, Placement, moves, pinned, place, prefer
 from compiler.graph.placement import price as estimate
 from compiler.target import CannotCompile
-from runtime.costs import CopyPrice, Price, Pricing, elapsed
+from runtime.costs import CopyPrice, Price, Pricing
 from runtime.targets import Targets
 
-__all__ = ["ROUNDS", "Choice", "choose", "greedy"]
+__all__ = ["OBJECTIVES", "ROUNDS", "Choice", "choose", "greedy"]
 
 NO_TARGET = "the network is not compiled for it"
+
+OBJECTIVES = ("latency", "throughput")
+"""What costs are: the seconds of one inference alone, or of one of many that are pipelined."""
 
 ROUNDS = 4
 """How often estimates are corrected at most."""
@@ -48,7 +51,7 @@ class Choice:
     ----------
     name : of the candidate that was taken.
     price : of its steps.
-    candidates : seconds of each, by name.
+    candidates : the cost of each, by name: seconds of one inference, or of one of many.
     exact : whether the search saw all divisions; else it kept the best of a bounded number.
     notes : candidates that could not be compiled.
     """
@@ -64,6 +67,8 @@ class Choice:
         """The choice as plain data for reports; times in seconds."""
         return {
             "chosen": self.name, "seconds": self.price.seconds,
+            "pipelined_seconds": self.price.pipelined_seconds,
+            "objective": OBJECTIVES[self.price.pipelined],
             "candidates": dict(self.candidates), "exact": self.exact,
             "assumed": self.pricing.assumed(),
             "copies": [{"value": one.copy.value, "source": one.copy.source,
@@ -139,11 +144,11 @@ class _Candidates:
             self._add(f"proposal {number}", proposed)
         if not self.prices:
             raise CannotCompile(self.notes[0])
-        name = self._moved(min(self.prices, key=lambda one: self.prices[one].seconds))
+        name = self._moved(min(self.prices, key=lambda one: self.prices[one].cost))
         parts = self.pricing.divided(self.placements[name].targets,
                                      self._reasons(self.placements[name].targets))
-        return Choice(name, Price(parts, self.prices[name].steps), self.pricing,
-                      {one: price.seconds for one, price in self.prices.items()}, exact,
+        return Choice(name, replace(self.prices[name], partition=parts), self.pricing,
+                      {one: price.cost for one, price in self.prices.items()}, exact,
                       tuple(self.notes))
 
     def _add(self, name: str, placement: Placement) -> None:
@@ -175,13 +180,13 @@ class _Candidates:
         """Moves that may be cheaper than the candidate, the most promising first. The estimate of
         each exceeds that of the candidate by less than a share of the price.
         """
-        targets, least = self.placements[best].targets, self.prices[best].seconds
+        targets, least = self.placements[best].targets, self.prices[best].cost
         options = {node.name: self._allowed(node) for node in self.graph.nodes}
-        limit = estimate(self.graph, targets, self.pricing) + DOUBT * least
+        limit = self._estimated(targets) + DOUBT * least
         found = [Placement(other, seconds, exact=False)
                  for other in moves(self.graph, targets, options, self.pricing)
                  if _key(other) not in tried
-                 and (seconds := estimate(self.graph, other, self.pricing)) < limit
+                 and (seconds := self._estimated(other)) < limit
                  and self._least(other) < least]
         return sorted(found, key=lambda one: one.seconds)[:TRIES]
 
@@ -193,7 +198,14 @@ class _Candidates:
     def _least(self, targets: Mapping[str, str]) -> float:
         """A lower bound on the price of these targets; it compiles nothing."""
         steps = self.pricing.divided(targets, {}).steps
-        return elapsed(steps, map(self.pricing.least, steps))
+        return self.pricing.together(steps, map(self.pricing.least, steps))
+
+    def _estimated(self, targets: Mapping[str, str]) -> float:
+        """The cost by the prices of nodes alone."""
+        if not self.pricing.pipelined:
+            return estimate(self.graph, targets, self.pricing)
+        steps = self.pricing.divided(targets, {}).steps
+        return self.pricing.together(steps, map(self.pricing.estimate, steps))
 
     def _reasons(self, targets: Mapping[str, str]) -> dict[str, str]:
         """Why each node on the host is there."""
@@ -229,7 +241,7 @@ def _key(targets: Mapping[str, str]) -> Key:
 
 def _is_less(one: Price, other: Price) -> bool:
     """Whether one price is less than the other by more than the rounding of sums."""
-    return one.seconds < other.seconds * (1 - 1e-9)
+    return one.cost < other.cost * (1 - 1e-9)
 
 
 def _time(seconds: float) -> str:

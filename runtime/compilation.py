@@ -19,6 +19,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
+from compiler.errors import ArgumentError
 from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
@@ -29,6 +30,7 @@ from compiler.plans import OWN, Plans, Recorder
 from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
 from runtime.arguments import require_settings, require_targets, shapes_of
+from runtime.auto import OBJECTIVES
 from runtime.cache import Division, Made, cached
 from runtime.costs import Pricing
 from runtime.device import Device, SimulatedDevice, require_options, simulator
@@ -45,7 +47,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
             shapes: Mapping[str, int] | None = None, after: AfterStage | None = None,
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
-            bind: Bindings | None = None, plans: Plans = OWN, **options) -> Module:
+            bind: Bindings | None = None, plans: Plans = OWN, objective: str = "latency",
+            **options) -> Module:
     """Compile a network.
 
     Parameters
@@ -66,6 +69,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     cache : take the module from the cache if it is there, and keep it there: see `runtime.cache`.
     pins : target of a layer or of an operator, by its name: "host" or "accel".
     link : what ``auto`` assumes of the way between host and accelerator.
+    objective : what ``auto`` makes least: "latency", the time of one inference, or "throughput",
+        that of one of many (`Module.run_many`), which the busiest target decides.
     plans : where targets take their schedules from: see `compiler.plans`.
     calibration : samples by which a float model is quantized first, as `compiler.quantize.quantize`
         takes them; with `options` of that, such as ``keep_float`` or ``observer``.
@@ -89,7 +94,7 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
         raise QuantizeRefused(f"{', '.join(quantizer)} must come with calibration samples")
     else:
         graph = graph_of(model, shapes, example_inputs, bind=bind)
-    return compile_on(graph, targets, wanted.auto, **settings)
+    return compile_on(graph, targets, wanted.auto, objective=objective, **settings)
 
 
 QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
@@ -122,18 +127,21 @@ def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: 
 def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize: bool = True,
                threads: int = 2, shapes: Mapping[str, int] | None = None,
                after: AfterStage | None = None, cache: bool = True, pins: Pins | None = None,
-               link: Link | None = None, dram: Dram = DRAM) -> Module:
+               link: Link | None = None, dram: Dram = DRAM, objective: str = "latency") -> Module:
     """`compile` for these targets, which get what they can in the order in which they stand; with
     `auto`, what things cost decides.
     """
     require_settings(integerize=integerize, threads=threads, after=after, cache=cache, pins=pins,
                      link=link)
     require_targets(pins, targets.names)
+    if objective not in OBJECTIVES:
+        raise ArgumentError(f"objective must be {' or '.join(map(repr, OBJECTIVES))}, not "
+                            f"{objective!r}")
     graph = graph_of(model, shapes_of(shapes))
     require_room(graph)
     settings = {"integerize": integerize, "threads": threads}
 
-    stages = pipeline(targets, pins, auto, integerize)
+    stages = pipeline(targets, pins, auto, integerize, objective == "throughput")
 
     def make() -> Made:
         built = build(stages, graph, after)
@@ -142,7 +150,7 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
 
     recorded = isinstance(targets.plans, Recorder)      # asks for every task
     if cache and after is None and targets.can_be_saved and not recorded:
-        division = _division(targets, auto, pins, link, dram)
+        division = {"objective": objective, **_division(targets, auto, pins, link, dram)}
         return cached(graph, targets.device, settings, division, make)
     return make()[0]
 

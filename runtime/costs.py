@@ -1,6 +1,6 @@
 """What it costs to divide a network: prices of segments and copies, and of both together."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,10 +37,17 @@ class CopyPrice:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The prices of all steps of a partition."""
+    """The prices of all steps of a partition. Its `cost` is the seconds of one inference, or with
+    `pipelined` those of an inference of many.
+    """
 
     partition: Partition
     steps: tuple[SegmentPrice | CopyPrice, ...]
+    pipelined: bool = False
+
+    @property
+    def cost(self) -> float:
+        return self.pipelined_seconds if self.pipelined else self.seconds
 
     @property
     def seconds(self) -> float:
@@ -95,13 +102,14 @@ class Pricing:
     """Prices of one optimized graph that is divided between these targets.
 
     As `compiler.graph.placement.Costs` it estimates. `division` is exact: it compiles and prices
-    the segments as they are, each target by its own `compiler.target.Prices`. `times` are the
-    seconds of all that was measured, by what it was.
+    the segments as they are, each target by its own `compiler.target.Prices`. `pipelined` says what
+    counts (`Price`); `times` are the seconds of all that was measured, by what it was.
     """
 
     graph: Graph
     placed: Targets
     measure: Measure = field(default_factory=lambda: measured)
+    pipelined: bool = False
     times: dict[str, float] = field(default_factory=dict)
     _copies: dict[tuple[Copy, TensorType, bool], CopyPrice] = field(default_factory=dict)
     _refusals: dict[tuple[str, str], str | None] = field(default_factory=dict)
@@ -147,8 +155,19 @@ class Pricing:
         accelerator cannot have a segment after all.
         """
         layout = lay_out(parts, self.placed.borders(self.graph))
-        return Price(layout.partition, tuple(self.price(layout, step)
-                                             for step in layout.partition.steps))
+        steps = tuple(self.price(layout, step) for step in layout.partition.steps)
+        return Price(layout.partition, steps, self.pipelined)
+
+    def together(self, steps: Sequence[Segment | Copy], seconds: Iterable[float]) -> float:
+        """The cost of these steps, when each takes so long."""
+        return busiest(steps, seconds) if self.pipelined else elapsed(steps, seconds)
+
+    def estimate(self, step: Segment | Copy) -> float:
+        """The price of a step by those of its nodes alone."""
+        if isinstance(step, Copy):
+            return self.copy(step.value, step.source, step.target)
+        return self.start(step.target) + sum(self.node(node, step.target) or 0.0
+                                             for node in step.nodes)
 
     def price(self, layout: Layout, step: Segment | Copy) -> SegmentPrice | CopyPrice:
         """Prices a step of the partition that has this layout."""

@@ -92,10 +92,13 @@ class Divide:
     pins: Pins | None = None
     auto: bool = False
     pricing: Pricing | None = None
+    pipelined: bool = False
     name: ClassVar[str] = "partition"
 
     def __call__(self, graph: Graph) -> Divided:
-        pricing = self.pricing or (Pricing(graph, self.targets) if self.auto else None)
+        pricing = self.pricing
+        if self.auto and pricing is None:
+            pricing = Pricing(graph, self.targets, pipelined=self.pipelined)
         if pricing is None:
             return Divided(greedy(graph, self.targets, self.pins))
         choice = choose(pricing, self.pins)
@@ -149,11 +152,11 @@ def _is_float(graph: Graph) -> bool:
 
 
 def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,
-             integerize: bool = True) -> tuple[PipelineStage, ...]:
+             integerize: bool = True, pipelined: bool = False) -> tuple[PipelineStage, ...]:
     """The whole list, for these targets."""
     auto = auto and len(targets.names) > 1
-    return (*standard_passes(integerize), Divide(targets, pins, auto), LayOut(targets),
-            Compile(targets, integerize))
+    return (*standard_passes(integerize), Divide(targets, pins, auto, pipelined=pipelined),
+            LayOut(targets), Compile(targets, integerize))
 
 
 def build(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None = None) -> Built:

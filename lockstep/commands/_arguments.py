@@ -31,6 +31,9 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     add("--link", type=link, default={}, metavar="BYTES[,LATENCY[,START]]",
         help="what auto assumes of the way to the accelerator: bytes a second (default 400e6), "
              "seconds of each copy (default 5e-6), seconds of each start (default 20e-6)")
+    add("--objective", choices=("latency", "throughput"),
+        help="what auto makes least: the time of one inference, or of one of many that are "
+             "pipelined (default latency)")
     add("--bus-bytes", type=at_least(1), metavar="N", help="override the machine's bus width")
     add("--threads", type=int, choices=(1, 2),
         help=f"virtual threads of the schedules (default {DEFAULT_THREADS}; 1 hides no latency)")

@@ -50,8 +50,12 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
     wanted = request(args.target)
     if args.link and not wanted.auto:
         raise RequestError("--link must come with --target auto:PRESET: nothing else weighs copies")
+    if args.objective and not wanted.auto:
+        raise RequestError("--objective must come with --target auto:PRESET: nothing else weighs "
+                           "costs")
     link = Link(**args.link)
     targets = wanted.placed(lambda config: device, args.threads, link, dram)
     return compile_on(graph or imported(args), targets, wanted.auto,
                       integerize=not args.no_integerize, threads=args.threads, after=after,
-                      cache=not args.no_cache, pins=dict(args.pin), link=link, dram=dram)
+                      cache=not args.no_cache, pins=dict(args.pin), link=link, dram=dram,
+                      objective=args.objective or "latency")

@@ -20,7 +20,7 @@ def saved_module(args: argparse.Namespace):
         args.threads = args.threads or DEFAULT_THREADS
         return None
     for option in ("target", "bus_bytes", "threads", "shape", "bind", "no_integerize", "no_cache",
-                   "pin", "link", "calibration", *QUANTIZER):
+                   "pin", "link", "objective", "calibration", *QUANTIZER):
         if getattr(args, option) not in (None, False, [], {}):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")

@@ -50,7 +50,8 @@ PROGRAM = {
 WORK = {"node": str, "macs": int, "products": int, "input_bytes": int, "other_bytes": int,
         "note": str}
 AUTO = {
-    "chosen": str, "seconds": float, "candidates": {str: float}, "exact": bool, "notes": [str],
+    "chosen": str, "seconds": float, Optional("pipelined_seconds"): float,
+    Optional("objective"): str, "candidates": {str: float}, "exact": bool, "notes": [str],
     "assumed": {str: {"value": float, "unit": str}},
     "copies": [{"value": str, "source": str, "target": str, "bytes": int, "seconds": float,
                 "layout_seconds": float}],

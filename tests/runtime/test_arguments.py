@@ -62,7 +62,7 @@ def test_an_option_that_the_quantizer_does_not_take(name: str, nearest: str | No
     ({"sim": "verilator", "values": True},
      "values must come with the simulator cycle, not verilator"),
     ({"sim": "cycle", "latencies": 1}, "compile has no option 'latencies'; the nearest are "
-                                       "latency"),
+                                       "latency, plans"),
     ({"sim": "cycle", "values": 1}, "values must be True or False, not 1"),
     ({"sim": "cycle", "dram": 64}, "dram must be an accel.sim.dram.Dram, not 64"),
     ({"sim": "cycle", "max_cycles": 0}, "max_cycles must be an integer of at least 1, not 0"),

@@ -294,3 +294,38 @@ def test_links_that_cannot_be(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match="must be") as refusal:
         Link(**options)
     assert str(refusal.value) == message
+
+
+def chain(length: int = 6) -> Graph:
+    net = Net(4)
+    x = net.input(1, 4, 6, 6)
+    for _ in range(length):
+        x = net.conv(x, 4, (1, 1))
+    return net.graph(x)
+
+
+def test_many_inferences_are_divided_so_that_both_targets_work() -> None:
+    """A layer takes the host a little longer: alone one inference is best left to the accelerator,
+    of many each target does a part.
+    """
+    free = Link(bytes_per_second=1e12, latency_seconds=0, start_seconds=0)
+    probe = pricing_of(chain(), always(1.0), link=free)
+    choose(probe)
+    each = sum(accel_prices(probe).cycles.values()) / 6 / (TINY.config.clock_mhz * 1e6)
+    latency, throughput = (choose(Pricing(
+        chain(), Targets([accelerator(TINY, link=free)]), always(1.5 * each), pipelined=pipelined))
+        for pipelined in (False, True))
+    assert {one.target for one in latency.price.partition.segments} == {ACCEL}
+    assert {one.target for one in throughput.price.partition.segments} == {ACCEL, HOST}
+    assert throughput.price.pipelined_seconds < 0.8 * latency.price.pipelined_seconds
+    assert latency.price.seconds <= throughput.price.seconds
+    assert throughput.figures()["objective"] == "throughput"
+    assert throughput.candidates[throughput.name] == throughput.price.pipelined_seconds
+
+
+def test_an_objective_that_is_none_is_refused() -> None:
+    with pytest.raises(lockstep.ArgumentError) as refusal:
+        lockstep.compile(DIGITS, "auto:tiny-1x4x4", objective="speed")
+    assert str(refusal.value) == "objective must be 'latency' or 'throughput', not 'speed'"
+    module = lockstep.compile(DIGITS, "auto:tiny-1x4x4", objective="throughput")
+    assert module.auto is not None and module.auto["objective"] == "throughput"
