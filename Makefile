@@ -7,6 +7,10 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 INPUTS := pyproject.toml constraints.txt
 
+# A file's tests share what they build. Files go as they stand: by default those with few tests would
+# come last, and among them are the longest.
+SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv demo test test-slow lint bench scoreboard clean
@@ -20,10 +24,10 @@ demo: venv       ## compile a small network and run it on the simulated accelera
 	@$(PY) -m examples.digits.demo
 
 test: venv       ## run the tests, the slow ones excepted; OPTIONS="--durations=15" for pytest
-	@$(PY) -m pytest tests -m "not slow" -n 2 --dist loadfile $(OPTIONS)
+	@$(PY) -m pytest tests -m "not slow" $(SPREAD) $(OPTIONS)
 
 test-slow: $(VENV)/.stamp-dev   ## run the slow tests too, and those that need torch or FPGA tools
-	@$(PY) -m pytest tests -n 2 --dist loadfile
+	@$(PY) -m pytest tests $(SPREAD)
 
 lint: $(VENV)/.stamp-lint   ## check style (ruff) and types (pyright)
 	@$(PY) -m ruff check .
