@@ -47,6 +47,8 @@ VERILATOR_FLAGS = ("--cc", "--prefix", "Vcore", "--top-module", "core", "-O3", "
                    "--trace-depth", "1", "--x-assign", "fast", "--x-initial", "fast",
                    "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")
 COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-DVM_TRACE_VCD=1", "-w")
+_GATEWARE = ("accel/machine", "accel/datapath", "accel/hw", "compiler/ir", "compiler/ops",
+             "compiler/te", "compiler/tensorize")
 OPTIMIZATION = ("-O2", "-march=native")
 """Of what runs in every cycle."""
 
@@ -116,14 +118,17 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     return VerilatedCore(machine, path)
 
 
+def gateware_sources() -> list[Path]:
+    """All files that a core is made from, besides its machine."""
+    return [*(path for folder in _GATEWARE for path in sorted((_ROOT / folder).rglob("*.py"))),
+            *(_HERE / name for name in (*_SOURCES, "netlist.py", Path(__file__).name))]
+
+
 def _gateware(machine: Machine, optimization: tuple[str, ...]) -> str:
     """Hash of all that emitted Verilog, and so the object, is made from."""
-    paths = [path for folder in (
-        "accel/machine", "accel/machine/intrinsics", "accel/datapath", "accel/hw", "compiler/te",
-        "compiler/tensorize", "compiler/ops") for path in sorted((_ROOT / folder).glob("*.py"))]
-    paths += [_HERE / name for name in (*_SOURCES, "netlist.py", Path(__file__).name)]
     return digest([machine.text, *_environment(optimization),
-                   *(f"{path.relative_to(_ROOT)}\n{path.read_text()}" for path in paths)])
+                   *(f"{path.relative_to(_ROOT)}\n{path.read_text()}"
+                     for path in gateware_sources())])
 
 
 def _environment(optimization: tuple[str, ...]) -> list[str]:

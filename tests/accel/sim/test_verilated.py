@@ -1,6 +1,9 @@
 """The RTL through Verilator: runs, time, faults, the view of PyVerilator, identity."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from accel.proof.access import IllegalProgram, prove, with_tokens
 from accel.sim import functional, verilated
 
 MACHINE = Machine(preset("tiny-1x4x4"))
+ROOT = Path(__file__).parents[3]
 X = TensorSlot("x", "io", 0, (64,), "uint8")
 
 
@@ -160,6 +164,18 @@ def test_a_built_object_is_found_again_without_emitting_verilog(monkeypatch):
     path = verilated.build(MACHINE).path
     monkeypatch.setattr(verilated, "Core", None)
     assert verilated.build.__wrapped__(MACHINE).path == path
+
+
+def test_all_that_makes_the_gateware_is_in_its_hash():
+    """Every file that is imported for it, in whatever folder; errors alone are not."""
+    code = "import sys, accel.hw.core; print(*(getattr(m, '__file__', None) " \
+           "for m in sys.modules.values()), sep='\\n')"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          cwd=ROOT)
+    ours = {path for path in map(Path, said.stdout.splitlines()) if path.is_relative_to(ROOT)
+            and path.relative_to(ROOT).parts[0] in ("accel", "compiler")}
+    ours = {path for path in ours if len(path.relative_to(ROOT).parts) > 2}
+    assert len(ours) > 60 and ours <= set(verilated.gateware_sources())
 
 
 def test_pyverilator_reads_ports_and_ticks(tmp_path):
