@@ -44,7 +44,7 @@ __all__ = ["EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanErr
            "lower", "meaning", "topological"]
 
 EXPENSIVE = ("mul", "rshift", "lshift")
-"""Kinds that bodies share, because they exclude each other."""
+"""Kinds of operations that bodies share; bodies exclude each other in time."""
 
 WIDE = 36
 """Bits beyond which an adder counts as two."""
@@ -124,7 +124,7 @@ def topological(roots: tuple[DataflowNode, ...]) -> Iterator[DataflowNode]:
 
 
 class Dataflow:
-    """Makes nodes: the same operation on the same arguments is the same node; constants fold."""
+    """Builds nodes: equal operations on equal arguments are one node; constants fold."""
 
     def __init__(self):
         self._nodes: dict[tuple, DataflowNode] = {}
@@ -158,8 +158,9 @@ class Dataflow:
         return self._intern(kind, args, attr, _bounds(kind, attr, intervals), axes, terms)
 
     def _limited(self, x: DataflowNode, lo: DataflowNode, hi: DataflowNode) -> DataflowNode:
-        """``min(max(x, lo), hi)`` by comparisons side by side: of x only the bits of the result are
-        handed on, and what is wider than `WIDE` is clipped before it is added to or compared."""
+        """``min(max(x, lo), hi)`` by parallel comparisons: only the bits of the result are handed
+        on from x, and a value wider than `WIDE` is clipped before an addition or comparison.
+        """
         bounds = lo.interval | hi.interval
         x = self._clipped(x, bounds.low, bounds.high)
         result = Interval(min(lo.interval.low, hi.interval.low), hi.interval.high)
@@ -168,8 +169,8 @@ class Dataflow:
         return self.make("limit", (inside, lo, hi, *tests))
 
     def _clipped(self, x: DataflowNode, low: int, high: int) -> DataflowNode:
-        """Narrower than `x`: the same from `low` to `high`, elsewhere too low or too high as `x`
-        is. Rounding and adding keep the order, so they can follow."""
+        """A narrower `x`: equal from `low` to `high`, elsewhere too low or too high as `x` is.
+        Rounding and adding keep the order, so they can follow."""
         if x.interval.width <= WIDE:
             return x
         match x.kind, x.args:
@@ -231,7 +232,7 @@ def _corners(function, a: Interval, b: Interval) -> Interval:
 
 
 def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
-    """The interval of a result; exact at its ends except for bitwise operations."""
+    """The interval of a result. Its ends are exact except for bitwise operations."""
     a = intervals[0]
     b = intervals[-1]
     match kind:
@@ -297,7 +298,7 @@ def _wrap(x, bits: int, signed: bool):
 
 
 def meaning(kind: str, attr: tuple, *args: Any) -> Any:
-    """What an operation computes, on Python integers or arrays of them (dtype object)."""
+    """Compute an operation on Python integers, or on arrays of them (dtype object)."""
     match kind, args:
         case "add", (a, b): return a + b
         case "sub", (a, b): return a - b
@@ -328,12 +329,12 @@ def meaning(kind: str, attr: tuple, *args: Any) -> Any:
 
 
 def bus_of(operand: Operand) -> str:
-    """Name under which a unit feeds an operand: for gemm its buffer, for vector its name."""
+    """The name of the bus that feeds an operand: for gemm its buffer, for vector its name."""
     return operand.scopes[0] if operand.scopes[0] in ("inp", "wgt") else operand.name
 
 
 def _stored(operand: Operand) -> Interval:
-    """What an operand can hold, wherever it is stored."""
+    """The interval of an operand, wherever it is stored."""
     intervals = []
     for _, dtype in operand.storage:
         record, _, field = dtype.partition(".")

@@ -14,8 +14,8 @@ adders: an FPGA is full then, and each level of gemm's sums has a stage of its o
 
 An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
 cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an element of vector is a
-part of an entry, of which the parts follow each other. The destination is read `UPDATE_CYCLES`
-before.
+part of an entry, and parts follow each other. An accumulating element reads its destination
+`UPDATE_CYCLES` before its value arrives.
 
 Timing, from the cycle in which an element is issued (its buffer addresses are presented)::
 
@@ -42,14 +42,14 @@ __all__ = ["FACTOR_BITS", "IN_FLIGHT", "OPERAND_CYCLES", "Operation", "DatapathP
            "UPDATE_CYCLES", "factor_bits", "open_instructions", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
-"""Cycles from an element's issue until its operands stand at stage 0: the buffers' read latency,
-and in vector the register that sources are selected into."""
+"""Cycles from an element's issue to its operands at stage 0: the buffers' read latency, and in
+vector the register that sources are selected into."""
 
 UPDATE_CYCLES = 3
-"""Cycles from an accumulating element's reading of its destination until its value meets it."""
+"""Cycles from an accumulating element's read of its destination to its value, which meets it."""
 
 IN_FLIGHT = 8
-"""Instructions of load, or of store, that may be started and not retired."""
+"""The most started and not retired instructions of load, or of store."""
 
 FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
@@ -62,8 +62,8 @@ _WIRES = frozenset("read imm const wrap lsl asr".split())
 class Operation:
     """A node in its place.
 
-    `stage` is where it is computed; its value is there in that stage (`level` adder levels after
-    the register), of a multiplier `cycles` stages later. Further ones see it through registers.
+    `stage` computes it; its value is available in that stage (`level` adder levels after the
+    register), that of a multiplier `cycles` stages later. Later stages see it through registers.
     """
 
     node: DataflowNode
@@ -79,14 +79,14 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class DatapathPlan:
-    """See the module's text.
+    """The datapath of a unit; the module's docstring describes it.
 
     Parameters
     ----------
     unit : ``gemm`` or ``vector``.
     bodies : the unit's intrinsics, in order of opcodes; `opcodes` are theirs.
     shape : extents of the destination that it computes at once: a tile, or in vector the part of
-        one that it takes in a cycle.
+        a tile that it takes in a cycle.
     interval : cycles between tiles.
     operations : in topological order. `value` is the last: int32, of every body.
     latency : cycles from operands to value; the number of stages.
@@ -104,23 +104,23 @@ class DatapathPlan:
 
     @property
     def value_cycles(self) -> int:
-        """From an element's issue to its value, which meets the destination then."""
+        """Cycles from an element's issue to its value, which then meets the destination."""
         return OPERAND_CYCLES[self.unit] + self.latency
 
     @property
     def fold_cycles(self) -> int:
-        """From an element's issue to the reading of its destination, if it accumulates."""
+        """Cycles from an element's issue to the read of its destination, if it accumulates."""
         return self.value_cycles - UPDATE_CYCLES
 
     @property
     def write_cycles(self) -> int:
-        """From an element's issue to the write of its result."""
+        """Cycles from an element's issue to the write of its result."""
         return self.value_cycles + 1
 
     @property
     def retire_depth(self) -> int:
-        """Instructions that may be started and not retired: enough never to wait for room unless
-        a signal waits. A power of two."""
+        """The most started and not retired instructions: enough never to wait for room unless a
+        signal waits. A power of two."""
         return 1 << (self.write_cycles + 3).bit_length()
 
     @property
@@ -133,7 +133,7 @@ class DatapathPlan:
 
     @cached_property
     def buses(self) -> dict[str, tuple[int, ...]]:
-        """Operands that the datapath takes, with the shape of what it takes at once."""
+        """The operands of the datapath, with the shape of what it takes of each at once."""
         found: dict[str, tuple[int, ...]] = {}
         for body in self.bodies:
             for operand in body.operands:
@@ -144,20 +144,20 @@ class DatapathPlan:
 
     @cached_property
     def immediates(self) -> dict[str, Interval]:
-        """Immediates that the datapath takes."""
+        """The intervals of the datapath's immediates, by name."""
         return {one.node.attr[0]: one.node.interval for one in self.operations
                 if one.node.kind == "imm"}
 
     def copies(self, operation: Operation) -> int:
-        """How often the hardware has an operation."""
+        """The number of copies of an operation in the hardware."""
         return prod(self.shape[k] for k in operation.node.axes) * operation.node.terms
 
     def count(self, kind: str) -> int:
-        """Operators of a kind in the hardware."""
+        """The number of operators of a kind in the hardware."""
         return sum(self.copies(one) for one in self.operations if one.node.kind == kind)
 
     def registers(self) -> list[int]:
-        """Bits of data registers between each stage and the next."""
+        """The bits of data registers between each stage and the next."""
         last = {one: one.available for one in self.operations}
         for one in self.operations:
             for arg in one.node.args:
@@ -168,7 +168,7 @@ class DatapathPlan:
                 for stage in range(self.latency)]
 
     def evaluate(self, opcode: int, operands: Mapping[str, np.ndarray]) -> np.ndarray:
-        """What the datapath computes: the value of every destination element, as int64.
+        """Compute what the datapath does: the value of every destination element, as int64.
 
         `operands` maps buses to arrays of their shape in `buses`, and immediates to numbers. Every
         intermediate value is checked to lie in its interval.
@@ -265,7 +265,7 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     source = Dataflow()
     graph, values = share([lower(source, body) for body in bodies])
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
-    # Synthesis makes compressors of sums of sums within a stage, which take twice the area.
+    # Synthesis turns sums of sums within a stage into compressors, of twice the area.
     placement = _Placement(1 if soft else config.stage_depth, soft)
     value = _merge_results(graph, values, placement)
     operations = tuple(placement.place(node) for node in topological((value,)))
@@ -278,7 +278,7 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
 
 
 def open_instructions(machine: Machine, unit: str) -> int:
-    """Instructions of a unit that may be started and not retired."""
+    """The most started and not retired instructions of a unit."""
     return plan(machine, unit).retire_depth if unit in OPERAND_CYCLES else IN_FLIGHT
 
 
@@ -318,12 +318,12 @@ class _Placement:
 
 
 def factor_bits(node: DataflowNode) -> int:
-    """Width of a factor as a signed number."""
+    """The width of a factor as a signed number."""
     return node.interval.width + (not node.interval.signed)
 
 
 def _levels(node: DataflowNode) -> int:
-    """Levels of logic, in adders."""
+    """The levels of logic of an operation, in adders."""
     if node.kind in _WIRES:
         return 0
     if node.kind in _ADDERS:
@@ -337,7 +337,7 @@ def _levels(node: DataflowNode) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Passenger:
-    """A value that is there long before `mux` takes it, for some bodies."""
+    """A value that is available long before `mux` takes it, for some bodies."""
 
     value: DataflowNode
     mux: DataflowNode
@@ -346,10 +346,11 @@ class _Passenger:
 
 def _merge_results(graph: Dataflow, values: list[DataflowNode],
                    placement: _Placement) -> DataflowNode:
-    """One value: in every stage, what is ready joins what earlier stages have handed on.
+    """Merges the bodies' results into one value: in every stage, ready results join those that
+    earlier stages handed on.
 
-    What bodies need later than it is there travels with the results of other ones, which those
-    bodies do not have yet, instead of in registers of its own.
+    A value that some bodies need long after it is available travels in the registers of other
+    bodies' results, which those bodies do not have yet, instead of in registers of its own.
     """
     waiting = dict(enumerate(values))
     carried: DataflowNode | None = None
@@ -389,7 +390,7 @@ def _passengers(values: list[DataflowNode], placement: _Placement) -> list[_Pass
     """One of several that multiplexers take late enough, of a value that none but they do; of
     several at once, the first: bodies have room for one."""
     nodes, axes = list(topological(tuple(values))), frozenset().union(*(v.axes for v in values))
-    found, taken = list[_Passenger](), set[int]()
+    passengers, taken = list[_Passenger](), set[int]()
     for mux in nodes:
         for value, bodies in zip(mux.args, mux.attr, strict=True) if mux.kind == "mux" else ():
             here, there = placement.place(value), placement.place(mux)
@@ -399,13 +400,13 @@ def _passengers(values: list[DataflowNode], placement: _Placement) -> list[_Pass
                     and value.interval in Interval.of_type("int32")
                     and there.stage - max([here.available, *others]) > 1
                     and not taken & set(bodies)):
-                found.append(_Passenger(value, mux, bodies))
+                passengers.append(_Passenger(value, mux, bodies))
                 taken |= set(bodies)
-    return found
+    return passengers
 
 
 class _Rebuilt:
-    """Nodes as they are when multiplexers take their passengers from `carried`."""
+    """Rebuilds nodes so that multiplexers take their passengers from `carried`."""
 
     def __init__(self, graph: Dataflow, leaving: list[_Passenger], carried: DataflowNode):
         self.graph, self.carried = graph, carried
@@ -426,22 +427,23 @@ class _Rebuilt:
 
 
 def _text(plan: DatapathPlan) -> str:
-    """Stage by stage: type, expression, copies."""
-    names = {one.node: f"%{number}" for number, one in enumerate(
+    """Print a plan stage by stage: type, expression, copies."""
+    names = {operation.node: f"%{number}" for number, operation in enumerate(
         o for o in plan.operations if o.node.kind not in ("read", "imm", "const"))}
-    for one in plan.operations:
-        match one.node.kind:
-            case "const": names[one.node] = str(one.node.attr[0])
-            case "imm": names[one.node] = one.node.attr[0]
-            case "read": names[one.node] = _access(plan, one.node)
+    for operation in plan.operations:
+        match operation.node.kind:
+            case "const": names[operation.node] = str(operation.node.attr[0])
+            case "imm": names[operation.node] = operation.node.attr[0]
+            case "read": names[operation.node] = _access(plan, operation.node)
     lines = [f"{plan.unit}: {len(plan.bodies)} bodies, latency {plan.latency}, "
              f"interval {plan.interval}, stage depth {plan.stage_depth}"]
     registers = plan.registers()
     for stage in range(plan.latency):
         lines.append(f"stage {stage}" + " " * 4 + f"{registers[stage]} bits on")
-        lines += [f"  {names[one.node]} {one.node.interval} = {_expression(plan, one.node, names)}"
-                  f"  x{plan.copies(one)}" for one in plan.operations
-                  if one.stage == stage and names[one.node].startswith("%")]
+        lines += [f"  {names[operation.node]} {operation.node.interval} = "
+                  f"{_expression(plan, operation.node, names)}"
+                  f"  x{plan.copies(operation)}" for operation in plan.operations
+                  if operation.stage == stage and names[operation.node].startswith("%")]
     return "\n".join([*lines, f"value {names[plan.value.node]}"])
 
 
@@ -453,7 +455,8 @@ def _access(plan: DatapathPlan, node: DataflowNode) -> str:
 
 
 def _tests(plan: DatapathPlan, row: tuple, tests: list[str]) -> str:
-    """When a choice takes a value: ``max if %3|copy``; ``not %3`` is a comparison that fails."""
+    """Print when a choice takes a value: ``max if %3|copy``; ``not %3`` is a comparison that fails.
+    """
     return "|".join(plan.bodies[body].name + (
         "" if test is None else f" if {'' if true else 'not '}{tests[test]}")
         for bodies, test, true in row for body in bodies)

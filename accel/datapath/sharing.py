@@ -1,4 +1,4 @@
-"""Which operators the bodies of a unit share.
+"""Sharing of operators among the bodies of a unit.
 
 An element is of one opcode, so operations of different bodies exclude each other. Multipliers and
 shifts by a variable amount are merged as far as no cycle arises (a body that shifts before it
@@ -14,7 +14,7 @@ from accel.datapath.dataflow import EXPENSIVE, Dataflow, DataflowNode, Interval,
 __all__ = ["share"]
 
 DIGIT = 2
-"""Bits of a shift amount that one multiplexer level looks at."""
+"""Bits of a shift amount that one multiplexer level decodes."""
 
 
 @dataclass(eq=False)
@@ -34,7 +34,7 @@ class _Operator:
         return (self.kind, self.attr, self.terms) == (node.kind, node.attr, node.terms)
 
     def area(self, *more: DataflowNode) -> int:
-        """Size, were it to serve the operations `more` as well."""
+        """The operator's area if it also served the operations `more`."""
         nodes = (*self.uses.values(), *more)
         area = 1
         for position in range(2):
@@ -84,7 +84,7 @@ class _Merge:
     def _rebuild(self, body: int, node: DataflowNode) -> DataflowNode:
         if node.kind in EXPENSIVE:
             shared = self.operator(self.chosen[body, node])
-            # A little wider does not matter, and lets what follows be one operation.
+            # A little extra width costs little, and lets the users be one operation.
             much = 4 * node.interval.width < 3 * shared.interval.width
             return self.graph.narrow(shared, node.interval) if much else shared
         if not node.args:
@@ -109,8 +109,9 @@ class _Merge:
 
     def _summed(self, cases: dict[DataflowNode, tuple[int, ...]],
                 ) -> dict[DataflowNode, tuple[int, ...]]:
-        """Cases of which none is a term of another one: a sum is the term alone where all else that
-        is added is zero, and one that waits for the other needs no registers."""
+        """Merges cases until none is a term of another: a sum whose other terms are zero is the
+        term alone, and a case that waits for the other needs no registers.
+        """
         for whole in cases:
             for term in cases:
                 if whole is not term and (both := self._sum(whole, term, cases)):
@@ -120,7 +121,7 @@ class _Merge:
 
     def _sum(self, whole: DataflowNode, term: DataflowNode,
              cases: dict[DataflowNode, tuple[int, ...]]):
-        """Both cases as one, if `term` is a term of the other one."""
+        """Merge two cases into one, if `term` is a term of the other."""
         bodies = cases[whole], cases[term]
 
         def alone(node: DataflowNode) -> DataflowNode | None:
@@ -138,7 +139,7 @@ class _Merge:
         return {found: tuple(sorted(sum(bodies, ())))} if found is not None else None
 
     def _expand(self, one: _Operator, x: DataflowNode, amount: DataflowNode) -> DataflowNode:
-        """A shift as a chain of digits, the coarsest first."""
+        """Expand a shift into a chain of digits, the coarsest first."""
         if one.kind == "mul":
             return self.graph.make("mul", (x, amount))
         if one.kind == "rshift":
@@ -155,6 +156,6 @@ class _Merge:
 
 
 def share(roots: list[DataflowNode]) -> tuple[Dataflow, list[DataflowNode]]:
-    """The bodies' values in one new graph, in which expensive operators are shared."""
+    """Rebuild the bodies' values in one new graph that shares expensive operators."""
     merge = _Merge(roots)
     return merge.graph, [merge.node(body, root) for body, root in enumerate(roots)]

@@ -1,4 +1,5 @@
-"""Whose cycles: a run cut into the intervals of its layers, and what every unit did in each.
+"""Attribution of cycles: a run cut into the intervals of its layers, and each unit's activity in
+them.
 
 A layer's interval reaches from the retirement of the last instruction of the layers before it to
 that of its own last instruction. So the intervals, with the rest of the run after the last of
@@ -16,8 +17,8 @@ __all__ = ["activities", "activity_table", "layer_ends"]
 
 
 def layer_ends(program: AccelProgram, run: Run) -> list[int]:
-    """The cycle in which each layer ends: its last instruction, and those of the layers before
-    it, have retired.
+    """The cycle in which each layer ends: its last instruction and those of all earlier layers have
+    retired.
     """
     ends, begin, latest = [], 0, 0
     for _, end in program.layers:
@@ -28,8 +29,8 @@ def layer_ends(program: AccelProgram, run: Run) -> list[int]:
 
 
 def activities(timeline: Timeline, ends: Sequence[int]) -> list[dict[str, dict[str, int]]]:
-    """For each interval, of which `ends` are the ends and the first begins at 0: unit to activity
-    to cycles. Every activity is there, if only with 0.
+    """For each interval, unit to activity to cycles. The first interval begins at 0, and `ends` are
+    their ends. Every activity is present, with 0 if nothing else.
     """
     tables = {unit: activity_table(spans, ends) for unit, spans in timeline.spans.items()}
     return [{unit: dict(zip(ACTIVITIES, table[number].tolist(), strict=True))
@@ -37,7 +38,7 @@ def activities(timeline: Timeline, ends: Sequence[int]) -> list[dict[str, dict[s
 
 
 def activity_table(spans: np.ndarray, ends: Sequence[int] | np.ndarray) -> np.ndarray:
-    """What one unit did, from its rows in a timeline: cycles by interval and activity (int64)."""
+    """One unit's cycles by interval and activity (int64), from its rows in a timeline."""
     stops = np.asarray(ends, np.int64)
     edges = np.unique(np.concatenate([spans[:, 0], [0], stops]))
     begins = edges[:-1]

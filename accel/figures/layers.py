@@ -1,4 +1,4 @@
-"""What each layer of a program did in a run, as rows of a report."""
+"""Rows of a report: what each layer of a program did in a run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,8 +24,7 @@ def _ratio(a: float, b: float) -> float:
 
 def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[Work]],
                run: Run) -> list[dict[str, Any]]:
-    """A row for each group of layers that were computed at the same time, and one for the rest.
-    """
+    """A row for each group of layers computed at the same time, and one for the rest."""
     moved = dram_bytes(machine, program)
     *intervals, rest = _intervals(program, run)
     rows, begin, before = [], 0, None
@@ -45,8 +44,8 @@ def layer_rows(machine: Machine, program: AccelProgram, work: Sequence[Sequence[
 
 
 def _intervals(program: AccelProgram, run: Run) -> list[tuple[int, Activities]]:
-    """Length of each layer's interval and of what follows, and what the units did there."""
-    if not run.retire.size:             # of values alone, or on a board, which counts cycles only
+    """The length of each layer's interval and of the rest, and the units' activities there."""
+    if not run.retire.size:             # values alone, or a board, which counts cycles only
         return [(0, {})] * (len(program.layers) + 1)
     ends = [*layer_ends(program, run), run.cycles]
     did = activities(run.timeline, ends) if run.timeline else [{}] * len(ends)
@@ -65,6 +64,6 @@ def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
 
 
 def _carrier(machine: Machine, words: np.ndarray) -> str:
-    """The unit that the time of a layer is explained by: the first of these that it needs."""
+    """The unit that explains the time of a layer: the first of these that it needs."""
     needed = {machine.units[opcode] for opcode in set(words[:, 0].tolist())}
     return next((unit for unit in ("gemm", "vector", "load", "store") if unit in needed), "")

@@ -1,9 +1,9 @@
 """How full the buffers are while a program runs.
 
 An entry of a buffer is **live** from the start of the instruction that writes it to the retirement
-of the last one that reads what was written. So an entry that nothing reads is never live, and what
-an accumulation adds to keeps its entry live throughout. An entry written in parts, by loads of
-fewer bytes, is live from the first of them on.
+of the last one that reads what was written. So an entry that nothing reads is never live, and an
+accumulation keeps its entry live throughout. An entry written in parts, by shorter loads, is live
+from the first of them on.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ _NEVER = -1
 
 def live_entries(machine: Machine, program: AccelProgram,
                  run: Run) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """For each buffer cycles, ascending from 0, and how many entries are live from each of them
-    until the next, the last until the end of the run (int64 both).
+    """For each buffer, cycles ascending from 0 and the number of entries live from each until the
+    next, or until the end of the run (both int64).
 
     The run must have ended well, with cycles: every instruction has started and retired.
     """
@@ -43,7 +43,7 @@ def live_entries(machine: Machine, program: AccelProgram,
 
 
 def _on_chip(machine: Machine, one: Instruction) -> Iterator[tuple[str, np.ndarray, bool]]:
-    """For each operand in a buffer: which, its entries, and whether it overwrites them. The
+    """For each operand in a buffer: the buffer, its entries, and whether it overwrites them. The
     destination comes last.
     """
     for touch in touches(machine, one):
@@ -59,7 +59,7 @@ def _entries(touch: Touch) -> np.ndarray:
 
 
 def _entries_of_bytes(touch: Touch, size: int) -> np.ndarray:
-    """Entries of `size` bytes, whole or in part, each once."""
+    """The entries of `size` bytes that a touch covers, whole or in part, each once."""
     starts, length = touch.walk.runs(1, touch.width)
     first, last = starts // size, (starts + length - 1) // size
     entries = first[:, None] + np.arange(int((last - first).max(initial=0)) + 1)
@@ -67,7 +67,7 @@ def _entries_of_bytes(touch: Touch, size: int) -> np.ndarray:
 
 
 class _Lives:
-    """Live ranges of the entries of one buffer; time counts moments."""
+    """The live ranges of the entries of one buffer; time counts moments."""
 
     def __init__(self, depth: int, moments: int):
         self._born = np.full(depth, _NEVER, np.int64)
@@ -79,7 +79,8 @@ class _Lives:
         self._read[written] = np.maximum(self._read[written], moment)
 
     def write(self, entries: np.ndarray, moment: int) -> None:
-        """What was read gives way; what was not is still being written."""
+        """Starts new lives. An entry that was read ends its life; one that was not is still being
+        written."""
         self._end(entries[self._read[entries] != _NEVER])
         fresh = entries[self._born[entries] == _NEVER]
         self._born[fresh] = np.maximum(moment, self._read[fresh])
@@ -91,7 +92,7 @@ class _Lives:
         self._born[entries] = _NEVER
 
     def counts(self) -> np.ndarray:
-        """Live entries from each moment on; this ends all lives."""
+        """The number of live entries from each moment on; this ends all lives."""
         self._end(np.flatnonzero(self._read > self._born))
         return np.cumsum(self._steps)
 

@@ -13,13 +13,13 @@ __all__ = ["dram_bytes", "unit_bytes"]
 
 
 def dram_bytes(machine: Machine, program: AccelProgram) -> np.ndarray:
-    """What each instruction moves: int64, one for each. Padding and fetching do not count."""
+    """The bytes that each instruction moves (int64). Padding and fetching do not count."""
     return np.array([_moved(one.fields) if one.unit in ("load", "store") else 0
                      for one in decode_words(machine, program.words)], np.int64)
 
 
 def unit_bytes(machine: Machine, program: AccelProgram) -> dict[str, np.ndarray]:
-    """The same by who moves it: ``fetch`` (the words), ``load`` and ``store``."""
+    """The bytes by client: ``fetch`` (the words), ``load`` and ``store``."""
     moved = dram_bytes(machine, program)
     unit = np.array([machine.units[opcode] for opcode in program.words[:, 0].tolist()])
     return {"fetch": np.full(program.count, program.words.shape[1], np.int64),

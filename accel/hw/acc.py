@@ -40,7 +40,7 @@ class Acc(wiring.Component):
         return m
 
     def _read(self, m: Module, platform, name: str, rows: list[Value]):
-        """Of `rows`, those of the second bank last, the one that the address selected."""
+        """Selects from `rows`, the second bank's last, the row that the address names."""
         port, below = getattr(self, name), exact_log2(len(rows)) - 1
         select = Cat(port.r_addr[:below], port.r_addr[-1])
         for _ in range(READ_LATENCY - 1):
@@ -79,7 +79,7 @@ class Acc(wiring.Component):
 
 
 def _selected(values: list[Value], number: Value) -> Value:
-    """One of a power of two of values."""
+    """Selects one of a power of two of values."""
     for bit in number:
         values = [Mux(bit, b, a) for a, b in zip(values[::2], values[1::2], strict=True)]
     return values[0]

@@ -18,14 +18,14 @@ BURST = data.StructLayout({"addr": 32, "last": 5})
 
 
 def read_port(config: AccelConfig) -> Signature:
-    """What a unit that reads memory has. It accepts its beats without waiting for anyone else."""
+    """Read port of a unit. The unit accepts its beats without waiting for any other."""
     memory = memory_port(config).members
     return Signature({"request": Out(stream.Signature(BURST)), "rdata": memory["rdata"]})
 
 
 def write_port(config: AccelConfig) -> Signature:
-    """What a unit that writes memory has: all beats of a burst are there when it is requested.
-    It is always ready for `ack`.
+    """Write port of a unit, which has all beats of a burst when it requests it, and is always
+    ready for `ack`.
     """
     memory = memory_port(config).members
     return Signature({"request": Out(stream.Signature(BURST)), "wdata": memory["wdata"],
@@ -60,7 +60,7 @@ class Arbiter(wiring.Component):
         m = Module()
         m.submodules.owners = owners = Queue(data.StructLayout({"load": 1, "last": 5}), BURSTS,
                                              registered=True)
-        full = Signal()             # as many as may be are open
+        full = Signal()             # no more may be open
         self._requests(m, owners, full)
         read_done = self._reads(m, owners)
         self._writes(m)
@@ -97,7 +97,7 @@ class Arbiter(wiring.Component):
             taken = taken | client.request.valid
 
     def _reads(self, m: Module, owners: Queue) -> Value:
-        """Beats go to the owner of the oldest burst; whether that ends in this cycle."""
+        """Passes beats to the owner of the oldest burst; returns whether it ends in this cycle."""
         beat, moved = Signal(5), Signal()
         rdata = self.mem.rdata
         for client, mine, count in ((self.fetch, ~owners.o.p.load, self.moved_fetch),

@@ -14,7 +14,7 @@ __all__ = ["CommandQueue", "handover"]
 
 
 def handover(config: AccelConfig) -> Signature:
-    """What fetch tells a queue of instructions.
+    """The signals from fetch to a queue of instructions.
 
     beat, lane  a beat of the instruction that is assembled; which one it is, one-hot, or zero
     index       position of that instruction

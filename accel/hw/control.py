@@ -12,24 +12,24 @@ __all__ = ["BEGIN_CYCLES", "END_CYCLES", "OVER_CYCLES", "PATIENCE", "SETTLING", 
            "Control"]
 
 PATIENCE = 8
-"""Cycles for which nothing has to move until that is called a deadlock."""
+"""Cycles without any movement after which a run is deadlocked."""
 
 BEGIN_CYCLES = 3
-"""From `start` to the first cycle in which a run is on: the state is cleared in between."""
+"""Cycles from `start` to the first in which a run is on: the state is cleared in between."""
 
 STATUS_CYCLES = 5
-"""From an error, or from FINISH, to the status; from FINISH to `halt`."""
+"""Cycles from an error, or from FINISH, to the status; from FINISH to `halt`."""
 
 SETTLING = 4
-"""From `halt` to the first cycle in which what the units say of themselves counts."""
+"""Cycles from `halt` to the first in which the units' reports count."""
 
 assert PATIENCE > STATUS_CYCLES     # every error is known before a run ends
 
 OVER_CYCLES = 3
-"""From the cycle in which nothing is seen to move any more to `done`; counters settle meanwhile."""
+"""Cycles from the last movement that is seen to `done`; counters settle meanwhile."""
 
 END_CYCLES = STATUS_CYCLES + SETTLING + OVER_CYCLES
-"""From the retirement of FINISH to `done`."""
+"""Cycles from the retirement of FINISH to `done`."""
 
 _UNIT = data.StructLayout({"idle": 1, "blocked": 1, "blocked_index": INDEX_BITS, "queued": 1})
 
@@ -37,7 +37,7 @@ _ERROR = data.StructLayout({"error": 1, "index": INDEX_BITS, "status": Status})
 
 
 class Control(wiring.Component):
-    """Starts a run and finds out how it ends.
+    """Starts a run and determines how it ends.
 
     A run is on `BEGIN_CYCLES` after `start`. It ends `STATUS_CYCLES` after FINISH retires, or when
     nothing has moved for `PATIENCE` cycles: nothing that could change that is under way then. From
@@ -151,8 +151,8 @@ class Control(wiring.Component):
         return self._tournament(m, "error", candidates), finished
 
     def _tournament(self, m: Module, name: str, candidates: list[tuple]) -> tuple:
-        """Of (valid, unit, index, ...) the valid one with the lowest index, the first on a tie;
-        one round, of neighbours, a cycle."""
+        """Selects of (valid, unit, index, ...) the valid one with the lowest index, the first on a
+        tie; one round, of neighbours, a cycle."""
         number = 0
         while len(candidates) > 1:
             winners = [self._first(*candidates[at:at + 2]) for at in range(0, len(candidates), 2)]

@@ -26,7 +26,7 @@ from accel.machine.status import CLIENTS, COUNTERS, REPORTERS, Status
 __all__ = ["REQUEST_CYCLE", "Core", "core_signature"]
 
 REQUEST_CYCLE = BEGIN_CYCLES + 2
-"""In which the first request of a run is offered to the memory; `start` comes in cycle 0."""
+"""Cycle in which a run offers its first request to the memory; `start` comes in cycle 0."""
 
 
 def core_signature(machine: Machine) -> dict:
@@ -116,7 +116,7 @@ class Core(wiring.Component):
     def _buffers(self, m: Module, units):
         readers = {"inp": "gemm", "wgt": "gemm", "res": "vector", "par": "vector"}
         config = self.machine.config
-        seen = config.buffers | config.parts            # by who reads or writes entries
+        seen = config.buffers | config.parts            # by the unit that reads or writes entries
         for name in LOADED:
             m.submodules[name] = buffer = InputScratchpad(config, seen[name])
             wiring.connect(m, getattr(units["load"], name), buffer.write)
@@ -129,7 +129,7 @@ class Core(wiring.Component):
         wiring.connect(m, units["vector"].acc, acc.vector)
 
     def _issue(self, m: Module, fetch: Fetch, queues, units, tokens: Tokens, control: Control):
-        """Fetch to queues to units, their tokens, and what control hears from them."""
+        """Connects fetch to queues to units, their tokens, and their reports to control."""
         m.d.comb += [
             fetch.run.eq(control.fetching),
             fetch.tokens_empty.eq(tokens.empty), control.fetch_blocked.eq(fetch.blocked),

@@ -14,7 +14,7 @@ __all__ = ["COUNTER_BITS", "COUNTER_CYCLES", "Counters"]
 COUNTER_BITS = 40
 
 COUNTER_CYCLES = 3
-"""From a cycle to when the counters include it."""
+"""Cycles from an event until the counters include it."""
 
 _ROWS = 16
 
@@ -78,7 +78,7 @@ class Counters(wiring.Component):
         write, old, chosen = kept.write_port(), *(kept.read_port(domain="comb") for _ in range(2))
 
         def counter(begun: Value, row: Value, value: Value) -> Value:
-            """What a row stands for: a counter begins with what is not counted."""
+            """The value of a row: a counter begins with the cycles that are not counted."""
             beginning = Mux(row == command, BEGIN_CYCLES + COUNTER_CYCLES - 1, 0)
             return Mux(begun, value, beginning)
 

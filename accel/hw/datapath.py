@@ -65,7 +65,7 @@ class Datapath(wiring.Component):
 
 
 class _Emission:
-    """Makes each value once for each stage that needs it."""
+    """Emits each value once for each stage that needs it."""
 
     def __init__(self, m: Module, ports: Datapath, platform):
         self.m, self.ports, self.plan, self.platform = m, ports, ports.plan, platform
@@ -163,7 +163,7 @@ class _Emission:
         return share < total and before * share // total == (before + 1) * share // total
 
     def argument(self, one: Operation, position: int, index, term: int, before: int = 0) -> Value:
-        """As the operation's stage sees it, or one of those `before`."""
+        """An argument as the operation's stage sees it, or one of those `before`."""
         arg = self.plan.placed[one.node.args[position]]
         return self.at(arg, index, term, one.stage - before)
 
@@ -298,7 +298,7 @@ def _stick(y: Value, amount: int) -> Value:
 
 
 def _digit(shifted, n: Value, low: int, bits: int) -> Value:
-    """Multiplexer over what the digit of `n` can be."""
+    """Multiplexer over the values of the digit of `n`."""
     choices = [shifted(digit << low) for digit in range(1 << bits)]
     for position in range(bits):
         test = n[low + position]

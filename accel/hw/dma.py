@@ -23,7 +23,7 @@ __all__ = ["BASE_REGISTERS", "RUN", "RUN_CYCLES", "Front", "Stepper", "connect_u
            "merge", "rotate"]
 
 RUN_CYCLES = 2 + NEST_CYCLES + 1 + QUEUE_CYCLES
-"""From the cycle in which an instruction is taken to its first run."""
+"""Cycles from taking an instruction to its first run."""
 
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 

@@ -18,7 +18,7 @@ from accel.machine.status import Status
 __all__ = ["PREFETCH", "Fetch"]
 
 _KIND = data.StructLayout({"finish": 1, **dict.fromkeys(UNITS, 1)})
-"""What the opcode asks for, one-hot; nothing if it is unknown."""
+"""The target of an opcode, one-hot; zero if it is unknown."""
 
 PREFETCH = 8
 """Instructions that are requested or buffered ahead of the one that is handed on."""
@@ -99,7 +99,7 @@ class Fetch(wiring.Component):
             m.d.sync += requested.eq(requested + 1)
 
     def _assemble(self, m: Module, platform, buffer: Queue, full, bad, kind, handed) -> Value:
-        """Hand beats to the queues; whether this one is the last of its word."""
+        """Hands beats to the queues; returns whether this one is the last of its word."""
         beats = WORD_BYTES // self._machine.config.bus_bytes
         place = Signal(beats, init=1)       # of the next beat, one-hot
         moved = buffer.o.valid & buffer.o.ready
@@ -124,7 +124,7 @@ class Fetch(wiring.Component):
         return last
 
     def _hand_on(self, m: Module, there: Value, bad: Signal, kind, handed: Signal):
-        """What becomes of the word at hand."""
+        """Decides what happens to the word at hand."""
         finishing, begun, wrong, over = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             self.error_index.eq(self.index), self.started_index.eq(self.index),

@@ -18,7 +18,7 @@ __all__ = ["ADDRESS_CYCLES", "Gemm", "delayed", "updates_of"]
 TAG = data.StructLayout({"last": 1, "banks": 2})
 
 ADDRESS_CYCLES = 1 + NEST_CYCLES
-"""From the cycle in which an instruction is taken to its first addresses."""
+"""Cycles from taking an instruction to its first addresses."""
 
 
 class Gemm(wiring.Component):

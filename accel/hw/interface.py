@@ -11,7 +11,7 @@ __all__ = ["COMMAND", "INDEX_BITS", "LANE_BITS", "READ_LATENCY", "acc_port", "ch
            "entry_read", "memory_port", "unit_signature"]
 
 INDEX_BITS = 26
-"""Of an instruction's position: words of 64 bytes in 4 GiB."""
+"""Bits of an instruction's position: words of 64 bytes in 4 GiB."""
 
 LANE_BITS = 32
 """Bits of a lane of acc."""

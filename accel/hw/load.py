@@ -20,7 +20,7 @@ LOADED = ("inp", "wgt", "res", "par")
 BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
 
 REQUEST_CYCLES = RUN_CYCLES + 3
-"""From the cycle in which an instruction is taken to its first request."""
+"""Cycles from taking an instruction to its first request."""
 
 
 class Bursts(wiring.Component):

@@ -13,7 +13,7 @@ COMPUTE_OPERANDS = {"dst": 16, "a": 16, "b": 16}
 """Operands of gemm and vector, and the bits of their addresses."""
 
 NEST_CYCLES = 3
-"""From a step of the loops to the addresses of its iteration."""
+"""Cycles from a step of the loops to the addresses of its iteration."""
 
 AHEAD = 16
 """Iterations between the loops and where they can be held up."""
@@ -125,7 +125,7 @@ class LoopNest(wiring.Component):
 
     def _offset(self, m: Module, level: "_Level", name: str, width: int, begin: Value,
                 base: Value) -> Signal:
-        """What a level adds to an address; the outermost includes the base."""
+        """The offset that a level adds to an address; the outermost includes the base."""
         offset = Signal(width, name=f"{name}_offset{level.number}", reset_less=True)
         with m.If(self.step):
             with m.If(begin):
@@ -138,7 +138,7 @@ class LoopNest(wiring.Component):
         return offset
 
     def _hand_on(self, m: Module, flags: dict[str, Value], pads: list[Value]):
-        """What goes along with an iteration, through the stages of its addresses."""
+        """Passes an iteration's tag and flags through the stages of its addresses."""
         valid = self.made
         for number in range(NEST_CYCLES):
             later = {name: Signal.like(value, name=f"{name}_{number}", reset_less=True)

@@ -17,7 +17,7 @@ __all__ = ["CHUNK_CYCLES", "BurstWriter", "Store", "writer_depth"]
 BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
 
 CHUNK_CYCLES = RUN_CYCLES + 1
-"""From the cycle in which an instruction is taken to the address of its first chunk."""
+"""Cycles from taking an instruction to the address of its first chunk."""
 
 
 def writer_depth(config: AccelConfig) -> int:
@@ -59,7 +59,7 @@ class BurstWriter(wiring.Component):
         m.submodules.beats = beats = Queue(beat.wdata.shape(), self.depth, registered=True)
         m.submodules.bursts = bursts = Queue(
             data.StructLayout({"burst": BURST, "last": 1}), self.depth, registered=True)
-        # Of each request whether it is the last of its instruction.
+        # For each request, whether it is the last of its instruction.
         m.submodules.answers = answers = Queue(1, BURSTS, registered=True)
 
         in_block = beat.addr[:BLOCK_BITS - self._offset_bits]

@@ -13,7 +13,7 @@ TOKEN_BITS = 8
 
 
 def token_port() -> Signature:
-    """What a unit uses of the tokens; the names are those of `unit_signature`.
+    """The token signals of a unit, named as in `unit_signature`.
 
     waits, available : `available` is the set of units whose tokens for this unit are there.
     take : take one token from each unit in `waits`; they must be available.

@@ -101,7 +101,7 @@ class Update(wiring.Component):
 
     def _combine(self, chosen: Value, last: Value, fresh: Value, base: Value,
                  value: Value) -> Value:
-        """With what the destination holds: `fresh` if it was written by the `last` element, else
+        """Combines the value with the destination: `fresh` if the `last` element wrote it, else
         `base`. Both are compared with the value, as the outcome would come late otherwise. Maximum
         and minimum share a comparison: of equal values either will do."""
         by = {kind: chosen[bit] for bit, kind in enumerate(self.updates)}

@@ -36,7 +36,7 @@ WRITABLE = ("activations", "io")
 
 CONSTANT = tuple(base for base in isa.BASES if base not in WRITABLE)
 
-_FEW, _LONG = 4, 512    # intervals that are worth an Access of their own: so few, or so long
+_FEW, _LONG = 4, 512    # intervals worth an Access of their own: few, or long
 
 
 class IllegalProgram(Error, ValueError):
@@ -54,7 +54,7 @@ class IllegalProgram(Error, ValueError):
 
 
 class Fault(Exception):
-    """An error of an instruction: the status that the machine reports, and a sentence."""
+    """An instruction's error: the status that the machine reports, and a sentence."""
 
     def __init__(self, status: Status, sentence: str):
         super().__init__(sentence)
@@ -85,7 +85,7 @@ class Walk:
 
     @cached_property
     def _plain(self) -> tuple[int, int]:
-        """Bounds without the modulus."""
+        """The bounds without the modulus."""
         reach = [(extent - 1) * stride for extent, stride in zip(self.extents, self.strides)]
         return (self.base + sum(r for r in reach if r < 0),
                 self.base + sum(r for r in reach if r > 0))
@@ -96,7 +96,7 @@ class Walk:
         return low < 0 or high >= self.modulus
 
     def addresses(self) -> np.ndarray:
-        """Of every iteration: int64, of the shape of the loops."""
+        """The address of every iteration: int64, of the shape of the loops."""
         rank = len(self.extents)
         total = np.full((1,) * rank, self.base, np.int64)
         for axis, (extent, stride) in enumerate(zip(self.extents, self.strides)):
@@ -108,7 +108,7 @@ class Walk:
     def runs(self, scale: int, width: int) -> tuple[np.ndarray, int]:
         """The set ``{address * scale + [0, width)}`` as the starts of intervals of equal length.
 
-        The intervals are disjoint; their order is of no meaning.
+        The intervals are disjoint; their order has no meaning.
         """
         if self.wraps:
             return _disjoint(self.addresses().reshape(-1) * scale, width)
@@ -127,7 +127,7 @@ class Walk:
 
     @property
     def unique(self) -> bool:
-        """Whether no address comes twice. May say no where it would take long to be sure."""
+        """Whether no address repeats. May be False where a sure answer would take long."""
         if self.wraps:
             return np.unique(self.addresses()).size == self.count
         reach = 1
@@ -227,9 +227,9 @@ def valid_box(loops: Sequence[Mapping[str, int]]) -> tuple[tuple[int, int], ...]
 
 def _compute(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
     intrinsic = machine.intrinsic(instruction.name)
-    found = [_operand(machine, instruction, intrinsic, operand.name)
+    operands = [_operand(machine, instruction, intrinsic, operand.name)
              for operand in (*intrinsic.operands, intrinsic.dst)]
-    return tuple(touch for touch in found if touch is not None)
+    return tuple(touch for touch in operands if touch is not None)
 
 
 def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
@@ -250,12 +250,12 @@ def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
 
 
 def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:
-    """The loops that count: those of extent 1 do not."""
+    """The loops of extent greater than 1; the others have no effect."""
     return [loop for loop in instruction.fields.get("loops", ()) if loop.get("extent", 1) > 1]
 
 
 def operand_scope(instruction: Instruction, intrinsic: Intrinsic, name: str) -> str:
-    """Where an operand of a gemm or vector instruction lives; it may not be allowed to."""
+    """Where an operand of a gemm or vector instruction lives, allowed or not."""
     fields = instruction.fields
     if instruction.unit == "vector" and name == "dst":
         return isa.DESTINATIONS[fields.get("destination", 0)]
@@ -303,7 +303,7 @@ def require_ranges(machine: Machine, instruction: Instruction, found: Iterable[T
 def _require_banks(machine: Machine, instruction: Instruction, touch: Touch, low: int,
                    high: int) -> None:
     depth = machine.config.bank_depth
-    touched = {low // depth, high // depth}     # two banks: the bounds tell them all
+    touched = {low // depth, high // depth}     # two banks: the bounds decide
     for bank in touched:
         if not instruction.fields.get("banks", 0) >> bank & 1:
             raise Fault(Status.ADDRESS, f"{touch.operand} touches bank {bank} of acc, which "
@@ -312,10 +312,10 @@ def _require_banks(machine: Machine, instruction: Instruction, touch: Touch, low
 
 def event(machine: Machine, instruction: Instruction,
           found: Iterable[Touch] | None = None) -> Event:
-    """The instruction for `compiler.latency_hiding`. Its operands must be in range.
+    """The event of an instruction for `compiler.latency_hiding`. Its operands must be in range.
 
-    Reads of constant segments are left out: those are whole from the start, and nothing may write
-    there. `found` are the instruction's `touches`, from a caller who knows them.
+    Reads of constant segments are left out: these are complete from the start, and nothing may
+    write there. `found` are the instruction's `touches`, from a caller who knows them.
     """
     known = touches(machine, instruction) if found is None else found
     found = list({(touch.memory, touch.walk, touch.write): touch for touch in known
@@ -334,7 +334,7 @@ def event(machine: Machine, instruction: Instruction,
 
 
 def accumulates(machine: Machine, instruction: Instruction) -> bool:
-    """Whether what stands in the destination before the instruction counts.
+    """Whether the instruction uses the earlier contents of its destination.
 
     With `reset` it does not: the first iteration that touches an entry has index 0 in every loop
     of destination stride 0, since the one that differs only there comes earlier.
@@ -344,7 +344,7 @@ def accumulates(machine: Machine, instruction: Instruction) -> bool:
 
 
 def _read_before_written(dst: Touch, sources: Sequence[Touch]) -> list[AddressSet]:
-    """Reads of the destination's memory, but not of what the instruction itself wrote before."""
+    """Reads of the destination's memory, except of what the instruction itself wrote before."""
     written, first = np.unique(dst.walk.addresses(), return_index=True)
     result = []
     for touch in sources:
@@ -357,7 +357,7 @@ def _read_before_written(dst: Touch, sources: Sequence[Touch]) -> list[AddressSe
 
 
 def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[Instruction]:
-    """The stream with the tokens that make it legal, in place of any that it has.
+    """Give the stream the tokens that make it legal, in place of any that it has.
 
     Raises `IllegalProgram` for an instruction whose operands are not allowed or not in range.
     FINISH gets no tokens: it waits until all units are idle.
@@ -393,8 +393,8 @@ def prove(machine: Machine, program: AccelProgram) -> None:
 
 
 class _Events(Sequence[Event]):
-    """The events of a stream without FINISH, made anew whenever one is asked for: the addresses
-    that a whole network touches would fill the memory.
+    """The events of a stream without FINISH, rebuilt at every access: the addresses that a whole
+    network touches would fill the memory.
     """
 
     def __init__(self, machine: Machine, stream: Sequence[Instruction],
@@ -429,16 +429,16 @@ def _require_finish(stream: Sequence[Instruction]) -> None:
 
 def _event(machine: Machine, index: int, instruction: Instruction,
            segments: Mapping[str, int]) -> Event:
-    """The event of an instruction; raises `IllegalProgram` if it fails whenever it is executed."""
+    """The event of an instruction; raises `IllegalProgram` if every execution of it fails."""
     try:
-        found = touches(machine, instruction)
-        require_ranges(machine, instruction, found)
+        touched = touches(machine, instruction)
+        require_ranges(machine, instruction, touched)
     except Fault as fault:
         raise IllegalProgram(f"{_name(index, instruction)}: {fault}") from None
-    for touch in found:
+    for touch in touched:
         if touch.memory in isa.BASES and touch.walk.count:
             _require_segment(index, instruction, touch, segments.get(touch.memory))
-    return event(machine, instruction, found)
+    return event(machine, instruction, touched)
 
 
 def _require_segment(index: int, instruction: Instruction, touch: Touch,

@@ -1,5 +1,5 @@
-"""What is said of a program that is not legal: instructions, where they come from, what they touch,
-and the order that is missing.
+"""The findings about an illegal program: instructions, where they come from, what they touch, and
+the order that is missing.
 
 A finding is a block of lines::
 
@@ -27,7 +27,7 @@ from compiler.latency_hiding import CAPACITY, Event, TokenPair, Tokens, Violatio
 
 __all__ = ["LIMIT", "Findings"]
 
-LIMIT = 200                     # findings after which a proof is given up
+LIMIT = 200                     # findings after which a proof stops
 SHOWN, RANGES = 3, 3            # findings in a text, ranges of addresses in a finding
 WIDTH, HEAD = 100, 11           # columns of a text, and of what stands in front of its lines
 
@@ -41,7 +41,7 @@ class Findings:
     Parameters
     ----------
     stream : the instructions of `program`.
-    events, tokens : of each that the violations speak of.
+    events, tokens : those of the instructions that the violations name.
     """
 
     def __init__(self, machine: Machine, program: AccelProgram, stream: Sequence[Instruction],
@@ -56,16 +56,16 @@ class Findings:
         kinds = Counter(violation.kind for violation in self.violations)
         total = len(self.violations)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        found = ("1 finding" if total == 1 else
+        summary = ("1 finding" if total == 1 else
                  f"{total} findings{' or more' if total >= LIMIT else ''}")
-        head = f"Program must be legal under every timing, but has {found} ({counts})"
+        head = f"Program must be legal under every timing, but has {summary} ({counts})"
         blocks = [self.block(number, violation)
                   for number, violation in enumerate(self.violations[:SHOWN], 1)]
         rest = [f"and {total - SHOWN} more"] if total > SHOWN else []
         return "\n".join([head, *blocks, *rest])
 
     def block(self, number: int, violation: Violation) -> str:
-        """One finding, its number in front."""
+        """One finding as text, its number in front."""
         title = f"{number}. {self._title(violation)}"
         return "\n".join([title, *(line for row in self._rows(violation) for line in _lines(row))])
 
@@ -133,7 +133,7 @@ class Findings:
         return f"{memory} {_ranges('entry', entries)} ({_ranges('byte', ranges)}){named}"
 
     def _tensors(self, index: int, violation: Violation) -> tuple[str, ...]:
-        """What the instruction's origin calls the region, else what the program's host does."""
+        """The region's tensors as the instruction's origin names them, else as the host does."""
         known = self.stream[index].origin.tensors(violation.memory)
         low, high = violation.ranges[0][0], violation.ranges[-1][1]
         return known or tuple(
@@ -142,7 +142,7 @@ class Findings:
             and low < slot.offset + slot.size_bytes)
 
     def _written(self, violation: Violation) -> str:
-        """When it will be."""
+        """When the region will be written."""
         addresses = {address for low, high in violation.ranges for address in range(low, high)}
         for index in range(violation.later.index, len(self.events)):
             for access in self.events[index].writes():
@@ -202,7 +202,7 @@ class Findings:
 
 
 def _from(origin: Origin) -> str:
-    """Layer, loops around the instruction and where they stand, loops inside."""
+    """The layer, the loops around the instruction with their values, and the loops inside."""
     site, own = origin.site, ""
     prefix = re.sub(r"\W", "_", site.layer) + "_"       # names of the layer's stages begin with it
     loops = ", ".join(
@@ -228,7 +228,7 @@ def _ranges(unit: str, ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def _whole(text: str) -> str:
-    """Not to be broken into lines."""
+    """Keeps a text on one line."""
     return text.replace(" ", "\0")
 
 

@@ -1,12 +1,12 @@
-"""Do all simulators agree? Random programs on each of them, compared to the byte.
+"""Do all simulators agree? Runs random programs on each of them and compares the results to the
+byte.
 
-The first simulator is the reference. Compared are status, unit and instruction, and the whole
-memory image; between those that have time, also cycles, counters, and the start and the retirement
-of every instruction. Each legal program is proved first: the proof must accept what the generator
-made by other means. What the programs covered is counted; a bin that stays empty is a failure,
-with few programs too if it is a form of an instruction: what did not run was not compared. Then
-come programs with one planted fault or two each, and some that fail late: of these the memory is
-not defined.
+The first simulator is the reference. The check compares status, unit and instruction, and the whole
+memory image; between simulators with time, also cycles, counters, and the start and retirement of
+every instruction. It proves each legal program first: the proof must accept what the generator made
+by other means. It counts what the programs cover. A bin that stays empty is a failure, with few
+programs too if it is a form of an instruction: what did not run was not compared. Then come
+programs with one or two planted faults each, and some that fail late: their memory is undefined.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ __all__ = ["COUNT", "Difference", "Report", "cases", "check", "compare", "defaul
 COUNT = 200
 """Random programs that fill every bin; with fewer, empty bins are no failure."""
 
-MAX_CYCLES = 2_000_000          # a hundred times what the longest program takes
+MAX_CYCLES = 2_000_000          # a hundred times the cycles of the longest program
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check found. `cycles` are those of the simulators that have time, in all; `missing`
-    are the forms of instructions that no program held."""
+    """The result of a check. `cycles` are the total of the simulators with time; `missing` are the
+    forms of instructions that no program held."""
 
     machine: Machine
     seed: int
@@ -108,8 +108,8 @@ def check(machine: Machine, count: int = COUNT, seed: int = 0,
     """Run `count` random programs, those of the seeds from ``seed * 1000000`` on, and the
     directed ones; stop at the first difference.
 
-    `progress` is told how many programs are done, and of how many. Without `locate` the first
-    instruction that differs is not looked for.
+    `progress` is called with the number of programs done, and of all. Without `locate` the check
+    does not search for the first instruction that differs.
     """
     chosen = dict(simulators or default_simulators())
     coverage, cycles, instructions = Coverage(machine), 0, 0
@@ -152,7 +152,7 @@ def cases(machine: Machine, count: int = COUNT, seed: int = 0) -> Iterator[Case]
 
 
 def faults_of(count: int) -> int:
-    """Programs with a fault in a check of `count` random programs."""
+    """The number of programs with a fault in a check of `count` random programs."""
     return count // 2
 
 
@@ -168,7 +168,7 @@ def _run(machine: Machine, case: Case,
 
 
 def compare(machine: Machine, case: Case, runs: Mapping[str, Run]) -> Difference | None:
-    """The first difference between the runs of one program, the reference's first."""
+    """The first difference between the runs of one program; the reference's run comes first."""
     (reference, expected), *others = runs.items()
     for name, run in others:
         if detail := differ(expected, run):
@@ -178,7 +178,7 @@ def compare(machine: Machine, case: Case, runs: Mapping[str, Run]) -> Difference
 
 def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
              known: Difference) -> Difference:
-    """The same difference, with the first instruction that shows it."""
+    """Add to a difference the first instruction that shows it."""
     a, b = known.simulators
     if known.instruction >= 0:
         return known
@@ -191,7 +191,9 @@ def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
 
 
 def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> Difference | None:
-    """Simulators that have time agree on every event and counter; the last one is right."""
+    """The first difference in time: simulators must agree on events and counters; the last is
+    right.
+    """
     timed = [(name, run) for name, run in zip(names, runs) if run.cycles]
     for name, run in timed:
         if wrong := _inconsistent(case, run):
@@ -209,7 +211,7 @@ def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> 
 
 
 def _inconsistent(case: Case, run: Run) -> str:
-    """What a run that is done must say of itself, whatever its timing; empty if it does."""
+    """How a finished run contradicts itself, whatever its timing; empty if it does not."""
     if not run.ok:
         return ""
     for unit, activity in run.counters.activity.items():

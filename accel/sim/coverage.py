@@ -1,4 +1,4 @@
-"""What programs have exercised: bins that a check must fill."""
+"""Coverage: the bins that the programs of a check must fill."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from .generate import Case
 __all__ = ["Coverage"]
 
 DISTANCES = (1, 2, 3)
-"""Iterations between two updates of one entry that the bypass is checked for."""
+"""Distances, in iterations, of two updates of one entry, for which the bypass is checked."""
 
 
 class Coverage:
@@ -40,7 +40,7 @@ class Coverage:
             self.counts.setdefault(group, Counter())[name] = 0
 
     def add(self, case: Case, run: Run) -> None:
-        """Count a case and its run on the RTL. Of a program with a fault only the end counts."""
+        """Count a case and its run on the RTL. For a program with a fault only the end counts."""
         if case.fault:
             self._count("fault", f"{run.status.text} of {run.unit}")
             return
@@ -60,17 +60,17 @@ class Coverage:
 
     @property
     def empty(self) -> list[str]:
-        """Bins that nothing has filled, as ``group: bin``."""
+        """The bins that nothing has filled, as ``group: bin``."""
         return [f"{group}: {name}" for group, bins in self.counts.items()
                 for name, count in bins.items() if not count]
 
     @property
     def missing(self) -> list[str]:
-        """Forms that no program held."""
+        """The forms that no program held."""
         return [name for name, count in self.counts["form"].items() if not count]
 
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Group to the number of bins that are filled, and of all."""
+        """For each group, the number of filled bins and of all."""
         return {group: (sum(count > 0 for count in bins.values()), len(bins))
                 for group, bins in self.counts.items()}
 
@@ -100,7 +100,7 @@ class Coverage:
 
     @property
     def _meets_itself(self) -> bool:
-        """Whether an operation of vector can read what an iteration before wrote."""
+        """Whether an operation of vector can read what an earlier iteration wrote."""
         return any(form.unit == "vector" and form.target == "acc" and "acc" in form.scopes.values()
                    for form in forms(self.machine))
 

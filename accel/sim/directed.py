@@ -32,7 +32,7 @@ LONG = 1 << 16
 """Cycles of a long wait, about."""
 
 ODD = LONG - 1500
-"""The same, but most bits of the sum of both are set."""
+"""A long wait for which most bits of the sum of both are set."""
 
 SHORT = LONG >> 3
 
@@ -101,7 +101,7 @@ def _long_wait(machine: Machine, source: str) -> Case:
 
 
 def _last(loops: list[dict[str, int]], count: int) -> list[dict[str, int]]:
-    """The same loops, the first one innermost of `count`."""
+    """Moves the first loop innermost of `count`."""
     first, *others = loops
     return [*others, *[{"extent": 1}] * (count - len(loops)), first]
 
@@ -294,7 +294,7 @@ def _first(body: Sequence[Instruction], unit: str) -> int | None:
 
 
 def _also(instruction: Instruction, field: str, unit: str) -> Instruction:
-    """With one more unit that it waits for or signals."""
+    """Adds one more unit that the instruction waits for or signals."""
     mask = instruction.fields.get(field, 0) | isa.unit_mask([unit])
     return changed(instruction, {field: mask})
 
@@ -311,7 +311,7 @@ def changed(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
 
 
 def nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
-    """An instruction of about so many cycles that needs nothing but itself."""
+    """An instruction of about `cycles` cycles that depends on nothing."""
     if unit == "vector":
         cycles = max(1, cycles // machine.config.vector_beats)
     loops, name = [{"extent": min(cycles, LONG)}], machine.of_unit(unit)[0].name

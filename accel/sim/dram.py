@@ -23,11 +23,11 @@ _SMALLEST = {"outstanding": 1, "row_bytes": 64, "banks": 1}
 
 
 class DramError(Error, ValueError):
-    """Options of the memory that cannot be: names the option, the value and the rule."""
+    """Impossible options of the memory: names the option, the value and the rule."""
 
 
 class DramTiming(ctypes.Structure):
-    """What `dram.h` is given."""
+    """The parameters of `dram.h`."""
 
     _fields_ = [("bus_bytes", ctypes.c_uint32), ("latency", ctypes.c_uint32),
                 ("outstanding", ctypes.c_uint32), ("seed", ctypes.c_uint64),
@@ -83,7 +83,7 @@ class Dram:
             raise DramError(f"{name} of the memory must be {rule}, not {getattr(self, name)!r}")
 
     def timing(self, config: AccelConfig) -> DramTiming:
-        """For the bus of a machine, which `bytes_per_cycle` must not exceed."""
+        """The timing for the bus of a machine, which `bytes_per_cycle` must not exceed."""
         rate = self.bytes_per_cycle
         self._require("bytes_per_cycle", rate is None or rate <= config.bus_bytes,
                       f"at most the {config.bus_bytes} bytes of the bus of {config.name}")
@@ -103,4 +103,4 @@ class Dram:
 
 
 DRAM = Dram()
-"""What simulators have behind the core if nothing else is said."""
+"""The default memory behind the core."""

@@ -25,10 +25,10 @@ Change = Callable[[Machine, str, Stream, Random], str]
 
 
 def plant(machine: Machine, seed: int) -> Case:
-    """The program of a seed with one fault or two; at each alone the functional simulator ends
-    with an error.
+    """The program of a seed with one or two faults; each alone ends the functional simulator with
+    an error.
 
-    What is wrong, and in which unit, follows from the seed, so that all have their turn.
+    The kind of fault and its unit follow from the seed, so that all have their turn.
     """
     random = Random(f"{machine.hash} fault {seed}")
     turn, kind = divmod(seed, len(FAULTS))
@@ -59,7 +59,7 @@ def _harm(machine: Machine, case: Case, change: Change, unit: str,
 
 
 def _merged(plain: Stream, faulty: Sequence[Stream]) -> Stream:
-    """All changes to a stream; where two change one instruction, the later one."""
+    """Applies all changes to a stream; where two change one instruction, the later counts."""
     result = list(plain)
     for stream in faulty:
         result = [old if new == before else new
@@ -182,7 +182,7 @@ def _token(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
 
 
 def _wait(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
-    """A wait for a token that nobody gives."""
+    """A wait for a token that no unit gives."""
     options = [(index, other) for index in _of(stream, unit) for other in UNITS
                if other not in stream[index].waits]
     if not options:

@@ -1,4 +1,4 @@
-"""The forms of instructions: every way in which what is declared can be written down."""
+"""The forms of instructions: every way to encode what is declared."""
 
 import itertools
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class Form:
 
 
 def forms(machine: Machine) -> list[Form]:
-    """All that the declarations allow, in order of opcodes."""
+    """All forms that the declarations allow, in order of opcodes."""
     return [form for name, intrinsics in machine.forms.items() for intrinsic in intrinsics
             for form in _of(name, intrinsic)]
 
@@ -69,8 +69,9 @@ def _of(name: str, intrinsic: Intrinsic) -> Iterator[Form]:
 
 
 def form_of(machine: Machine, instruction: Instruction) -> Form:
-    """The form of an instruction, which must be legal. A load of which nothing is padding counts
-    as one without, and so does one into a buffer of which no form has padding."""
+    """The form of a legal instruction. A load whose loops pad nothing counts as one without
+    padding; so does a load into a buffer for which no form has padding.
+    """
     name, unit, fields = instruction.name, instruction.unit, instruction.fields
     if unit in ("load", "store"):
         buffer = isa.BUFFERS[fields["buffer"]]

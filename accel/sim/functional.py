@@ -94,7 +94,8 @@ class _Execution:
             return Run(status, unit, index, self.memory, waiting=waiting)
 
     def _in_order(self) -> int:
-        """Execute in stream order; the position at which that meets a counter it cannot pass."""
+        """Executes in stream order; returns the position of the first counter that it cannot pass.
+        """
         for index, instruction in enumerate(self.stream):
             if instruction.unit == "fetch":
                 self._finish(index)
@@ -119,7 +120,7 @@ class _Execution:
         self._deadlock()
 
     def _fetch(self, position: int) -> bool:
-        """Whether the instruction goes to its queue. One that is illegal stays."""
+        """Whether the instruction goes to its queue. An illegal one stays."""
         instruction = self.stream[position]
         if instruction.unit == "fetch" and all(state.idle for state in self.units.values()):
             self._finish(position)
@@ -132,7 +133,7 @@ class _Execution:
         return True
 
     def _advance(self, unit: str) -> bool:
-        """One step of a unit: retire the oldest instruction, else start the next."""
+        """Advances a unit by one step: retires the oldest instruction, else starts the next."""
         state = self.units[unit]
         if state.open and self._retire(unit):
             return True

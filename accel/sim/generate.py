@@ -1,9 +1,9 @@
 """Random legal programs, to hold simulators against each other.
 
-What makes a program legal is tracked here on its own: every instruction's addresses are
-enumerated one by one into bit sets, every pair of instructions is compared, and what is known to
-come before what is a set of instructions. Nothing is shared with the address sets, the insertion
-of tokens or the proof that compiled programs rely on, so that they cannot share a mistake.
+What makes a program legal is tracked here on its own: every instruction's addresses are enumerated
+one by one into bit sets, every pair of instructions is compared, and the known order is a set of
+predecessors for each instruction. Nothing is shared with the address sets, the insertion of tokens
+or the proof that compiled programs rely on, so that they cannot share a mistake.
 """
 
 import re
@@ -134,7 +134,7 @@ class _Generator:
             self._try(kind)
 
     def _fill_out(self) -> None:
-        """Something in out, for a store."""
+        """Writes something to out, for a store."""
         to_out = [form for form in self.forms if form.unit == "vector" and form.target == "out"
                   and all(scope == "imm" or self.written[scope] for _, scope in form.sources)]
         if to_out:
@@ -283,7 +283,7 @@ class _Generator:
         return _Placed(name, unit, fields, reads, writes)
 
     def _segment(self) -> str:
-        """Where to load from."""
+        """The segment to load from."""
         return self.random.choice([name for name in ("io", "io", *SEGMENTS)
                                    if self.written[name]])
 
@@ -296,7 +296,7 @@ class _Generator:
                        {"io": (1 << run) - 1 << dram})
 
     def _room(self, segment: str, offsets: list[int]) -> int:
-        """Where to store to: over the inputs only now and then."""
+        """The place to store to: over the inputs only now and then."""
         if segment != "io":
             return self._anywhere(offsets, SEGMENTS[segment])
         low = self.inputs if self.random.random() < 0.8 else 0
@@ -323,7 +323,7 @@ class _Generator:
         return _Placed(form.name, "gemm", fields, read, {"acc": places})
 
     def _reset(self, form: Form) -> int:
-        """Of updates that do not accumulate it means nothing."""
+        """The field `reset`: random for updates that do not accumulate, which ignore it."""
         return self.random.randrange(2) if form.reset is None else int(form.reset)
 
     def _vector(self, form: Form, level: int | None = None) -> _Placed:
@@ -362,7 +362,7 @@ class _Generator:
         return self._readable("acc", offsets) if scope == "acc" else self._entry(scope, offsets)
 
     def _destination(self, form: Form, offsets, base) -> int:
-        """Somewhere; sometimes close to a source in acc, so that iterations meet."""
+        """A random destination; sometimes close to a source in acc, so that iterations meet."""
         if form.reset is False:
             return self._readable("acc", offsets["dst"])
         target, depth = form.target, self.config.buffers[form.target].depth
@@ -384,7 +384,7 @@ class _Generator:
                 "zp": random.choice([0, random.randrange(-128, 128)]), "lo": lo, "hi": hi}
 
     def _factor(self) -> int:
-        """16 bits; often such that sums stay small, and are rounded at a half."""
+        """A factor of 16 bits; often one for which sums stay small and are rounded at a half."""
         random = self.random
         return random.choice([0, 1, 1 << random.randrange(8), 1 << random.randrange(16),
                               random.randrange(1 << 16)])
@@ -518,7 +518,7 @@ class _Generator:
         return self._pick(shapes.fitting(self.written[memory], set(offsets)))
 
     def _entry(self, buffer: str, offsets: list[int]) -> int:
-        """The same, for entries of a buffer that counts bytes."""
+        """A base at which every entry has been written, in a buffer that counts bytes."""
         return self._pick(shapes.fitting(self._whole(buffer, self.written[buffer]), set(offsets)))
 
     def _whole(self, buffer: str, whole: int) -> int:
@@ -582,7 +582,7 @@ class _Generator:
         self.stream[index].before |= self.stream[earlier].before | 1 << earlier
 
     def _token(self, earlier: int, index: int, signalled: dict[tuple[str, str], int]) -> None:
-        """From `earlier`, or a later instruction of its unit, to `index`.
+        """Adds a token from `earlier`, or a later instruction of its unit, to `index`.
 
         The pair's last signal came before `earlier`: otherwise its wait, which came before
         `index`, would have ordered them.
@@ -599,7 +599,7 @@ class _Generator:
         self._know(index, source)
 
     def _spare(self, earlier: int, index: int, signalled: dict[tuple[str, str], int]) -> None:
-        """A token that nothing needs, where one can be."""
+        """Adds a token that nothing needs, where one is possible."""
         pair = (self.stream[earlier].unit, self.stream[index].unit)
         if (signalled.get(pair, -1) < earlier
                 and not self.stream[index].waits >> UNITS.index(pair[0]) & 1):
@@ -614,6 +614,6 @@ def _keys(form: Form) -> dict[str, str]:
 
 
 def _any_name(random: Random, forms: Sequence[Form]) -> Form:
-    """Names are equally likely, and then the forms of one."""
+    """A random form: names are equally likely, then the forms of one name."""
     name = random.choice(sorted({form.name for form in forms}))
     return random.choice([form for form in forms if form.name == name])

@@ -16,12 +16,12 @@ from .locate import Simulator
 __all__ = ["check_geometries", "random_config"]
 
 OPTIMIZATION = ("-O0",)
-"""Of Verilated models that run a few programs: they are compiled in a third of the time."""
+"""Compiler flags for models that run few programs: compilation takes a third of the time."""
 
 DEPTHS = (2, 2, 2, 3, 4, 5, 6, 7, 8)
 """Entries of a buffer, as powers of two: 4 are the fewest that are legal."""
 
-MOST_MACS = 128                 # multipliers: what makes a model slow to build
+MOST_MACS = 128                 # multipliers, which make a model slow to build
 
 
 def random_config(seed: int) -> AccelConfig:
@@ -51,7 +51,7 @@ def check_geometries(geometries: int, programs: int, seed: int = 0,
                      ) -> Iterator[Report]:
     """Check so many random geometries, with `programs` random ones spread over them.
 
-    Bins that stay empty are no failure. `progress` is told how many geometries are done.
+    Bins that stay empty are no failure. `progress` is called with the number of geometries done.
     """
     for number in range(geometries):
         progress(number, geometries)

@@ -1,4 +1,4 @@
-"""Where two simulators part: the first instruction after which their states differ.
+"""Locates where two simulators diverge: the first instruction after which their states differ.
 
 The program is cut after each instruction in turn. What it then holds in out and acc is made
 visible by instructions appended to the cut: out is stored, then acc byte by byte through out.
@@ -106,7 +106,7 @@ def cut(machine: Machine, case: Case, length: int) -> _Cut:
 
 
 def _matched(stream: list[Instruction]) -> list[Instruction]:
-    """Without the signals for which no wait is left."""
+    """The stream without the signals that have no wait left."""
     waits = {(a, b): sum(a in one.waits for one in stream if one.unit == b)
              for a in UNITS for b in UNITS}
     result = []

@@ -24,11 +24,11 @@ _BINARY = {"add": "ADD", "sub": "SUB", "mul": "MUL", "min": "LOW", "max": "HIGH"
 _OF_BOOL = ("AND", "OR", "XOR", "EQ", "NE")
 
 CODES = ("CONST", "SCALAR", "READ", "CAST", "BOOL", *_BINARY.values(), "SELECT", "ABS")
-"""What a step can do, in the order of its code."""
+"""The operations of a step, in the order of their codes."""
 
 
 class Foreign(Exception):
-    """A body that has something no step can do; says what."""
+    """A body that has an operation that no step performs; names it."""
 
 
 @dataclass(frozen=True, slots=True)

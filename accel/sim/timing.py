@@ -1,4 +1,4 @@
-"""Where two runs with time part: the first event in another cycle, then totals and counters."""
+"""How two runs with time differ: the first event in another cycle, then totals and counters."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def differ_in_time(a: Run, b: Run) -> TimingDifference | None:
     """The first difference between two runs of one program that both have time; None: they agree.
 
     Compared are status, unit and instruction, the start and the retirement of every instruction
-    (the earliest that differs is told), cycles, what waits, and all counters.
+    (the earliest difference is reported), cycles, what waits, and all counters.
     """
     return next(_differences(a, b), None)
 

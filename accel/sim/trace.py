@@ -42,7 +42,7 @@ from compiler.files import FileError, FileInProgress
 __all__ = ["MAX_VCD_CYCLES", "SUFFIXES", "TraceError", "TraceFile", "tokens"]
 
 SUFFIXES = {".json": 150, ".json.gz": 8, ".vcd": 16}
-"""Formats, and bytes that every instruction takes at least."""
+"""The formats, and the least bytes that an instruction takes in each."""
 
 MAX_VCD_CYCLES = 1_000_000
 
@@ -200,7 +200,7 @@ def _layer_slices(program: AccelProgram, run: Run, begin: int) -> Iterator[dict[
 
 
 def _activity_slices(run: Run, begin: int) -> Iterator[str]:
-    """As text: there may be millions, all alike."""
+    """Yields slices as text: there may be millions, all alike."""
     for unit, spans in (run.timeline.spans if run.timeline else {}).items():
         heads = [f'{{"ph":"X","name":"{_activity(number)}","cat":"activity",'
                  f'"pid":{UNITS.index(unit) + 1},"tid":{_ACTIVITY},"ts":'
@@ -217,7 +217,7 @@ def _activity(number: int) -> str:
 
 
 def _placed(stream: Sequence[Instruction], run: Run) -> dict[int, int]:
-    """A lane for every instruction that started, so that those of a lane do not overlap."""
+    """A lane for every started instruction, so that instructions of one lane do not overlap."""
     free: dict[str, list[int]] = defaultdict(list)      # when each lane of a unit is free again
     lanes = {}
     for index, one in enumerate(stream):
@@ -302,7 +302,8 @@ def _identifier(name: str) -> str:
 
 
 def _vcd_body(changes: Iterable[tuple[int, str, int]], cycles: int) -> Iterator[str]:
-    """Of several values in a cycle the last counts; those that change nothing are left out."""
+    """Yields the changes as VCD. The last value in a cycle counts; values that change nothing are
+    left out."""
     known: dict[str, int] = {}
     pending: dict[str, int] = {}
     now = 0
@@ -327,13 +328,15 @@ def _unit_changes(run: Run) -> Iterator[tuple[int, tuple[str, str], int]]:
 
 def _token_changes(stream: Sequence[Instruction],
                    run: Run) -> Iterator[tuple[int, tuple[str, str], int]]:
-    """The counter of every pair of units, from the cycle in which it changes."""
+    """Every change of a pair's token counter: cycle, signal, new value."""
     steps = []
-    for index, one in enumerate(stream):
+    for index, instruction in enumerate(stream):
         if run.retire[index] >= 0:
-            steps += [(int(run.retire[index]), 1, (one.unit, unit)) for unit in one.signals]
+            steps += [(int(run.retire[index]), 1, (instruction.unit, unit))
+                      for unit in instruction.signals]
         if run.start[index] >= 0:
-            steps += [(int(run.start[index]), -1, (unit, one.unit)) for unit in one.waits]
+            steps += [(int(run.start[index]), -1, (unit, instruction.unit))
+                      for unit in instruction.waits]
     counters: dict[tuple[str, str], int] = defaultdict(int)
     for cycle, step, (giver, taker) in sorted(steps, key=lambda step: step[0]):
         counters[giver, taker] += step

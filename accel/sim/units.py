@@ -1,4 +1,4 @@
-"""What one instruction does to buffers and memory, by NumPy.
+"""The effect of one instruction on buffers and memory, by NumPy.
 
 `Buffers` holds the machine's state; `perform` applies one instruction to it. The meaning is that
 of the iterations one after the other; where no iteration can see what another wrote, all are
@@ -99,7 +99,7 @@ def _box(instruction: Instruction) -> tuple[tuple[int, int], ...]:
 
 def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pad: int, walk: Walk,
                run: int) -> None:
-    """One run after the other: later ones may overwrite what earlier ones wrote."""
+    """Load one run after the other: later runs may overwrite what earlier ones wrote."""
     sources = iter(outside.addresses().reshape(-1).tolist() if outside.count else ())
     targets = walk.addresses()
     for index in np.ndindex(targets.shape):
@@ -112,7 +112,7 @@ def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pad: i
 
 
 def _spread(walk: Walk, run: int) -> bool:
-    """Whether the runs of a walk are apart, and reachable by plain strides."""
+    """Whether the runs of a walk are disjoint, and reachable by plain strides."""
     reach = run
     for stride, extent in sorted((abs(s), e) for s, e in zip(walk.strides, walk.extents) if e > 1):
         if stride < reach:
@@ -174,7 +174,7 @@ class _Compute:
                     tuple(walk.strides[i] for i in self.spread), walk.modulus).unique
 
     def _apart(self, sources: Sequence[Touch]) -> bool:
-        """No iteration reads what an earlier one wrote."""
+        """Whether no iteration reads what an earlier one wrote."""
         low, high = self.dst.walk.bounds
         return all(s.walk.bounds[1] < low or s.walk.bounds[0] > high for s in sources)
 
@@ -191,7 +191,7 @@ class _Compute:
             _put_last(self.target, addresses["dst"], value)
 
     def _addresses(self) -> dict[str, np.ndarray]:
-        """Of every operand in memory, one for each iteration in order."""
+        """The addresses of every operand in memory, one for each iteration in order."""
         return {name: touch.walk.addresses().reshape(-1) for name, touch in self.touches.items()}
 
     def _values(self, addresses: dict[str, np.ndarray]) -> np.ndarray:
@@ -292,7 +292,7 @@ class _Compute:
             self.target[places] = update(self.target[places], value.astype(self.target.dtype))
 
     def _in_order(self, sources: Sequence[Touch]) -> None:
-        """In stretches in which no iteration reads what an earlier one of them wrote."""
+        """Compute in stretches in which no iteration reads what an earlier one of them wrote."""
         addresses = self._addresses()
         reads = [addresses[t.operand].tolist() for t in sources]
         if self.accumulates:

@@ -1,7 +1,7 @@
 """Values at the speed of native code, for the simulators that add time to them.
 
 The meaning of a program is what `accel.sim.functional` says; this computes the same (`values.cpp`),
-many times faster. It executes plain, legal programs. Of two things it keeps its hands off:
+many times faster. It executes plain, legal programs, and leaves two things to others:
 
 - a body that has no straight-line code (`accel.sim.steps`) is performed by `accel.sim.units`,
   instruction by instruction, in the midst of the others;
@@ -93,7 +93,7 @@ class _Program(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    """One object for all machines."""
+    """The native library, one for all machines."""
     sources = {_SOURCE.name: _SOURCE.read_text(), "layouts.h": layouts_header()}
     key = digest([*(f"{name}\n{text}" for name, text in sources.items()), *FLAGS, compiler()[1],
                   processor()])
@@ -110,7 +110,7 @@ def _library() -> ctypes.CDLL:
 
 @cache
 def _tables(machine: Machine) -> _Machine:
-    """All of `_Machine` but where the buffers are."""
+    """All fields of `_Machine` except where the buffers are."""
     config = machine.config
     tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
                       UNITS.index("store"))
@@ -172,7 +172,7 @@ def _body(machine: Machine, intrinsic: Intrinsic,
 
 
 def _member(dtype: str, stored: str) -> tuple[np.dtype, int]:
-    """Type, and byte offset within its element, of what an operand reads: ``param.bias``."""
+    """The type and the byte offset in its element of what an operand reads: ``param.bias``."""
     element = numpy_dtype(dtype)
     if element.fields is None:
         return element, 0
@@ -214,7 +214,7 @@ class _Execution:
             self.state.position = position + 1
 
     def _perform(self, position: int) -> bool:
-        """One instruction by NumPy; whether its operands are in range."""
+        """Performs one instruction by NumPy; returns whether its operands are in range."""
         word = int.from_bytes(self.words[position].tobytes(), "little")
         instruction = Instruction.decode(self.machine, word)
         found = touches(self.machine, instruction)

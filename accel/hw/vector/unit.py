@@ -27,7 +27,7 @@ __all__ = ["ISSUE_CYCLES", "Vector", "out_port"]
 TAG = data.StructLayout({"out": 1, "last": 1, "banks": 2})
 
 ISSUE_CYCLES = 1 + NEST_CYCLES + QUEUE_CYCLES + 1
-"""From the cycle in which an instruction is taken to the issue of its first iteration."""
+"""Cycles from taking an instruction to the issue of its first iteration."""
 
 
 def out_port(config: AccelConfig) -> Signature:
@@ -208,7 +208,7 @@ class Vector(wiring.Component):
         ]
 
     def _update(self, m: Module, slot: "_Slot", update: Update, folding: Signal, platform):
-        """What is issued reaches its update when its value does, and is written."""
+        """Passes issued elements to the update when their values arrive, and writes results."""
         s0_element = Signal(update.element_layout)
         iteration, operation = slot.iteration, slot.iteration.operation
         tag = data.View(TAG, s0_element.tag)
