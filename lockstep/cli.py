@@ -37,10 +37,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="lockstep", description="Compile networks for the Lockstep accelerator, "
                     "run them on its simulators, and check that all parts agree.")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for found in sorted(pkgutil.iter_modules(lockstep.commands.__path__), key=lambda m: m.name):
-        if found.name.startswith("_"):
+    for info in sorted(pkgutil.iter_modules(lockstep.commands.__path__), key=lambda m: m.name):
+        if info.name.startswith("_"):
             continue
-        module = importlib.import_module(f"lockstep.commands.{found.name}")
+        module = importlib.import_module(f"lockstep.commands.{info.name}")
         module.add_parser(subparsers).set_defaults(run=module.run)
     return parser
 

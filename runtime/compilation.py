@@ -108,9 +108,9 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
     that `shapes` leave open have the extents of `arrays`, by the name of the input; `options` as
     `compiler.quantize.quantize` has them.
     """
-    made = quantize(model, calibration, **options)
-    graph = made.graph_of(shapes_of(shapes), arrays)
-    return replace(graph, notes=(made.hindrance, *graph.notes)) if made.hindrance else graph
+    result = quantize(model, calibration, **options)
+    graph = result.graph_of(shapes_of(shapes), arrays)
+    return replace(graph, notes=(result.hindrance, *graph.notes)) if result.hindrance else graph
 
 
 def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: Link | None = None,

@@ -72,13 +72,13 @@ def elapsed(steps: Iterable[Segment | Copy], seconds: Iterable[float]) -> float:
     for step, duration in zip(steps, seconds, strict=True):
         worker = _worker(step)
         if isinstance(step, Copy):
-            read, made = [(step.value, step.source)], [(step.value, step.target)]
+            read, written = [(step.value, step.source)], [(step.value, step.target)]
         else:
             read = [(value, step.target) for value in step.inputs]
-            made = [(value, step.target) for value in step.outputs]
+            written = [(value, step.target) for value in step.outputs]
         begin = max([free.get(worker, 0.0), *(ready.get(one, 0.0) for one in read)])
         free[worker] = begin + duration
-        ready |= dict.fromkeys(made, free[worker])
+        ready |= dict.fromkeys(written, free[worker])
     return max(free.values(), default=0.0)
 
 
@@ -195,8 +195,8 @@ class Pricing:
         key = copy, kind, last
         if key not in self._copies:
             outwards = copy.target == HOST
-            found = self.prices[copy.source if outwards else copy.target].crossing(
+            crossing = self.prices[copy.source if outwards else copy.target].crossing(
                 copy.value, kind, outwards, last)
-            self._copies[key] = CopyPrice(copy, found.size_bytes, found.seconds,
-                                          found.layout_seconds)
+            self._copies[key] = CopyPrice(copy, crossing.size_bytes, crossing.seconds,
+                                          crossing.layout_seconds)
         return self._copies[key]

@@ -92,9 +92,9 @@ class _Schedule(Generic[R]):
             for inference, position in self._steps(target):
                 segment = self.segments[position]
                 given = {name: inference.values[name] for name in segment.inputs}
-                made, found = self.execute(position, given)
+                results, found = self.execute(position, given)
                 with self._changed:
-                    inference.values.update(made)
+                    inference.values.update(results)
                     inference.found[position] = found
                     self._finish(inference)
                     self._changed.notify_all()
@@ -120,11 +120,11 @@ class _Schedule(Generic[R]):
         mine = [position for position, one in enumerate(self.segments) if one.target == target]
         for _ in range(len(mine) * len(self.inferences)):
             with self._changed:
-                while (found := self._ready(mine)) is None and not self._stopped:
+                while (next_step := self._ready(mine)) is None and not self._stopped:
                     self._changed.wait()
-                if found is None or self._stopped:
+                if next_step is None or self._stopped:
                     return
-                inference, position = found
+                inference, position = next_step
                 inference.begun.add(position)
             yield inference, position
 

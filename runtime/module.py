@@ -128,8 +128,8 @@ class Module:
         rows: list[Row] = []
 
         def perform(step: Step, given: Values) -> Outcome:
-            outcome, found = step.execute.profile(given)
-            rows.extend({"device": step.segment.target, **row} for row in found)
+            outcome, step_rows = step.execute.profile(given)
+            rows.extend({"device": step.segment.target, **row} for row in step_rows)
             return outcome
 
         self.perform(inputs, perform)
@@ -174,11 +174,11 @@ class Module:
         """Outputs, and runs of the accelerator, for each of the inputs."""
         segments = [step.segment for step in self.steps]
         if len(inputs) > 1 or overlaps(segments):
-            found = run_all(segments, self._performed, [self._complete(one) for one in inputs],
-                            self.graph.outputs)
+            inferences = run_all(segments, self._performed, [self._complete(one) for one in inputs],
+                                 self.graph.outputs)
             return [(self._made(one.values),
                      tuple(run for _, run in sorted(one.found.items()) if run is not None))
-                    for one in found]
+                    for one in inferences]
         return [self._in_order(one) for one in inputs]
 
     def _performed(self, place: int, given: Mapping[str, np.ndarray]

@@ -102,13 +102,13 @@ class Prepared:
                 raise ImportRefused(f"inputs must be {len(self.names)}, not {len(inputs)}")
             inputs = dict(zip(self.names, inputs, strict=False))
         given = {name: _array(inputs.get(name)) for name in self.names}
-        found = next((one for one in self._made if one.fits(given)), None)
-        if found is not None:
-            return found(given)
-        made, lasting = self._specialize(given)
+        known = next((one for one in self._made if one.fits(given)), None)
+        if known is not None:
+            return known(given)
+        specialized, lasting = self._specialize(given)
         if lasting:
-            self._made.append(made)
-        return made(given)
+            self._made.append(specialized)
+        return specialized(given)
 
     def _specialize(self, inputs: Inputs) -> tuple[_Specialized, bool]:
         """Code for these inputs, and whether it holds for others of the same types."""
@@ -178,13 +178,13 @@ def _filled(result: Any, made: Mapping[str, np.ndarray]) -> Any:
 
 def _flat(inputs: Inputs) -> dict[str, np.ndarray]:
     """Arrays by the names that `_item` gives them."""
-    found: dict[str, np.ndarray] = {}
+    flat: dict[str, np.ndarray] = {}
     for name, given in inputs.items():
         if isinstance(given, list):
-            found |= _flat({f"{name}.{place}": one for place, one in enumerate(given)})
+            flat |= _flat({f"{name}.{place}": one for place, one in enumerate(given)})
         elif given is not None:
-            found[name] = given
-    return found
+            flat[name] = given
+    return flat
 
 
 def _types(inputs: Inputs) -> dict[str, Any]:

@@ -148,20 +148,20 @@ class Request:
                link: Link = LINK, dram: Dram = DRAM, plans: Plans = OWN) -> Targets:
         """The targets; `on` gives each accelerator its device, whose machine counts."""
         accelerators = 0
-        found: list[Placed] = []
+        targets: list[Placed] = []
         for name in self.names:
             kind, _, where = name.partition(":")
             if name == CPU:
-                found.append(Placed(CpuTarget(plans=plans)))
+                targets.append(Placed(CpuTarget(plans=plans)))
             elif kind == ACCEL:
                 device = on(config := load(where))
                 machine = device.machine if device else Machine(config)
-                found.append(accelerator(machine, device, threads, link, dram,
-                                         name if accelerators else ACCEL, plans))
+                targets.append(accelerator(machine, device, threads, link, dram,
+                                           name if accelerators else ACCEL, plans))
                 accelerators += 1
             else:
-                found.append(_registered[kind](where))
-        return Targets(found, plans)
+                targets.append(_registered[kind](where))
+        return Targets(targets, plans)
 
 
 def request(text: Any) -> Request:

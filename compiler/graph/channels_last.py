@@ -68,7 +68,7 @@ def last_nodes(graph: Graph, node: Node, inputs: Sequence[str], output: str,
     (n, h, w, c), shape = (last(graph.values[value].shape)
                            for value in (*node.inputs, *node.outputs))
     source, = inputs
-    seen, made = fresh(f"{source}.pixels"), fresh(f"{output}.pixels")
+    seen, pixels = fresh(f"{source}.pixels"), fresh(f"{output}.pixels")
     return (Node("reshape", seen, (source,), (seen,), {"shape": (n, 1, h, w, c)}),   # views
-            Node(form.pixels, node.name, (seen,), (made,), attrs),
-            Node("reshape", made, (made,), (output,), {"shape": shape}))
+            Node(form.pixels, node.name, (seen,), (pixels,), attrs),
+            Node("reshape", pixels, (pixels,), (output,), {"shape": shape}))

@@ -111,14 +111,14 @@ def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
     graph or to a value that nobody reads; None where there is no such node.
     """
     readers, outputs = graph.consumers(), set(graph.outputs)
-    found: dict[str, Node | None] = {}
+    dominators: dict[str, Node | None] = {}
     depth: dict[str | None, int] = {None: 0}
 
     def meet(a: Node | None, b: Node | None) -> Node | None:
         while a is not b:
             deeper = a if depth[_name(a)] >= depth[_name(b)] else b
             assert deeper is not None
-            above = found[deeper.name]
+            above = dominators[deeper.name]
             a, b = (above, b) if deeper is a else (a, above)
         return a
 
@@ -127,9 +127,9 @@ def immediate_post_dominators(graph: Graph) -> dict[str, Node | None]:
         nearest: Node | None = after[0] if after and not outputs & {*node.outputs} else None
         for reader in after[1:]:
             nearest = meet(nearest, reader)
-        found[node.name] = nearest
+        dominators[node.name] = nearest
         depth[node.name] = depth[_name(nearest)] + 1
-    return found
+    return dominators
 
 
 def _name(node: Node | None) -> str | None:
@@ -199,24 +199,24 @@ class _Fusion:
 
     def _between(self, node: Node, last: Node) -> dict[str, Node]:
         """The nodes on all paths between the two; where there are too many for a group, some."""
-        found: dict[str, Node] = {}
+        between: dict[str, Node] = {}
         waiting = [node]
-        while waiting and len(found) <= MOST_COPIES:
+        while waiting and len(between) <= MOST_COPIES:
             for reader in self.readers[waiting.pop().outputs[0]]:
-                if reader is not last and reader.name not in found:
-                    found[reader.name] = reader
+                if reader is not last and reader.name not in between:
+                    between[reader.name] = reader
                     waiting.append(reader)
-        return found
+        return between
 
     def _is_cheap(self, nodes: list[Node]) -> bool:
         """Whether little is computed or written out more than once, from few inputs."""
-        made = {node.outputs[0]: node for node in nodes}
-        if len({value for node in nodes for value in node.inputs} - made.keys()) > MOST_INPUTS:
+        members = {node.outputs[0]: node for node in nodes}
+        if len({value for node in nodes for value in node.inputs} - members.keys()) > MOST_INPUTS:
             return False
-        copies = dict.fromkeys(made, 0) | {nodes[-1].outputs[0]: 1}
+        copies = dict.fromkeys(members, 0) | {nodes[-1].outputs[0]: 1}
         for node in reversed(nodes):
             for value in node.inputs:
-                if value not in made:
+                if value not in members:
                     continue
                 copies[value] += copies[node.outputs[0]]
                 if self._size(node.outputs[0]) > self._size(value) and not (

@@ -167,10 +167,10 @@ class _Points:
         """
         if node.op != "transpose" or node.inputs[0] in self.graph.constants:
             return None
-        source, made = (self.graph.values[value] for value in (*node.inputs, *node.outputs))
+        source, result = (self.graph.values[value] for value in (*node.inputs, *node.outputs))
         match tuple(node.attrs["perm"]):
             case (0, 2, 3, 1) if moves(source): return NCHW
-            case (0, 3, 1, 2) if moves(made): return NHWC
+            case (0, 3, 1, 2) if moves(result): return NHWC
         return None
 
     def wants(self, node: Node, value: str) -> bool:
@@ -327,15 +327,15 @@ class _Writer:
     def _emit_conversion(self, value: str) -> None:
         """Emits the conversion of a value to the order in which it does not exist yet."""
         to_last = self.here[value] == NCHW
-        source, made = (value, self._named(value)) if to_last else (self._named(value), value)
-        name = self.builder.fresh_node(made)
+        source, result = (value, self._named(value)) if to_last else (self._named(value), value)
+        name = self.builder.fresh_node(result)
         self.reasons[name] = "it changes the layout"
         type_ = self.graph.values[value]
         if not moves(type_):
             shape = (last_type(type_) if to_last else type_).shape
-            self.builder.emit("reshape", name, [source], made, shape=shape)
+            self.builder.emit("reshape", name, [source], result, shape=shape)
             return
-        self.builder.emit(RELAYOUT, name, [source], made, perm=TO_LAST if to_last else FROM_LAST)
+        self.builder.emit(RELAYOUT, name, [source], result, perm=TO_LAST if to_last else FROM_LAST)
         self.conversions.append(Conversion(value, bytes_of(type_), f"by {name}"))
 
     def _named(self, value: str) -> str:
@@ -348,9 +348,10 @@ class _Writer:
         turned = self.points.turned(node)
         if turned is not None:              # the same bytes
             source, = node.inputs
-            made, = node.outputs
-            names = (self._named(source), made) if turned == NCHW else (source, self._named(made))
-            logical = self.graph.values[made].shape
+            output, = node.outputs
+            names = ((self._named(source), output) if turned == NCHW
+                     else (source, self._named(output)))
+            logical = self.graph.values[output].shape
             shape = logical if turned == NCHW else tuple(logical[axis] for axis in TO_LAST)
             return (Node("reshape", node.name, names[:1], names[1:], {"shape": shape}),)
         if not self.points.is_free(node) or self.orders.get(f"node {node.name}") != NHWC:
@@ -378,14 +379,14 @@ class _Writer:
             if self._is_read_last(at, value):
                 inside[value] = self.builder.fresh(f"{value}.inside")
                 self._say(self._named(value), inside[value], FROM_LAST)
-        made = [value for value in segment.outputs if self.here.get(value) == NHWC]
-        inside |= {value: self.builder.fresh(f"{value}.inside") for value in made}
+        last_outputs = [value for value in segment.outputs if self.here.get(value) == NHWC]
+        inside |= {value: self.builder.fresh(f"{value}.inside") for value in last_outputs}
         for node in segment.nodes:
             self.builder.add(Node(node.op, node.name,
                                   tuple(inside.get(value, value) for value in node.inputs),
                                   tuple(inside.get(value, value) for value in node.outputs),
                                   node.attrs))
-        for value in made:
+        for value in last_outputs:
             self._say(inside[value], self._named(value), TO_LAST)
 
     def _is_read_last(self, at: int, value: str) -> bool:

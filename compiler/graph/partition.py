@@ -150,9 +150,9 @@ def earliest(order: Sequence[str], target: str, at: int) -> int:
 def subgraph(graph: Graph, segment: Segment) -> Graph:
     """The segment as a graph of its own, with the constants that it reads."""
     read = {value for node in segment.nodes for value in node.inputs}
-    made = {value for node in segment.nodes for value in node.outputs}
+    results = {value for node in segment.nodes for value in node.outputs}
     constants = {value: array for value, array in graph.constants.items() if value in read}
-    known = made.union(segment.inputs, constants)
+    known = results.union(segment.inputs, constants)
     values = {value: type_ for value, type_ in graph.values.items() if value in known}
     return Graph(f"{graph.name}.{segment.nodes[0].name}", segment.inputs, segment.outputs,
                  segment.nodes, values, constants)
@@ -176,14 +176,14 @@ def _runs(graph: Graph, targets: Mapping[str, str], first: str) -> list[list[Nod
 
 
 def _segment(graph: Graph, target: str, nodes: Sequence[Node]) -> Segment:
-    made = {value: None for node in nodes for value in node.outputs}
+    results = {value: None for node in nodes for value in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in node.inputs)
     inside = {node.name for node in nodes}
     needed = {value for node in graph.nodes if node.name not in inside for value in node.inputs}
     needed.update(graph.outputs)
     return Segment(target, tuple(nodes),
-                   tuple(v for v in read if v not in made and v not in graph.constants),
-                   tuple(v for v in made if v in needed))
+                   tuple(v for v in read if v not in results and v not in graph.constants),
+                   tuple(v for v in results if v in needed))
 
 
 def _with_copies(graph: Graph, segments: list[Segment], home: str) -> Iterator[Segment | Copy]:

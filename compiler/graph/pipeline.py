@@ -70,15 +70,15 @@ def run(stages: Sequence[PipelineStage], graph: Graph, after: AfterStage | None 
     """
     after = after or (lambda index, name, result: None)
     after(0, "import", verify(graph))
-    made, numbers = graph, count(1)
+    current, numbers = graph, count(1)
     for stage in stages:
-        before, made = made, stage(made)
-        if isinstance(made, Graph):
-            made = made if made is before else verify(made)
-        shown = [(stage.name, made)] if isinstance(made, Graph) else made.results
+        before, current = current, stage(current)
+        if isinstance(current, Graph):
+            current = current if current is before else verify(current)
+        shown = [(stage.name, current)] if isinstance(current, Graph) else current.results
         for name, result in shown:
             after(next(numbers), name, result)
-    return made
+    return current
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] | None = None,

@@ -71,14 +71,14 @@ def _check_inputs(graph: Graph, node: Node, defined: set[str], everywhere: set[s
 
 
 def _check_outputs(graph: Graph, node: Node, defined: set[str]) -> None:
-    made = infer(node, [graph.values[value] for value in node.inputs])
+    by_rule = infer(node, [graph.values[value] for value in node.inputs])
     for value in node.outputs:
         if value in defined:
             raise _refused(graph, f"{node.name}: output {value!r} must be defined once")
-        found = graph.values.get(value)
-        if found != made:
-            raise _refused(graph, f"{node.name}: output {value!r} must be {made} by the rule of "
-                                  f"{node.op}, not {found}")
+        declared = graph.values.get(value)
+        if declared != by_rule:
+            raise _refused(graph, f"{node.name}: output {value!r} must be {by_rule} by the rule of "
+                                  f"{node.op}, not {declared}")
 
 
 def _check_parameters(graph: Graph, node: Node) -> None:

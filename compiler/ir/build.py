@@ -36,18 +36,18 @@ def lower(outputs: Sequence[Tensor], name: str) -> Program:
         if tensor.buffer.definition is None:
             raise ValueError(f"Output of {name} must be computed, not the placeholder "
                              f"{tensor.name!r}")
-    found = _Found(name)
+    parts = _Found(name)
     for tensor in outputs:
-        found.visit(tensor.buffer)
+        parts.visit(tensor.buffer)
     kept = {tensor.name for tensor in outputs}
     taken: set[str] = set()
-    nests = _flat(stmt for stage in found.stages for stmt in _lowered(stage, found, taken))
-    inner = tuple(b for stage in found.stages for b in found.made(stage) if b.name not in kept)
+    nests = _flat(stmt for stage in parts.stages for stmt in _lowered(stage, parts, taken))
+    inner = tuple(b for stage in parts.stages for b in parts.made(stage) if b.name not in kept)
     results = tuple(_plain(tensor.buffer) for tensor in outputs)
     body = normalize_stmt(block(inner, nests))
-    extents = [extent for b in (*found.inputs, *results, *inner) for extent in b.shape]
+    extents = [extent for b in (*parts.inputs, *results, *inner) for extent in b.shape]
     extents += [loop.extent for loop in loops(body)]
-    return Program(name, tuple(found.inputs), results, body, tuple(symbols_of(extents)))
+    return Program(name, tuple(parts.inputs), results, body, tuple(symbols_of(extents)))
 
 
 class _Found:

@@ -59,12 +59,12 @@ def bindings(name: str, parameters: Iterable[Symbol],
 def values_in(buffers: Iterable[Buffer], arrays: Mapping[str, np.ndarray],
               given: Mapping[str, int]) -> dict[str, int]:
     """Values of parameters: `given`, or of dimensions of arrays that are symbols by themselves."""
-    found = dict(given)
+    values = dict(given)
     for buffer in buffers:
         for extent, size in zip(buffer.shape, np.shape(arrays.get(buffer.name, ()))):
             if isinstance(extent, Symbol):
-                found.setdefault(extent.name, size)
-    return found
+                values.setdefault(extent.name, size)
+    return values
 
 
 def concrete(buffer: Buffer, bound: Mapping[te.Var, Expr]) -> Buffer:

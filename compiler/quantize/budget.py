@@ -40,8 +40,8 @@ class Budget:
     def met_by(self, measured: Measured, place: str) -> bool:
         """Raises QuantizeRefused for points where the network has no classes."""
         if self.points is None:
-            found = measured.decibels
-            return (inf if found is None else found) >= (self.decibels or 0)
+            reached = measured.decibels
+            return (inf if reached is None else reached) >= (self.decibels or 0)
         if measured.agreement is None:
             raise QuantizeRefused(f"{place}: has no output [N, classes] or [N, classes, H, W] to "
                                   "agree on; give the budget in decibels, such as 30dB")

@@ -58,12 +58,12 @@ class Samples:
         loose = {name: len(arrays[name]) for name, count in counts.items() if count is None}
         runs = _only(place, counted, "runs") or _loose_runs(place, loose, counts, arrays)
         batch = _batch(place, named, loose, runs, arrays)
-        made = {name: _cut(array, named[name], counts[name], runs)
-                for name, array in arrays.items()}
+        samples = {name: _cut(array, named[name], counts[name], runs)
+                   for name, array in arrays.items()}
         shapes: dict[str, int] = {}
-        for name, array in made.items():
+        for name, array in samples.items():
             _bind(place, named[name], array.shape[1:], shapes)
-        return cls(made, runs, batch, shapes)
+        return cls(samples, runs, batch, shapes)
 
     @property
     def count(self) -> int:
@@ -189,8 +189,8 @@ def _bind(place: str, value: Input, shape: Sequence[int],
         extent == (shapes.setdefault(dim, extent) if isinstance(dim, str) else dim)
         for dim, extent in zip(dims, shape, strict=True))
     if not fits:
-        wanted, found = ",".join(map(str, dims)), ",".join(map(str, ("N", *shape[1:])))
-        _refuse(place, f"must fit input {value.name!r} [{wanted}], not [{found}]")
+        wanted, shown = ",".join(map(str, dims)), ",".join(map(str, ("N", *shape[1:])))
+        _refuse(place, f"must fit input {value.name!r} [{wanted}], not [{shown}]")
 
 
 def program(graph: Graph, outputs: Sequence[str]) -> HostSegment:

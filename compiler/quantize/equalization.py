@@ -40,14 +40,14 @@ def equalize(network: Network) -> int:
     """Replaces weights and biases in the network, whose float function stays but for rounding.
     Returns the number of pairs.
     """
-    found = list(pairs(network))
-    for place in {place for pair in found for place in (pair.first, pair.second)}:
+    chain = list(pairs(network))
+    for place in {place for pair in chain for place in (pair.first, pair.second)}:
         _own_weights(network, place)
     for _ in range(ROUNDS):
-        farthest = max((_balance(network, pair) for pair in found), default=0.0)
+        farthest = max((_balance(network, pair) for pair in chain), default=0.0)
         if farthest < CLOSE:
             break
-    return len(found)
+    return len(chain)
 
 
 def pairs(network: Network) -> Iterator[Pair]:

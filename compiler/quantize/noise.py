@@ -93,12 +93,12 @@ def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
             tick: Tick = lambda count: None) -> Measured:
     """The quantized network on all samples: noise of every layer's result and of every output."""
     written = write(network, plan, scales)
-    found = set(observed(graph))
-    values = [layer.value for layer in network.layers if layer.value in found]
+    observable = set(observed(graph))
+    values = [layer.value for layer in network.layers if layer.value in observable]
     real_run = program(graph, values)
     other_run = program(written.graph, [written.names[value] for value in values])
     measured = Measured({value: Noise() for value in values},
-                        [value for value in network.outputs if value in found])
+                        [value for value in network.outputs if value in observable])
     for batch in samples.batches():
         real, approximate = real_run(batch), other_run(batch)
         for value in values:

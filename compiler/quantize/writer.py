@@ -43,9 +43,9 @@ def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, 
     `graph`, the float network, has; `outputs` are the values of the network that it gives.
     """
     writer = _Writer(network, layers, plan, scales, ())
-    made = {value for layer in layers for value in (layer.value, layer.inner)}
+    results = {value for layer in layers for value in (layer.value, layer.inner)}
     read = dict.fromkeys(value for layer in layers for value in layer.read
-                         if value not in made and value not in network.tensors)
+                         if value not in results and value not in network.tensors)
     return writer.written({value: graph.values[value] for value in read}, outputs)
 
 

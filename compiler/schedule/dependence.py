@@ -58,8 +58,8 @@ def find_dependence(first: Iterable[Access], second: Iterable[Access], shared: t
     for a in first:
         for b in second:
             if a.buffer == b.buffer and (a.is_write or b.is_write):
-                if found := witness(a, b, shared, order):
-                    return Dependence(a, b, found)
+                if instances := witness(a, b, shared, order):
+                    return Dependence(a, b, instances)
     return None
 
 
@@ -84,8 +84,8 @@ def carried(path: tuple[Stmt, ...], exchange: bool = False,
         if exchange and commutes(a, b, reassociate):
             continue
         for first, second in ((a, b), (b, a)):
-            if found := find_dependence([first], [second], shared, earlier([loop.var])):
-                return found
+            if dependence := find_dependence([first], [second], shared, earlier([loop.var])):
+                return dependence
     return None
 
 

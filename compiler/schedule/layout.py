@@ -39,19 +39,19 @@ def storage_align(program: Program, buffer: str, dimension: int, factor: int,
        writes it.
     """
     require_numbers(program, "storage_align")
-    found = _allocated(program, buffer, "storage_align")
-    if not isinstance(dimension, int) or not 0 <= dimension < len(found.shape) - 1:
-        refuse("storage_align", f"dimension of {buffer} must be from 0 to {len(found.shape) - 2}, "
-                                f"not {dimension!r}", program, _alloc(program, found))
+    padded = _allocated(program, buffer, "storage_align")
+    if not isinstance(dimension, int) or not 0 <= dimension < len(padded.shape) - 1:
+        refuse("storage_align", f"dimension of {buffer} must be from 0 to {len(padded.shape) - 2}, "
+                                f"not {dimension!r}", program, _alloc(program, padded))
     if factor < 1 or not 0 <= offset < factor:
         refuse("storage_align", f"factor must be positive and offset less than it, not {factor} "
-                                f"and {offset}", program, _alloc(program, found))
-    _require_alone(program, found, "storage_align")
-    pitches = list(found.pitches)
+                                f"and {offset}", program, _alloc(program, padded))
+    _require_alone(program, padded, "storage_align")
+    pitches = list(padded.pitches)
     for d in range(dimension, -1, -1):
-        least = found.shape[d + 1] * pitches[d + 1]
+        least = padded.shape[d + 1] * pitches[d + 1]
         pitches[d] = least + (offset - least) % factor if d == dimension else least
-    return finish(program, _with(program, found, replace(found, strides=tuple(pitches)),
+    return finish(program, _with(program, padded, replace(padded, strides=tuple(pitches)),
                                  lambda indices: indices))
 
 
@@ -75,26 +75,26 @@ def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
     4. No intrinsic uses the buffer already and no reduction of several outputs writes it.
     """
     require_numbers(program, "transform_layout")
-    found = _allocated(program, buffer, "transform_layout")
-    alloc = _alloc(program, found)
-    _require_alone(program, found, "transform_layout")
-    names, exprs = _parsed(program, found, layout)
+    given = _allocated(program, buffer, "transform_layout")
+    alloc = _alloc(program, given)
+    _require_alone(program, given, "transform_layout")
+    names, exprs = _parsed(program, given, layout)
     axes = tuple(map(Var, names))
-    domain = Domain(tuple(zip(axes, found.shape, strict=True)))
+    domain = Domain(tuple(zip(axes, given.shape, strict=True)))
     spans = [bounds(expr, domain) for expr in exprs]
     for expr, span in zip(exprs, spans, strict=True):
         if span is None or span[0] < 0:
             refuse("transform_layout", f"index {expr_text(expr)} of the layout must not be "
                                        f"negative", program, alloc)
-    _require_one_place_each(program, found, axes, exprs)
+    _require_one_place_each(program, given, axes, exprs)
     shape = tuple(span[1] + 1 for span in spans if span)
-    new = replace(found, shape=shape)
+    new = replace(given, shape=shape)
 
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         values = dict(zip(axes, indices, strict=True))
         return tuple(substitute(expr, values) for expr in exprs)
 
-    return finish(program, _with(program, found, new, moved))
+    return finish(program, _with(program, given, new, moved))
 
 
 def layout_text(layout: Layout) -> str:
@@ -150,10 +150,10 @@ def _require_one_place_each(program: Program, buffer: Buffer, axes: tuple[Var, .
     image = Buffer("image", tuple(1 << 30 for _ in exprs), buffer.dtype)
     access = Access(image, exprs, "store", here, Seq(()))
     differ = " or ".join(f"{{a[{axis.name}]}} != {{b[{axis.name}]}}" for axis in axes)
-    if found := witness(access, access, (), differ):
-        one, other = ([value for _, value in pair] for pair in (found.first, found.second))
+    if clash := witness(access, access, (), differ):
+        one, other = ([value for _, value in pair] for pair in (clash.first, clash.second))
         refuse("transform_layout", f"elements {one} and {other} of {buffer.name} must not lie in "
-                                   f"one place, {list(found.element)}",
+                                   f"one place, {list(clash.element)}",
                program, _alloc(program, buffer))
 
 

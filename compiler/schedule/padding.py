@@ -126,12 +126,12 @@ def _is_zero(program: Program, value: Expr, domain: Domain) -> bool:
 def _reads_zero(program: Program, buffer: Buffer, indices: tuple[Expr, ...],
                 domain: Domain) -> bool:
     """Whether the elements were padded with zeros."""
-    found = [write for write in writes(program.body) if buffer in write.buffers]
-    if len(found) != 1 or not isinstance(found[0], Store):
+    stores = [write for write in writes(program.body) if buffer in write.buffers]
+    if len(stores) != 1 or not isinstance(stores[0], Store):
         return False
-    own: dict[Var, Expr] = {var: index for var, index in zip(found[0].indices, indices)
+    own: dict[Var, Expr] = {var: index for var, index in zip(stores[0].indices, indices)
                             if isinstance(var, Var)}
-    match found[0].value:
+    match stores[0].value:
         case Select(condition, _, Const(0)) if len(own) == len(indices):
             return is_implied(negated(substitute(condition, own)), domain)
         case _:

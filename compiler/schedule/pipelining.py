@@ -191,12 +191,12 @@ def _require_order(program: Program, path: tuple[Stmt, ...], parts: list[_Part],
             late = (f"{{a[{k}]}} - {first.ahead} {'>=' if p > q else '>'} "
                     f"{{b[{k}]}} - {second.ahead}")
             for mine, order in ((False, before), (True, same)):
-                found = find_dependence([a for a in touched[p] if (a.buffer in buffers) == mine],
-                                        touched[q], shared, f"{order} and {late}")
-                if found:
+                conflict = find_dependence([a for a in touched[p] if (a.buffer in buffers) == mine],
+                                           touched[q], shared, f"{order} and {late}")
+                if conflict:
                     refuse_dependence("pipeline", f"stages {first.stage} and {second.stage} must "
-                                                  f"keep the order of {found.a.buffer.name}",
-                                      program, found)
+                                                  f"keep the order of {conflict.a.buffer.name}",
+                                      program, conflict)
 
 
 def _outside(stmt: Stmt, around) -> list[Access]:
@@ -263,12 +263,12 @@ def _prologue(program: Program, node: For, parts: list[_Part],
     names = [step.name] if steps > 1 else []
     names += [f"{name}_pre" for part in early for name in _names(part.stmt)]
     require_free(program, tuple(names), "pipeline")
-    made = []
+    stmts = []
     for part in early:
         turn = step - part.stage if steps > 1 else Const(0, INDEX)
         stmt = _renamed(_at(part.stmt, node.var, turn, copies))
-        made.append(guarded([step >= part.stage], stmt) if steps > 1 and part.stage else stmt)
-    return (For(step, steps, block((), tuple(made))),) if steps > 1 else tuple(made)
+        stmts.append(guarded([step >= part.stage], stmt) if steps > 1 and part.stage else stmt)
+    return (For(step, steps, block((), tuple(stmts))),) if steps > 1 else tuple(stmts)
 
 
 def _names(stmt: Stmt) -> list[str]:

@@ -90,10 +90,10 @@ class Nest:
 def naive_nest(program: Program, stage: Stage, primitive: str, together: bool = False) -> Nest:
     """The nest of a stage whose axes are not split or fused yet; refuses any other, and one that
     writes other buffers too unless `together`."""
-    found = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
-    if len(found) != 1:
+    stores = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
+    if len(stores) != 1:
         refuse(primitive, f"{stage.buffer.name} must be written in one place, "
-                          f"not in {len(found)}", program, stage.stmt)
+                          f"not in {len(stores)}", program, stage.stmt)
     inside = {s.buffer for s in walk_stmts(stage.stmt) if isinstance(s, Alloc)} | {stage.buffer}
     for write in writes(stage.stmt):
         for buffer in write.buffers:
@@ -101,17 +101,17 @@ def naive_nest(program: Program, stage: Stage, primitive: str, together: bool = 
                 refuse(primitive, f"{stage.buffer.name} must be computed alone, not together with "
                                   f"{buffer.name}", program, write)
     own = {loop.var: loop for loop in loops(stage.stmt)}
-    for dimension, index in enumerate(found[0].indices):
+    for dimension, index in enumerate(stores[0].indices):
         if not isinstance(index, Var) or index not in own or (
                 own[index].extent != stage.buffer.shape[dimension]):
             refuse(primitive, f"axes of {stage.buffer.name} must not be split or fused yet, but "
                               f"dimension {dimension} is not one whole loop",
-                   program, found[0])
-    vars_ = [index for index in found[0].indices if isinstance(index, Var)]
+                   program, stores[0])
+    vars_ = [index for index in stores[0].indices if isinstance(index, Var)]
     if len(set(vars_)) != len(vars_):
         refuse(primitive, f"axes of {stage.buffer.name} must be different loops",
-               program, found[0])
-    return Nest(found[0], tuple(own[var] for var in vars_))
+               program, stores[0])
+    return Nest(stores[0], tuple(own[var] for var in vars_))
 
 
 def is_complete(program: Program, buffer: Buffer) -> bool:

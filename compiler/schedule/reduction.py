@@ -57,15 +57,15 @@ def decompose_reduction(program: Program, stage: str, loop: str) -> Program:
 def _reduction(program: Program, stage: str, primitive: str) -> Reduction:
     """The one reduction that writes the buffer."""
     buffer = find_buffer(program, stage, primitive)
-    found = [write for write in writes(program.body) if buffer in write.buffers]
-    if len(found) != 1 or not isinstance(found[0], Reduction) or not found[0].begins:
+    reductions = [write for write in writes(program.body) if buffer in write.buffers]
+    if len(reductions) != 1 or not isinstance(reductions[0], Reduction) or not reductions[0].begins:
         refuse(primitive, f"{stage} must be computed by one reduction that begins", program,
-               found[0] if found else None)
-    for stmt in path_to(program.body, lambda s: s is found[0]):
+               reductions[0] if reductions else None)
+    for stmt in path_to(program.body, lambda s: s is reductions[0]):
         if isinstance(stmt, Tensorized):
             refuse(primitive, f"{stage} must not be used by {stmt.intrinsic.name} already",
                    program, stmt)
-    return found[0]
+    return reductions[0]
 
 
 def _require_whole_reduction(program: Program, write: Reduction, path: tuple[Stmt, ...], loop: str):
@@ -92,9 +92,9 @@ def _require_one_beginning(program: Program, write: Reduction, path: tuple[Stmt,
     beginning = Access(write.buffers[0], write.indices, "update", domain, write)
     shared = loop_domain(path[:-1]).vars
     order = [var for var in domain.vars if var not in shared]
-    if found := find_dependence([beginning], [beginning], shared, earlier(order)):
+    if conflict := find_dependence([beginning], [beginning], shared, earlier(order)):
         refuse_dependence("decompose_reduction", f"{name} must begin once inside of {loop}",
-                          program, found)
+                          program, conflict)
 
 
 def _beginning(write: Reduction, inside: tuple[Stmt, ...], names: dict[Var, Var]) -> Stmt:

@@ -81,11 +81,11 @@ def _require_order_kept(program: Program, old: list[For], new: list[For], leaf: 
     path = find_loop(program, old[-1].var.name, "reorder")
     outer = loop_domain(path[:path.index(old[0])]).vars
     local = {s.buffer for s in walk_stmts(leaf) if isinstance(s, Alloc)}
-    found = [a for a in accesses(leaf, loop_domain(path)) if a.buffer not in local]
+    touched = [a for a in accesses(leaf, loop_domain(path)) if a.buffer not in local]
     moved = _reversed([loop.var for loop in old], [loop.var for loop in new])
     if moved is None:
         return
-    for a, b in combinations_with_replacement(found, 2):
+    for a, b in combinations_with_replacement(touched, 2):
         if commutes(a, b, reassociate):
             continue
         for first, second in ((a, b), (b, a)):

@@ -43,10 +43,10 @@ def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
     _require_no_intrinsic(program, found.stmt, found.buffer, "reverse_compute_at")
     path = _producer(program, found, loop)
     read = _read_of(program, nest, path)
-    made = [a for a in accesses(path[-1], loop_domain(path[:-1]))
-            if a.is_write and a.buffer == read.buffer]
+    produced = [a for a in accesses(path[-1], loop_domain(path[:-1]))
+                if a.is_write and a.buffer == read.buffer]
     domain = loop_domain(path)
-    box = hull(made, frozenset(domain.vars), read.buffer.shape)
+    box = hull(produced, frozenset(domain.vars), read.buffer.shape)
     target = path[-1]
     assert isinstance(target, For)
     buffers, stmts = unblock(target.body)
@@ -76,19 +76,19 @@ def _read_of(program: Program, nest: Nest, path: tuple[Stmt, ...]) -> Read:
     """The one way in which the stage reads what is written inside of the loop."""
     name, loop = nest.write.buffers[0].name, path[-1]
     assert isinstance(loop, For)
-    made = {buffer for write in writes(loop) for buffer in write.buffers}
-    found = list(dict.fromkeys(read for read in reads(nest.write) if read.buffer in made))
-    if len(found) != 1:
+    written = {buffer for write in writes(loop) for buffer in write.buffers}
+    inputs = list(dict.fromkeys(read for read in reads(nest.write) if read.buffer in written))
+    if len(inputs) != 1:
         refuse("reverse_compute_at", f"{name} must read what is computed in {loop.var.name} in "
-                                     f"one way, not in {len(found)}", program, nest.write)
-    moving = [_moving(index) for index in found[0].indices]
+                                     f"one way, not in {len(inputs)}", program, nest.write)
+    moving = [_moving(index) for index in inputs[0].indices]
     known = [var for var, _ in moving if var is not None]
     if len(set(known)) != len(moving) or not set(known) <= set(nest.vars):
-        places = ", ".join(map(expr_text, found[0].indices))
-        refuse("reverse_compute_at", f"{name} must read {found[0].buffer.name} at different loops "
+        places = ", ".join(map(expr_text, inputs[0].indices))
+        refuse("reverse_compute_at", f"{name} must read {inputs[0].buffer.name} at different loops "
                                      f"of its own that do not reduce, a constant apart, not at "
                                      f"{places}", program, nest.write)
-    return found[0]
+    return inputs[0]
 
 
 def _moving(index: Expr) -> tuple[Var | None, int]:
@@ -133,10 +133,10 @@ def _write_in(program: Program, nest: Nest) -> Access:
 def _require_order(program: Program, moved: Program, nest: Nest):
     """Nothing that the stage reads is written after it does."""
     stmt = _write_in(moved, nest).stmt
-    found = list(accesses(moved.body))
-    for read in (a for a in found if a.stmt is stmt and a.kind == "read"):
+    touched = list(accesses(moved.body))
+    for read in (a for a in touched if a.stmt is stmt and a.kind == "read"):
         home = path_to(moved.body, lambda s, b=read.buffer: isinstance(s, Alloc) and s.buffer == b)
-        for write in (a for a in found if a.is_write and a.buffer == read.buffer):
+        for write in (a for a in touched if a.is_write and a.buffer == read.buffer):
             order = program_order(moved.body, stmt, write.stmt)
             if dependence := find_dependence([read], [write], loop_domain(home).vars, order):
                 refuse_dependence("reverse_compute_at", f"{nest.write.buffers[0].name} must read "
@@ -229,15 +229,15 @@ def _producer_store(program: Program, found: Stage, nest: Nest) -> tuple[Stmt, R
                 access.stmt is not nest.write or access.indices != read.indices):
             refuse("reverse_inline", f"{read.buffer.name} must be read by {name} alone, at its "
                                      f"own axes", program, access.stmt)
-    made = find_stage(program, read.buffer.name, "reverse_inline")
-    stores = [write for write in writes(made.stmt) if read.buffer in write.buffers]
+    origin = find_stage(program, read.buffer.name, "reverse_inline")
+    stores = [write for write in writes(origin.stmt) if read.buffer in write.buffers]
     if len(stores) != 1 or not isinstance(stores[0], Store):
         refuse("reverse_inline", f"{read.buffer.name} must be computed by one store",
                program, stores[0])
-    if not any(stmt is made.stmt for stmt in unblock(found.home)[1]):
+    if not any(stmt is origin.stmt for stmt in unblock(found.home)[1]):
         refuse("reverse_inline", f"{read.buffer.name} must be computed in the block of {name}",
-               program, made.stmt)
-    return made.stmt, read, stores[0]
+               program, origin.stmt)
+    return origin.stmt, read, stores[0]
 
 
 def _require_early_operands(program: Program, found: Stage, producer: Stmt, read: Read):

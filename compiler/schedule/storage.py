@@ -76,17 +76,17 @@ def _home(program: Program, buffer: Buffer) -> Stmt:
 
 def _readers(program: Program, buffer: Buffer, names: Sequence[str] | None) -> set[str]:
     """Names of the buffers whose stages read `buffer` and are to read the copy."""
-    found = {}
+    reading = {}
     for access in accesses(program.body):
         if access.kind == "read" and access.buffer == buffer and (
                 isinstance(access.stmt, Write)):
             for written in access.stmt.buffers:
-                found.setdefault(written.name, access.stmt)
-    wanted = set(found if names is None else names)
+                reading.setdefault(written.name, access.stmt)
+    wanted = set(reading if names is None else names)
     if not wanted:
         refuse("cache_read", f"{buffer.name} must be read by a stage", program)
-    for name in sorted(wanted - set(found)):
-        refuse("cache_read", f"readers of {buffer.name} must be among {', '.join(found)}, "
+    for name in sorted(wanted - set(reading)):
+        refuse("cache_read", f"readers of {buffer.name} must be among {', '.join(reading)}, "
                              f"not {name!r}", program)
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Tensorized) and any(

@@ -39,8 +39,8 @@ class Reducer:
     identity: tuple[Const, ...]
 
     def __post_init__(self):
-        found = {len(part) for part in (self.left, self.right, self.combined, self.identity)}
-        if len(found) != 1 or not self.left:
+        counts = {len(part) for part in (self.left, self.right, self.combined, self.identity)}
+        if len(counts) != 1 or not self.left:
             raise ValueError(f"Reducer {self.name} must combine as many values as it has "
                              f"identities, not {len(self.combined)} with {len(self.identity)}")
         for place, value in enumerate(self.combined):

@@ -130,9 +130,9 @@ class _Match:
             raise self._refuse(f"an update by {update} after a reduction by {value.op} "
                                f"is no loop nest")
         wanted = value.op if lanes else update
-        found = stmt.op if isinstance(stmt, Update) else "assign"
-        if found != wanted:
-            raise self._refuse(f"the update must be {wanted}, not {found}")
+        kind = stmt.op if isinstance(stmt, Update) else "assign"
+        if kind != wanted:
+            raise self._refuse(f"the update must be {wanted}, not {kind}")
         for var in reduction:
             if var not in axes:
                 raise self._refuse(f"loop {var.name} must be a lane or a reduction")

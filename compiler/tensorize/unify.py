@@ -46,13 +46,13 @@ class Unifier:
     def unify(self, pattern: Expr, expr: Expr, bound: Bound) -> Iterator[Bound]:
         """Every way to extend `bound` so that `pattern` becomes `expr`; both in normal form."""
         self._depth += 1
-        depth, found = self._depth, False
+        depth, matched = self._depth, False
         for result in self._alternatives(pattern, expr, bound):
-            found = True
+            matched = True
             self._depth = depth - 1
             yield result
             self._depth = depth
-        if not found:
+        if not matched:
             self._differ(pattern, expr)
         self._depth = depth - 1
 
@@ -112,14 +112,14 @@ class Unifier:
         sides = [(pattern.a, pattern.b)]
         if pattern.op in _COMMUTATIVE:
             sides.append((pattern.b, pattern.a))
-        before, found = self.mismatch, False
+        before, matched = self.mismatch, False
         for kept, spent in sides:
             if not isinstance(spent, Const) and self._is_scalar(spent):
                 for one in self._solve(spent, Const(_NEUTRAL[pattern.op], pattern.dtype), bound):
                     for result in self.unify(kept, expr, one):
-                        found = True
+                        matched = True
                         yield result
-        if not found:                   # a far-fetched reading explains no difference
+        if not matched:                 # a far-fetched reading explains no difference
             self.mismatch = before
 
     def _is_scalar(self, pattern: Expr) -> bool:

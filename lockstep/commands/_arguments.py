@@ -115,13 +115,13 @@ def binding(text: str) -> tuple[str, Any]:
     """``NAME=VALUE``, the value a number, true, false, or a list of them as JSON has it."""
     name, equals, value = text.partition("=")
     try:
-        made = json.loads(value)
+        elements = json.loads(value)
     except (ValueError, RecursionError):
-        made = None
-    if not (name and equals and isinstance(made, int | float | list)):
+        elements = None
+    if not (name and equals and isinstance(elements, int | float | list)):
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE with a number or a list of numbers, "
                                          f"not {text!r}")
-    return name, made
+    return name, elements
 
 
 def rate(text: str) -> float:

@@ -26,20 +26,20 @@ def random_inputs(module, seed: int) -> dict[str, Any]:
 
     from compiler.te import numpy_dtype
 
-    rng, made = np.random.default_rng(seed), {}
+    rng, inputs = np.random.default_rng(seed), {}
     for name in module.graph.inputs:
         kind = module.graph.values[name]
         if kind.dtype == "float32":
-            made[name] = rng.random(kind.shape, np.float32)
+            inputs[name] = rng.random(kind.shape, np.float32)
         elif kind.dtype == "bool":
-            made[name] = rng.random(kind.shape) < 0.5
+            inputs[name] = rng.random(kind.shape) < 0.5
         elif "float" in kind.dtype:
-            made[name] = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
+            inputs[name] = rng.random(kind.shape).astype(numpy_dtype(kind.dtype))
         else:
             bounds = np.iinfo(kind.dtype)
-            made[name] = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype,
-                                      endpoint=True)
-    return made
+            inputs[name] = rng.integers(bounds.min, bounds.max, kind.shape, kind.dtype,
+                                        endpoint=True)
+    return inputs
 
 
 def set_inputs(module, given: Mapping[str, Any]) -> None:

@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
         require_plotly()
     from compiler.quantize import quantize
 
-    made = quantize(
+    quantization = quantize(
         args.model, args.calibration, **quantizer_options(args), bind=dict(args.bind),
         watch=watching(args.model.name))
-    data = made.model.SerializeToString(deterministic=True)
-    figures = _figures(args, made) | {"sha256": hashlib.sha256(data).hexdigest()}
+    data = quantization.model.SerializeToString(deterministic=True)
+    figures = _figures(args, quantization) | {"sha256": hashlib.sha256(data).hexdigest()}
     with whole_file(args.output) as file:
         file.write(data)
     if args.json:

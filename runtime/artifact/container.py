@@ -135,14 +135,14 @@ def _content(archive: zipfile.ZipFile, size: int) -> Container:
     """Sizes are checked before anything is read: members are not compressed, so that together
     they are no larger than the file.
     """
-    found = archive.infolist()
-    known = {info.filename: info for info in found}
+    infos = archive.infolist()
+    known = {info.filename: info for info in infos}
     if MANIFEST not in known or SEAL not in known:
         raise ArtifactError("is a zip archive, but not a compiled module; give a file that "
                             "`lockstep compile` has written")
-    if len(known) != len(found) or sum(info.file_size for info in found) > size or any(
+    if len(known) != len(infos) or sum(info.file_size for info in infos) > size or any(
             info.compress_type or info.flag_bits & 1 or info.file_size != info.compress_size
-            for info in found):
+            for info in infos):
         raise ArtifactError("was altered: it has members that Lockstep does not write")
     if known[MANIFEST].file_size > LARGEST_MANIFEST:
         raise ArtifactError(f"was altered: its manifest has {known[MANIFEST].file_size} bytes")

@@ -58,8 +58,8 @@ def partition_of(made: Mapping[str, Any], graph: Graph) -> Partition:
 def _check_order(graph: Graph, segments: list[Segment]) -> None:
     known = {*graph.inputs, *graph.constants}
     for segment in segments:
-        made = {value for node in segment.nodes for value in node.outputs}
-        if not known.issuperset(segment.inputs) or not made.issuperset(segment.outputs):
+        results = {value for node in segment.nodes for value in node.outputs}
+        if not known.issuperset(segment.inputs) or not results.issuperset(segment.outputs):
             raise ValueError("a segment must read what is there and give what it makes")
         known.update(segment.outputs)
     if not known.issuperset(graph.outputs):

@@ -94,14 +94,14 @@ def _shortened(graph: Graph) -> Graph:
     replaces it.
     """
     readers, outputs = graph.consumers(), set(graph.outputs)
-    made: dict[str, Node] = {}
+    makers: dict[str, Node] = {}
     alone = {value: node for value, node in graph.producers().items()
              if len(readers[value]) == 1 and value not in outputs}
     nodes = []
     for node in graph.nodes:
-        found = _first(SHORTER, GraphView(graph, made), node)
-        node = found if isinstance(found, Node) else node
+        shorter = _first(SHORTER, GraphView(graph, makers), node)
+        node = shorter if isinstance(shorter, Node) else node
         nodes.append(node)
         if node.outputs[0] in alone:
-            made[node.outputs[0]] = node
+            makers[node.outputs[0]] = node
     return eliminate_dead_code(with_nodes(graph, nodes))

@@ -85,5 +85,5 @@ def _folded(builder: Builder, sums: Node, node: Node, factor: Array) -> Node:
         bias = bias * factor
     else:
         bias = bias + factor
-    made = builder.add_constant(builder.fresh(f"{sums.name}:bias"), bias)
-    return replace(sums, inputs=(sums.inputs[0], name, made), outputs=node.outputs)
+    bias_name = builder.add_constant(builder.fresh(f"{sums.name}:bias"), bias)
+    return replace(sums, inputs=(sums.inputs[0], name, bias_name), outputs=node.outputs)

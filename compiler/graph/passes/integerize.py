@@ -87,17 +87,17 @@ class _Rewriting:
 
     def _quantize(self, node: Node, out: Stored) -> None:
         core, activations = self._core(node.inputs[0])
-        made, name, form = None, node.name, core and _form(core)
+        replacement, name, form = None, node.name, core and _form(core)
         if core is not None and form is not None:
             try:
-                made = form(self.view, core, out, _bounds(activations))
+                replacement = form(self.view, core, out, _bounds(activations))
                 alone = core.op == "dequantizelinear"
                 name = (activations[-1] if activations else node).name if alone else core.name
             except (StaysFloat, ScaleRefused) as reason:
                 self.reasons[core.name] = str(reason)
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
-        self._define(out.value, made or host, name)
+        self._define(out.value, replacement or host, name)
 
     def _core(self, value: str) -> tuple[Node | None, list[Node]]:
         """The operator whose result is quantized, and what bounds it in between, in order."""

@@ -63,12 +63,12 @@ class QuantizedView:
         node = self.producers.get(value)
         if node is None or node.op != "dequantizelinear":
             raise StaysFloat(f"its input {value!r} is not quantized")
-        source, found = node.inputs[0], self.parameters(node)
+        source, parameters = node.inputs[0], self.parameters(node)
         if source in self.graph.constants:
             raise StaysFloat(f"its input {value!r} is a constant")
-        if found is None or source not in self.stored:
+        if parameters is None or source not in self.stored:
             raise StaysFloat(f"its input {value!r} must be int8 or uint8 with one scale")
-        return Stored(self.stored[source], *found)
+        return Stored(self.stored[source], *parameters)
 
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
         """int8 weight and float64 scale for each of the channels along the axis."""
