@@ -51,15 +51,15 @@ def open_dimensions(inputs: Iterable[ValueInfoProto]) -> dict[str, str]:
 def extents_of(inputs: Iterable[ValueInfoProto], arrays: Mapping[str, Array],
                shapes: Mapping[str, int] | None = None) -> dict[str, int]:
     """`shapes`, and for each open dimension that they leave open what the arrays have there."""
-    made, given = dict(shapes or {}), array_shapes(arrays)
+    bound, given = dict(shapes or {}), array_shapes(arrays)
     for value in inputs:
         extents = given.get(value.name, ())
         dims = dimensions(value)
         if len(extents) == len(dims):
             for axis, (dim, extent) in enumerate(zip(dims, extents, strict=True)):
-                if isinstance(dim, str) and f"{value.name}.{axis}" not in made:
-                    made.setdefault(dim, extent)
-    return made
+                if isinstance(dim, str) and f"{value.name}.{axis}" not in bound:
+                    bound.setdefault(dim, extent)
+    return bound
 
 
 def bound_model(model: ModelProto, bind: Bindings | None, place: str,
@@ -75,14 +75,14 @@ def bound_model(model: ModelProto, bind: Bindings | None, place: str,
     _require_inputs(bind, inputs, place)
     tensors = [numpy_helper.from_array(_elements(inputs[name], given, place, shapes or {}), name)
                for name, given in bind.items()]
-    made = ModelProto()
-    made.CopyFrom(model)
-    kept = [value for value in made.graph.input if value.name not in bind]
-    others = [tensor for tensor in made.graph.initializer if tensor.name not in bind]
-    del made.graph.input[:], made.graph.initializer[:]
-    made.graph.input.extend(kept)
-    made.graph.initializer.extend((*others, *tensors))
-    return made
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    kept = [value for value in copy.graph.input if value.name not in bind]
+    others = [tensor for tensor in copy.graph.initializer if tensor.name not in bind]
+    del copy.graph.input[:], copy.graph.initializer[:]
+    copy.graph.input.extend(kept)
+    copy.graph.initializer.extend((*others, *tensors))
+    return copy
 
 
 def _require_inputs(bind: Bindings, names: Iterable[str], place: str) -> None:
@@ -106,21 +106,21 @@ def _fitted(name: str, given: Any, dtype: np.dtype, wanted: Iterable[int | str],
     wanted, text = list(wanted), f"{place}: --bind {name}"
     try:
         array = np.asarray(given)
-        made = array.astype(dtype)
+        cast = array.astype(dtype)
     except (ValueError, TypeError, OverflowError):
         raise ImportRefused(f"{text} must be numbers of type {dtype}, not {given!r}") from None
-    if array.dtype.kind not in "biuf" or not np.array_equal(made, array) and dtype.kind != "f":
+    if array.dtype.kind not in "biuf" or not np.array_equal(cast, array) and dtype.kind != "f":
         raise ImportRefused(f"{text} must be numbers of type {dtype}, not {given!r}")
     extents = [one for one in wanted if isinstance(one, int)]
-    if made.ndim == 0 and len(extents) == len(wanted):
-        return np.full(extents, made, dtype)
-    fits = made.ndim == len(wanted) and all(
+    if cast.ndim == 0 and len(extents) == len(wanted):
+        return np.full(extents, cast, dtype)
+    fits = cast.ndim == len(wanted) and all(
         isinstance(one, str) or one == extent
-        for one, extent in zip(wanted, made.shape, strict=True))
+        for one, extent in zip(wanted, cast.shape, strict=True))
     if not fits:
-        shape, found = ",".join(map(str, wanted)), ",".join(map(str, made.shape))
-        raise ImportRefused(f"{text} must have the input's shape [{shape}], not [{found}]")
-    return made
+        shape, actual = ",".join(map(str, wanted)), ",".join(map(str, cast.shape))
+        raise ImportRefused(f"{text} must have the input's shape [{shape}], not [{actual}]")
+    return cast
 
 
 def bound_graph(graph: Graph, bind: Bindings | None) -> Graph:

@@ -18,10 +18,10 @@ def external_files(path: str | PathLike[str]) -> list[Path]:
         model = onnx.load(path, format="protobuf", load_external_data=False)
     except (OSError, DecodeError):
         return []
-    found = {entry.value for tensor in _tensors(model)
+    names = {entry.value for tensor in _tensors(model)
              if tensor.data_location == onnx.TensorProto.EXTERNAL
              for entry in tensor.external_data if entry.key == "location"}
-    return [Path(path).parent / name for name in sorted(found) if "\0" not in name]
+    return [Path(path).parent / name for name in sorted(names) if "\0" not in name]
 
 
 def _tensors(message: Message) -> Iterator[onnx.TensorProto]:

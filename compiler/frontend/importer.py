@@ -146,8 +146,8 @@ class Importer(Tracer):
         self.current, self.proto = name, proto
         self.outputs = proto.output
         start = len(self.builder.nodes)
-        made = convert(inputs)
-        results = made if isinstance(made, tuple) else (made,)
+        converted = convert(inputs)
+        results = converted if isinstance(converted, tuple) else (converted,)
         if len(results) < len([output for output in proto.output if output]):
             raise NodeRefused(f"must have {len(results)} outputs, not {len(proto.output)}")
         for output, item in zip(proto.output, results, strict=False):
@@ -162,9 +162,9 @@ class Importer(Tracer):
         if (domain, proto.op_type) in self.functions:
             function = self.functions[domain, proto.op_type]
             return lambda inputs: self.function(function, proto, inputs)
-        found = registry.find(domain, proto.op_type, version)
-        if found is not None:
-            return lambda inputs: registry.call(self, found, proto, inputs, version)
+        entry = registry.find(domain, proto.op_type, version)
+        if entry is not None:
+            return lambda inputs: registry.call(self, entry, proto, inputs, version)
         schema = registry.schema_of(domain, proto.op_type, version)
         if schema is None or not (schema.has_function or schema.has_context_dependent_function):
             raise NodeRefused("operator is not supported")
@@ -196,14 +196,14 @@ class Importer(Tracer):
         """Names the graph's node that makes the first result after the model's node, and results
         after the model's values.
         """
-        made = {node.outputs[0]: node.name for node in self.builder.nodes[start:]}
+        makers = {node.outputs[0]: node.name for node in self.builder.nodes[start:]}
         values, nodes = {}, {}
         for output in proto.output:
             item = self.names.get(output)
-            if isinstance(item, Value) and item.name in made and item.name not in values:
+            if isinstance(item, Value) and item.name in makers and item.name not in values:
                 new = output if not self.depth else self.builder.fresh(output)
                 if not values:
-                    nodes[made[item.name]] = name
+                    nodes[makers[item.name]] = name
                 values[item.name], item.name, item.role = new, new, output
         self.builder.rename(start, values, nodes)
 

@@ -244,11 +244,11 @@ class _Importer(Tracer):
                                 "these in the module (docs/torch.md says what is supported)")
         outputs = next(node for node in nodes if node.op == "output").args[0]
         try:
-            made = [self._result(name, self._item(node)) for name, node
-                    in zip(self.results, outputs, strict=True) if node is not None]
+            results = [self._result(name, self._item(node)) for name, node
+                       in zip(self.results, outputs, strict=True) if node is not None]
         except NodeRefused as error:
             raise ImportRefused(f"{self.place}: {error}") from None
-        return eliminate_dead_code(self.builder.finish(made))
+        return eliminate_dead_code(self.builder.finish(results))
 
     # ---- what is given -------------------------------------------------------------------------
 
@@ -304,10 +304,10 @@ class _Importer(Tracer):
             if _has_unknown((arguments, options)):
                 self.items[node] = UNKNOWN
                 return
-            made = self._rule(node)(*arguments, **options)
-            self._check(made, node.meta.get("val"))
-            self.items[node] = made
-            self._name(made, layer, start)
+            results = self._rule(node)(*arguments, **options)
+            self._check(results, node.meta.get("val"))
+            self.items[node] = results
+            self._name(results, layer, start)
         except (NodeRefused, *CONTRADICTIONS) as error:
             self.refusals.append(f"{layer} ({_operator(node.target)}): {_reason(error, layer)}")
             self.items[node] = self._guessed(node.meta.get("val"))
@@ -399,8 +399,8 @@ class _Importer(Tracer):
                 return self.builder.add_constant(name, item.array)
             except ValueError as error:
                 raise NodeRefused(f"output {name!r} cannot be used: {error}") from None
-        made = any(item.name in node.outputs for node in self.builder.nodes)
-        if made and item.name not in self.results:
+        is_computed = any(item.name in node.outputs for node in self.builder.nodes)
+        if is_computed and item.name not in self.results:
             self.builder.rename(0, {item.name: name}, {})
             item.name = name
             return name

@@ -17,11 +17,11 @@ class Sizes:
     def __init__(self, program: Any, shapes: Mapping[str, int], place: str):
         self.place = place
         self._values: dict[Any, int] = {}
-        found = _symbols(program)
-        known = {name: symbol for symbol, names in found.items() for name in (*names, str(symbol))}
+        places = _symbols(program)
+        known = {name: symbol for symbol, names in places.items() for name in (*names, str(symbol))}
         for name, extent in shapes.items():
-            self._bind(name, extent, known, found)
-        unbound = {symbol: names[0] if names else str(symbol) for symbol, names in found.items()
+            self._bind(name, extent, known, places)
+        unbound = {symbol: names[0] if names else str(symbol) for symbol, names in places.items()
                    if symbol not in self._values}
         if unbound:
             listed = ", ".join(f"{name!r} (torch's {symbol})" for symbol, name in unbound.items())
@@ -58,10 +58,10 @@ class Sizes:
             return size
         if not hasattr(size, "node"):
             raise NodeRefused(f"it must be a tensor or an integer, not {type(size).__name__}")
-        made = size.node.expr.xreplace(self._values)
-        if getattr(made, "free_symbols", None):
+        extent = size.node.expr.xreplace(self._values)
+        if getattr(extent, "free_symbols", None):
             raise NodeRefused(f"size {size} depends on computed elements")
-        return int(made)
+        return int(extent)
 
 
 def open_dimensions(program: Any) -> list[str]:
@@ -71,7 +71,7 @@ def open_dimensions(program: Any) -> list[str]:
 
 def _symbols(program: Any) -> dict[Any, list[str]]:
     """The symbols of the inputs' sizes, and the places where each stands alone."""
-    found: dict[Any, list[str]] = {}
+    symbols: dict[Any, list[str]] = {}
     for node in program.graph.nodes:
         value: Any = node.meta.get("val") if node.op == "placeholder" else None
         sizes: dict[str, Any] = {"": value} if hasattr(value, "node") else {
@@ -79,7 +79,7 @@ def _symbols(program: Any) -> dict[Any, list[str]]:
         for axis, size in sizes.items():
             if hasattr(size, "node"):
                 for symbol in sorted(size.node.expr.free_symbols, key=str):
-                    found.setdefault(symbol, [])
+                    symbols.setdefault(symbol, [])
                 if size.node.expr.is_Symbol:
-                    found[size.node.expr].append(f"{node.name}{axis}")
-    return found
+                    symbols[size.node.expr].append(f"{node.name}{axis}")
+    return symbols

@@ -241,8 +241,8 @@ class Tracer:
         name = self.builder.fresh_node(f"{self.current}.{op}")
         output = self.builder.fresh(f"{self.current}.{op}")
         self.builder.add(Node(op, name, inputs, (output,), attrs))
-        made = self.builder.values[output]
-        return Value(self, made.shape, made.dtype, output)
+        kind = self.builder.values[output]
+        return Value(self, kind.shape, kind.dtype, output)
 
     def count(self) -> None:
         """Counts a step, and refuses it when there are too many."""
@@ -257,13 +257,13 @@ class Tracer:
         node = Node(op, self.current, tuple(f"x{place}" for place in range(len(values))), ("y",),
                     attrs)
         if not empty:
-            made = infer(node, [TensorType.of(array) for array in arrays])
-            self.check_size(made.shape, made.dtype)
+            result = infer(node, [TensorType.of(array) for array in arrays])
+            self.check_size(result.shape, result.dtype)
         else:
             self._check_unusual(node, values)
         with np.errstate(all="ignore"):
-            made = evaluate_node(node, arrays)
-        return self.constant(frozen(np.asarray(made)), given=any(value.given for value in values))
+            result = evaluate_node(node, arrays)
+        return self.constant(frozen(np.asarray(result)), given=any(value.given for value in values))
 
     def _check_unusual(self, node: Node, values: list[Value]) -> None:
         """`check_size` for tensors without elements, or of a type that processors lack: as if they
@@ -275,10 +275,10 @@ class Tracer:
                             value.dtype if value.dtype in DTYPES else STAND_INS[width])
                  for value, width in zip(values, widths, strict=True)]
         try:
-            made = infer(node, types)
+            inferred = infer(node, types)
         except ValueError:              # TypeRefused, and extents of 0 that are told
             return
-        self.check_size((*made.shape, max(widths)), "int8")
+        self.check_size((*inferred.shape, max(widths)), "int8")
 
     def check_size(self, shape: Sequence[int], dtype: str) -> None:
         """Counts a constant that is computed while a model is read, and refuses it when that would
@@ -296,11 +296,11 @@ class Tracer:
         self.settle(values)
         arrays = [self.demand(value, "data") for value in values]
         with np.errstate(all="ignore"):
-            made = rule(*arrays)
+            results = rule(*arrays)
         given = any(value.given for value in values)
-        if isinstance(made, tuple):
-            return tuple(self.constant(one, given=given) for one in made)
-        return self.constant(made, given=given)
+        if isinstance(results, tuple):
+            return tuple(self.constant(one, given=given) for one in results)
+        return self.constant(results, given=given)
 
     def enter(self, value: Value) -> str:
         """The name of the value in the graph; it comes there with its first reader."""
@@ -341,10 +341,10 @@ class Tracer:
             self.staged = True
             graph = without_idle_inputs(eliminate_dead_code(
                 self.builder.finish(dict.fromkeys(value.name or "" for value in waiting))))
-            made = self.run(graph, {name: self.feeds[name] for name in graph.inputs})
+            computed = self.run(graph, {name: self.feeds[name] for name in graph.inputs})
             for value in waiting:
                 assert value.name is not None
-                value.array, value.given, value.name = made[value.name], True, None
+                value.array, value.given, value.name = computed[value.name], True, None
 
 
 STAND_INS = {1: "int8", 2: "int16", 4: "float32", 8: "float64"}

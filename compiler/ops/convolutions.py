@@ -106,9 +106,9 @@ def _transposed_type(node: Node, types: Types, channels: int) -> TensorType:
     strides, pads = check_steps(node, w.shape[2:])
     more = node.attrs.get("output_padding", (0, 0))
     check_numbers(node, "output_padding", more, 2, 0)
-    made = _transposed_shape(x.shape[2:], w.shape[2:], strides, pads, check_dilations(node), more)
-    need(min(made) > 0, node, f"pads must leave an output, not {pads!r}, which leave {made!r}")
-    return TensorType((x.shape[0], channels, *made), x.dtype)
+    sides = _transposed_shape(x.shape[2:], w.shape[2:], strides, pads, check_dilations(node), more)
+    need(min(sides) > 0, node, f"pads must leave an output, not {pads!r}, which leave {sides!r}")
+    return TensorType((x.shape[0], channels, *sides), x.dtype)
 
 
 def _transposed_shape(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int],
@@ -258,17 +258,17 @@ def _conv(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     if group < 1 or x.shape[1] != depth * group or outputs % group:
         raise ValueError(f"channels must be the weight's {depth} in each of {group} groups that "
                          f"divide {outputs}, not {x.shape[1]}")
-    made, each = check_windows(x, kernel, attrs), outputs // group
+    extents, each = check_windows(x, kernel, attrs), outputs // group
     rc, taps = te.reduce_axis(depth, f"{name}_rc"), kernel_axes(kernel, name)
 
     def element(n: Expr, c: Expr, *places: Expr):
         channel = rc.var if group == 1 else c // each * depth + rc.var
-        pixel = pixel_of(x, (n, channel), places, [tap.var for tap in taps], attrs, kernel, made,
+        pixel = pixel_of(x, (n, channel), places, [tap.var for tap in taps], attrs, kernel, extents,
                          te.const(0, x.dtype))
         weight = w[(c, rc.var, *(tap.var for tap in taps))]
         return te.sum(pixel.astype(wide) * weight.astype(wide), (rc, *taps))
 
-    return narrowed((x.shape[0], outputs, *made), lambda *indices: element(*indices), x.dtype,
+    return narrowed((x.shape[0], outputs, *extents), lambda *indices: element(*indices), x.dtype,
                     name)
 
 
@@ -364,8 +364,8 @@ def _conv_meaning(attrs: Attributes, x: Array, w: Array) -> Array:
     views = views.reshape(n, group, c // group, *rest)
     weights = w.reshape(group, -1, *w.shape[1:]).astype(wide)
     places, taps = "uvwxyz"[:rank], "defhij"[:rank]
-    made = np.einsum(f"ngc{places}{taps},goc{taps}->ngo{places}", views, weights)
-    return made.reshape(n, -1, *made.shape[3:])
+    sums = np.einsum(f"ngc{places}{taps},goc{taps}->ngo{places}", views, weights)
+    return sums.reshape(n, -1, *sums.shape[3:])
 
 
 # Integer forms

@@ -190,8 +190,8 @@ def _padded(x: Tensor, value: Tensor, shape: Sequence[int], before: Sequence[int
             inside += [place < reach] if size - low > reach else []
             inside += [(place % (gap + 1)).equal(0)] if gap else []
             places.append(place // (gap + 1) if gap else place)
-        found = x[tuple(places)]
-        return te.select(te.all_of(*inside), found, value[()]) if inside else found
+        inner = x[tuple(places)]
+        return te.select(te.all_of(*inside), inner, value[()]) if inside else inner
 
     return te.compute(tuple(shape), element, name)
 

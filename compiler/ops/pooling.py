@@ -64,13 +64,13 @@ def _qavgpool_type(node: Node, types: Types) -> TensorType:
     need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
     need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
     check_clamp(node)
-    made = _pooled(node, types)
+    result = _pooled(node, types)
     for name, type_ in zip(node.inputs[1:], types[1:], strict=True):
-        need(type_.shape in (made.shape[2:], (1, 1)), node,
-             f"input {name!r} must have shape {made.shape[2:]} or (1, 1), not {type_.shape}")
+        need(type_.shape in (result.shape[2:], (1, 1)), node,
+             f"input {name!r} must have shape {result.shape[2:]} or (1, 1), not {type_.shape}")
     need(types[1] == types[2], node,
          f"mult and shift must have one shape, not {types[1].shape} and {types[2].shape}")
-    return made
+    return result
 
 
 def _qglobalavgpool_type(node: Node, types: Types) -> TensorType:
@@ -180,22 +180,22 @@ def _planes(x: Tensor, dtype: str, name: str) -> Tensor:
 def _pool(op: str) -> Callable[[Attributes, Inputs, str], Tensor]:
     def define(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         x, kernel = inputs[0], attrs["kernel"]
-        made, wide = check_windows(x, kernel, attrs), sum_dtype(x.dtype)
+        extents, wide = check_windows(x, kernel, attrs), sum_dtype(x.dtype)
         taps = kernel_axes(kernel, name)
         outside = te.neutral(op, x.dtype) if op == "max" else te.const(0, x.dtype)
 
         def element(n: Expr, c: Expr, *places: Expr):
-            pixel = pixel_of(x, (n, c), places, [tap.var for tap in taps], attrs, kernel, made,
+            pixel = pixel_of(x, (n, c), places, [tap.var for tap in taps], attrs, kernel, extents,
                              outside)
             return (te.max if op == "max" else te.sum)(pixel.astype(wide), taps)
 
-        return narrowed((*x.shape[:2], *made), lambda *indices: element(*indices), x.dtype, name)
+        return narrowed((*x.shape[:2], *extents), lambda *indices: element(*indices), x.dtype, name)
     return define
 
 
 def _pool_place(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x, kernel = inputs[0], attrs["kernel"]
-    made = check_windows(x, kernel, attrs)
+    extents = check_windows(x, kernel, attrs)
     taps = kernel_axes(kernel, name)
     pitches = _pitches(x.shape)
 
@@ -209,7 +209,7 @@ def _pool_place(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
     def element(n: Expr, c: Expr, *places: Expr):
         at = [tap.var for tap in taps]
-        pixel = pixel_of(x, (n, c), places, at, attrs, kernel, made, te.neutral("max", x.dtype))
+        pixel = pixel_of(x, (n, c), places, at, attrs, kernel, extents, te.neutral("max", x.dtype))
         where = n * pitches[0] + c * pitches[1]
         inside = []
         for axis, (place, tap) in enumerate(zip(places, at, strict=True)):
@@ -219,7 +219,7 @@ def _pool_place(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
             where = where + index * pitches[2 + axis]
         return reducer((pixel, te.select(te.all_of(*inside), where, nowhere)), taps)
 
-    return te.compute((*x.shape[:2], *made), lambda *indices: element(*indices),
+    return te.compute((*x.shape[:2], *extents), lambda *indices: element(*indices),
                       (f"{name}_value", name))[1]
 
 

@@ -37,11 +37,11 @@ def _dense_type(node: Node, types: Types) -> TensorType:
     width, depth = w.shape if node.attrs["trans_b"] else w.shape[::-1]
     need(x.shape[1] == depth, node, f"input width must equal the weight's {depth}, "
          f"not {x.shape[1]}")
-    made = TensorType((x.shape[0], width), "float32")
+    result = TensorType((x.shape[0], width), "float32")
     if len(types) == 3:
-        need(common_shape(types[2].shape, made.shape) == made.shape, node,
-             f"bias must broadcast to {made}, not {types[2]}")
-    return made
+        need(common_shape(types[2].shape, result.shape) == result.shape, node,
+             f"bias must broadcast to {result}, not {types[2]}")
+    return result
 
 
 def _matmul_type(node: Node, types: Types) -> TensorType:

@@ -137,8 +137,8 @@ def _sorted_places(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     ranks = te.compute(x.shape, rank, f"{name}_ranks")
 
     def place(*indices: Expr):
-        found = ranks[(*indices[:axis], own.var, *indices[axis + 1:])].equal(indices[axis])
-        return te.sum(te.select(found, own.var, 0), own)
+        is_here = ranks[(*indices[:axis], own.var, *indices[axis + 1:])].equal(indices[axis])
+        return te.sum(te.select(is_here, own.var, 0), own)
 
     return te.compute((*x.shape[:axis], attrs["count"], *x.shape[axis + 1:]), place, name)
 
@@ -185,8 +185,8 @@ def _running_meaning(function: Callable, neutral: int) -> Callable[..., np.ndarr
         if attrs["exclusive"]:
             first = np.full_like(x.take([0], axis), neutral)
             x = np.concatenate([first, x.take(range(x.shape[axis] - 1), axis)], axis)
-        made = function(x, axis=axis, dtype=x.dtype)
-        return np.flip(made, axis) if attrs["reverse"] else made
+        totals = function(x, axis=axis, dtype=x.dtype)
+        return np.flip(totals, axis) if attrs["reverse"] else totals
     return meaning
 
 

@@ -225,12 +225,12 @@ def div(t, x, other, *, rounding_mode=None):
     a, b = _alike(t, x, other)
     if is_float(a.dtype):
         return (trunc if rounding_mode == "trunc" else _floor)(t, a / b)
-    made = a / b                            # integers: towards zero
+    quotient = a / b                            # integers: towards zero
     if rounding_mode == "trunc":
-        return made
+        return quotient
     rest = t.emit("fmod", a, b)
     apart = ((rest < 0).equal(b < 0)) | rest.equal(0)
-    return apart.where(made, made - 1)
+    return apart.where(quotient, quotient - 1)
 
 
 def _floor(t, x):
@@ -257,10 +257,10 @@ def remainder(t, x, other):
 def power(t, x, exponent):
     """Small constant powers are products."""
     if isinstance(exponent, int | float) and exponent in (1, 2, 3):
-        made = base = x.astype(promoted(x, exponent))
+        product = base = x.astype(promoted(x, exponent))
         for _ in range(int(exponent) - 1):
-            made = made * base
-        return made
+            product = product * base
+        return product
     if exponent == 0.5 and isinstance(exponent, float):
         return in_kind(x).sqrt()
     if exponent == -0.5 and isinstance(exponent, float):
@@ -298,9 +298,9 @@ def clamp(t, x, min=None, max=None):
         return t.emit("clip", x, lo=-inf if min is None else float(min),
                       hi=inf if max is None else float(max))
     values = _alike(t, x, *bounds)
-    made, rest = values[0], iter(values[1:])
-    made = made if min is None else made.maximum(next(rest))
-    return made if max is None else made.minimum(next(rest))
+    clamped, rest = values[0], iter(values[1:])
+    clamped = clamped if min is None else clamped.maximum(next(rest))
+    return clamped if max is None else clamped.minimum(next(rest))
 
 
 @aten("clamp_min")

@@ -325,18 +325,18 @@ def index(t, x, indices):
     if any(one.dtype == "bool" for one in chosen):
         raise NodeRefused("its result depends on computed elements in number; use where")
     if len(axes) == 1 and chosen[0].rank <= 1:
-        made = t.emit("gather", x, chosen[0].reshape(chosen[0].size), axis=axes[0])
-        return made if chosen[0].rank else made.reshape(
+        picked = t.emit("gather", x, chosen[0].reshape(chosen[0].size), axis=axes[0])
+        return picked if chosen[0].rank else picked.reshape(
             *x.shape[:axes[0]], *x.shape[axes[0] + 1:])
     rest = [axis for axis in range(x.rank) if axis not in axes]
     shape = np.broadcast_shapes(*(one.shape for one in chosen))
     places = [one.astype("int64").expand(*shape).unsqueeze(len(shape)) for one in chosen]
     at = places[0] if len(places) == 1 else t.emit("concat", *places, axis=len(shape))
-    made = t.emit("gather_nd", x.transpose(*axes, *rest), at, batch_dims=0)
+    picked = t.emit("gather_nd", x.transpose(*axes, *rest), at, batch_dims=0)
     if axes != list(range(axes[0], axes[0] + len(axes))) or axes[0] == 0:
-        return made
+        return picked
     front = range(len(shape), len(shape) + axes[0])
-    return made.transpose(*front, *range(len(shape)), *range(len(shape) + axes[0], made.rank))
+    return picked.transpose(*front, *range(len(shape)), *range(len(shape) + axes[0], picked.rank))
 
 
 refuse("index_put", "index_put_", "_unsafe_index_put", "scatter", "scatter_add", "scatter_reduce",

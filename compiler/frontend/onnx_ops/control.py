@@ -27,9 +27,9 @@ def loop(t, trip_count=None, condition=None, *state, body):
     while goes_on and (most is None or time < most):
         if time == MOST_TIMES:
             raise NodeRefused(f"must end after {MOST_TIMES} times")
-        condition, *made = t.graph(body, [t.constant(np.array(time)), condition, *state])
-        state, time = made[:len(state)], time + 1
-        rows.append(made[len(state):])
+        condition, *results = t.graph(body, [t.constant(np.array(time)), condition, *state])
+        state, time = results[:len(state)], time + 1
+        rows.append(results[len(state):])
         if condition.array is None:
             t.settle([condition, *(one for one in state if isinstance(one, Value))])
         goes_on = bool(t.demand(condition, "condition").reshape(()))
@@ -86,9 +86,9 @@ def scan(t, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_dir
             place = length - 1 - time if backwards else time
             rest = one.shape[:axis] + one.shape[axis + 1:]
             slices.append(one.cut(axis, place, place + 1).reshape(*rest))
-        made = t.graph(body, [*state, *slices])
-        state = made[:len(state)]
-        rows.append(made[len(state):])
+        results = t.graph(body, [*state, *slices])
+        state = results[:len(state)]
+        rows.append(results[len(state):])
     return (*state, *(_stacked(t, [row[place] for row in rows], axis, bool(backwards),
                                body.output[len(state) + place])
                       for place, (axis, backwards) in enumerate(zip(

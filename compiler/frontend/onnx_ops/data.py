@@ -23,16 +23,16 @@ def compress(t, x, condition, *, axis=None):
 @operator("Unique")
 def unique(t, x, *, axis=None, sorted):
     def parts(array: np.ndarray) -> tuple[np.ndarray, ...]:
-        found, first, inverse, counts = np.unique(
+        elements, first, inverse, counts = np.unique(
             array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
         inverse = inverse.reshape(-1)
         if not sorted:
             order = np.argsort(first)
             rank = np.empty_like(order)
             rank[order] = np.arange(len(order))
-            found = np.take(found, order, axis=0 if axis is None else axis)
+            elements = np.take(elements, order, axis=0 if axis is None else axis)
             first, inverse, counts = first[order], rank[inverse], counts[order]
-        return found, *(one.astype(np.int64) for one in (first, inverse, counts))
+        return elements, *(one.astype(np.int64) for one in (first, inverse, counts))
     return t.computed(parts, x)
 
 
@@ -51,14 +51,14 @@ REDUCE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maxi
 
 def _put(array: np.ndarray, where: tuple, updates: np.ndarray, reduction: str) -> np.ndarray:
     """A copy of the array with the updates at these places."""
-    made = array.copy()
+    copy = array.copy()
     if reduction == "none":
-        made[where] = updates
+        copy[where] = updates
     elif reduction in REDUCE:
-        REDUCE[reduction].at(made, where, updates)
+        REDUCE[reduction].at(copy, where, updates)
     else:
         raise NodeRefused(f"reduction must be none, add, mul, max or min, not {reduction}")
-    return made
+    return copy
 
 
 @operator("ScatterElements", "Scatter")
@@ -88,14 +88,14 @@ def tensor_scatter(t, cache, update, write_indices=None, *, axis, mode):
     place, = axes_of((axis,), cache.rank)
 
     def scatter(past: np.ndarray, new: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        made = past.copy()
+        updated = past.copy()
         first = starts[0] if starts else np.zeros(len(past), np.int64)
         for batch, start in enumerate(first):
             where = start + np.arange(new.shape[place])
             where = where % past.shape[place] if mode == "circular" else where
-            rows: np.ndarray = np.moveaxis(made[batch], place - 1, 0)
+            rows: np.ndarray = np.moveaxis(updated[batch], place - 1, 0)
             rows[where] = np.moveaxis(new[batch], place - 1, 0)
-        return made
+        return updated
 
     return t.computed(scatter, cache, update, *([] if write_indices is None else [write_indices]))
 

@@ -72,10 +72,10 @@ def power(t, x, y):
     if y.constant and y.size == 1 and y.rank <= x.rank:
         factors = float(y.array.reshape(()))
         if factors in (1, 2, 3):
-            made = x
+            product = x
             for _ in range(int(factors) - 1):
-                made = made * x
-            return made
+                product = product * x
+            return product
         if factors == 0.5 and is_float(x.dtype):
             return x.sqrt()
     if x.dtype == y.dtype:
@@ -140,8 +140,8 @@ def clip(t, x, min=None, max=None):
         lo, hi = (end if value is None else float(value.array.reshape(()))
                   for value, end in zip(bounds, (-inf, inf), strict=True))
         return t.emit("clip", x, lo=lo, hi=hi)
-    made = x if min is None else x.maximum(min.astype(x.dtype).reshape())
-    return made if max is None else made.minimum(max.astype(x.dtype).reshape())
+    clipped = x if min is None else x.maximum(min.astype(x.dtype).reshape())
+    return clipped if max is None else clipped.minimum(max.astype(x.dtype).reshape())
 
 
 # Activations. No step on the way to a finite result overflows.

@@ -34,9 +34,9 @@ def grid_sample(t, x, grid, *, align_corners=0, mode="linear", padding_mode="zer
             weight = share if weight is None else weight * share
         assert where is not None and weight is not None
         numbers = where.astype("int64").reshape(batch, prod(places), 1)
-        found = t.emit("gather_nd", flat, numbers, batch_dims=1)
-        found = found * weight.astype(x.dtype).reshape(batch, prod(places), 1)
-        total = found if total is None else total + found
+        tap = t.emit("gather_nd", flat, numbers, batch_dims=1)
+        tap = tap * weight.astype(x.dtype).reshape(batch, prod(places), 1)
+        total = tap if total is None else total + tap
     assert total is not None
     return total.transpose(0, 2, 1).reshape(batch, channels, *places)
 
@@ -91,14 +91,14 @@ def roi_align(t, x, rois, batch_indices, *, coordinate_transformation_mode="outp
     def align(images: np.ndarray, regions: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         shape = (len(regions), images.shape[1], output_height, output_width)
         t.check_size(shape, images.dtype.name)
-        made = np.empty(shape, images.dtype)
+        pooled = np.empty(shape, images.dtype)
         for one, (region, number) in enumerate(zip(regions, numbers, strict=True)):
             x1, y1, x2, y2 = region * spatial_scale - shift
             least = 0.0 if shift else 1.0
             sides = [(y1, max(y2 - y1, least) / output_height, output_height),
                      (x1, max(x2 - x1, least) / output_width, output_width)]
-            made[one] = _pooled(images[number], sides, sampling_ratio, mode)
-        return made
+            pooled[one] = _pooled(images[number], sides, sampling_ratio, mode)
+        return pooled
 
     return t.computed(align, x, rois, batch_indices)
 
@@ -139,14 +139,14 @@ def col2im(t, x, image_shape, block_shape, *, dilations=None, pads=None, strides
         n = columns.shape[0]
         parts = columns.reshape(n, -1, *block, *counts)
         t.check_size((n, parts.shape[1], *wide), columns.dtype.name)
-        made = np.zeros((n, parts.shape[1], *wide), columns.dtype)
+        image = np.zeros((n, parts.shape[1], *wide), columns.dtype)
         for tap in combinations(*map(range, block)):
             where = tuple(slice(tap[axis] * dilations[axis], tap[axis] * dilations[axis]
                                 + (counts[axis] - 1) * strides[axis] + 1, strides[axis])
                           for axis in range(rank))
-            made[(slice(None), slice(None), *where)] += parts[(slice(None), slice(None), *tap)]
+            image[(slice(None), slice(None), *where)] += parts[(slice(None), slice(None), *tap)]
         inner = tuple(slice(pads[axis], pads[axis] + size[axis]) for axis in range(rank))
-        return made[(slice(None), slice(None), *inner)]
+        return image[(slice(None), slice(None), *inner)]
 
     return t.computed(gather, x)
 
@@ -193,6 +193,6 @@ def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
         at_y, at_x = top + row, left + column
         share = (1 - np.abs(y - at_y)) * (1 - np.abs(x - at_x))
         inside = (at_y >= 0) & (at_y < height) & (at_x >= 0) & (at_x < width)
-        found = image[first[0], first[1], :, at_y.clip(0, height - 1), at_x.clip(0, width - 1)]
-        total = total + np.moveaxis(found, -1, 2) * np.where(inside, share, 0)[:, :, None]
+        pixels = image[first[0], first[1], :, at_y.clip(0, height - 1), at_x.clip(0, width - 1)]
+        total = total + np.moveaxis(pixels, -1, 2) * np.where(inside, share, 0)[:, :, None]
     return np.asarray(total)

@@ -77,31 +77,31 @@ def tree_ensemble(t, x, *, aggregate_function, leaf_targetids, leaf_weights, mem
                 return node
 
     def evaluate(rows: np.ndarray) -> np.ndarray:
-        made = np.zeros((len(rows), n_targets), rows.dtype)
-        for result, row in zip(made, rows, strict=True):
+        scores = np.zeros((len(rows), n_targets), rows.dtype)
+        for result, row in zip(scores, rows, strict=True):
             weights: dict[int, list[float]] = {}
             for root in tree_roots:
                 leaf = leaf_of(row, root)
                 weights.setdefault(leaf_targetids[leaf], []).append(leaf_weights[leaf])
-            for target, found in weights.items():
+            for target, values in weights.items():
                 combine = (np.mean, np.sum, np.min, np.max)[aggregate_function]
-                result[target] = combine(np.array(found, rows.dtype))
-        return made
+                result[target] = combine(np.array(values, rows.dtype))
+        return scores
 
     return t.computed(evaluate, x)
 
 
 def _members(modes, values) -> dict[int, set]:
     """The sets of the nodes that ask for membership; NaN ends each."""
-    found: dict[int, set] = {}
+    members: dict[int, set] = {}
     nodes = iter([node for node, mode in enumerate(modes) if mode == MEMBER])
     current: set = set()
     for value in [] if values is None else values:
         if np.isnan(value):
-            found[next(nodes)], current = current, set()
+            members[next(nodes)], current = current, set()
         else:
             current.add(value)
-    return found
+    return members
 
 
 def _groups(tensors: tuple[Value, ...], kinds: int) -> list[tuple[Value, ...]]:
@@ -151,6 +151,6 @@ def adam(t, rate, time, *tensors, alpha, beta, epsilon, norm_coefficient, norm_c
         gradient = gradient + x * norm_coefficient
         mean = mean * alpha + gradient * (1 - alpha)
         square = square * beta + gradient * gradient * (1 - beta)
-        made = x - mean * corrected / (square.sqrt() + epsilon)
-        rows.append((made * (1 - norm_coefficient_post), mean, square))
+        stepped = x - mean * corrected / (square.sqrt() + epsilon)
+        rows.append((stepped * (1 - norm_coefficient_post), mean, square))
     return _together(rows)

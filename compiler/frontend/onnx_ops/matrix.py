@@ -43,11 +43,11 @@ def gemm(t, a, b, c=None, *, alpha, beta, transA, transB):
                       trans_b=transB)
     a = a.transpose(1, 0) if transA else a
     b = b.transpose(1, 0) if transB else b
-    made = product(t, a, b)
-    made = made if alpha == 1 else made * alpha
+    total = product(t, a, b)
+    total = total if alpha == 1 else total * alpha
     if c is None:
-        return made
-    return made + (c if beta == 1 else c * beta)
+        return total
+    return total + (c if beta == 1 else c * beta)
 
 
 @operator("Einsum")

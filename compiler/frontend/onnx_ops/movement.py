@@ -122,8 +122,8 @@ def slice_(t, x, starts, ends, axes=None, steps=None):
         shape = [len(range(*sides)) for sides in zip(begin, end, step, strict=True)]
         return t.constant(np.empty(shape, object if x.dtype == "string" else
                                    numpy_dtype(x.dtype)))
-    made = t.emit("slice", x, begin=begin, end=end, step=step)
-    return t.emit("reverse", made, axes=tuple(turned)) if turned else made
+    cut = t.emit("slice", x, begin=begin, end=end, step=step)
+    return t.emit("reverse", cut, axes=tuple(turned)) if turned else cut
 
 
 @operator("Pad")

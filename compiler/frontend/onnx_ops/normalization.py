@@ -76,11 +76,11 @@ def batch_normalization(t, x, scale, bias, mean, variance, *, epsilon, momentum=
     factor = scale.astype(variance.dtype) / (variance + epsilon).sqrt()
     offset = bias.astype(variance.dtype) - mean.astype(variance.dtype) * factor
     wide = x.astype(variance.dtype)
-    made = (wide * _channels(factor, x.rank) + _channels(offset, x.rank)).astype(x.dtype)
+    normalized = (wide * _channels(factor, x.rank) + _channels(offset, x.rank)).astype(x.dtype)
     if not training_mode:
-        return made
-    return made, *(old * momentum + new * (1 - momentum)
-                   for old, new in zip(before, (mean, variance), strict=True))
+        return normalized
+    return normalized, *(old * momentum + new * (1 - momentum)
+                         for old, new in zip(before, (mean, variance), strict=True))
 
 
 @operator("InstanceNormalization")

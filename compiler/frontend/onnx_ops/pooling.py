@@ -59,27 +59,27 @@ def max_pool(t, x, *, auto_pad, ceil_mode=0, dilations=None, kernel_shape, pads=
     attrs = _extended(attrs, more)
     if x.rank == 4 and x.dtype in QUANTIZABLE and _is_plain(x, attrs):
         plain = {name: value for name, value in attrs.items() if name != "dilations"}
-        made = t.emit("maxpool", x, **plain)
+        pooled = t.emit("maxpool", x, **plain)
     else:
-        made = t.emit("pool_max", x, **attrs)
+        pooled = t.emit("pool_max", x, **attrs)
     if len(t.outputs) < 2 or not t.outputs[1]:
-        return made
+        return pooled
     place = t.emit("pool_place", x, **attrs)
-    return made, _by_columns(place, x.shape) if storage_order else place
+    return pooled, _by_columns(place, x.shape) if storage_order else place
 
 
 def _by_columns(place: Value, shape: tuple[int, ...]) -> Value:
     """Numbers of elements counted in columns within each plane."""
     plane = prod(shape[2:])
     rest = place.tracer.emit("mod", place, plane)
-    made = place - rest
+    number = place - rest
     pitch = 1
     for axis in range(2, len(shape)):
         below = prod(shape[axis + 1:])
-        made = made + rest / below * pitch
+        number = number + rest / below * pitch
         rest = rest.tracer.emit("mod", rest, below)
         pitch *= shape[axis]
-    return made
+    return number
 
 
 @operator("AveragePool")
@@ -146,10 +146,10 @@ def max_unpool(t, x, places, output_shape=None, *, kernel_shape, pads=None, stri
     def unpool(values: np.ndarray, where: np.ndarray) -> np.ndarray:
         for extents in (inferred, shape):
             t.check_size(extents, values.dtype.name)
-        made = np.zeros(prod(inferred), values.dtype)
-        made[where.reshape(-1)] = values.reshape(-1)
+        flat = np.zeros(prod(inferred), values.dtype)
+        flat[where.reshape(-1)] = values.reshape(-1)
         wide = np.zeros(shape, values.dtype)
-        wide[tuple(map(slice, inferred))] = made.reshape(inferred)
+        wide[tuple(map(slice, inferred))] = flat.reshape(inferred)
         return wide
 
     return t.computed(unpool, x, places)

@@ -36,12 +36,12 @@ def _activations(t, names: Sequence[str] | None, alphas: Sequence[float] | None,
     alpha, beta = iter(alphas or ()), iter(betas or ())
     taking = {"Affine": (1, 1), "LeakyRelu": (1, 0), "ThresholdedRelu": (1, 0),
               "ScaledTanh": (1, 1), "HardSigmoid": (1, 1), "Elu": (1, 0)}
-    made = []
+    functions = []
     for name in chosen:
         takes = taking.get(name, (0, 0))
-        made.append(_activation(t, name, next(alpha, None) if takes[0] else None,
-                                next(beta, None) if takes[1] else None))
-    return made
+        functions.append(_activation(t, name, next(alpha, None) if takes[0] else None,
+                                     next(beta, None) if takes[1] else None))
+    return functions
 
 
 def _clipped(x: Value, limit: float) -> Value:
@@ -78,13 +78,13 @@ def _recur(t, x: Value, lengths: Value | None, first: list[Value | None], hidden
         each: list[Value | None] = [None] * times
         for time in reversed(range(times)) if backwards else range(times):
             now = x.cut(0, time, time + 1).reshape(*x.shape[1:])
-            made = step(now, state)
-            shown = made[0]
+            after = step(now, state)
+            shown = after[0]
             if limits is not None:
                 within = limits > time
-                shown = within.where(made[0], 0)
-                made = tuple(within.where(new, old) for new, old in zip(made, state, strict=True))
-            state, each[time] = made, shown
+                shown = within.where(after[0], 0)
+                after = tuple(within.where(new, old) for new, old in zip(after, state, strict=True))
+            state, each[time] = after, shown
         rows.append(_joined(t, [one.unsqueeze(0) for one in each if one is not None], 0))
         ends.append(state)
     whole = _joined(t, [row.unsqueeze(1) for row in rows], 1)
@@ -273,12 +273,12 @@ def _named(t, role: str, make: Callable[[], Value]) -> Value:
     value = t.builder.fresh(f"{layer}.{role}")
     t.current = t.builder.fresh_node(value)
     try:
-        made = make()
+        result = make()
         nodes = {one.name: t.current for one in t.builder.nodes[start:]
-                 if one.outputs[0] == made.name}
+                 if one.outputs[0] == result.name}
     finally:
         t.current = layer
     if nodes:
-        t.builder.rename(start, {made.name: value}, nodes)
-        made.name = made.role = value
-    return made
+        t.builder.rename(start, {result.name: value}, nodes)
+        result.name = result.role = value
+    return result

@@ -45,19 +45,19 @@ def resize(t, x, roi=None, scales=None, sizes=None, *, antialias=0, axes=None,
         crops = list(zip(*region, strict=True))
     for extent in extents:
         t.check_size((extent,), "float64")
-    found = [places_of(coordinate_transformation_mode, x.shape[axis], extent, factor, crop)
-             for axis, factor, extent, crop in zip(places, factors, extents, crops, strict=True)]
+    sources = [places_of(coordinate_transformation_mode, x.shape[axis], extent, factor, crop)
+               for axis, factor, extent, crop in zip(places, factors, extents, crops, strict=True)]
     if mode == "nearest":
-        made = nearest(t, x, places, [_rounded(nearest_mode, at, x.shape[axis])
-                                      for axis, at in zip(places, found, strict=True)])
+        resized = nearest(t, x, places, [_rounded(nearest_mode, at, x.shape[axis])
+                                         for axis, at in zip(places, sources, strict=True)])
     else:
-        made = x
-        for axis, factor, at in zip(places, factors, found, strict=True):
-            made = weighted(t, made, axis, at, factor if antialias else 1.0, mode,
-                            cubic_coeff_a, bool(exclude_outside))
+        resized = x
+        for axis, factor, at in zip(places, factors, sources, strict=True):
+            resized = weighted(t, resized, axis, at, factor if antialias else 1.0, mode,
+                               cubic_coeff_a, bool(exclude_outside))
     if coordinate_transformation_mode != "tf_crop_and_resize":
-        return made
-    return _extrapolated(t, made, places, found, x.shape, extrapolation_value)
+        return resized
+    return _extrapolated(t, resized, places, sources, x.shape, extrapolation_value)
 
 
 def _factors(t, x: Value, places: Sequence[int], scales: Value | None, sizes: Value | None,

@@ -32,12 +32,12 @@ def _dense(t, sparse) -> np.ndarray:
     values = onnx.numpy_helper.to_array(sparse.values)
     places = onnx.numpy_helper.to_array(sparse.indices)
     t.check_size(tuple(sparse.dims), dtype_name(values.dtype))
-    made = np.zeros(tuple(sparse.dims), values.dtype)
+    dense = np.zeros(tuple(sparse.dims), values.dtype)
     if places.ndim == 1:
-        made.reshape(-1)[places] = values
+        dense.reshape(-1)[places] = values
     else:
-        made[tuple(places.T)] = values
-    return made
+        dense[tuple(places.T)] = values
+    return dense
 
 
 @operator("Shape")
@@ -79,11 +79,11 @@ def range_(t, start, limit, delta, *, stash_type=1):
         raise NodeRefused("delta must not be 0")
     count = max(int(np.ceil((last - first) / step)), 0)
     t.check_size((count,), start.dtype)
-    made = np.arange(count).astype(wide, copy=False)
-    made *= step
-    made += first
-    made = made.astype(kind, copy=False)
-    return t.constant(made, given=any(value.given for value in (start, limit, delta)))
+    numbers = np.arange(count).astype(wide, copy=False)
+    numbers *= step
+    numbers += first
+    numbers = numbers.astype(kind, copy=False)
+    return t.constant(numbers, given=any(value.given for value in (start, limit, delta)))
 
 
 def _window(rule):

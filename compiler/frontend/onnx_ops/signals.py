@@ -100,13 +100,13 @@ def mel_weight_matrix(t, num_mel_bins, dft_length, sample_rate, lower_edge_hertz
         ends = [2595 * np.log10(1 + edge / 700) for edge in (low, high)]
         mels = np.arange(count + 2) * (ends[1] - ends[0]) / (count + 2) + ends[0]
         corners = ((length + 1) * 700 * (10 ** (mels / 2595) - 1) // rate).astype(np.int64)
-        made = np.zeros((length // 2 + 1, count), element_type(output_datatype))
+        weights = np.zeros((length // 2 + 1, count), element_type(output_datatype))
         for column in range(count):
             first, middle, last = corners[column:column + 3]
             rise = np.arange(first, middle + 1)
-            made[rise, column] = (rise - first) / (middle - first) if middle > first else 1
+            weights[rise, column] = (rise - first) / (middle - first) if middle > first else 1
             fall = np.arange(middle, last)
-            made[fall, column] = (last - fall) / max(last - middle, 1)
-        return made
+            weights[fall, column] = (last - fall) / max(last - middle, 1)
+        return weights
 
     return t.computed(triangles, *inputs)

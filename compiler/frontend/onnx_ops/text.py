@@ -25,10 +25,10 @@ def string_split(t, x, *, delimiter=None, maxsplit=None):
         parts = [str(one).split(delimiter or None, most) for one in texts.reshape(-1)]
         counts = np.array([len(one) for one in parts], np.int64)
         t.check_size((len(parts), max(counts, default=0)), "string")
-        made = np.full((len(parts), max(counts, default=0)), "", object)
+        pieces = np.full((len(parts), max(counts, default=0)), "", object)
         for row, one in enumerate(parts):
-            made[row, :len(one)] = one
-        return made.reshape(*texts.shape, -1 if made.size else made.shape[1]), (
+            pieces[row, :len(one)] = one
+        return pieces.reshape(*texts.shape, -1 if pieces.size else pieces.shape[1]), (
             counts.reshape(texts.shape))
     return t.computed(split, x)
 
@@ -44,8 +44,8 @@ def string_normalizer(t, x, *, case_change_action, is_case_sensitive, locale=Non
     def normalize(texts: np.ndarray) -> np.ndarray:
         kept = [one for one in texts.reshape(-1)
                 if (one if is_case_sensitive else one.lower()) not in unwanted]
-        made = np.array([change[case_change_action](one) for one in kept or [""]], object)
-        return made.reshape(1, -1) if texts.ndim == 2 else made
+        normalized = np.array([change[case_change_action](one) for one in kept or [""]], object)
+        return normalized.reshape(1, -1) if texts.ndim == 2 else normalized
 
     return t.computed(normalize, x)
 
@@ -58,8 +58,8 @@ def regex_full_match(t, x, *, pattern):
         raise NodeRefused(f"pattern must be a regular expression: {error}") from None
 
     def match(texts: np.ndarray) -> np.ndarray:
-        found = [wanted.fullmatch(one) is not None for one in texts.reshape(-1)]
-        return np.array(found, bool).reshape(texts.shape)
+        matches = [wanted.fullmatch(one) is not None for one in texts.reshape(-1)]
+        return np.array(matches, bool).reshape(texts.shape)
 
     return t.computed(match, x)
 
@@ -75,15 +75,15 @@ def tf_idf_vectorizer(t, x, *, max_gram_length, max_skip_count, min_gram_length,
     def count(rows: np.ndarray) -> np.ndarray:
         table = np.atleast_2d(rows)
         t.check_size((len(table), max(ngram_indexes) + 1), "float32")
-        made = np.zeros((len(table), max(ngram_indexes) + 1), np.float32)
-        for row, words in zip(made, table, strict=True):
-            found = _counted(words.tolist(), min_gram_length, max_gram_length, max_skip_count)
-            for gram, times in found.items():
+        vectors = np.zeros((len(table), max(ngram_indexes) + 1), np.float32)
+        for row, words in zip(vectors, table, strict=True):
+            occurrences = _counted(words.tolist(), min_gram_length, max_gram_length, max_skip_count)
+            for gram, times in occurrences.items():
                 if gram in columns:
                     column = columns[gram]
                     row[column] = {"TF": times, "IDF": factors[column],
                                    "TFIDF": times * factors[column]}[mode]
-        return made if rows.ndim == 2 else made[0]
+        return vectors if rows.ndim == 2 else vectors[0]
 
     return t.computed(count, x)
 

@@ -71,8 +71,8 @@ def conv(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_shape=None,
         inputs = (x, w) if b is None else (x, w, b)
         return t.emit("conv2d", *inputs, strides=strides, pads=pads,
                       **_unusual(dilations=dilations, group=group))
-    made = convolved(t, x, w, strides, pads, dilations, group)
-    return made if b is None else made + b.reshape(1, b.size, *(1,) * rank)
+    sums = convolved(t, x, w, strides, pads, dilations, group)
+    return sums if b is None else sums + b.reshape(1, b.size, *(1,) * rank)
 
 
 def convolved(t, x: Value, w: Value, strides: Sequence[int], pads: Sequence[int],
@@ -105,8 +105,8 @@ def conv_transpose(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_s
         inputs = (x, w) if b is None else (x, w, b)
         return t.emit("convtranspose2d", *inputs, strides=strides, pads=pads, **_unusual(
             dilations=dilations, group=group, output_padding=output_padding))
-    made = _spread(t, x, w, strides, pads, dilations, group, output_padding, reach)
-    return made if b is None else made + b.reshape(1, b.size, *(1,) * rank)
+    sums = _spread(t, x, w, strides, pads, dilations, group, output_padding, reach)
+    return sums if b is None else sums + b.reshape(1, b.size, *(1,) * rank)
 
 
 def _wanted(x: Value, strides: Sequence[int], output_shape: Sequence[int] | None,
