@@ -179,7 +179,7 @@ def circles(pairs: Iterable[tuple[str, str]]) -> list[set[str]]:
 
 
 def folder_imports(pairs: Iterable[tuple[str, str]], folder: str) -> set[tuple[str, str]]:
-    """The same pairs between the folders and modules directly in `folder`; "" is the root."""
+    """The pairs between the folders and modules directly in `folder`; "" is the root."""
     def child(name: str) -> str:
         return f"{folder}.{room(name, folder)}" if folder else name.split(".")[0]
 

@@ -75,7 +75,7 @@ def test_values_are_those_of_the_reference(made: Made) -> None:
 
 
 def test_macs_of_the_whole_networks() -> None:
-    """Of 64 tokens: layers have 12 products by a square of the width each, and two of heads."""
+    """For 64 tokens, layers have 12 products by a square of the width each, and two of heads."""
     for name, layers, width, rest in (("vit_small", 6, 192, 64 * 192 * 192 + 192 * 1000),
                                       ("bert_small", 4, 256, 2 * 256)):
         attention = 2 * 64 * 64 * width

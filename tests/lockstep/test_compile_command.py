@@ -81,7 +81,7 @@ def test_for_the_host(tmp_path, capsys) -> None:
 
 
 def test_calibration(tmp_path, capsys) -> None:
-    """The same file as from what `lockstep quantize` writes, but for the network's name."""
+    """Calibrating here, or with `lockstep quantize` first: the compiled files are equal."""
     np.save(tmp_path / "x.npy", np.random.default_rng(0).random((4, 1, 8, 8), np.float32))
     options = ["--calibration", tmp_path / "x.npy", "--keep-float", "conv2"]
     assert call("quantize", FLOAT, *options, "-o", tmp_path / FLOAT.name) == 0

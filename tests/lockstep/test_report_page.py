@@ -52,7 +52,7 @@ def made(tmp_path_factory) -> tuple[Path, dict]:
 
 @pytest.fixture(scope="module")
 def recordings() -> list:
-    """The same run twice, as of a network that the host splits in two."""
+    """The same run twice, like a network that the host splits in two."""
     module = lockstep.compile(DIGITS, "accel:pynq-1x16x16", sim="cycle", timeline=True,
                               values=False)
     module.set_input("image", np.zeros((1, 1, 8, 8), np.float32))
@@ -307,7 +307,7 @@ def rendered(page: Path, folder: Path, width: int = 1000) -> str:
 
 
 def attributes(document: str, element: str) -> list[dict[str, str]]:
-    """Of every element of a kind, as `element` finds its start."""
+    """The attributes of every element of a kind, as `element` finds its start."""
     return [dict(re.findall(r'([\w-]+)="([^"]*)"', tag))
             for tag in re.findall(rf"<{element}\b[^>]*>", document)]
 

@@ -366,7 +366,7 @@ def test_mutants_are_refused_or_right(taken: Path, tmp_path) -> None:
 
 
 def test_forged_manifests_are_refused_or_consistent(taken: Path, tmp_path) -> None:
-    """With hashes that fit there is no telling what was written; but nothing else happens."""
+    """If the hashes fit, nobody can tell what was written; but nothing else happens."""
     path, loaded = tmp_path / "forged", 0
     for seed in range(100):
         path.write_bytes(edited(taken, partial(change, np.random.default_rng(seed))))

@@ -18,7 +18,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory) -> dict[str, Any]:
-    """Of host and accelerator, as it was written."""
+    """The manifest of a module for host and accelerator, as it was written."""
     path = tmp_path_factory.mktemp("schema") / "digits.lockstep"
     lockstep.compile(DIGITS, "accel:tiny-1x4x4").save(path)
     with zipfile.ZipFile(path) as archive:

@@ -130,7 +130,7 @@ def a_whim(seed: int) -> Callable:
 
 
 def moved_prices(pricing: Pricing, targets: dict[str, Target]) -> list[float]:
-    """Of every division that differs by one node, one layer or one segment."""
+    """The price of every division that differs by one node, one layer or one segment."""
     options: dict[str, list[Target]] = {
         node.name: [one for one in pricing.targets if pricing.refusal(node, one) is None]
         for node in pricing.graph.nodes}

@@ -40,7 +40,7 @@ def texts(module: Module) -> list[str]:
 
 
 def right(module: Module) -> int:
-    """Whether values are those of the reference; the cycles."""
+    """Asserts that values equal the reference's; returns the cycles."""
     rng = np.random.default_rng(0)
     given = {name: rng.integers(-128, 128, module.graph.values[name].shape).astype(np.int8)
              for name in module.graph.inputs}

@@ -144,7 +144,7 @@ def large(net: Net) -> Graph:
 @pytest.mark.parametrize("latency", [0, 200])
 @pytest.mark.parametrize("build", [pools_and_sums, host_between, large])
 def test_timing_is_explained(build, latency: int) -> None:
-    """Of every unit, what it did in a layer adds up to the layer's cycles, in all to the run's."""
+    """What a unit did in a layer adds up to the layer's cycles; all of it adds up to the run's."""
     net = Net(5)
     device = SimulatedDevice(MACHINE, simulator("cycle", timeline=True, latency=latency))
     module = compile_graph(build(net), AccelTarget(MACHINE), device)

@@ -68,7 +68,7 @@ def placed(where: str) -> Placed:
 
 
 def at(target: NumpyTarget) -> Placed:
-    """With its price."""
+    """Places the target with its own price."""
     prices = NodePrices(target, lambda node: target.seconds)
     return Placed(target, priced=lambda graph, measure: prices)
 

@@ -130,7 +130,7 @@ class _Writer:
         return self._add("maxpool", x, **self._window(x))
 
     def _window(self, x: str) -> dict[str, tuple[int, ...]]:
-        """Of two rows and a column; padded above and below, or not."""
+        """A window of two rows and a column; padded above and below, or not."""
         above = 1 if self._shape(x)[2] == 1 else int(self.rng.integers(2))
         return {"kernel": (2, 1), "strides": tuple(self.rng.integers(1, 3, 2).tolist()),
                 "pads": (above, 0, int(self.rng.integers(2)), 0)}

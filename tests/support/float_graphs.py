@@ -104,12 +104,12 @@ class _Writer:
             case _: return self.emit("leakyrelu", x, alpha=0.125)
 
     def sum(self, x: str) -> str:
-        """With any other of its shape, itself too."""
+        """Adds any image of the same shape, perhaps itself."""
         same = [one for one in self.images if self.shape(one) == self.shape(x)]
         return self.emit("add", x, same[int(self.rng.integers(len(same)))])
 
     def shifted(self, x: str) -> str:
-        """With a number for each channel, which may have been computed."""
+        """Adds a number for each channel, which may have been computed."""
         other = self.emit("globalavgpool", x) if self.rng.random() < 0.5 else (
             self.constant(1, self.shape(x)[1], 1, 1))
         return self.emit("add", x, self.emit("relu", other))

@@ -142,7 +142,7 @@ class Net:
         return self.add_node("upsample", x, factors=(rows, columns))
 
     def slice(self, x: str, *sides: tuple[int, int, int]) -> str:
-        """Of the first axes (begin, end, step), of the others everything."""
+        """Slices the first axes by (begin, end, step) and keeps the others whole."""
         rest = [(0, extent, 1) for extent in self.values[x].shape[len(sides):]]
         names = ("begin", "end", "step")
         return self.add_node("slice", x, **dict(zip(names, zip(*sides, *rest, strict=True),

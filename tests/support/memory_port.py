@@ -84,7 +84,7 @@ def requests_of(config, count: int, seed: int, space: int = 4 << 12):
 
 
 def agree(read, expected):
-    """Whether beats read are those that `requests_of` expects."""
+    """Asserts that the beats read are those that `requests_of` expects."""
     assert len(read) == len(expected)
     for (beat, error), (place, cell) in zip(read, expected, strict=True):
         assert not error

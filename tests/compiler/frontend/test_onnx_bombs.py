@@ -76,14 +76,14 @@ def calls(depth: int, last: str = "") -> onnx.ModelProto:
 
 
 def padded_from_nothing() -> onnx.ModelProto:
-    """Of a tensor without elements, which is computed at once."""
+    """A pad of a tensor without elements, which is computed at once."""
     return model([helper.make_node("Pad", ["none", "pads"], ["a"])],
                  [numpy_helper.from_array(np.empty((0, 3), np.float32), "none"),
                   numbers("pads", 1 << 28, 0, 0, 0)])
 
 
 def expanded_float8() -> onnx.ModelProto:
-    """Of a type that processors lack, which is computed at once."""
+    """An expand of a type that processors lack, which is computed at once."""
     return model([helper.make_node("Expand", ["e", "shape"], ["a"])],
                  [helper.make_tensor("e", TensorProto.FLOAT8E5M2, [1], [1.0]),
                   numbers("shape", 1 << 31)])

@@ -482,7 +482,7 @@ def test_loops_that_do_not_end(monkeypatch) -> None:
 
 
 def test_initializers_whose_data_do_not_fit() -> None:
-    """All of them are listed, with the nodes that are wrong besides."""
+    """The message lists all of them, and the nodes that are wrong too."""
     short, strange = constant("short", 2), constant("strange", 2)
     short.dims[0] = 1 << 40
     strange.data_type = 99

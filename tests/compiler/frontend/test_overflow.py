@@ -22,7 +22,7 @@ TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE,
 ENDS = [1e4, 300, 89, 88, 60, 12, 3, 1, 0.01]
 X = np.array([[-x for x in ENDS] + [0.0] + ENDS[::-1]])
 TOLERANCE = {"float32": 2e-6, "float64": 2e-6, "float16": 2e-3, "bfloat16": 2e-2}
-"""Of a result, or of 1; ONNX Runtime calculates with float32."""
+"""Tolerances relative to a result, or to 1; ONNX Runtime calculates with float32."""
 
 
 def model(name: str, code: int):

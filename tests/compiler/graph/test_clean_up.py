@@ -285,7 +285,7 @@ def test_a_graph_without_detours_is_returned() -> None:
 
 
 def test_an_lstm_of_onnx(tmp_path) -> None:
-    """Of one step in two directions: what is stacked is one value each, and reshaped twice."""
+    """One step in two directions: it stacks single values, and reshapes the stack twice."""
     kinds = [("x", (1, 2, 4)), ("w", (2, 20, 4)), ("r", (2, 20, 5)), ("y", (1, 2, 2, 5))]
     *inputs, output = (helper.make_tensor_value_info(name, 1, shape) for name, shape in kinds)
     node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=5,

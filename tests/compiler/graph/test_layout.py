@@ -281,7 +281,7 @@ def test_one_target_alone_stays_as_it_is() -> None:
 
 
 def test_sums_keep_their_order() -> None:
-    """Of a sum over channels and pixels the order would change with the layout."""
+    """Another layout would change the order of a sum over channels and pixels."""
     net = Net(8)
     x = net.add_node("dequantize", net.conv(net.input(1, 4, 6, 6), 8, (1, 1)), scale=0.5, zp=0)
     graph = net.graph(net.add_node("reduce_sum", x, axes=(1, 2, 3), keepdims=1))

@@ -117,7 +117,7 @@ def test_no_placement_on_three_targets_is_cheaper() -> None:
 
 
 def test_no_placement_of_the_last_nodes_on_three_targets_is_cheaper() -> None:
-    """Of longer graphs, whose first nodes are pinned."""
+    """Longer graphs, whose first nodes are pinned."""
     for graph, table, rng in cases(30, 12, THREE):
         able = {node.name: [one for one in THREE if table.node(node, one) is not None]
                 for node in graph.nodes}

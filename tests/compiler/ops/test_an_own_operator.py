@@ -69,7 +69,7 @@ def test_it_is_imported_and_typed() -> None:
 
 
 def test_it_is_folded_and_what_its_record_promises_is_used(graph: Graph) -> None:
-    """Of constants it is computed at once; + 0 after it changes nothing, since it is never -0."""
+    """It is folded on constants; + 0 after it changes nothing, since it is never -0."""
     assert [node.op for node in graph.nodes] == ["conv2d", "squareplus"]
     raw = next(numpy_helper.to_array(one) for one in model().graph.initializer if one.name == "raw")
     bias = graph.constants[graph.nodes[0].inputs[2]]

@@ -45,7 +45,7 @@ class FloatModel:
 
     def conv(self, x: str, channels: int, outputs: int, kernel: int = 3, *, bias: bool = True,
              name: str | None = None, **attrs) -> str:
-        """With weights of He's scale; keeps the image's size unless told."""
+        """Adds a convolution with weights of He's scale; keeps the image's size by default."""
         group = attrs.get("group", 1)
         depth = channels // group
         w = self.random(outputs, depth, kernel, kernel, scale=(2 / depth / kernel**2) ** 0.5)

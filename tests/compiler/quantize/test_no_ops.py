@@ -71,7 +71,7 @@ KEPT: dict[str, Callable] = {
     "MaxPool of 1": lambda one, x: one.add("MaxPool", x, kernel_shape=[1, 1]),
     "AveragePool of 1": lambda one, x: one.add("AveragePool", x, kernel_shape=[1, 1]),
 }
-"""Those that depend on the batch, move nothing in two steps, or have an integer form besides."""
+"""Nodes that depend on the batch, move nothing in two steps, or also have an integer form."""
 
 FLOAT: dict[str, Callable] = {
     "ReduceSum": lambda one, x: one.add("ReduceSum", x, ints(one), noop_with_empty_axes=1),
@@ -141,7 +141,7 @@ def test_it_is_quantized(float_model, onnx_runtime, rng, name, place) -> None:
 
 @pytest.mark.parametrize("name", DROPPED)
 def test_a_relu_is_merged_through_it(float_model, rng, name) -> None:
-    """With a batch that the model leaves open: the result holds for others than the samples'."""
+    """The model leaves the batch open, so the result holds for other batches than the samples'."""
     one = float_model()
     x = DROPPED[name](one, one.conv(one.input("x", "n", *SHAPE[1:]), CHANNELS, CHANNELS))
     made = quantize(one.model(one.add("Relu", x)),

@@ -57,7 +57,7 @@ def test_percentile_of_everything_is_the_extremes(batches) -> None:
 
 
 def squared_error(values: np.ndarray, low: float, high: float) -> float:
-    """Of the definition: scale, round, clip, and back."""
+    """The error by definition: scale, round, clip, and back."""
     low, high = min(low, 0), max(high, 0)
     scale = (high - low) / 255
     zero = np.clip(np.rint(-low / scale), 0, 255)

@@ -11,7 +11,7 @@ FLAT = "nothing runs on the accelerator: the quantizer left every layer in float
 
 
 def convolved(one, bias: bool) -> str:
-    """Of a sequence."""
+    """Two convolutions of a sequence."""
     x = one.input("x", "n", 4, 9)
     more = [one.random(4)] if bias else []
     y = one.add("Conv", x, one.random(4, 4, 3), *more, name="first", pads=[1, 1])

@@ -26,7 +26,7 @@ def product() -> Program:
 
 
 def assert_same(before: Program, after: Program, *sizes: dict[str, int]):
-    """The same for every size, to the bit."""
+    """Asserts that both programs give the same for every size, to the bit."""
     verify(after)
     for values in sizes:
         rng = np.random.default_rng(0)

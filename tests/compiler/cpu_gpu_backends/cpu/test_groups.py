@@ -131,14 +131,14 @@ def loops(made: Program) -> list[str]:
 
 
 def test_columns_that_are_apart_are_copied_side_by_side() -> None:
-    """Of each row the even ones, then the odd ones: 33, one more than results, for the last tap."""
+    """A row has its even columns, then its odd ones: 33, one more than results for the last tap."""
     made = program(convolution(64, 2))
     assert [(b.name, b.shape) for b in made.outputs] == [
         ("y", (1, 12, 32, 32)), ("y_padded", (1, 4, 65, 2, 33))]
 
 
 def test_the_lighter_operand_is_read_again() -> None:
-    """Of a large image the weights, for each tile of pixels; of many weights the image."""
+    """With a large image, tiles of pixels read the weights again; with many weights, the image."""
     image, weights = program(convolution(64, 1)), program(convolution(8, 1, (64, 96)))
     assert loops(image).index("y_w_o") < loops(image).index("y_c_o")
     assert loops(weights).index("y_w_o") > loops(weights).index("y_c_o")

@@ -50,7 +50,7 @@ def far_first(*shape: int, axes: tuple[int, ...]) -> Array:
 
 
 def assert_bounded(found: Array, exact: Array, size: Array, terms: int, more: int = 2) -> None:
-    """`size` is the sum of the terms' sizes; `more` roundings besides those of the sum."""
+    """Asserts the bound; `size` sums the terms' sizes, `more` counts further roundings."""
     bound = (most_roundings(terms) + more) * ROUNDING * size
     assert (np.abs(found - exact) <= bound).all(), np.max(np.abs(found - exact) / size) / ROUNDING
 
