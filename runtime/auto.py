@@ -183,12 +183,12 @@ class _Candidates:
         targets, least = self.placements[best].targets, self.prices[best].cost
         options = {node.name: self._allowed(node) for node in self.graph.nodes}
         limit = self._estimated(targets) + DOUBT * least
-        found = [Placement(other, seconds, exact=False)
-                 for other in moves(self.graph, targets, options, self.pricing)
-                 if _key(other) not in tried
-                 and (seconds := self._estimated(other)) < limit
-                 and self._least(other) < least]
-        return sorted(found, key=lambda one: one.seconds)[:TRIES]
+        promising = [Placement(other, seconds, exact=False)
+                     for other in moves(self.graph, targets, options, self.pricing)
+                     if _key(other) not in tried
+                     and (seconds := self._estimated(other)) < limit
+                     and self._least(other) < least]
+        return sorted(promising, key=lambda one: one.seconds)[:TRIES]
 
     def _allowed(self, node: Node) -> list[str]:
         if node.name in self.pins:
