@@ -127,7 +127,7 @@ def refuse(text: str) -> int:
 ], ids=["traceback", "hang", "wait", "memory", "crash", "two lines", "not a refusal", "long line",
         "output", "status"])
 def test_a_fault_is_found(fault, outcome: str, said: str, tmp_path: Path, monkeypatch) -> None:
-    limits = Limits(cpu_seconds=4, wall_seconds=10)
+    limits = Limits(cpu_seconds=1, wall_seconds=3) if outcome == "hang" else Limits(4 << 30, 4, 10)
     monkeypatch.setattr(fuzz, "Limits", lambda cpu_seconds: limits)
     monkeypatch.setattr(fuzz, "MEMORY", 1 << 28)
     monkeypatch.setattr(fuzz, "_command", lambda arguments: fault())

@@ -62,7 +62,11 @@ class Made:
         return run(self.int8, self.images)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+ALSO_SLOW = {"resnet34"}             # blocks of ResNet-18 only, more of them
+FORMS = [pytest.param(name, marks=pytest.mark.slow if name in ALSO_SLOW else ()) for name in NAMES]
+
+
+@pytest.fixture(scope="module", params=FORMS)
 def made(request) -> Made:
     return make(request.param, SIZE)
 

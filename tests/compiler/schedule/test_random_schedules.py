@@ -29,7 +29,7 @@ def check(case: Scheduled):
 
 
 @given(scheduled())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_legal_schedules_keep_the_meaning(case):
     check(case)
 
