@@ -1,4 +1,4 @@
-"""Bitstreams: from a board and a machine to a file, and a record of what it is.
+"""Bitstreams: from a board and a machine to a file, and a record of its contents.
 
 >>> from fpga.build import build                                        # doctest: +SKIP
 >>> build(board("ulx3s-85f"), Machine(preset("ecp5-1x8x8")), seeds=3).write(Path("."))
@@ -38,21 +38,21 @@ CAPACITY = {
     "25k": {"luts": 24_288, "registers": 24_288, "multipliers": 28, "block_rams": 56},
     "45k": {"luts": 43_848, "registers": 43_848, "multipliers": 72, "block_rams": 108},
     "85k": {"luts": 83_640, "registers": 83_640, "multipliers": 156, "block_rams": 208}}
-"""Of each die, as nextpnr has it: the smallest two are one."""
+"""The cells of each die, as nextpnr counts them: the smallest two are one die."""
 
 FULL = 0.75
-"""Share of block RAMs beyond which there are none for shallow memories: wires to the last ones are
-long."""
+"""Share of the block RAMs in use beyond which shallow memories take none: wires to the last ones
+are long."""
 
 
 RECORDED = {"board": str, "config": str, "machine": str, "geometry": dict, "instructions": dict,
             "layouts": dict, "clock_hz": int, "baud": int, "sha256": str}
-"""Of a record, what others than people read."""
+"""The members of a record that programs read, with their types."""
 
 
 def written(folder: Path, name: str) -> tuple[Path, Path]:
-    """Where a bitstream's bits and record go; its name is ``BOARD-CONFIG``. Raises BuildError where
-    no file can have it.
+    """The paths of a bitstream's bits and record, from its name ``BOARD-CONFIG``. Raises BuildError
+    where no file can have that name.
     """
     if Path(name).name != name or not name.isprintable():
         raise BuildError(f"Bitstream must have a name that a file can have, not {name!r}; give the "
@@ -61,12 +61,12 @@ def written(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 class BitstreamError(Error, ValueError):
-    """A bitstream that is damaged, or not that of the board or machine at hand. One line."""
+    """A bitstream that is damaged, or belongs to another board or machine. One line."""
 
 
 @dataclass(frozen=True)
 class Bitstream:
-    """Bits, and a record of what they are: board, config, machine (its hash), geometry,
+    """Bits and their record: board, config, machine (its hash), geometry,
     instructions and layouts (see `accel.machine.machine.MachineRecord`), clock_hz, baud, seed,
     seeds (clock of each), used and available cells, critical path, tools and their versions, and
     the hash of the bits.
@@ -88,7 +88,7 @@ class Bitstream:
                                  f"configuration")
 
     def write(self, folder: Path) -> tuple[Path, Path]:
-        """Bits and record as files beside each other; their paths."""
+        """Write bits and record as files beside each other, and return their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         bits, record = written(folder, self.name)
         write_bytes(bits, self.bits)
@@ -97,7 +97,7 @@ class Bitstream:
 
     @classmethod
     def read(cls, path: Path) -> "Bitstream":
-        """The bitstream of a ``.bit`` file whose record lies beside it."""
+        """Read the bitstream of a ``.bit`` file whose record lies beside it."""
         record, bits = None, b""
         try:
             bits = path.read_bytes()
@@ -123,7 +123,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     Parameters
     ----------
     mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
-    seeds : placements, of which the fastest counts.
+    seeds : the number of placements, of which the fastest counts.
     say : hears of what is done.
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
@@ -148,7 +148,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
         try:
             placements.append(_placed(netlist, device, seed, tools, constraints,
                                       pll.clock_hz / 1e6, what))
-        except BuildError as error:             # another seed's may work, or has
+        except BuildError as error:             # another seed may work, or has
             if seed == seeds and not placements:
                 raise
             say(f"seed {seed}: {error}")
@@ -198,7 +198,7 @@ def _device(script: str) -> tuple[str, ...]:
 
 
 def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) -> None:
-    """What nextpnr would say after minutes, and not as clearly."""
+    """Refuses what nextpnr would refuse after minutes, and less clearly."""
     capacity = _capacity(device)
     for name, count in flow.taken(cells).items():
         if count > capacity[name]:

@@ -1,4 +1,4 @@
-"""Carry chains of an ECP5 netlist, freed of what place and route would add to them.
+"""Carry chains of an ECP5 netlist, freed of the LUTs that place and route would add to them.
 
 A chain that begins with a constant or ends with a carry that nothing reads is legal, but nextpnr
 brings every first carry in from the fabric and every last one out to it: four LUTs a chain, a tenth
@@ -39,7 +39,7 @@ def trim(netlist: dict, top: str = "top") -> dict:
 
 
 def _begin(cells: dict, name: str, cell: dict) -> None:
-    """Makes the cell, whose first carry is constant, independent of it, if that is possible."""
+    """Makes a cell independent of its constant first carry, if possible."""
     connections, init = cell["connections"], _number(cell["parameters"]["INIT0"])
     if cell["parameters"]["INJECT1_0"] != "NO":
         return

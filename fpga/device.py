@@ -1,4 +1,4 @@
-"""A board as a device: what runs on a simulator runs on it, unchanged."""
+"""A board as a device: programs for a simulator run on it unchanged."""
 
 import os
 import time
@@ -24,11 +24,11 @@ POLL = 0.002
 """Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
 
 RUN_SECONDS = 600.0
-"""A run that takes longer is given up."""
+"""Seconds after which the driver gives up a run."""
 
 
 class BoardRefused(Error, RuntimeError):
-    """A board that is not what was asked for. One line: what differs, and what to do."""
+    """A board other than the requested one. One line: what differs, and what to do."""
 
 
 class Named(Protocol):
@@ -37,9 +37,9 @@ class Named(Protocol):
 
 
 class BoardAccess(Protocol):
-    """A way to a board's memory and registers; that over a line is `fpga.link.host.Link`.
+    """Access to a board's memory and registers; `fpga.link.host.Link` is the one over a line.
 
-    ``line`` has the name that messages call the board.
+    ``line`` has the name of the board in messages.
     """
 
     @property
@@ -47,16 +47,16 @@ class BoardAccess(Protocol):
 
     @property
     def repeated(self) -> int:
-        """Requests that were made again."""
+        """The number of requests that were repeated."""
         ...
 
     @property
     def dropped(self) -> int:
-        """Answers that arrived spoiled."""
+        """The number of answers that arrived spoiled."""
         ...
 
     def read(self, address: int, size_bytes: int) -> bytes:
-        """Memory; address and size are multiples of `GRAIN`."""
+        """Read memory; address and size are multiples of `GRAIN`."""
         ...
 
     def write(self, address: int, data: bytes) -> None:
@@ -64,7 +64,7 @@ class BoardAccess(Protocol):
         ...
 
     def registers(self, first: int, words: int) -> list[int]:
-        """Words from word address `first` on."""
+        """Read words from word address `first` on."""
         ...
 
     def set_register(self, address: int, value: int) -> None: ...
@@ -148,7 +148,7 @@ class BoardDevice:
             pause = max(POLL, taken / 4)
 
     def _require_no_reset(self, when: str) -> dict[str, int]:
-        """Run, count and done. After a reset the first two are zero."""
+        """Read run, count and done. After a reset the first two are zero."""
         found = read_registers(self.link, ["run", "count", "done"])
         if (found["run"], found["count"]) != (self._run_number, self._count):
             self._run_number = found["run"]
@@ -193,7 +193,7 @@ def _machine_hash(link: BoardAccess) -> str:
 
 
 def read_registers(link: BoardAccess, names: list[str]) -> dict[str, int]:
-    """Registers by name; all that lie between the first and the last of them are read."""
+    """Read registers by name; this reads all between the first and the last of them."""
     words = {one.name: one.words for one in REGISTERS}
     first = min(ADDRESSES[name] for name in names)
     last = max(ADDRESSES[name] + words[name] for name in names)

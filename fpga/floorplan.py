@@ -1,10 +1,11 @@
-"""What stays empty of an FPGA, and where the block RAMs and multipliers of a large design stand.
+"""Floorplans: the rows of an FPGA that stay empty, and the places of a large design's block RAMs
+and multipliers.
 
-A placer of gates packs them as tightly as they go, tighter than wires can reach them, however much
-of the chip is free; so some rows stay empty, and their wires are free. Nor does it find good places
-for the few large cells: those of one lane of gemm end up all over the chip, and the wires between
-them take what the router needs (a fifth of all wires of ecp5-1x16x16). So what belongs to a lane is
-put side by side, lane after lane, there and back through the rows of such cells.
+The placer packs gates as tightly as it can, tighter than wires can reach them, however much of the
+chip is free; so some rows stay empty, and their wires are free. Nor does it find good places for
+the few large cells: those of one lane of gemm end up all over the chip, and the wires between them
+take what the router needs (a fifth of all wires of ecp5-1x16x16). So the cells of a lane stand side
+by side, lane after lane, there and back through the rows of such cells.
 """
 
 import re
@@ -86,14 +87,14 @@ def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
 
 
 def _memories(cells: Mapping[str, str]) -> Iterator[list[str]]:
-    """Block RAMs that make up rows of wgt, and of each bank of acc, from the first lane on."""
+    """The block RAMs of the rows of wgt, and of each bank of acc, from the first lane on."""
     for row in (r"\bwgt\.slice", r"\bacc\.bank0_", r"\bacc\.bank1_"):
         found = [name for name, kind in cells.items() if kind == "DP16KD" and re.search(row, name)]
         yield sorted(found, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
 
 
 def _sites(kind: str) -> Iterator[str]:
-    """There and back through the rows."""
+    """The sites, there and back through the rows."""
     row = [(column + more, cell) for column in _COLUMNS for more, cell in _IN_BLOCK[kind]]
     for number, y in enumerate(_ROWS[kind]):
         for x, cell in reversed(row) if number % 2 else row:

@@ -34,7 +34,7 @@ CROWDED = 40_000            # LUTs from which on large cells are placed by `fpga
 
 CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
          "block_rams": "DP16KD"}
-"""Figures, and what nextpnr calls them; carries and distributed RAM count as LUTs."""
+"""Figures, and their names in nextpnr; carries and distributed RAM count as LUTs."""
 
 
 SIZES = {       # of a RAM's six LUTs two only lend their inputs to its write port
@@ -63,7 +63,7 @@ def cells(netlist: Path) -> Counter[str]:
 
 
 def taken(cells: Mapping[str, int]) -> dict[str, int]:
-    """What cells of a netlist take, by the names of `CELLS`."""
+    """The resources that a netlist's cells take, by the names of `CELLS`."""
     return {name: sum(cells.get(cell, 0) * size for cell, size in sizes.items())
             for name, sizes in SIZES.items()}
 
@@ -188,7 +188,7 @@ def tied(routed: str, placed: str) -> str:
 
 
 def _elements(config: str) -> Iterator[tuple[str, str]]:
-    """Sections of a configuration, and their lines."""
+    """The sections of a configuration, and their lines."""
     section = ""
     for line in config.splitlines():
         if line.startswith("."):
@@ -198,7 +198,7 @@ def _elements(config: str) -> Iterator[tuple[str, str]]:
 
 
 def _routed(folder: Path, seed: int, others: int) -> Routed:
-    """What nextpnr reports, without gates that are none of the design's."""
+    """The report of nextpnr, without gates that are not part of the design."""
     report = json.loads((folder / "report.json").read_text())
     clocks = report["fmax"]
     worst = min(clocks, key=lambda name: clocks[name]["achieved"] / clocks[name]["constraint"])
@@ -212,7 +212,7 @@ def _routed(folder: Path, seed: int, others: int) -> Routed:
 
 
 def _by_unit(path: list[dict]) -> Iterator[tuple[str, float]]:
-    """Delays of a path, summed over neighbours in one unit."""
+    """The delays of a path, summed over neighbours in one unit."""
     for unit, steps in groupby(path, lambda step: unit_of(step["to"]["cell"])):
         yield unit, round(sum(step["delay"] for step in steps), 2)
 
@@ -226,7 +226,7 @@ def unit_of(cell: str) -> str:
 
 
 def pack(routed: Routed, tools: Tools, folder: Path) -> bytes:
-    """The bitstream. Nothing is left of it in `folder`, where it is made."""
+    """Pack the bitstream in `folder`, and leave nothing of it there."""
     made = shutil.copy(routed.folder / "top.config", folder), folder / "top.bit"
     call([tools.ecppack.path, "--compress", "--input", "top.config", "--bit", "top.bit"], folder)
     bits = made[1].read_bytes()

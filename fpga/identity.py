@@ -1,4 +1,4 @@
-"""Which machine is it? A board holds the machine's record, packed into its register ``record``.
+"""The identity of a board's machine: its record, packed into the register ``record``.
 
 It is JSON with the members of `accel.machine.machine.MachineRecord`, deflated (zlib, RFC 1950), and
 zeros.
@@ -28,7 +28,7 @@ def encoded(record: MachineRecord) -> bytes:
 
 
 def decoded(packed: bytes) -> MachineRecord:
-    """Raises ValueError for what `encoded` does not make."""
+    """Unpack a record. Raises ValueError for bytes that `encoded` does not make."""
     try:
         return MachineRecord.parse(json.loads(zlib.decompressobj().decompress(packed, 1 << 20)))
     except (zlib.error, KeyError, TypeError, AttributeError) as error:

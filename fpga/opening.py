@@ -15,12 +15,12 @@ from fpga.link.serial_port import SerialLine
 __all__ = ["opened"]
 
 PROBES = 3
-"""Requests at each baud rate until the next one is tried."""
+"""The number of requests at each baud rate before the next one."""
 
 EMULATED = "tiny-1x4x4"
 
 EMULATED_ATTEMPTS = 100
-"""An emulated board is there, however slow a busy machine makes it."""
+"""Attempts for an emulated board, which exists, however slow a busy machine makes it."""
 
 
 @contextmanager
@@ -31,8 +31,8 @@ def opened(port: str | None, machine: Machine | None = None,
     Parameters
     ----------
     port : a serial port; None for an emulated board.
-    machine : that it must hold; None for what it does hold.
-    rates : baud rates at which it may answer.
+    machine : the machine that it must hold; None for any.
+    rates : the baud rates at which it may answer.
 
     Raises `LinkError` if nothing answers, `BoardRefused` if it is another board.
     """

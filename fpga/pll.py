@@ -18,12 +18,12 @@ INPUT_MHZ, DETECTOR_MHZ, VCO_MHZ, OUTPUT_MHZ = (8, 400), (10, 400), (400, 800), 
 DIVIDERS = range(1, 129)
 PHASE_BITS = 7
 FINE = 8
-"""Phases within a period of the VCO."""
+"""The number of phases in a period of the VCO."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pll:
-    """Dividers, and the input that they are for."""
+    """The dividers of a PLL, and the input frequency that they are for."""
 
     input_hz: int
     reference: int
@@ -59,7 +59,7 @@ class Pll:
 
     @property
     def lead_step(self) -> float:
-        """Seconds; a lead is right to half of them."""
+        """The step of a lead in seconds; a lead is exact to half a step."""
         return float(1 / (self.vco_hz * FINE))
 
 
@@ -78,7 +78,8 @@ def search(input_hz: int, wanted_hz: float) -> Pll:
 
 
 def _all(input_hz: int, wanted_hz: float):
-    """For every VCO the smallest divider of the output that keeps it from being above."""
+    """For every VCO, the smallest output divider for which the clock is not above the wanted one.
+    """
     for reference in DIVIDERS:
         detector = Fraction(input_hz, reference)
         if not _within(detector, DETECTOR_MHZ):

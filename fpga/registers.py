@@ -18,12 +18,12 @@ VERSION = 2
 WORD_BITS = 32
 
 RECORD_BYTES = 2048
-"""What one block RAM holds."""
+"""The capacity of one block RAM in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """`writable` ones read as what was written last."""
+    """A register; a `writable` one reads as the last written value."""
 
     name: str
     bits: int
@@ -69,7 +69,7 @@ REGISTERS = _registers()
 
 REPORT = [one.name for one in REGISTERS
           if one.name.startswith(("status", "index", "waiting")) or one.name in COUNTERS]
-"""How a run went."""
+"""The registers that report a run."""
 
 ADDRESSES: dict[str, int] = {}
 """Word address of each register, by name."""

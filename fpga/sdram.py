@@ -33,7 +33,7 @@ class Sdram:
     init : NOP before the first command.
     cas : triples (fastest clock in MHz, CAS latency, clock to data), slowest first.
     setup, hold : of its inputs before and after the clock's edge.
-    data_hold : that data stay after the edge that ends them.
+    data_hold : time that data stay after the edge that ends them.
     """
 
     name: str
@@ -59,14 +59,17 @@ class Sdram:
         return 2 * 4 << (self.row_bits + self.column_bits)
 
     def burst(self, bus_bytes: int) -> int:
-        """Columns that a bus moves at once. Refuses a bus for which the chip has no such burst."""
+        """The columns that a bus moves at once. Refuses a bus for which the chip has no such burst.
+        """
         if bus_bytes not in (2, 4, 8, 16):      # bursts of 1, 2, 4 or 8
             raise ValueError(f"Bus before an SDRAM must be of 2, 4, 8 or 16 bytes, "
                              f"not {bus_bytes}")
         return bus_bytes // 2
 
     def read(self, clock_hz: float) -> tuple[int, float]:
-        """CAS latency, and nanoseconds from the clock to data. Refuses a clock that is too fast."""
+        """The CAS latency, and nanoseconds from the clock to data. Refuses a clock that is too
+        fast.
+        """
         for mhz, latency, access in self.cas:
             if clock_hz <= mhz * 1e6:
                 return latency, access
@@ -81,7 +84,7 @@ class Sdram:
             return ceil(getattr(self, name) * clock_hz / 1e9 - 1e-6)
 
         most = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "init")
-        # These two some makers give in cycles: two, however slow the clock.
+        # Some makers give these two in cycles: two, however slow the clock.
         least = {name: max(cycles(name), 2) for name in ("wr", "mrd")}
         return SdramTiming(**{name: cycles(name) for name in most}, **least,
                            refresh=int(self.refresh * clock_hz / 1e9), cas=latency)
@@ -89,7 +92,7 @@ class Sdram:
 
 @dataclass(frozen=True, slots=True)
 class SdramTiming:
-    """The same in cycles; `cas` is the latency."""
+    """The rules in cycles; `cas` is the latency."""
 
     rcd: int
     rp: int

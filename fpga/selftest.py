@@ -1,9 +1,9 @@
 """Does a board work? Its link, its memory, and random programs against the functional simulator.
 
-The link is tested by reading what is known, the memory by what differs for every address, for
-every data line, and at random. Programs are those of `accel.sim.check`, at places all over the
-memory; left out are those that leave their memory, since a board's goes on there, and those that
-have much, which would take its time on the line.
+The test of the link reads known values; that of the memory uses values that differ for every
+address, every data line, and random ones. Programs are those of `accel.sim.check`, at places all
+over the memory. It skips programs that leave their memory, since a board's memory continues there,
+and programs with much memory, which would take long on the line.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ __all__ = ["Selftest", "selftest"]
 
 LINK_ROUNDS = 50
 BLOCKS = 32
-"""Of memory, `LARGEST` bytes each, at random places."""
+"""The number of tested blocks of memory, of `LARGEST` bytes each, at random places."""
 
 MUCH = 1 << 20
 """Bytes of memory that no program of a self-test has."""
@@ -37,9 +37,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass
 class Selftest:
-    """What was found. `failures` is empty on a board that works.
+    """The result of a test. `failures` is empty on a board that works.
 
-    repeated, dropped : requests made again; frames of the board that arrived spoiled. A line with
+    repeated, dropped : repeated requests; frames of the board that arrived spoiled. A line with
         faults costs time and fails nothing.
     memory_bytes : read and compared.
     skipped : programs that leave their memory, or have too much.
@@ -70,7 +70,7 @@ def selftest(device: BoardDevice, count: int = 50, seed: int = 0,
     Parameters
     ----------
     count : random programs.
-    seed : of all that is random.
+    seed : the seed of all random choices.
 
     Raises `LinkError` where the board stops answering.
     """
@@ -90,7 +90,7 @@ def selftest(device: BoardDevice, count: int = 50, seed: int = 0,
 
 def _test_link(device: BoardDevice, report: Selftest, rng: np.random.Generator,
                progress: Progress) -> None:
-    """All registers, of which those that are constant are known."""
+    """Reads all registers; the values of the constant ones are known."""
     for number in range(LINK_ROUNDS):
         progress("link", number, LINK_ROUNDS)
         found = read_registers(device.link, [one.name for one in REGISTERS])
@@ -150,7 +150,7 @@ def _test_programs(device: BoardDevice, report: Selftest, rng: np.random.Generat
 
 
 def _run(device: BoardDevice, machine: Machine, case: Case, rng: np.random.Generator) -> Run:
-    """A program somewhere in the memory."""
+    """Runs a program at a random place in the memory."""
     room = (device.memory_bytes - case.memory.size) // GRAIN
     if room < 0:
         raise BoardRefused(f"Board at {device.link.line.name} has {device.memory_bytes} bytes of "

@@ -75,6 +75,6 @@ def _tie(value: str, bit: int) -> Cell:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Numbers in names as numbers."""
+    """Sort key: numbers in names compare as numbers."""
     return [(int(part), "") if part.isdigit() else (-1, part)
             for part in re.split(r"(\d+)", name)]

@@ -25,7 +25,7 @@ NO_VERSION = "of no version"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A program that is looked for.
+    """A program of the flow to find.
 
     least : the oldest version that is taken, of those that have a number: a build of a checkout
         may have none, and is taken.
@@ -51,18 +51,18 @@ LOADER = Wanted("openFPGALoader", "loading bitstreams", (0, 2), "-V", "openfpgal
 
 @dataclass(frozen=True)
 class Tool:
-    """One that was found. `version` begins with its name: of wheels mostly ``yowasp-``."""
+    """A found program. `version` begins with its name, for wheels mostly ``yowasp-``."""
 
     path: str
     version: str
 
 
 def find(wanted: Wanted) -> Tool:
-    """The system's or the wheel's. Raises BuildError if there is neither."""
+    """Find the system's program, or the wheel's. Raises BuildError if there is neither."""
     there = shutil.which(wanted.name)
     said = _said(there, wanted.asking) if there else ""
     number = re.search(r"(\d+)\.(\d+)", said)
-    if there and said == NO_VERSION:            # then it is known by what it is
+    if there and said == NO_VERSION:            # then its contents identify it
         said += f", {sha256(Path(there).read_bytes()).hexdigest()[:12]}"
     if there and said and (not number or (int(number[1]), int(number[2])) >= wanted.least):
         return Tool(there, f"{wanted.name} {said}")
@@ -75,7 +75,7 @@ def find(wanted: Wanted) -> Tool:
 
 
 def _said(path: str, asking: str) -> str:
-    """What a program calls its version; nothing if it does not run."""
+    """The version as a program prints it; empty if it does not run."""
     try:
         done = run_tool([path, asking], timeout=ANSWER_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
@@ -105,7 +105,7 @@ def _of_wheel(wanted: Wanted) -> Tool | None:
 
 
 class Tools:
-    """Those between RTLIL and a bitstream. Raises BuildError if one is not there."""
+    """The programs between RTLIL and a bitstream. Raises BuildError if one is missing."""
 
     def __init__(self) -> None:
         self.yosys, self.nextpnr, self.ecppack = map(find, (YOSYS, NEXTPNR, ECPPACK))

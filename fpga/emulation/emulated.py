@@ -25,17 +25,17 @@ from fpga.sdram import ULX3S, Sdram
 __all__ = ["EmulatedBoard"]
 
 CLOCK_HZ, LINE = 80_000_000, 20_000_000
-"""Of the gateware: four cycles a bit, since every one of them is emulated."""
+"""The clock and the line rate of the gateware: four cycles a bit, since every cycle is emulated."""
 
 BAUD = 57_600
-"""Of the terminal: what the emulation keeps up with on a slow machine. The driver's patience is
-that of a line of this rate."""
+"""The baud rate of the terminal, which the emulation reaches on a slow machine. The driver waits as
+long as for a line of this rate."""
 
 _HERE = Path(__file__).parent
 
 
 class _Control(ctypes.Structure):
-    """That of board.cpp."""
+    """The control structure of ``board.cpp``."""
 
     _fields_ = [*((name, ctypes.c_uint32) for name in (
         "stop", "reset", "stuck", "bit_cycles", "spoil", "reset_within", "tireless")), *(
@@ -44,17 +44,16 @@ class _Control(ctypes.Structure):
 
 
 class EmulatedBoard:
-    """Runs from ``with`` to the end of its block, in a thread of its own.
+    """A board that runs from ``with`` to the end of its block, in a thread of its own.
 
     Parameters
     ----------
-    machine : of the core; its gateware is built on first use.
-    chip : the memory; its rules are watched over (`broken_rules`).
-    spoil : this share of the bytes on the line, both ways, is dropped or has a bit flipped.
+    machine : the machine of the core; its gateware is built on first use.
+    chip : the memory, whose rules the emulation checks (`broken_rules`).
+    spoil : the share of bytes on the line, both ways, that are dropped or have a bit flipped.
     reset_within : cycles after the beginning of the next run in which the board is reset once.
-    seed : of the faults.
-    tireless : the core is simulated while it has nothing to do, too, which takes time and changes
-        nothing.
+    seed : the seed of the faults.
+    tireless : simulate the core while it is idle, too, which takes time and changes nothing.
 
     Attributes
     ----------
@@ -73,7 +72,7 @@ class EmulatedBoard:
     def __enter__(self) -> "EmulatedBoard":
         self._ours, self._theirs = os.openpty()
         tty.setraw(self._theirs)
-        os.set_blocking(self._ours, False)      # a host may leave what it was sent
+        os.set_blocking(self._ours, False)      # a host may leave bytes unread
         self.port = os.ttyname(self._theirs)
         self._thread = Thread(target=self._library.board_run, daemon=True,
                               args=(ctypes.byref(self._control), self._ours))
@@ -88,11 +87,11 @@ class EmulatedBoard:
         os.close(self._theirs)
 
     def reset(self) -> None:
-        """As when the board is switched off and on."""
+        """Reset the board, as power-off and power-on do."""
         self._control.reset = 1
 
     def stick(self, stuck: bool = True) -> None:
-        """All data that are read are ones, until this is taken back."""
+        """Make all data that are read ones, until this is taken back."""
         self._control.stuck = stuck
 
     @property
@@ -101,17 +100,17 @@ class EmulatedBoard:
 
     @property
     def moved_bytes(self) -> int:
-        """On the line so far, both ways."""
+        """The bytes on the line so far, both ways."""
         return self._control.received + self._control.sent
 
     @property
     def spoiled(self) -> int:
-        """Bytes that were dropped or flipped so far."""
+        """The bytes that were dropped or flipped so far."""
         return self._control.spoiled
 
     @property
     def broken_rules(self) -> list[str]:
-        """Rules of the memory chip that the gateware has broken so far."""
+        """The rules of the memory chip that the gateware has broken so far."""
         return [rule for bit, rule in enumerate(RULES) if self._control.broken >> bit & 1]
 
 

@@ -11,14 +11,14 @@ from compiler.native import build_once, call, compile_shared, compiler, digest, 
 __all__ = ["build_library"]
 
 OPTIMIZATION = ("-O1", "-march=native")
-"""Most models run for seconds, and more would take longer to compile than it saves."""
+"""Compiler flags. Most models run for seconds; more would cost longer to compile than it saves."""
 
 
 def build_library(top: str, text: str, source: str, what: str,
                   optimization: tuple[str, ...] = OPTIMIZATION) -> Path:
     """A shared object of the Verilog module `top` and of C++ that includes ``V{top}.h``.
 
-    `what` tells people; `optimization` are flags of the C++ compiler for what runs in every cycle.
+    `what` names it to people; `optimization` are C++ compiler flags for code that runs every cycle.
     """
     flags = ("--cc", "--prefix", f"V{top}", "--top-module", top, "-O3", "--x-assign", "fast",
              "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")

@@ -1,6 +1,6 @@
-"""An SDRAM chip as its data sheet describes it, which watches over the rules.
+"""A model of an SDRAM chip by its data sheet, which checks the rules.
 
-It knows nothing of the controller but the pins. Every rule that is broken sets a bit that stays.
+It sees only the controller's pins. Every broken rule sets a bit that stays.
 """
 
 from amaranth.hdl import *
@@ -29,7 +29,7 @@ def cells_port(chip: Sdram) -> wiring.Signature:
 
 
 class SdramChip(wiring.Component):
-    """See the module's text.
+    """The model of a chip; the module's docstring describes it.
 
     Members
     -------
@@ -40,7 +40,7 @@ class SdramChip(wiring.Component):
 
     Parameters
     ----------
-    chip, clock_hz : the rules.
+    chip, clock_hz : the source of the rules.
     """
 
     def __init__(self, chip: Sdram, clock_hz: float):
@@ -126,7 +126,7 @@ class SdramChip(wiring.Component):
             self._break(m, "wr", closes & (written < timing.wr))
 
     def _refreshes(self, m: Module) -> None:
-        """How many are owed once the mode is set."""
+        """Counts the refreshes that are owed once the mode is set."""
         timing, owed = self.timing, Signal(range(-1, POSTPONED + 2))
         ready, left = Signal(), Signal(range(timing.refresh), init=timing.refresh - 1)
         done, due = self._is[Command.REFRESH], Signal()

@@ -1,1 +1,1 @@
-"""What stands around the core on a board, in Amaranth: memory adapters, host link, registers."""
+"""The gateware around the core of a board, in Amaranth: memory adapters, host link, registers."""

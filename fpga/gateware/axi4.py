@@ -44,7 +44,7 @@ def axi4_port(bus_bytes: int) -> Signature:
 
 
 class Axi4Master(wiring.Component):
-    """See the module's text.
+    """The AXI4 master; the module's docstring describes it.
 
     Members
     -------
@@ -72,7 +72,7 @@ class Axi4Master(wiring.Component):
         return m
 
     def _addresses(self, m: Module, lengths: SyncFIFO, answers: SyncFIFO):
-        """Requests, each in one burst or two, to the channels AW and AR."""
+        """Passes requests, each as one burst or two, to the channels AW and AR."""
         axi, request = self.axi, self.mem.request
         asked = request.payload
         beat = exact_log2(self._bus_bytes)
@@ -115,7 +115,7 @@ class Axi4Master(wiring.Component):
                 m.d.sync += valid.eq(0)
 
     def _write_data(self, m: Module, lengths: SyncFIFO):
-        """Beats of writes, each burst's with its last one marked."""
+        """Passes beats of writes, and marks the last one of each burst."""
         axi, wdata = self.axi, self.mem.wdata
         burst = data.View(_BURST, lengths.r_data)
         count = Signal(5)
@@ -132,7 +132,7 @@ class Axi4Master(wiring.Component):
             m.d.sync += axi.wvalid.eq(0)
 
     def _responses(self, m: Module, answers: SyncFIFO):
-        """One acknowledgement a request, with an error if one of its bursts had one."""
+        """Gives one acknowledgement a request, with an error if one of its bursts had one."""
         axi, ack = self.axi, self.mem.ack
         failed, failing = Signal(), Signal()
         m.d.comb += [axi.bready.eq(1), answers.r_en.eq(axi.bvalid),

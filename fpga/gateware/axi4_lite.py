@@ -28,14 +28,14 @@ def axi4_lite_port() -> Signature:
 
 
 class Axi4LiteSlave(wiring.Component):
-    """One access at a time; where a read and a write wait, they take turns.
+    """Performs one access at a time; a read and a write that both wait take turns.
 
     An access beyond the last register, or a write of less than a word, does nothing and is answered
     with SLVERR.
 
     Members
     -------
-    axi : the channels; an address counts bytes, its two lowest bits are not looked at.
+    axi : the channels; an address counts bytes, its two lowest bits are ignored.
     addr, r_data, w_en, w_data : those of `fpga.gateware.registers.Registers`.
     """
 

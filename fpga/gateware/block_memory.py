@@ -18,7 +18,7 @@ READ_CYCLES = 4             # address, memory, its output register, the choice o
 
 
 class BlockMemory(wiring.Component):
-    """Requests are performed one after another, a beat a cycle.
+    """Performs requests one after another, a beat a cycle.
 
     Members
     -------
@@ -26,7 +26,7 @@ class BlockMemory(wiring.Component):
 
     Parameters
     ----------
-    config : of the port.
+    config : the configuration of the port.
     size_bytes : a power of two.
     """
 
@@ -72,7 +72,7 @@ class BlockMemory(wiring.Component):
         return m
 
     def _banks(self, m: Module, row: Value, read: Value, write: Value) -> Value:
-        """The beat of a row, `READ_CYCLES` after it was asked for."""
+        """The beat of a row, `READ_CYCLES` after its request."""
         rows = min(self._size // self._bus_bytes, BANK_ROWS)
         count = self._size // self._bus_bytes // rows
         low = exact_log2(rows)

@@ -28,7 +28,9 @@ def require(board: Board, config: AccelConfig, clock_hz: int) -> None:
 
 
 class BoardTop(Elaboratable):
-    """For a platform of `Board.make_platform`, with what `require` lets pass."""
+    """The top of a board, for a platform of `Board.make_platform` and arguments that `require`
+    accepts.
+    """
 
     def __init__(self, board: Board, machine: Machine, pll: Pll):
         self._board, self._pll = board, pll

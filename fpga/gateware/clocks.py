@@ -18,8 +18,8 @@ class Clocks(Elaboratable):
     Parameters
     ----------
     pll : settings.
-    lead : seconds by which the clock of `CHIP` comes earlier than that of ``sync``.
-    oscillator, button : ports of the board; without a button None.
+    lead : seconds by which the clock of `CHIP` precedes that of ``sync``.
+    oscillator, button : ports of the board; None without a button.
     """
 
     def __init__(self, pll: Pll, lead: float, oscillator: io.PortLike,

@@ -4,8 +4,8 @@ Frames, requests and answers are those of `fpga.link.frames`. A frame is kept un
 to be right, then performed, then answered, one after the other; meanwhile up to `WAITING` bytes of
 what follows wait.
 
-Memory and registers may be far away on the chip: all that goes there and all that comes from there
-stops in registers, so that no path of what decides here goes on elsewhere.
+Memory and registers may be far away on the chip: all signals to and from them stop in registers, so
+that no path of the logic here continues elsewhere.
 """
 
 from amaranth.hdl import *
@@ -38,13 +38,13 @@ def _crc32(m: Module, name: str) -> crc.Processor:
 
 
 class Unframer(wiring.Component):
-    """Bytes of the line as those of frames.
+    """Turns bytes of the line into those of frames.
 
     Members
     -------
     i : bytes; `ready` is low in no cycle.
     byte, valid, number : a byte of a frame, escapes undone, and its number; the CRC's come too.
-    good, bad : pulses: a frame ends, of `size` bytes without its CRC; or what was no frame.
+    good, bad : pulses: a frame of `size` bytes without its CRC ends; bytes that are no frame end.
     """
 
     def __init__(self):
@@ -83,7 +83,7 @@ class Unframer(wiring.Component):
 
 
 class Framer(wiring.Component):
-    """Bytes of frames as those of the line.
+    """Turns bytes of frames into those of the line.
 
     Members
     -------
@@ -136,11 +136,11 @@ class Link(wiring.Component):
 
     Members
     -------
-    received, sent : bytes of the line; of `received`, `ready` is not looked at.
+    received, sent : bytes of the line; `ready` of `received` is ignored.
     mem : a memory port, as the core has one; never more than one beat is under way.
     addr, r_data, w_en, w_data : those of `fpga.gateware.registers.Registers`.
     busy : a run is on.
-    dropped : a pulse for every frame that was none.
+    dropped : a pulse for every frame that was dropped.
     """
 
     def __init__(self, config: AccelConfig):
@@ -201,7 +201,7 @@ class Link(wiring.Component):
         return m
 
     def _listen(self, m: Module) -> None:
-        """Bytes of a frame to where they are needed."""
+        """Passes bytes of a frame to where they are needed."""
         frame = self._unframer
         with m.If(frame.valid):
             with m.Switch(frame.number):
@@ -269,7 +269,7 @@ class Link(wiring.Component):
             m.d.sync += self._word.eq(Cat(self._word[8:], self._held))
 
     def _port(self, m: Module) -> None:
-        """The beat at hand to or from memory, once `_asks` is set; `_came` is, when it is over."""
+        """Moves the beat at hand to or from memory once `_asks` is set; then `_came` is set."""
         request, wdata, rdata, ack = self.mem.request, self.mem.wdata, self.mem.rdata, self.mem.ack
         gives = Signal()
         m.d.sync += [request.p.write.eq(self._kind == frames.WRITE),
@@ -288,7 +288,7 @@ class Link(wiring.Component):
             m.d.sync += [self._came.eq(1), self._refused.eq(self._refused | ack.p.error)]
 
     def _perform_reads(self, m: Module) -> None:
-        """Beats of memory, or registers, into the buffer; byte by byte."""
+        """Moves beats of memory, or registers, into the buffer, byte by byte."""
         with m.State("READ"):
             m.d.sync += self._asks.eq(1)
             m.next = "TAKE"
@@ -317,7 +317,7 @@ class Link(wiring.Component):
                 m.next = "KEEP"
 
     def _perform_writes(self, m: Module) -> None:
-        """Beats from the buffer, byte by byte, to memory; or a word to a register."""
+        """Moves beats from the buffer, byte by byte, to memory; or a word to a register."""
         at = self._place[:exact_log2(self._bus_bytes)]
         with m.State("GATHER"):                 # the byte comes two cycles after its address
             m.next = "HOLD"
@@ -343,7 +343,7 @@ class Link(wiring.Component):
             m.next = "ANSWER"
 
     def _answer(self, m: Module) -> None:
-        """Sequence, kind, and what is in the buffer."""
+        """Sends sequence, kind, and the contents of the buffer."""
         out = self._leaving.i
         body, last = Signal.like(self._count), Signal()
         m.d.sync += [

@@ -1,7 +1,7 @@
 """The pins of an SDRAM chip, each with its register in its I/O cell.
 
 The chip's clock is that of the domain `fpga.gateware.clocks.CHIP`, which leads by
-`fpga.margins.LEAD`; `fpga/margins.py` says what is left of a cycle then.
+`fpga.margins.LEAD`; `fpga/margins.py` computes the margins that this leaves.
 """
 
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ __all__ = ["SdramPads", "simulated_pads"]
 
 
 class SdramPads(wiring.Component):
-    """One cycle from `pins` to the chip's pins, one from the chip's pins to `pins`.
+    """Registers of the pins: one cycle from `pins` to the chip, one from the chip to `pins`.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ class SdramPads(wiring.Component):
 
 
 def simulated_pads(m: Module, chip: Sdram, controller, there) -> None:
-    """The same between a controller and a chip in simulation (`sdram_pins` both), where the chip
-    has no clock of its own.
+    """Connects a controller and a chip in simulation (`sdram_pins` both) with the delays of
+    `SdramPads`. The chip has no clock of its own there.
     """
     widths = {"ras": 1, "cas": 1, "we": 1, "ba": 2, "a": max(chip.row_bits, 11), "dqm": 2}
     ports = SimpleNamespace(

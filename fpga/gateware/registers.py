@@ -17,9 +17,9 @@ from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 __all__ = ["READ_CYCLES", "Registers"]
 
 READ_CYCLES = 3
-"""From an address to its word: a choice among words of neighbouring addresses, one among these
-groups, one between them, the core's counters and the machine's record, which is in a memory; each
-with a register behind it, so that what is read may be anywhere on the chip."""
+"""Cycles from an address to its word: a choice among words of neighbouring addresses, one among
+these groups, one between them, the core's counters and the machine's record, which is in a memory.
+A register follows each, so that the words may be anywhere on the chip."""
 
 _GROUP = 16
 
@@ -30,13 +30,13 @@ class Registers(wiring.Component):
     Members
     -------
     addr, r_data : a word address in cycle t, its word in t + `READ_CYCLES`; any beyond the last.
-    w_en, w_data : write the word at `addr`; what cannot be written stays.
+    w_en, w_data : write the word at `addr`; words that are not writable stay.
     core : the core's own signals but for its memory port.
     busy : a run is on.
 
     Parameters
     ----------
-    machine, memory_bytes, clock_hz : what registers say of the board.
+    machine, memory_bytes, clock_hz : the values that registers give for the board.
     """
 
     def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int):
@@ -105,7 +105,7 @@ class Registers(wiring.Component):
         return word, recorded
 
     def _values(self, m: Module) -> dict[str, Value]:
-        """What each register holds."""
+        """The value of each register."""
         core = self.core
         values: dict[str, Value] = {name: Const(value, 256 if name == "machine" else 32)
                                     for name, value in self._constants.items()}
@@ -127,7 +127,7 @@ class Registers(wiring.Component):
         return values
 
     def _runs(self, m: Module, values: dict[str, Value]) -> None:
-        """A number that is not that of the last run starts one, when the one before is over."""
+        """Starts a run for a number other than the last run's, once that run is over."""
         started, done, busy = Signal(32), Signal(32), self.busy
         values["done"] = done
         m.d.comb += self.core.start.eq(~busy & (values["run"] != started))

@@ -9,9 +9,9 @@ Pins have registers of their own in both directions, and the chip's clock is tha
 but for a lead (`fpga.gateware.pads`). READ data are taken from those registers, `READ_DELAY` cycles
 after the chip's own latency.
 
-Core and pins pull the controller's cells apart, so a cycle has time for little but the way: what is
-offered and what is taken ends in registers, and so does what is known of a beat (whether its row is
-open, in the cycle after its address) and of the time that has passed.
+Core and pins pull the controller's cells apart, so wires take most of a cycle: everything offered
+or taken ends in registers, and so do the state of a beat (whether its row is open, in the cycle
+after its address) and the elapsed time.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ from fpga.sdram import Command, Sdram
 __all__ = ["READ_DELAY", "SdramController", "sdram_pins"]
 
 READ_DELAY = 4
-"""Registers of the command on its way out, two here and one at the pins, and of the data on their
-way in, at the pins."""
+"""Cycles of the registers: of the command on its way out, two here and one at the pins; and of the
+data on their way in, at the pins."""
 
 PRECHARGE_ALL = 1 << 10         # address bit 10
 REFRESHES_AT_FIRST = 8
@@ -38,7 +38,7 @@ KEPT_BEATS = 16                 # of reads that the port does not take at once
 
 
 def sdram_pins(chip: Sdram) -> Signature:
-    """The chip's pins but for its clock, before the registers that they have."""
+    """The chip's pins except its clock, before their registers."""
     return Signature({
         "command": Out(3, init=Command.NOP), "bank": Out(2), "address": Out(max(chip.row_bits, 11)),
         "dq_o": Out(16), "dq_oe": Out(1), "dq_i": In(16), "mask": Out(2),
@@ -47,14 +47,14 @@ def sdram_pins(chip: Sdram) -> Signature:
 
 @dataclass(frozen=True)
 class _Timer:
-    """Counts down to zero; `over` is a register that says that it is there."""
+    """Counts down to zero; the register `over` says that it has arrived."""
 
     left: Signal
     over: Signal
 
 
 class SdramController(wiring.Component):
-    """See the module's text.
+    """The controller; the module's docstring describes it.
 
     Members
     -------
@@ -63,8 +63,8 @@ class SdramController(wiring.Component):
 
     Parameters
     ----------
-    config : of the port.
-    chip, clock_hz : rules and the clock that they are turned into cycles of.
+    config : the configuration of the port.
+    chip, clock_hz : the rules, and the clock that turns them into cycles.
     """
 
     def __init__(self, config: AccelConfig, chip: Sdram, clock_hz: float):
@@ -168,7 +168,7 @@ class SdramController(wiring.Component):
         ]
 
     def _run(self, m: Module) -> None:
-        """What to do with the request, or a refresh."""
+        """Decides what to do with the request, or a refresh."""
         timing, any_over = self.timing, self._any.over
         closes = self._precharge.over & self._ras.over & any_over
         with m.If(self._refresh_due):
@@ -221,7 +221,9 @@ class SdramController(wiring.Component):
         self._wait(m, self._any, self.timing.rfc)
 
     def _count_refreshes(self, m: Module) -> None:
-        """One is due every `refresh` cycles; it may be late by what is under way."""
+        """Counts refreshes: one is due every `refresh` cycles, and may be late by the work under
+        way.
+        """
         left = Signal(range(self.timing.refresh), init=self.timing.refresh - 1)
         m.d.sync += left.eq(left - 1)
         with m.If(left == 0):

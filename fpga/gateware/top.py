@@ -25,13 +25,13 @@ class Accelerator(wiring.Component):
     -------
     rx, tx : the serial line.
     mem : the memory.
-    busy, starts : a run is on; it is from the next cycle on.
+    busy, starts : a run is on; a run is on from the next cycle.
 
     Parameters
     ----------
-    machine : of the core.
-    memory_bytes : of the memory behind `mem`.
-    clock_hz, baud : of the core, which is that of everything, and of the line.
+    machine : the machine of the core.
+    memory_bytes : the size of the memory behind `mem`.
+    clock_hz, baud : the clock of the core, which everything shares, and the rate of the line.
     core : another elaboratable with the signals of `accel.hw.core.Core`.
     """
 
@@ -64,9 +64,7 @@ class Accelerator(wiring.Component):
         return m
 
     def _share(self, m: Module, core, link) -> None:
-        """The port's streams to whoever has it; nobody is in the middle of anything when it
-        changes hands.
-        """
+        """Connects the port's streams to its owner. Nothing is under way when the owner changes."""
         busy = self._registers.busy
         for name in ("request", "wdata"):
             theirs = getattr(self.mem, name)

@@ -11,7 +11,7 @@ MOST_OFF = 0.02         # of a baud rate: both sides together may be off by half
 
 
 def divisor(clock_hz: int, baud: int) -> int:
-    """Cycles of a bit. Refuses rates that the clock cannot keep."""
+    """The cycles of a bit. Refuses rates that the clock cannot keep."""
     cycles = round(clock_hz / baud)
     if cycles < 4 or abs(clock_hz / cycles / baud - 1) > MOST_OFF:
         raise ValueError(f"Baud rate must be one that {clock_hz} Hz divided by at least 4 comes "
@@ -26,7 +26,7 @@ class Uart(wiring.Component):
     Members
     -------
     rx, tx : the lines, high when idle. `rx` may change at any time.
-    received, sent : bytes; of `received`, `ready` is not looked at.
+    received, sent : bytes; of `received`, `ready` is ignored.
     """
 
     def __init__(self, cycles: int):

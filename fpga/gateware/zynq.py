@@ -20,13 +20,13 @@ CONTROL, MEMORY = "s_axi_control", "m_axi_gmem"
 
 
 class ZynqAccelerator(wiring.Component):
-    """See the module's text.
+    """The top for a Zynq; the module's docstring describes it.
 
     Parameters
     ----------
-    machine : of the core.
-    memory_bytes : that the driver allocates; anywhere within 4 GiB.
-    clock_hz : of `ap_clk`.
+    machine : the machine of the core.
+    memory_bytes : the size of the memory that the driver allocates, anywhere within 4 GiB.
+    clock_hz : the frequency of `ap_clk`.
     """
 
     def __init__(self, machine: Machine, memory_bytes: int, clock_hz: int):

@@ -38,10 +38,10 @@ ANSWER = 0x80
 REFUSED = 0xFF
 
 GRAIN = 64
-"""Of memory: the longest burst of the core's port."""
+"""The granularity of memory in bytes: the longest burst of the core's port."""
 
 LARGEST = 256
-"""Bytes of memory in a frame. The board keeps a frame until it knows that it is right."""
+"""Bytes of memory in a frame. The board keeps a frame until it has checked it."""
 
 OVERHEAD = 6                # sequence, kind, CRC
 LONGEST = OVERHEAD + 4 + LARGEST
@@ -57,7 +57,7 @@ class Frame:
 
 
 def framed(frame: Frame) -> bytes:
-    """What the line carries."""
+    """The bytes of a frame on the line."""
     raw = bytes((frame.sequence, frame.kind)) + frame.body
     raw += pack("<I", crc32(raw))
     escaped = bytearray((FLAG,))
@@ -77,7 +77,7 @@ class Unframe:
         frames = []
         for byte in received:
             if byte != FLAG:
-                if len(self._raw) <= 2 * LONGEST:       # a flag that is lost shall not cost memory
+                if len(self._raw) <= 2 * LONGEST:       # a lost flag must not cost memory
                     self._raw.append(byte)
                 continue
             if self._raw:

@@ -15,14 +15,14 @@ from fpga.link.frames import (ANSWER, GRAIN, LARGEST, READ, READ_REGISTERS, REFU
 __all__ = ["Line", "Link", "LinkError"]
 
 WINDOW = {READ: 4, WRITE: 8, READ_REGISTERS: 4, WRITE_REGISTER: 1}
-"""Requests under way at once. Those that are short and have long answers are few: they wait on the
-board for the line, where there is room for 64 bytes."""
+"""The most requests under way at once. Short requests with long answers are few: they wait on the
+board, which has room for 64 bytes, for the line."""
 
 PATIENCE = 0.25
-"""Seconds without an answer until a request is repeated, besides the time that its bytes take."""
+"""Seconds without an answer until a request is repeated, beyond the time that its bytes take."""
 
 ATTEMPTS = 12
-"""How often a request is made until the board is given up: after 3 seconds of silence."""
+"""The number of attempts until the driver gives up the board: after 3 seconds of silence."""
 
 
 class LinkError(Error, RuntimeError):
@@ -63,11 +63,11 @@ class Link:
 
     Parameters
     ----------
-    attempts : how often a request is made until the board is given up.
+    attempts : the number of attempts of a request until the driver gives up the board.
 
     Attributes
     ----------
-    repeated : requests that were made again; 0 on a line without faults.
+    repeated : the number of repeated requests; 0 on a line without faults.
     """
 
     def __init__(self, line: Line, attempts: int = ATTEMPTS):
@@ -77,7 +77,7 @@ class Link:
 
     @property
     def dropped(self) -> int:
-        """Frames of the board that arrived spoiled."""
+        """The number of the board's frames that arrived spoiled."""
         return self._unframe.dropped
 
     def read(self, address: int, size_bytes: int) -> bytes:
@@ -93,7 +93,7 @@ class Link:
                       lambda request: progress(len(request.frame.body) - 4))
 
     def registers(self, first: int, words: int) -> list[int]:
-        """Words from word address `first` on."""
+        """Read words from word address `first` on."""
         cut = [(at, min(LARGEST // 4, first + words - at))
                for at in range(first, first + words, LARGEST // 4)]
         raw = b"".join(self._perform(READ_REGISTERS, [
@@ -105,7 +105,9 @@ class Link:
 
     def _perform(self, kind: int, bodies: Sequence[tuple[bytes, int]],
                  heard: Callable[[_Request], None] = lambda request: None) -> list[bytes]:
-        """Requests, given as body and size of the answer's body; their answers, in order."""
+        """Performs requests, given as body and size of the answer's body; returns their answers, in
+        order.
+        """
         answers: list[bytes] = [b""] * len(bodies)
         todo = iter([_Request(Frame(next(self._sequence) % 256, kind, body), place, size)
                      for place, (body, size) in enumerate(bodies)])
@@ -151,7 +153,7 @@ class Link:
 
 
 def _cut(address: int, size_bytes: int) -> list[tuple[int, int]]:
-    """Pieces that go into one frame each."""
+    """The pieces of data, each of which fits one frame."""
     if address % GRAIN or size_bytes % GRAIN:
         raise ValueError(f"Address and size must be multiples of {GRAIN}, "
                          f"not {address:#x} and {size_bytes}")

@@ -7,7 +7,7 @@ from fpga.link.host import LinkError
 __all__ = ["SerialLine"]
 
 WRITE_SECONDS = 5.0
-"""A port that does not take a frame in so long is given up: it has buffers of KiB."""
+"""Seconds in which a port must take a frame: its buffers are of KiB."""
 
 
 class SerialLine:
@@ -48,7 +48,7 @@ class SerialLine:
         self._port.close()
 
     def _forget(self) -> None:
-        """Else closing the port waits for what it does not take."""
+        """Discards unsent bytes; else closing the port waits for them."""
         try:
             self._port.reset_output_buffer()
         except (serial.SerialException, OSError):

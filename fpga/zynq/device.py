@@ -58,7 +58,7 @@ class PynqLink:
 
     @property
     def line(self) -> "PynqLink":
-        """What messages call the board."""
+        """The name of the board in messages."""
         return self
 
     @cached_property
@@ -71,7 +71,7 @@ class PynqLink:
                             f"free other buffers or restart it") from None
 
     def registers(self, first: int, words: int) -> list[int]:
-        """Words from word address `first` on."""
+        """Read words from word address `first` on."""
         return [self._mmio.read(4 * at) for at in range(first, first + words)]
 
     def set_register(self, address: int, value: int) -> None:
@@ -80,7 +80,7 @@ class PynqLink:
         self._mmio.write(4 * address, value)
 
     def read(self, address: int, size_bytes: int) -> bytes:
-        self._buffer.invalidate()       # what the processor has in its caches is of before
+        self._buffer.invalidate()       # the processor's caches hold older data
         return self._buffer[address:address + size_bytes].tobytes()
 
     def write(self, address: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A folder that Vivado makes a bitstream from: Verilog, and the script with what it has to know."""
+"""The folder for Vivado: Verilog, and the script with its settings."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ NAME = "lockstep"
 PART = "xc7z020clg400-1"        # of PYNQ-Z1 and PYNQ-Z2
 
 MEMORY_BYTES = 64 << 20
-"""What the driver allocates; PYNQ's images keep 128 MiB for such buffers."""
+"""Bytes that the driver allocates; PYNQ's images keep 128 MiB for such buffers."""
 
 SCRIPT = Path(__file__).parent / "build.tcl"
 
 ATTRIBUTES = {
     "ap_clk": f"ASSOCIATED_BUSIF {CONTROL}:{MEMORY}, ASSOCIATED_RESET ap_rst_n",
     "ap_rst_n": "POLARITY ACTIVE_LOW"}
-"""X_INTERFACE_PARAMETER of ports: what names do not tell Vivado."""
+"""X_INTERFACE_PARAMETER of ports: facts that Vivado cannot take from names."""
 
 
 def zynq_verilog(machine: Machine, clock_mhz: int) -> str:
@@ -37,7 +37,7 @@ def zynq_verilog(machine: Machine, clock_mhz: int) -> str:
 
 
 def export(machine: Machine, clock_mhz: int, folder: Path) -> None:
-    """Fills a folder, which is made if it is not there."""
+    """Writes the folder, and creates it if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / f"{NAME}.v", zynq_verilog(machine, clock_mhz))
     write_text(
