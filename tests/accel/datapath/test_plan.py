@@ -276,7 +276,7 @@ def test_body_that_cannot_be_computed_by_parts_wrong():
 
 @pytest.mark.parametrize("batch, beats", [(1, 2), (1, 4), (4, 2), (4, 8)])
 def test_vector_by_parts(batch, beats):
-    """As many times fewer operators, as many cycles between tiles; nothing else changes."""
+    """n beats have n times fewer operators and n cycles between tiles; nothing else changes."""
     whole, parts = (plan(Machine(replace(TINY, batch=batch, vector_beats=count)), "vector")
                     for count in (1, beats))
     assert (parts.interval, parts.latency) == (beats, whole.latency)

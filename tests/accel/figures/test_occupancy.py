@@ -83,7 +83,7 @@ def gemm(dst: int, *, reset: int) -> Instruction:
 
 
 def levels(stream: list[Instruction], buffer: str) -> list[tuple[int, int]]:
-    """Of a made-up run in which instruction i starts at 10 i and retires at 10 i + 5."""
+    """Live entries of a made-up run: instruction i starts at 10 i and retires at 10 i + 5."""
     program = AccelProgram.assemble(MACHINE, [*stream, finish()])
     start = np.arange(program.count) * 10
     run = Run(Status.DONE, cycles=10 * program.count + 10, start=start, retire=start + 5)

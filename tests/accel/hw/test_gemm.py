@@ -13,7 +13,7 @@ from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, ran
 
 TINY = MACHINES[0]
 DELAY = NEST_CYCLES + plan(TINY, "gemm").write_cycles
-"""From an iteration in the loops to its write."""
+"""Cycles from an iteration in the loops to its write."""
 
 
 def multiply(iterations=1, dst=0, dst_stride=0, **fields):

@@ -12,7 +12,7 @@ ITEM = data.StructLayout({"a": 7, "b": 3})
 
 
 class Ecp5Queue(Queue):
-    """As an ECP5 has it: what is not pushed is written as well, and overwritten."""
+    """A queue as on an ECP5: it also writes what is not pushed, and overwrites it."""
 
     def elaborate(self, platform):
         return super().elaborate(ECP5())

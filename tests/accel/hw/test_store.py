@@ -78,7 +78,7 @@ def test_matches_its_meaning(config, memory_stall, token_stall):
 
 
 FIRST = CHUNK_CYCLES + 3 + QUEUE_CYCLES
-"""From the take of an instruction to its first request, if that is of one beat."""
+"""Cycles from taking an instruction to its first request, if that is of one beat."""
 
 
 @pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])

@@ -61,7 +61,7 @@ def stores(machine: Machine, graph: Graph, layer: str) -> int:
 
 
 def test_only_the_last_block_is_stored_apart() -> None:
-    """Of channels that end within a block; the tiles are those of whole blocks."""
+    """Channels that end within a block keep the tiles of whole blocks."""
     def count(channels: int) -> int:
         net = Net(5)
         return stores(TWO, net.graph(joined(net, [channels, 4], (1, 1))), "qconcat_1:0")

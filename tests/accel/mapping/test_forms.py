@@ -59,7 +59,7 @@ def test_images_become_tokens_and_images_again() -> None:
 @settings(max_examples=12)
 @given(names, st.lists(st.integers(1, 4), min_size=2, max_size=4), st.booleans(), st.data())
 def test_random_views(machine, shape, made, data) -> None:
-    """Of an input or of a result: right, or refused beforehand."""
+    """Views of an input or of a result are right, or refused beforehand."""
     net = Net(len(shape))
     x = net.input(*shape)
     y = net.rescale(x) if made else x

@@ -73,7 +73,7 @@ class Writer:
 
 
 def test_a_network_of_all_of_them() -> None:
-    """From ONNX to one segment of the accelerator, equal to the reference to the bit."""
+    """An ONNX network becomes one segment of the accelerator, equal to the reference to the bit."""
     w = Writer()
     x = w.layer("Identity", "x")
     bounds = w.constant(np.float32(0)), w.constant(np.float32(6))

@@ -46,7 +46,7 @@ def test_a_probe_runs_as_the_simulator_does(options):
 
 
 def test_counters_can_be_read_on_the_way():
-    """In every cycle they are what they were so far, and at the end those of the run."""
+    """In every cycle counters show the count so far, and at the end that of the run."""
     run = simulate(MACHINE, program(), inputs=INPUTS)
     with probed() as probe:
         busy = []

@@ -10,7 +10,7 @@ from tests.support.machines import MACHINES
 @pytest.mark.parametrize("name, transfers", [
     ("2x8x8", 100), pytest.param("2x8x8", 300, marks=pytest.mark.slow)])
 def test_random_transfers(name, transfers, tmp_path):
-    """With pauses on every channel and bursts over boundaries of 4 KiB."""
+    """Transfers pause on every channel, and bursts cross boundaries of 4 KiB."""
     find_libpython = pytest.importorskip("find_libpython")
     if find_libpython.find_libpython() is None:
         pytest.skip("this Python has no shared library, which cocotb embeds")

@@ -59,7 +59,7 @@ def test_bytes_are_received(cycles, gap):
 
 @pytest.mark.parametrize("off", [0.98, 1.02])
 def test_a_sender_whose_clock_is_off(off):
-    """By as much as `divisor` allows on one side."""
+    """The sender's clock is off by as much as `divisor` allows on one side."""
     data = random.Random(1).randbytes(30)
     assert received(played(data, 100 * off), 100) == list(data)
 

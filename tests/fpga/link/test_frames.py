@@ -25,7 +25,7 @@ def test_the_line_has_flags_at_the_ends_alone():
 
 
 def test_a_crc_of_the_standard():
-    """That of "123456789" is CBF43926 (RFC 3720 lists others; this one is the usual check)."""
+    """The CRC of "123456789" is CBF43926 (RFC 3720 lists others; this one is the usual check)."""
     assert framed(Frame(0x31, 0x32, b"3456789"))[1:-1] == b"123456789" + bytes.fromhex("2639f4cb")
 
 

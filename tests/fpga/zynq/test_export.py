@@ -24,7 +24,7 @@ CHANNELS = {"aw": ADDRESS, "w": "data strb valid ready".split(), "b": "resp vali
             "ar": ADDRESS, "r": "data resp valid ready".split()}
 BURSTS = {"aw": "id len size burst cache".split(), "w": ["last"], "b": ["id"],
           "ar": "id len size burst cache".split(), "r": ["id", "last"]}
-"""What AXI4 has besides AXI4-Lite."""
+"""The signals that AXI4 has beyond AXI4-Lite."""
 
 
 @pytest.fixture(scope="module")

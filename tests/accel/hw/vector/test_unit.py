@@ -15,7 +15,7 @@ TINY, _, SPLIT, _ = MACHINES
 BEATS = SPLIT.config.vector_beats
 WRITE = plan(TINY, "vector").write_cycles
 WAY = ISSUE_CYCLES - 2
-"""From the start of an instruction to the cycle before its first issue."""
+"""Cycles from the start of an instruction to the cycle before its first issue."""
 EVERY = [body.name for body in TINY.of_unit("vector")]
 
 

@@ -26,7 +26,7 @@ def clamped(scaled, f) -> np.ndarray:
 
 
 def requantized(f):
-    """In float64: the sum has 33 bits, the product 49, and ldexp is exact."""
+    """Requantizes in float64: the sum has 33 bits, the product 49, and ldexp is exact."""
     product = (f["a"].astype(np.float64) + f["bias"]) * f["mult"]
     return clamped(np.ldexp(product, -(f["shift"].astype(np.int32) & 63)), f)
 

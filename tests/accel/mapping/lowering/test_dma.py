@@ -18,7 +18,7 @@ Moves = dict[int, int | str]
 
 def enumerated(dram: AffineAddress, buffer: AffineAddress, extents: dict[Var, int],
                valid: dict[Var, Interval] | None, item: int) -> Moves:
-    """What the loops say, one iteration at a time."""
+    """Enumerates the loops, one iteration at a time."""
     moves: Moves = {}
     for point in product(*(range(extent) for extent in extents.values())):
         at = dict(zip(extents, point, strict=True))

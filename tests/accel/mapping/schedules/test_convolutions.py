@@ -132,7 +132,8 @@ def test_products_of_groups(channels: int, build, wanted: int) -> None:
 
 
 def test_products_of_transposed_convolutions() -> None:
-    """As many as there are pairs of a pixel and a tap, padding and rounding of edges aside."""
+    """There is a product for each pair of pixel and tap, except for padding and rounding at edges.
+    """
     assert products(lambda net, x: net.conv_transpose(x, 4, (2, 2)), 8) == [36 * 4 * 2]
     assert products(lambda net, x: net.conv_transpose(
         x, 4, (4, 4), pads=(1, 1, 1, 1)), 8) == [36 * 4 * 2] * 4
