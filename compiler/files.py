@@ -190,7 +190,7 @@ def _created(path: str) -> int:
 
 
 def _remove_leftovers(folder: str) -> None:
-    """What processes were writing in there that were killed: its lock is free."""
+    """Remove what killed processes were writing in there: its lock is free."""
     with suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
             if entry.name.startswith(SCRATCH):

@@ -54,7 +54,7 @@ class _Passed(Error):
 
 
 def cache_folder() -> Path:
-    """Where entries are kept, unless it is passed over."""
+    """The folder where entries are kept, unless it is passed over."""
     if chosen := os.environ.get("LOCKSTEP_CACHE"):
         return Path(chosen).absolute()
     return _own_folder()
@@ -123,7 +123,7 @@ def noted(kind: str, key: str) -> str | None:
 # ---- places ------------------------------------------------------------------------------------
 
 def _place(kind: str, name: str) -> tuple[Path, bool]:
-    """Where an entry is, or else is to be built; whether it is there, and right."""
+    """The folder of an entry, or where to build it; and whether it is there and right."""
     reasons: list[str] = []
     for place in _places():
         try:
@@ -213,7 +213,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _within(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """All that is no folder, in there and in folders in there."""
+    """All files below a folder: whatever is no folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             known = _require_trust(entry.path, f"File {entry.path} of the cache", is_entry=True)

@@ -90,7 +90,7 @@ class Table:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> "Table":
-        """What `Recorder.write` wrote. Raises PlanRefused for any other file."""
+        """Reads what `Recorder.write` wrote. Raises PlanRefused for any other file."""
         try:
             made = json.loads(Path(path).read_text(encoding="utf-8"))
             plans = {one: made[one]["plan"] for one in made}

@@ -53,7 +53,7 @@ _ending = False
 def run_tool(command: Command, cwd: Path | None = None, env: Mapping[str, str] | None = None,
              timeout: float | None = None, among: set[Tool] | None = None
              ) -> subprocess.CompletedProcess[str]:
-    """What a tool says, and its status.
+    """Runs a tool; returns its output and its status.
 
     `timeout` is in seconds. While it runs it is a member of `among`. In `cwd` lies what it keeps
     for itself meanwhile. Raises OSError if it cannot be started, `subprocess.TimeoutExpired`.

@@ -1,4 +1,4 @@
-"""What a user tells about a model's inputs before import: extents of open dimensions, and elements.
+"""Applies what a user says of a model's inputs before import: open extents, and elements.
 
 An open dimension is called by its name in the model, which stands for all dimensions of that name,
 or by its place, INPUT.AXIS, which goes before; `?` is no name. An input that is bound to elements

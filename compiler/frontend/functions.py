@@ -76,7 +76,7 @@ def types_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
 
 
 def expanded(model: onnx.ModelProto) -> int:
-    """How many nodes the model has with its functions put in.
+    """Counts the nodes of the model with its functions inlined.
 
     Raises NodeRefused for functions that call themselves, or one another too deeply.
     """

@@ -87,7 +87,7 @@ class Layout:
 
 
 def as_it_is(parts: Partition) -> Layout:
-    """All images are NCHW."""
+    """The layout in which all images are NCHW."""
     return Layout(parts)
 
 
@@ -154,7 +154,7 @@ class _Points:
                 for value, uses in self.uses.items()]
 
     def size(self, value: str) -> int:
-        """Bytes that a change of order moves."""
+        """The bytes that a change of order moves."""
         type_ = self.graph.values[value]
         return bytes_of(type_) if moves(type_) else 0
 

@@ -45,7 +45,7 @@ class Pass(Protocol):
 
 
 def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
-    """What happens to every imported network, in order; without `integerize` ONNX's float
+    """The passes over every imported network, in order; without `integerize` ONNX's float
     semantics hold.
     """
     to_integers: tuple[Pass, ...] = (SinkDequantize(), Integerize())

@@ -83,7 +83,7 @@ class Placement:
 
 
 def price(graph: Graph, targets: Mapping[str, str], costs: Costs) -> float:
-    """What `place` minimizes, for these targets; infinite where one of them cannot take its node.
+    """The cost that `place` minimizes, for these targets; infinite where one cannot take its node.
     """
     nodes = sum(_or_never(costs.node(node, targets[node.name])) for node in graph.nodes)
     return nodes + _copies(graph, targets, costs) + _starts(graph, targets, costs)

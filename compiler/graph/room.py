@@ -23,7 +23,7 @@ class RoomRefused(Error, ValueError):
 
 
 def most_bytes() -> int:
-    """What the values of a network may take."""
+    """The most bytes that the values of a network may take."""
     text = os.environ.get(VARIABLE, str(DEFAULT_GIB))
     try:
         gib = float(text)

@@ -139,7 +139,7 @@ def _depends(definition: Definition | None, scan: Scan) -> bool:
 
 
 def _require_earlier(stage: Computed, scan: Scan):
-    """What a step reads of the states was computed at earlier times."""
+    """Refuses a step that reads states which were not computed at earlier times."""
     loops = ((scan.time, scan.shape[0] - 1), *((axis.var, axis.extent) for axis in stage.axes),
              *stage.reduce_axes)
     for node in (n for value in stage.values for n in te.walk(value)):

@@ -129,7 +129,7 @@ def _reads(expr: Expr, domain: Domain, stmt: Stmt) -> Iterator[Access]:
 
 
 def negated(condition: Expr) -> Expr:
-    """What holds where the condition does not; true, no restriction, where that is unknown."""
+    """The condition that holds where this one does not; true, no restriction, if unknown."""
     match condition:
         case Binary(op, a, b) if op in _NEGATED and a.dtype != "bool":
             return Binary(_NEGATED[op], a, b)

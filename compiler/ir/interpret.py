@@ -187,7 +187,7 @@ def _update_one(stmt: Update, place: np.ndarray, value: np.ndarray, begin: bool,
 
 
 def _combine(stmt: Combine, env: Env, lanes: int, memory: _Memory):
-    """All lanes at once that are the first, the second, ... to touch their element."""
+    """Combines at once all lanes that are the first, the second, ... to touch their element."""
     values = [_eval(value, env, lanes, memory) for value in stmt.values]
     place = _address(stmt.buffers[0], stmt.indices, env, lanes, memory)
     begin = _begins(stmt, env, lanes)
@@ -202,7 +202,7 @@ def _combine(stmt: Combine, env: Env, lanes: int, memory: _Memory):
 
 
 def _turns(place: np.ndarray) -> np.ndarray:
-    """How many lanes before this one have the same place."""
+    """For each lane, how many lanes before it have the same place."""
     order = np.argsort(place, kind="stable")
     ordered = place[order]
     turn = np.empty(place.size, np.int64)

@@ -47,7 +47,7 @@ class AddressSet:
 
     @property
     def index(self) -> np.ndarray | slice:
-        """What picks the addresses out of an array over the whole memory."""
+        """The index that picks the addresses out of an array over the whole memory."""
         return slice(*self.addresses) if isinstance(self.addresses, tuple) else self.addresses
 
     @property

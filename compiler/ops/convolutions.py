@@ -65,7 +65,7 @@ def _qconvtranspose2d_type(node: Node, types: Types) -> TensorType:
 
 
 def _convolved_type(node: Node, types: Types) -> TensorType:
-    """What a convolution makes; a vector (a bias, say) has a number for each channel."""
+    """The type of a convolution; vectors (a bias, say) must have a number for each channel."""
     x, w = _image_and_weight(node, types)
     _grouped(node, x, *w.shape[:2])
     _vectors(node, types[2:], w.shape[0])
@@ -100,7 +100,7 @@ def _vectors(node: Node, types: Types, channels: int) -> None:
 
 
 def _transposed_type(node: Node, types: Types, channels: int) -> TensorType:
-    """What a transposed convolution makes."""
+    """The type of a transposed convolution."""
     x, w = types[:2]
     _vectors(node, types[2:], channels)
     strides, pads = check_steps(node, w.shape[2:])

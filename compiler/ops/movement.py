@@ -42,7 +42,7 @@ def _reshape(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 def _reshaped(indices: Sequence[Expr], made: tuple[int, ...],
               read: tuple[int, ...]) -> tuple[Expr, ...]:
-    """Where an element of shape `made` lies in shape `read`.
+    """The place in shape `read` of an element of shape `made`.
 
     Dimensions are taken in the smallest groups of equal size, so that those that stay as they are
     cost no division.

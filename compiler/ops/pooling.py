@@ -79,7 +79,7 @@ def _qglobalavgpool_type(node: Node, types: Types) -> TensorType:
 
 
 def _pooled(node: Node, types: Types) -> TensorType:
-    """What a window makes of each channel."""
+    """The type of a pool: each window makes one element of each channel."""
     x = types[0]
     need_rank(node, 0, x, 4)
     kernel, pads = node.attrs["kernel"], node.attrs["pads"]

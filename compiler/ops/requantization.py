@@ -37,7 +37,7 @@ def check_requantized(node: Node) -> None:
 
 
 def check_multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
-    """One multiplier of the machine, and a bias of 32 bits."""
+    """Checks one multiplier of the machine, and a bias of 32 bits."""
     need(mult == 0 or MIN_MULTIPLIER <= mult <= MAX_MULTIPLIER, node,
          f"mult must be 0 or {MIN_MULTIPLIER} to {MAX_MULTIPLIER}, not {mult!r}")
     need(0 <= shift <= MAX_SHIFT, node, f"shift must be 0 to {MAX_SHIFT}, not {shift!r}")

@@ -54,7 +54,7 @@ def check_steps(node: Node, kernel: Sequence[int]) -> tuple[Sequence[int], Seque
 
 
 def check_numbers(node: Node, role: str, numbers: Sequence[int], count: int, least: int) -> None:
-    """What a window is described by."""
+    """Checks the numbers that describe a window."""
     need(len(numbers) == count and min(numbers) >= least, node,
          f"{role} must be {count} integers of at least {least}, not {numbers!r}")
     need(max(numbers) <= MOST_STEPS, node,

@@ -81,7 +81,7 @@ def _has_weights(layer: Layer, network: Network) -> bool:
 
 
 def _width(layer: Layer, network: Network) -> int:
-    """Input channels."""
+    """The number of input channels."""
     view = canonical(layer.node, network.tensors[layer.node.inputs[1]])
     return view.shape[0] * view.shape[2]
 
@@ -113,7 +113,7 @@ def _own_weights(network: Network, place: int) -> None:
 
 
 def _balance(network: Network, pair: Pair) -> float:
-    """Equalizes one pair; how far the farthest factor was from 1."""
+    """Equalizes one pair; returns how far the farthest factor was from 1."""
     tensors = network.tensors
     first, second = (network.layers[place].node for place in (pair.first, pair.second))
     own = _largest(first, tensors, (2, 3))

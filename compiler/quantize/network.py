@@ -52,12 +52,12 @@ class Layer:
 
     @property
     def value(self) -> str:
-        """What the layer makes."""
+        """The value that the layer makes."""
         return (self.clamp or self.node).outputs[0]
 
     @property
     def inner(self) -> str:
-        """What the node makes, before the clamp."""
+        """The value that the node makes, before the clamp."""
         return self.node.outputs[0]
 
     @property

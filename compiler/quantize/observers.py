@@ -135,7 +135,7 @@ class MeanSquare:
 
 
 def _candidates(extreme: float) -> list[float]:
-    """From the extreme to near 0."""
+    """Candidates from the extreme to near 0."""
     return [extreme * step / STEPS for step in range(STEPS, 0, -1)] if extreme else [extreme]
 
 

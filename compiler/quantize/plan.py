@@ -162,7 +162,7 @@ class _Planning:
         return self.weighted(node, data)
 
     def _refusal(self, node: Node, data: list[str]) -> str | None:
-        """What the integer operator cannot be."""
+        """The reason why a layer cannot be an integer operator."""
         if node.op in MATRICES:
             return self.product(node, data)
         if node.op in WEIGHTED:

@@ -207,5 +207,5 @@ class StageSchedule:
 
 
 def _if_set(**options) -> dict:
-    """Options that are not as they would be anyway."""
+    """The options that differ from their defaults."""
     return {name: value for name, value in options.items() if value}

@@ -193,7 +193,7 @@ def _is_fixed(condition: Expr, var: Var) -> bool:
 
 
 def _flat(stmt: Stmt) -> Stmt | None:
-    """Sequences do not nest, and one statement needs none."""
+    """Flattens sequences; a single statement needs none."""
     if not isinstance(stmt, Seq):
         return None
     parts: list[Stmt] = []

@@ -183,7 +183,7 @@ def dense(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 def plan_groups(graph: Graph, groups: Sequence[Group],
                 programs: Sequence[Program | None]) -> MemoryPlan:
-    """Where the results of the groups lie, and the workspaces of their programs. A view lies where
+    """Plans where the groups' results and their programs' workspaces lie. A view lies where
     what it shows does. Inputs, constants and outputs of the graph lie elsewhere.
     """
     root = _storage(groups)

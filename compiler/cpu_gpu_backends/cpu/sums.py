@@ -158,7 +158,7 @@ def _factor(extent: int, most: int) -> int:
 
 
 def _with_part(program: Program, update: Update, first: str) -> Program:
-    """What the loop called `first` sums goes to a buffer of its own, and from there to the sum."""
+    """Puts what the loop called `first` sums into a buffer of its own, and adds that to the sum."""
     path = path_to(program.body, lambda s: s is update)
     begin = next(at for at, s in enumerate(path) if isinstance(s, For) and s.var.name == first)
     inner = [s for s in path[begin:] if isinstance(s, For)]

@@ -62,7 +62,7 @@ class CpuTarget:
         return made
 
     def groups(self, graph: Graph) -> Groups:
-        """What is computed together, in order."""
+        """The groups of nodes that are computed together, in order."""
         return fuse(graph) if self.fusion else separate(graph)
 
 

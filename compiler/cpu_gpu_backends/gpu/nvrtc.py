@@ -14,9 +14,11 @@ __all__ = ["Cubin", "Resources", "compile_cuda", "nvrtc_version"]
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel takes of a multiprocessor: registers of a thread, static shared memory of a
-    block, what a thread stores to and loads from memory because registers ran out, and its local
-    memory: the room for that, and for arrays whose indices are not known.
+    """The resources of a multiprocessor that one kernel takes.
+
+    They are registers of a thread, static shared memory of a block, what a thread stores to and
+    loads from memory because registers ran out, and its local memory: the room for that, and for
+    arrays whose indices are not known.
     """
 
     registers: int

@@ -273,7 +273,7 @@ class Expressions:
                                 f"<{lanes.count} x i64> <{steps}>"), lanes.count)
 
     def _own_place(self, buffer: Buffer, where: Expr, lanes: Lanes) -> _Place:
-        """In a buffer of which each lane has one: an element of all lanes is a row."""
+        """The place of an element in a buffer that each lane has: the lanes' elements are a row."""
         row = self.binary("mul", self.value(where), LlvmValue(str(lanes.count), LlvmType(INDEX)))
         if not row.kind.lanes:
             return _Place(self.pointer(buffer, row.text), lanes.count, True)

@@ -1,4 +1,4 @@
-"""What stands around the statements of a function: local buffers, preparations, ways out."""
+"""The frame around the statements of a function: local buffers, preparations, ways out."""
 
 from dataclasses import dataclass, field
 

@@ -78,7 +78,7 @@ class Pool:
 
 
 def address_of(library: ctypes.CDLL, name: str) -> int:
-    """Where a function of a loaded library lies."""
+    """The address of a function of a loaded library."""
     address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
     assert address is not None
     return address
@@ -107,7 +107,7 @@ def pool() -> Pool:
 
 
 def set_threads(count: int) -> None:
-    """How many threads parallel loops that this thread starts get, itself included.
+    """Set how many threads parallel loops that this thread starts get, itself included.
 
     Raises ValueError unless `count` is positive. Loops with a ``num_threads`` of their own and
     other threads of the host keep theirs.

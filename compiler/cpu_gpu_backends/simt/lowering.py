@@ -207,7 +207,9 @@ def _on_threads(stmt: Stmt, grid: Grid, threads: Extent3) -> Stmt:
 
 
 def _once(stmt: Stmt, around: frozenset[str], sizes: dict[str, Extent]) -> Stmt:
-    """One thread of each axis that no loop around is bound to; all, for what is their own."""
+    """Guards a statement: one thread of each axis that no loop around is bound to executes it,
+    or all threads where it fills their own buffers.
+    """
     if is_of_warps(stmt):
         around = around | {"threadIdx.x"}
     if writes_own(stmt):
@@ -249,7 +251,7 @@ def _without_shared(stmt: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
 
 
 def _global_buffers(program: Program, stmt: Stmt) -> tuple[Buffer, ...]:
-    """What the kernel touches outside: inputs, then the rest as it comes, outputs last."""
+    """The global buffers that a kernel touches: inputs, then the rest in order, outputs last."""
     own = {s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)}
     found = dict.fromkeys(buffer for node in walk_stmts(stmt) for buffer in _named(node)
                           if buffer.scope == "global" and buffer not in own)

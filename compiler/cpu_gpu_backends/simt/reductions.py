@@ -257,6 +257,6 @@ def _butterfly(found: _Across, parts: list[Buffer]) -> Stmt:
 
 
 def _sequence(stmts: list[Stmt]) -> Stmt:
-    """One after the other; sequences do not nest."""
+    """A sequence of statements; sequences do not nest."""
     flat = [one for stmt in stmts for one in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))

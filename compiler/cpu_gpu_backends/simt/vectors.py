@@ -36,7 +36,7 @@ class VectorLoop:
 
 
 def vector(loop: For) -> VectorLoop | None:
-    """What the loop becomes, None when it stays a loop."""
+    """The vector form of a loop; None when it stays a loop."""
     body = loop.body
     if loop.kind != "vectorize" or not isinstance(body, Store) or not isinstance(loop.extent, int):
         return None

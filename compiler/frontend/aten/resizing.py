@@ -18,7 +18,7 @@ def _extents(x: Value, size: Sequence[int] | None, scales: Sequence[float] | Non
 
 def _factors(x: Value, extents: Sequence[int], scales: Sequence[float | None] | None
              ) -> list[float]:
-    """What an old pixel is in new ones; the scales where they are told, else from the sizes."""
+    """The size of an old pixel in new ones: the scales where they are given, else by the sizes."""
     told = scales or (None,) * len(extents)
     return [new / old if scale is None else scale
             for old, new, scale in zip(x.shape[2:], extents, told, strict=True)]

@@ -241,7 +241,7 @@ def _arranged_direction(t, x: Value, w: Value, r: Value, b: Value | None, backwa
 
 
 def _sums(t, given: Value, time: int, state: Value | None, turned: Value) -> Value:
-    """What all gates of a step see."""
+    """The sums that all gates of a step read."""
     now = _named(t, "slice", lambda: given.cut(0, time, time + 1))
     if state is None:
         return now
@@ -268,7 +268,7 @@ def _arranged_cell(t, sums: Value, cell: Value | None, hidden: int) -> tuple[Val
 
 
 def _named(t, role: str, make: Callable[[], Value]) -> Value:
-    """What `make` gives, called after the layer and this role, and so the node that makes it."""
+    """The result of `make`; it and its node are named after the layer and this role."""
     layer, start = t.current, len(t.builder.nodes)
     value = t.builder.fresh(f"{layer}.{role}")
     t.current = t.builder.fresh_node(value)

@@ -89,7 +89,7 @@ def _check_count(role: str, numbers: Sequence, places: Sequence[int]) -> None:
 
 def places_of(how: str, old: int, new: int, factor: float,
               crop: tuple[float, float]) -> np.ndarray:
-    """Where new elements lie among the old ones."""
+    """The places of new elements among the old ones."""
     at, last = np.arange(new, dtype=np.float64), old * factor - 1
     match how:
         case "asymmetric": return at / factor

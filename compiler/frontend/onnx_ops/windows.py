@@ -42,7 +42,7 @@ def _sides(size: int, reach: int, stride: int, mode: str) -> tuple[int, int]:
 
 def _reach(x: Value, w: Value, kernel: Sequence[int] | None, dilations: Sequence[int],
            ) -> tuple[int, ...]:
-    """From the first to the last tap of a kernel, along each axis."""
+    """The distance from the first to the last tap of a kernel, along each axis."""
     if x.rank != w.rank or x.rank < 3:
         raise NodeRefused(f"input must have {max(w.rank, 3)} dimensions, not {_typed(x)}")
     if kernel is not None and tuple(kernel) != w.shape[2:]:

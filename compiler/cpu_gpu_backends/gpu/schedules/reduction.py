@@ -17,7 +17,7 @@ def reduce_rows(op: str, rows: int, columns: int, dtype: str) -> Tensor:
 
 
 def schedule_reduce_rows(y: Tensor, name: str, threads: int = 64, rows: int = 1) -> Schedule:
-    """`threads` for a row, each taking every so manieth element; `rows` rows a block."""
+    """`threads` for a row, each taking every `threads`-th element; `rows` rows a block."""
     schedule = Schedule([y], name)
     (axis,) = y.reduce_axes
     outer, thread = schedule[y].split(axis.name, min(threads, axis.extent))
@@ -32,7 +32,7 @@ def schedule_reduce_rows(y: Tensor, name: str, threads: int = 64, rows: int = 1)
 
 
 def argmax(rows: int, columns: int, dtype: str) -> tuple[Tensor, Tensor]:
-    """Where the greatest element of each row is, the first of several, and what it is."""
+    """The place and value of the greatest element of each row; of several, the first."""
     x = te.placeholder((rows, columns), dtype, name="x")
     k = te.reduce_axis(columns, name="k")
 
