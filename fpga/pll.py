@@ -43,16 +43,16 @@ class Pll:
         return float(self.vco_hz / self.output)
 
     def lead(self, seconds: float) -> tuple[int, int]:
-        """Whole periods of the VCO, and eighths, by which a second output must come *later* than
-        the clock so that its next edge comes so many seconds earlier than the clock's.
+        """The delay of a second output, in whole periods of the VCO and eighths, for which its next
+        edge precedes the clock's by `seconds`.
         """
         steps = FINE * self.output
         return divmod(-round(seconds * self.vco_hz * FINE) % steps, FINE)
 
     def phase(self, later: int) -> int:
-        """The field of an output that comes so many periods of the VCO later than the clock, fewer
-        than a period of the clock: counted from the divider's last one. What the field's bits do
-        not hold is the same phase, a period of the clock earlier.
+        """The phase field of an output that comes `later` periods of the VCO after the clock, fewer
+        than a period of the clock: counted from the divider's last one. A value beyond the field's
+        bits becomes the same phase, a period of the clock earlier.
         """
         phase = self.output - 1 + later
         return phase if phase < 1 << PHASE_BITS else phase - self.output

@@ -104,7 +104,7 @@ def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray | None 
     memory : the image before the start (uint8, segments at `program.bases`; it is not changed);
         without it, the program's own with `inputs`.
     values : compute what the program does to memory; without, the run has the image as it was.
-    timeline : record what every unit does when.
+    timeline : record what every unit does in each cycle.
     events : `Run.start` and `Run.retire` to be, for who watches them being filled: int64 of shape
         (2, instructions), all −1.
     max_cycles : after these the run ends with status WATCHDOG.
@@ -164,7 +164,7 @@ def _run(result: _Result, image: np.ndarray, times: np.ndarray,
 
 @cache
 def _parameters(machine: Machine) -> _Parameters:
-    """Where the hardware has them."""
+    """The parameters of a machine, read from where the hardware defines them."""
     config, gemm, vector = machine.config, plan(machine, "gemm"), plan(machine, "vector")
     result = _Parameters(
         bus_bits=exact_log2(config.bus_bytes), queue_depth=config.queue_depth,
@@ -231,7 +231,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _names_header() -> str:
-    """Codes and structures that Python and C++ share."""
+    """The header of codes and structures that Python and C++ share."""
     names = {"unit": REPORTERS, "activity": ACTIVITIES, "buffer": BUFFERS,
              "source_a": isa.SOURCES_A, "source_b": isa.SOURCES_B,
              "destination": isa.DESTINATIONS,

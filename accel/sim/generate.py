@@ -397,9 +397,9 @@ class _Generator:
     # ---- what happened, made visible ---------------------------------------------------------
 
     def _show(self) -> None:
-        """Store what stands in out and acc; products and results that depend on the rest.
+        """Store the contents of out and acc, and products and results that depend on the rest.
 
-        Of long stretches a part, of accumulators two of the four bytes: other programs show
+        It shows part of long stretches, and two of an accumulator's four bytes: other programs show
         other parts.
         """
         for start, count in self._stretches("out", 3):
@@ -452,7 +452,7 @@ class _Generator:
 
     @cached_property
     def _showing(self) -> list[Form]:
-        """Operations into out, those first that tell most of what they read."""
+        """Operations into out, first those that reveal most of what they read."""
         telling = ("shr acc,imm to out", "copy res to out", "requantize acc to out")
         to_out = [form for form in self.forms if form.unit == "vector" and form.target == "out"]
         return sorted(to_out, key=lambda form: str(form) not in telling)

@@ -1,4 +1,4 @@
-"""The RTL stopped where one likes, to read and set its ports: PyVerilator's view with a memory.
+"""The RTL, stopped at any cycle to read and set its ports: PyVerilator's view with a memory.
 
 ::
 
@@ -72,7 +72,7 @@ class Probe:
 
     @property
     def counters(self) -> Counters:
-        """What has been counted, up to `accel.hw.counters.COUNTER_CYCLES` before this cycle."""
+        """The counters, up to `accel.hw.counters.COUNTER_CYCLES` before this cycle."""
         values = {}
         for number, name in enumerate(COUNTERS):
             self.io.counter = number
@@ -85,7 +85,8 @@ class Probe:
         return bool(self.cycle and self.io.done)
 
     def run_until(self, cycle: int) -> int:
-        """Go on to a cycle, or to the end of the program if that is earlier; where it is now.
+        """Run to a cycle, or to the end of the program if that is earlier; return the cycle
+        reached.
 
         Raises ValueError for a cycle that is over.
         """
@@ -96,7 +97,7 @@ class Probe:
         return self.cycle
 
     def step(self, cycles: int = 1) -> int:
-        """Go on by some cycles."""
+        """Run some more cycles."""
         return self.run_until(self.cycle + cycles)
 
     def trace(self, path: str | Path | None) -> None:
@@ -107,5 +108,5 @@ class Probe:
         self._handle.trace(str(path) if path else None)
 
     def close(self) -> None:
-        """Nothing can be done with the probe after that; a with statement calls it."""
+        """End the use of the probe; a with statement calls this."""
         self._handle.close()
