@@ -160,8 +160,8 @@ networks whose inputs and outputs, whose largest node, or whose values between a
 (`LOCKSTEP_MEMORY`, in GiB, allows more or less), constants that are computed while a model is read
 and take more than an eighth of that and 16 times what its own constants take, networks of more than
 50,000 operators with loops and sequences unrolled, models that take more than 150,000 steps with
-functions put in, functions that call themselves, loops of more than 20,000 turns, and TopK, CumSum
-and CumProd, which look at every two elements of an axis, beyond 2^34 pairs.
+functions put in, functions that call themselves, loops and recurrent layers of more than 20,000
+turns, and TopK, CumSum and CumProd, which look at every two elements of an axis, beyond 2^34 pairs.
 
 `python -m bench.fuzz` spoils small models (bytes flipped, cut out and inserted, nodes dropped and
 rewired, cycles, contradicted shapes, huge dimensions, other types and attributes, misplaced
