@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
 CONTROL = {"accel.proof.access.Fault", "accel.mapping.lowering.nest.NotAffine",
            "accel.sim.steps.Foreign", "compiler.frontend.values.NodeRefused",
-           "compiler.graph.passes.quantized.StaysFloat"}
+           "compiler.ops.integer_forms.StaysFloat"}
 """Caught where they are raised; no caller meets them."""
 
 

@@ -151,7 +151,7 @@ def test_a_quantization_fits(capsys) -> None:
     np.save("x.npy", np.random.default_rng(0).random((2, 1, 8, 8), np.float32))
     lines = printed(capsys, "quantize", renamed(FLOAT, "long.onnx"), "--calibration", "x.npy",
                     "--budget", "60dB", "-o", "q.onnx")
-    assert any(re.match(r"in float: Conv: \d layers", line) for line in lines)
+    assert any(re.match(r"in float: conv2d: \d layers", line) for line in lines)
     more = printed(capsys, "quantize", "long.onnx", "--calibration", "x.npy", "--budget", "60dB",
                    "-o", "q.onnx", "--verbose")
     assert len(more) > len(lines)
