@@ -174,7 +174,8 @@ def test_a_kernel_is_scheduled_from_outside() -> None:
         np.testing.assert_array_equal(plain(given)[name], wanted)
 
 
-@pytest.mark.parametrize("plan", ["split(y_i9, 4)", "reorder(y_i3", "delete(y)"])
+@pytest.mark.parametrize("plan", ["split(y_i9, 4)", "reorder(y_i3", "delete(y)",
+                                  "reorder(y_i3, reassociate=True)"])
 def test_steps_that_cannot_be_are_refused(plan: str) -> None:
     recorder, graph = Recorder(), float_graph()
     compiled(recorder, graph, "cpu")

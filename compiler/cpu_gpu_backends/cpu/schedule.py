@@ -24,6 +24,8 @@ def schedule(program: Program, vectors: Vectors, plan: str | None = None) -> Pro
     """
     if plan is None:
         return ordered_sums(own_schedule(program, vectors).program)
+    if "reassociate" in plan:
+        raise ValueError("steps must leave the order in which terms are added: no reassociate")
     return ordered_sums(Schedule.replay(program, plan).program)
 
 
