@@ -81,8 +81,9 @@ def test_ci_installs_lints_and_tests(tmp_path: Path, lint: int, test: int, statu
 
 
 def test_make_hands_options_to_the_tests() -> None:
-    done = subprocess.run(["make", "--dry-run", "test", "OPTIONS=--durations=15"], cwd=ROOT,
-                          check=True, text=True, capture_output=True, timeout=60)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "--dry-run", "test", "OPTIONS=--durations=15"], cwd=ROOT,
+        check=True, text=True, capture_output=True, timeout=60)
     assert done.stdout.splitlines()[-1].endswith(
         '-m pytest tests -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder '
         '--durations=15')
