@@ -209,6 +209,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help="of a command's beginning (default: as long as it takes)")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:      # a shell's background job has that, and
+            signal.signal(number, signal.SIG_DFL)           # what it starts would ignore them too
     rng, record = Random(args.seed), Record(Counter(killed_wrong=0, killed_leftovers=0,
                                                     ended_wrong=0))
     whole = sum(JOBS[name].share for name in args.jobs)
