@@ -80,7 +80,7 @@ def table(found: Found, version: str) -> str:
 
 
 def figures(found: Found) -> dict[str, int]:
-    """Of all kernels together."""
+    """The counts and maxima over all kernels, by name of the figure."""
     every = [one for taken in found.values() for one in taken.values()]
     return {"gpu_kernels": len(found[ARCHITECTURES[0]]),
             **{f"gpu_registers_{arch}": max(one.registers for one in taken.values())

@@ -41,7 +41,7 @@ class _Touched:
 
 
 class Judge:
-    """Of one program: its instructions stay, their tokens change."""
+    """Judges one program, whose instructions stay while its tokens change."""
 
     def __init__(self, machine: Machine, program: AccelProgram):
         self.stream = program.instructions(machine)[:-1]
@@ -140,7 +140,7 @@ def _operand(one: Instruction, operand: Any) -> tuple[str, str]:
 
 
 def _offsets(loops: Sequence[Mapping[str, int]], field: str) -> np.ndarray:
-    """Of every iteration, the last loop innermost."""
+    """The offset of the field in every iteration, the last loop innermost."""
     total = np.zeros(1, np.int64)
     for loop in loops:
         total = (total[:, None] + np.arange(loop["extent"]) * loop[field]).reshape(-1)

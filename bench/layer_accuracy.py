@@ -32,7 +32,7 @@ Values = dict[str, np.ndarray]
 
 @dataclass
 class Difference:
-    """Of one layer, over all images."""
+    """How far the outputs of one layer differ, over all images."""
 
     op: str
     elements: int = 0

@@ -80,7 +80,7 @@ def measure(what: str, run: Callable[[], object]) -> float:
 
 
 def milliseconds(pricing: Pricing, layout: Layout) -> float:
-    """Of the host's segments, and of what is converted while it is copied."""
+    """The time of the host's segments, and of conversions while values are copied."""
     steps = [pricing.price(layout, step) for step in layout.partition.steps
              if isinstance(step, Copy) or step.target == HOST]
     return 1e3 * sum(getattr(step, "layout_seconds", step.seconds) for step in steps)
