@@ -7,7 +7,8 @@ SIGKILL (``--kills`` in all), or by SIGINT or SIGTERM, sent to the process or to
 with the result of a run that was never interrupted, and leave nothing: no file beside its result,
 nothing half built in the cache, no temporary file, no process. What SIGINT or SIGTERM ends must end
 with status 130 or 143 (by the signal itself before the command has begun) within `LIMIT_SECONDS`,
-with all its processes.
+with all its processes. A signal that comes while Python ends, with the result written, is one that
+came too late.
 
 A bitstream takes tens of minutes, so its job is over when the design is synthesized; then it is
 ended by SIGTERM, and the result is the netlist. ``--jobs`` chooses among the kinds; ``--row`` says
@@ -39,6 +40,7 @@ import numpy as np
 HOUSE = Path(__file__).parents[1]
 DIGITS = HOUSE / "examples" / "digits" / "digits-int8.onnx"
 LIMIT_SECONDS = 2.0
+EXIT_SECONDS = 0.2          # in which Python ends after a command's last line
 PATIENCE_SECONDS = 20.0     # for processes of somebody else's tools, which end by themselves
 MARK = "LOCKSTEP_KILLED"    # environment variable by which processes are known
 
@@ -140,7 +142,8 @@ class Place:
                 *(path.name for path in (self.root / "tmp").iterdir())]
 
 
-def interrupted(place: Place, number: int, rng: Random, seconds: float, record: Record) -> bool:
+def interrupted(place: Place, number: int, rng: Random, seconds: float, wanted: str,
+                record: Record) -> bool:
     """Begin the command and send it the signal; False if it was over before."""
     before = place.building()
     process = place.begin()
@@ -155,6 +158,8 @@ def interrupted(place: Place, number: int, rng: Random, seconds: float, record: 
     status = process.wait()
     if number != signal.SIGKILL:
         took = time.monotonic() - begin
+        if status == 0 and took < EXIT_SECONDS and place.job.result(place.root) == wanted:
+            return False
         record.slowest = max(record.slowest, took)
         if status not in (128 + number, -number) or took > LIMIT_SECONDS:
             record.wrong("ended_wrong", f"{signal.Signals(number).name}: status {status} after "
@@ -172,7 +177,7 @@ def row(name: str, numbers: Sequence[int], place: Place, rng: Random, seconds: f
         record: Record) -> None:
     """Interruptions, and a run after them."""
     for number in numbers:
-        while not interrupted(place, number, rng, seconds, record):
+        while not interrupted(place, number, rng, seconds, wanted, record):
             shutil.rmtree(place.root / "cache")             # too late: once more, from nothing
         record.counts[f"{'killed' if number == signal.SIGKILL else 'ended'}_{name}"] += 1
     status, result = place.finish()
