@@ -16,8 +16,8 @@ from accel.machine.machine import Machine
 from accel.machine.status import Run, Status
 from accel.sim import functional
 from accel.sim.check import cases
-from accel.sim.generate import Case
 from accel.sim.locate import differ
+from accel.sim.programs.case import Case
 from fpga.device import BoardDevice, BoardRefused, read_registers
 from fpga.link.frames import GRAIN, LARGEST
 from fpga.registers import REGISTERS, WORDS

@@ -23,11 +23,12 @@ from accel.proof.access import IllegalProgram, prove
 
 from . import functional
 from .coverage import Coverage
-from .directed import directed
-from .faults import plant
-from .generate import Case, generate
-from .late import late
 from .locate import Simulator, differ, first_difference
+from .programs.case import Case
+from .programs.directed import directed
+from .programs.faults import plant
+from .programs.generate import generate
+from .programs.late import late
 from .timing import differ_in_time
 
 __all__ = ["COUNT", "Difference", "Report", "cases", "check", "compare", "default_simulators",

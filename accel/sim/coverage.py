@@ -13,8 +13,8 @@ from accel.machine.status import REPORTERS, Run, Status
 from accel.machine.words import decode_words
 from accel.proof.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touches, valid_box
 
-from .forms import form_of, forms
-from .generate import Case
+from .programs.case import Case
+from .programs.forms import form_of, forms
 
 __all__ = ["Coverage"]
 

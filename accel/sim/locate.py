@@ -16,7 +16,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run
 
-from .generate import Case
+from .programs.case import Case
 
 __all__ = ["Simulator", "cut", "differ", "first_difference"]
 

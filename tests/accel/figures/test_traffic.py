@@ -9,7 +9,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, finish
 from accel.machine.words import decode_words
 from accel.sim import cycle
-from accel.sim.generate import generate
+from accel.sim.programs.generate import generate
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 

@@ -15,10 +15,11 @@ from accel.sim import check as checking
 from accel.sim import functional, verilated
 from accel.sim.check import COUNT, cases, check, default_simulators
 from accel.sim.coverage import Coverage
-from accel.sim.directed import directed
-from accel.sim.generate import Case, generate
-from accel.sim.late import late
 from accel.sim.locate import cut, differ
+from accel.sim.programs.case import Case
+from accel.sim.programs.directed import directed
+from accel.sim.programs.generate import generate
+from accel.sim.programs.late import late
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 

@@ -17,10 +17,10 @@ from accel.machine.status import ACTIVITIES, Run, Status
 from accel.mapping.target import AccelTarget
 from accel.proof.access import with_tokens
 from accel.sim import cycle, functional, verilated
-from accel.sim.directed import directed
 from accel.sim.dram import Dram, DramError
-from accel.sim.generate import generate
 from accel.sim.geometries import OPTIMIZATION
+from accel.sim.programs.directed import directed
+from accel.sim.programs.generate import generate
 from accel.sim.timing import TimingDifference, differ_in_time
 from compiler.frontend.onnx_import import load
 from compiler.graph.pipeline import optimize

@@ -4,8 +4,8 @@ import pytest
 
 from accel.machine.config import BUFFERS, AccelConfig
 from accel.machine.machine import Machine
-from accel.sim.generate import generate
 from accel.sim.geometries import check_geometries, random_config
+from accel.sim.programs.generate import generate
 
 
 def test_a_seed_is_a_geometry():

@@ -13,8 +13,8 @@ from accel.machine.program import AccelProgram
 from accel.proof.access import prove
 from accel.sim import functional
 from accel.sim.check import Report, check, default_simulators, ran
-from accel.sim.directed import directed
-from accel.sim.forms import form_of, forms
+from accel.sim.programs.directed import directed
+from accel.sim.programs.forms import form_of, forms
 from compiler import te
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic, Operand

@@ -13,7 +13,7 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
 from accel.sim import functional, values
-from accel.sim.generate import generate
+from accel.sim.programs.generate import generate
 from bench.networks import convolution_graph
 from compiler import te
 from compiler.tensorize import Intrinsic, Operand

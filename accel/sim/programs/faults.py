@@ -5,16 +5,16 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Status
 from accel.proof.access import Fault, touches
+from accel.sim import functional
 
-from . import functional
-from .generate import Case, generate
+from .case import Case
+from .generate import generate
 
 __all__ = ["FAULTS", "plant"]
 

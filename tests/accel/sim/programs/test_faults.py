@@ -12,8 +12,8 @@ from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
 from accel.proof.access import IllegalProgram, prove
 from accel.sim import cycle, functional, verilated
-from accel.sim.faults import FAULTS, plant
 from accel.sim.locate import differ
+from accel.sim.programs.faults import FAULTS, plant
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 CASES = [plant(MACHINE, seed) for seed in range(4 * len(FAULTS))]

@@ -10,8 +10,8 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
 
+from .case import Case
 from .directed import changed, nothing
-from .generate import Case
 
 __all__ = ["LATE", "late"]
 

@@ -15,13 +15,13 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, TensorSlot, finish
 from accel.proof.access import with_tokens
 
+from .case import Case
 from .forms import Form, form_of, forms, reads
-from .generate import Case, with_forms
+from .generate import with_forms
 
 __all__ = ["changed", "directed", "nothing"]
 
 TOGETHER = 16           # forms that one program holds
-
 
 LATENCY = 40            # cycles from one short instruction to the next, at most
 

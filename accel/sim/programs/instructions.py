@@ -1,0 +1,223 @@
+"""Random instructions of every form, and those that show what a program did."""
+
+from random import Random
+
+from accel.machine import isa
+from accel.machine.config import PARAM_BYTES
+from accel.machine.machine import Machine
+
+from . import shapes
+from .forms import Form, reads
+from .order import Placed
+from .places import ITERATIONS, RUN, NoPlace, Places
+
+__all__ = ["Instructions", "operands"]
+
+
+class Instructions:
+    """Makes the random instructions of one program, at its places."""
+
+    def __init__(self, machine: Machine, random: Random, places: Places):
+        self.machine = machine
+        self.config = machine.config
+        self.random = random
+        self.places = places
+
+    def of(self, form: Form, level: int | None = None) -> Placed:
+        """An instruction of a form; `level` is that of a loop that vector must have."""
+        match form.unit:
+            case "load": return self.load(form.target, name=form.name, padded=form.padded)
+            case "store": return self.store(form.name)
+            case "gemm": return self.gemm(form)
+            case _: return self.vector(form, level)
+
+    def load_entries(self, buffer: str) -> Placed:
+        """A load that fills a whole entry, and mostly several."""
+        placed = self.load(buffer, wide=True)
+        if not self.places.whole_entries(buffer, placed.writes[buffer]):
+            raise NoPlace
+        return placed
+
+    def load(self, buffer: str, wide: bool = False, name: str = "",
+             padded: bool | None = None) -> Placed:
+        """`padded`: whether some iterations are padding; None: now and then."""
+        random = self.random
+        name = name or self.machine.of_unit("load")[0].name
+        if buffer == "par":
+            return self._load_records(name)
+        entry, size = (self.config.buffers[buffer].entry_bytes,
+                       self.config.buffers[buffer].size_bytes)
+        run = (2 * entry - 1 if wide and self.places.short
+               else random.randrange(entry, min(16 * entry, self.places.wide, size) + 1) if wide
+               else random.randrange(1, min(RUN, size)))
+        loops = self.places.loops(4, ("dram", "buffer"), 8, 2 if wide else 12)
+        if random.random() < 0.5 if padded is None else padded:
+            for loop in loops:
+                if random.random() < 0.6:
+                    loop["before"] = random.randrange(0, 3)
+                    loop["after"] = random.randrange(0, 3)
+            if padded and not any(loop.get("before") or loop.get("after") for loop in loops):
+                raise NoPlace
+        return self._dma(name, "load", buffer, run, loops)
+
+    def _load_records(self, name: str) -> Placed:
+        """Whole records on whole records: their fields have ranges."""
+        random = self.random
+        block = self.config.block_out
+        loops = [{"extent": 1} for _ in range(4)]
+        level = random.randrange(4)
+        loops[level] = {"extent": random.randrange(1, 4),
+                        "dram": PARAM_BYTES * random.randrange(0, block // 2 + 1),
+                        "buffer": PARAM_BYTES * random.choice([1, 2, block])}
+        if self.places.short:
+            loops[level]["extent"] = 1
+        count = (2 * block - 1 if self.places.short
+                 else random.choice([block, 2 * block, block + 1, 3]))
+        reach = (loops[level]["extent"] - 1) * loops[level]["dram"] // PARAM_BYTES
+        first = random.randrange(self.places.record_count - count - reach + 1)
+        return self._dma(name, "load", "par", PARAM_BYTES * count, loops,
+                         dram=self.places.records + PARAM_BYTES * first,
+                         step=PARAM_BYTES * random.choice([1, block, block]))
+
+    def store(self, name: str) -> Placed:
+        return self._dma(name, "store", "out", self.random.randrange(1, RUN),
+                         self.places.loops(4, ("dram", "buffer"), 8, 12))
+
+    def _dma(self, name: str, unit: str, buffer: str, run: int, loops: list[dict[str, int]],
+             dram: int | None = None, step: int = 1) -> Placed:
+        """Place both sides; `dram` says where in io, `step` is the alignment in the buffer."""
+        valid = {index for index in shapes.indices(loops)
+                 if unit == "store" or not shapes.padding(index, loops)}
+        outside = [shapes.offset(index, loops, "dram") for index in shapes.indices(loops)
+                   if index in valid]
+        inside = [shapes.offset(index, loops, "buffer") for index in shapes.indices(loops)]
+        size = self.config.buffers[buffer].size_bytes
+        if unit == "load":
+            segment = self.places.segment() if dram is None else "io"
+            if dram is None:
+                dram = self.places.readable(segment, shapes.widened(outside, run)) if outside else 0
+            address = self.places.anywhere(shapes.widened(inside, run), size, step)
+        else:
+            segment = self.random.choice(["io", "io", "activations"])
+            address = self.places.readable(buffer, shapes.widened(inside, run))
+            dram = self.places.room(segment, shapes.widened(outside, run))
+        remote = {segment: shapes.bits(dram + o for o in shapes.widened(outside, run))}
+        local = {buffer: shapes.bits(address + o for o in shapes.widened(inside, run))}
+        fields = {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index(segment),
+                  "dram": dram % (1 << 32), "address": address, "run": run,
+                  "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
+        reads, writes = (remote, local) if unit == "load" else (local, remote)
+        return Placed(name, unit, fields, reads, writes)
+
+    def shown(self, run: int, address: int) -> Placed:
+        """One run of out to a place in io that nothing else touches."""
+        dram, name = self.places.fresh(run), self.machine.of_unit("store")[0].name
+        fields = {"buffer": isa.BUFFERS.index("out"), "base": isa.BASES.index("io"),
+                  "dram": dram, "address": address, "run": run, "loops": []}
+        return Placed(name, "store", fields, {"out": (1 << run) - 1 << address},
+                       {"io": (1 << run) - 1 << dram})
+
+    def gemm(self, form: Form) -> Placed:
+        loops = self.places.loops(6, ("dst", "a", "b"), 3, ITERATIONS)
+        self.places.meet(loops)
+        offsets = shapes.offsets(loops)
+        base = {key: self.places.entry(scope, offsets[key])
+                for key, scope in operands(form).items()}
+        base["dst"] = (self.places.readable("acc", offsets["dst"])
+                       if "acc" in reads(self.machine, form)
+                       else self.places.anywhere(offsets["dst"], self.config.buffers["acc"].depth))
+        return self.gemm_at(form, loops, base)
+
+    def gemm_at(self, form: Form, loops: list[dict[str, int]], base: dict[str, int]) -> Placed:
+        offsets = shapes.offsets(loops)
+        written = shapes.bits(base["dst"] + o for o in offsets["dst"])
+        read = {scope: self.places.touched(scope, base[key], offsets[key])
+                for key, scope in operands(form).items()}
+        if "acc" in reads(self.machine, form):
+            read["acc"] = written
+        fields = {"banks": self._banks(written), "reset": self._reset(form),
+                  "base": base, "loops": shapes.modular(loops, 1 << 16)}
+        return Placed(form.name, "gemm", fields, read, {"acc": written})
+
+    def _reset(self, form: Form) -> int:
+        """The field `reset`: random for updates that do not accumulate, which ignore it."""
+        return self.random.randrange(2) if form.reset is None else int(form.reset)
+
+    def vector(self, form: Form, level: int | None = None) -> Placed:
+        random = self.random
+        loops = self.places.loops(5, ("dst", "a", "b"), 3, ITERATIONS, level)
+        if form.reset is not None:
+            self.places.meet(loops)
+        offsets = shapes.offsets(loops)
+        base = {"dst": 0, "a": random.randrange(1 << 16), "b": random.randrange(1 << 16)}
+        for key, scope in operands(form).items():
+            if scope != "imm":
+                base[key] = self.source(scope, offsets[key])
+        base["dst"] = self._destination(form, offsets, base)
+        return self.vector_at(form, loops, base)
+
+    def vector_at(self, form: Form, loops: list[dict[str, int]],
+                  base: dict[str, int]) -> Placed:
+        offsets, scopes = shapes.offsets(loops), form.scopes
+        read: dict[str, int] = {}
+        for key, scope in operands(form).items():
+            if scope != "imm":
+                touched = self.places.touched(scope, base[key], offsets[key])
+                read[scope] = read.get(scope, 0) | touched
+        written = self.places.touched(form.target, base["dst"], offsets["dst"])
+        if form.reset is False:
+            read["acc"] = read.get("acc", 0) | written
+        in_acc = (written if form.target == "acc" else 0) | read.get("acc", 0)
+        fields = self._immediates() | {
+            "banks": self._banks(in_acc), "reset": self._reset(form), "base": base,
+            "a_source": isa.SOURCES_A.index(scopes.get("a", self.random.choice(isa.SOURCES_A))),
+            "b_source": isa.SOURCES_B.index(scopes.get("b", "par")),
+            "destination": isa.DESTINATIONS.index(form.target),
+            "loops": shapes.modular(loops, 1 << 16)}
+        return Placed(form.name, "vector", fields, read, {form.target: written})
+
+    def source(self, scope: str, offsets: list[int]) -> int:
+        """A base at which an operand in `scope` has been written."""
+        if scope == "acc":
+            return self.places.readable("acc", offsets)
+        return self.places.entry(scope, offsets)
+
+    def _destination(self, form: Form, offsets, base) -> int:
+        """A random destination; sometimes close to a source in acc, so that iterations meet."""
+        if form.reset is False:
+            return self.places.readable("acc", offsets["dst"])
+        target, depth = form.target, self.config.buffers[form.target].depth
+        near = [base[key] for key, scope in form.sources if scope == "acc" and key in base]
+        if target == "acc" and near and self.random.random() < 0.6:
+            place = self.random.choice(near) + self.random.randrange(-2, 5)
+            if all(0 <= place + offset < depth for offset in offsets["dst"]):
+                return place
+        return self.places.anywhere(offsets["dst"], depth)
+
+    def _immediates(self) -> dict[str, int]:
+        random = self.random
+        lo, hi = sorted((random.randrange(-128, 128), random.randrange(-128, 128)))
+        if random.random() < 0.6:
+            lo, hi = -128, 127
+        return {"imm": random.choice([0, 1, 7, -3, random.randrange(-1 << 31, 1 << 31)]),
+                "ma": self._factor(), "mb": self._factor(),
+                "s": random.choice([0, random.randrange(12), random.randrange(47)]),
+                "zp": random.choice([0, random.randrange(-128, 128)]), "lo": lo, "hi": hi}
+
+    def _factor(self) -> int:
+        """A factor of 16 bits; often one for which sums stay small and are rounded at a half."""
+        random = self.random
+        return random.choice([0, 1, 1 << random.randrange(8), 1 << random.randrange(16),
+                              random.randrange(1 << 16)])
+
+    def _banks(self, entries: int) -> int:
+        depth = self.config.bank_depth
+        needed = int(entries & (1 << depth) - 1 != 0) | 2 * (entries >> depth != 0)
+        return 3 if self.random.random() < 0.1 else needed
+
+
+def operands(form: Form) -> dict[str, str]:
+    """Field of the word to where its operand lives; per-channel parameters are at `b`."""
+    if form.unit == "gemm":
+        return {key: scope for key, (_, scope) in zip("ab", form.sources)}
+    return {name if name in ("a", "b") else "b": scope for name, scope in form.sources}

@@ -1,0 +1,67 @@
+"""Directed programs: they are legal, and reach what they say."""
+
+from dataclasses import replace
+
+import pytest
+
+from accel.machine.config import UNITS, AccelConfig, preset
+from accel.machine.machine import Machine
+from accel.machine.status import Status
+from accel.proof.access import prove
+from accel.sim import cycle, functional
+from accel.sim.programs.directed import EXTENTS, LOOPS, directed
+
+MACHINE = Machine(preset("tiny-1x4x4"))
+WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, block_out=16,
+                       wgt_bytes=8192, acc_bytes=8192, bus_bytes=16))
+SMALL = Machine(replace(preset("tiny-1x4x4"), name="small", inp_bytes=16, wgt_bytes=64,
+                        res_bytes=16, par_bytes=128, acc_bytes=64, out_bytes=16))
+LEAST = Machine(AccelConfig("least", 1, 16, 4, inp_bytes=64, wgt_bytes=256, res_bytes=16,
+                            par_bytes=128, acc_bytes=64, out_bytes=16, bus_bytes=4))
+"""The fewest entries that buffers can have; an entry of wgt is longer than all of res."""
+
+
+@pytest.mark.parametrize("machine", [MACHINE, WIDE, SMALL, LEAST],
+                         ids=["tiny", "wide", "small", "least"])
+def test_directed_programs_are_legal(machine):
+    for case in directed(machine):
+        prove(machine, case.program)
+        assert functional.simulate(machine, case.program, case.memory).status is Status.DONE
+
+
+def loops_of(name):
+    """Unit, level and loop of all instructions of a directed program."""
+    case, = (case for case in directed(MACHINE) if case.name == name)
+    return [(one.unit, level, loop) for one in case.program.instructions(MACHINE)[:-1]
+            for level, loop in enumerate(one.fields["loops"])]
+
+
+def test_every_loop_but_the_first_is_long():
+    long = {(unit, level, loop["extent"]) for unit, level, loop in loops_of("long extents")}
+    assert long >= {(unit, level, extent) for unit, count in LOOPS.items()
+                    for level in range(1, count) for extent in EXTENTS}
+
+
+def test_every_loop_strides_up_and_down():
+    strides = {(unit, level, key, value < (1 << 23 if key == "buffer" else 1 << 15) if key != "dram"
+                else value > 0)
+               for unit, level, loop in loops_of("long strides")
+               for key, value in loop.items() if key in KEYS[unit] and value}
+    assert strides == {(unit, level, key, up) for unit, count in LOOPS.items()
+                       for level in range(count) for key in KEYS[unit] for up in (False, True)}
+
+
+KEYS = {"load": ("dram", "buffer"), "gemm": ("dst", "a", "b"), "vector": ("dst", "b"),
+        "store": ("dram", "buffer")}
+
+
+def test_directed_programs_make_every_unit_wait_long():
+    waited = set()
+    for case in directed(MACHINE):
+        run = cycle.simulate(MACHINE, case.program, case.memory, values=False, **case.timing)
+        waited |= {(unit, cause) for unit, causes in run.counters.activity.items()
+                   for cause, count in causes.items() if count > 5_000}
+    causes = {"busy", "command", "signal", *UNITS}
+    assert waited >= {(unit, cause) for unit in UNITS for cause in causes - {unit}}
+    assert waited >= {("gemm", "bank"), ("vector", "bank"), ("vector", "hazard"),
+                      ("load", "memory"), ("store", "memory")}

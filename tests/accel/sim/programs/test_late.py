@@ -1,0 +1,29 @@
+"""Programs that fail late: where and why they end."""
+
+from dataclasses import replace
+
+import pytest
+
+from accel.machine.config import UNITS, preset
+from accel.machine.machine import Machine
+from accel.machine.status import Status
+from accel.sim import functional
+from accel.sim.programs.late import LATE, late
+
+MACHINE = Machine(preset("tiny-1x4x4"))
+WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, block_out=16,
+                       wgt_bytes=8192, acc_bytes=8192, bus_bytes=16))
+
+
+@pytest.mark.parametrize("machine", [MACHINE, WIDE], ids=["tiny", "wide"])
+def test_late_programs_end_as_they_say(machine):
+    ends = set()
+    for case in late(machine):
+        run = functional.simulate(machine, case.program, case.memory)
+        assert run.describe().partition(" (waiting")[0] == case.fault
+        assert run.index >= LATE
+        if run.status is Status.DEADLOCK:
+            assert set(run.waiting) == set(UNITS) and min(run.waiting.values()) == run.index
+        ends.add((run.status, run.unit))
+    assert ends == {(status, unit) for status in (Status.DEADLOCK, Status.ADDRESS)
+                    for unit in UNITS} | {(Status.ILLEGAL, "fetch")}
