@@ -209,12 +209,12 @@ def _remove_if_free(path: str) -> None:
 
 def _present(path: str) -> os.stat_result | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise _system_error(errno.EISDIR)
-    return found
+    return status
 
 
 def _system_error(number: int) -> OSError:

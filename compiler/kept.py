@@ -102,8 +102,8 @@ def build_once(kind: str, key: str, what: str | None, build: Callable[[Path], No
 
 def note(kind: str, key: str, text: str) -> None:
     """Keep a small text, in place of the last one. Raises CacheError if it cannot be kept."""
-    def write(made: Path) -> None:
-        (made / TEXT).write_text(text)
+    def write(folder: Path) -> None:
+        (folder / TEXT).write_text(text)
 
     place, _ = _place(kind, key[:32])
     folder = place / kind / key[:32]
@@ -127,13 +127,13 @@ def _place(kind: str, name: str) -> tuple[Path, bool]:
     reasons: list[str] = []
     for place in _places():
         try:
-            found = place, _has(place, kind, name)
+            entry = place, _has(place, kind, name)
         except _Passed as reason:
             reasons.append(str(reason))
         else:
             if reasons:
                 _say(f"{reasons[0]}; {place} is used")
-            return found
+            return entry
     raise CacheError(f"{reasons[0]}, and neither can another one be used; LOCKSTEP_CACHE may name "
                      f"a folder of this user's")
 
@@ -145,7 +145,7 @@ def _has(place: Path, kind: str, name: str) -> bool:
     _tidy(place)
     if _is_right(place / kind / name):
         return True
-    existing = next(one for one in ((place / kind), place, *place.parents) if one.exists())
+    existing = next(folder for folder in ((place / kind), place, *place.parents) if folder.exists())
     if existing.is_dir() and not os.access(existing, os.W_OK | os.X_OK):
         raise _Passed(f"Cache {place} cannot be written by this user")
     return False
@@ -154,16 +154,16 @@ def _has(place: Path, kind: str, name: str) -> bool:
 def _require_trust(path: Path | str, what: str, is_entry: bool = False) -> os.stat_result | None:
     """Raise _Passed unless it belongs to this user or root, and nobody else may write it."""
     try:
-        found = os.lstat(path) if is_entry else os.stat(path)
+        status = os.lstat(path) if is_entry else os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise _Passed(f"{what} cannot be read ({error.strerror})") from None
-    if found.st_uid not in (0, os.geteuid()):
-        raise _Passed(f"{what} belongs to another user, {_user(found.st_uid)}")
-    if found.st_mode & OTHERS and not stat.S_ISLNK(found.st_mode):
+    if status.st_uid not in (0, os.geteuid()):
+        raise _Passed(f"{what} belongs to another user, {_user(status.st_uid)}")
+    if status.st_mode & OTHERS and not stat.S_ISLNK(status.st_mode):
         raise _Passed(f"{what} can be written by other users (chmod go-w)")
-    return found
+    return status
 
 
 def _user(number: int) -> str:
@@ -189,10 +189,10 @@ def _is_right(folder: Path) -> bool:
     if known is None:
         return False
     try:
-        found = _hashes(folder) if stat.S_ISDIR(known.st_mode) else {HASHES: ""}
-        if HASHES not in found:                 # an older Lockstep wrote none
+        hashes = _hashes(folder) if stat.S_ISDIR(known.st_mode) else {HASHES: ""}
+        if HASHES not in hashes:                 # an older Lockstep wrote none
             return False
-        if found.pop(HASHES) and json.loads((folder / HASHES).read_bytes()) == found:
+        if hashes.pop(HASHES) and json.loads((folder / HASHES).read_bytes()) == hashes:
             return True
     except (ValueError, RecursionError):
         pass
@@ -206,10 +206,10 @@ def _is_right(folder: Path) -> bool:
 
 def _hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of each file, by its path in there; what is no file has the hash ``""``."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for path, known in _within(str(folder)):
-        found[path[len(str(folder)) + 1:]] = _hash(path) if stat.S_ISREG(known.st_mode) else ""
-    return found
+        hashes[path[len(str(folder)) + 1:]] = _hash(path) if stat.S_ISREG(known.st_mode) else ""
+    return hashes
 
 
 def _within(folder: str) -> Iterator[tuple[str, os.stat_result]]:
@@ -232,14 +232,14 @@ def _hash(path: str) -> str:
 
 def _make(folder: Path, scratch: Path, build: Callable[[Path], None]) -> None:
     """Build an entry, and put it where `folder` is to be."""
-    made = scratch / "made"
-    _make_folder(made)
+    fresh = scratch / "made"
+    _make_folder(fresh)
     try:
-        build(made)
-        for path in made.rglob("*"):
+        build(fresh)
+        for path in fresh.rglob("*"):
             path.chmod(path.stat().st_mode & ~OTHERS)
-        hashes = made / HASHES
-        hashes.write_text(json.dumps(_hashes(made)))
+        hashes = fresh / HASHES
+        hashes.write_text(json.dumps(_hashes(fresh)))
         hashes.chmod(hashes.stat().st_mode & ~OTHERS)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -248,7 +248,7 @@ def _make(folder: Path, scratch: Path, build: Callable[[Path], None]) -> None:
         raise
     with suppress(FileNotFoundError):
         folder.rename(scratch / "before")
-    made.rename(folder)
+    fresh.rename(folder)
 
 
 @contextmanager
@@ -257,8 +257,8 @@ def _apart(place: Path, folder: Path) -> Iterator[Path]:
     scratch = place / BUILDS / f"build-{folder.parent.name}-{folder.name}"
     with ExitStack() as stack:
         try:
-            for one in (folder.parent, scratch.parent):
-                _make_folder(one)
+            for parent in (folder.parent, scratch.parent):
+                _make_folder(parent)
             stack.enter_context(_held(scratch.with_name(f"{scratch.name}.lock")))
         except OSError as error:
             raise CacheError(f"Cache {place} must be a folder that can be written "
@@ -324,16 +324,16 @@ def _is_file(path: Path, file: int) -> bool:
 
 def _make_folder(path: Path) -> None:
     """Makes a folder and its parents, which only this user may write, whatever the umask is."""
-    for one in (*reversed(path.parents), path):
-        if not one.exists():
-            one.mkdir(mode=0o755, exist_ok=True)
+    for folder in (*reversed(path.parents), path):
+        if not folder.exists():
+            folder.mkdir(mode=0o755, exist_ok=True)
 
 
 @cache
 def _tidy(place: Path) -> None:
     """Remove what processes left that were killed, whose locks are free."""
     with suppress(OSError):
-        for name in {one.name.removesuffix(".lock") for one in (place / BUILDS).iterdir()}:
+        for name in {entry.name.removesuffix(".lock") for entry in (place / BUILDS).iterdir()}:
             lock = place / BUILDS / f"{name}.lock"
             with suppress(OSError):
                 held = _locked(lock)

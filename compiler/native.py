@@ -59,10 +59,10 @@ def compile_shared(sources: Mapping[Path, Sequence[str]], target: Path,
     which `objects` that are there already become part.
     """
     folder = target.parent.absolute()
-    made = compile_objects(sources, folder, flags)
+    compiled = compile_objects(sources, folder, flags)
     call([compiler()[0], *_COMMON, *flags, "-shared", "-o", str(folder / target.name),
-          *map(str, (*made, *objects))], folder)
-    for path in made:
+          *map(str, (*compiled, *objects))], folder)
+    for path in compiled:
         os.unlink(path)
 
 
@@ -70,9 +70,9 @@ def compile_objects(sources: Mapping[Path, Sequence[str]], folder: Path,
                     flags: Sequence[str] = ()) -> list[Path]:
     """Compile C++ files, each with flags of its own and the common ones, to objects in a folder."""
     objects = [folder / f"{source.stem}.o" for source in sources]
-    for done in call_all([[compiler()[0], *_COMMON, *flags, *own, "-c", "-o", str(made),
+    for done in call_all([[compiler()[0], *_COMMON, *flags, *own, "-c", "-o", str(path),
                            str(source.absolute())]
-                          for (source, own), made in zip(sources.items(), objects)], cwd=folder):
+                          for (source, own), path in zip(sources.items(), objects)], cwd=folder):
         _require(done)
     return objects
 

@@ -92,8 +92,8 @@ class Table:
     def read(cls, path: str | PathLike[str]) -> "Table":
         """Reads what `Recorder.write` wrote. Raises PlanRefused for any other file."""
         try:
-            made = json.loads(Path(path).read_text(encoding="utf-8"))
-            plans = {one: made[one]["plan"] for one in made}
+            entries = json.loads(Path(path).read_text(encoding="utf-8"))
+            plans = {digest: entries[digest]["plan"] for digest in entries}
             if not all(isinstance(plan, str) for plan in plans.values()):
                 raise TypeError
         except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
@@ -107,7 +107,7 @@ class Recorder:
     """Keeps the plan of every task: those of `plans`, and what targets choose for the others."""
 
     plans: Plans = OWN
-    found: dict[Task, str] = field(default_factory=dict)
+    recorded: dict[Task, str] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -115,11 +115,11 @@ class Recorder:
 
     def find(self, task: Task, own: Choice) -> str | None:
         plan = self.plans.find(task, own)
-        self.found[task] = own() if plan is None else plan
+        self.recorded[task] = own() if plan is None else plan
         return plan
 
     def write(self, path: str | PathLike[str]) -> None:
         """As JSON: for each digest the task's `fingerprint` and `title`, and its `plan`."""
         write_text(Path(path), json.dumps(
             {task.digest: {"title": task.title, "fingerprint": task.fingerprint, "plan": plan}
-             for task, plan in self.found.items()}, indent=1) + "\n")
+             for task, plan in self.recorded.items()}, indent=1) + "\n")

@@ -76,10 +76,10 @@ def call_all(commands: Sequence[Command], at_once: int = 2, cwd: Path | None = N
     with ThreadPoolExecutor(at_once) as pool:
         waiting = [pool.submit(run_tool, command, cwd, among=running) for command in commands]
         try:
-            return [one.result() for one in waiting]
+            return [future.result() for future in waiting]
         except BaseException:
-            for one in waiting:
-                one.cancel()
+            for future in waiting:
+                future.cancel()
             for tool in list(running):
                 _kill(tool)
             raise
@@ -220,12 +220,12 @@ def _descendants() -> list[int]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (known := _stat(int(folder.name))):
             children.setdefault(int(known[1]), []).append(int(folder.name))
-    found = children.get(os.getpid(), [])
+    processes = children.get(os.getpid(), [])
     if _guardian is not None:
-        found = [process for process in found if process != _guardian.process.pid]
-    for process in found:
-        found += children.get(process, [])
-    return found
+        processes = [process for process in processes if process != _guardian.process.pid]
+    for process in processes:
+        processes += children.get(process, [])
+    return processes
 
 
 def _is_running(process: int) -> bool:
@@ -288,8 +288,8 @@ class OwnLock:
 
     @classmethod
     def renew(cls) -> None:
-        for one in cls._all:
-            one._lock = threading.Lock()
+        for instance in cls._all:
+            instance._lock = threading.Lock()
 
 
 def _forked() -> None:

@@ -130,33 +130,33 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
     """
     begin = time.monotonic()
     oscillator_hz = round(board.make_platform().default_clk_frequency)
-    what = f"{machine.config.name} on {board.name}"
+    build = f"{machine.config.name} on {board.name}"
     try:
         pll = search(oscillator_hz, (mhz or board.mhz) * 1e6)
         require(board, machine.config, round(pll.clock_hz))
         top = BoardTop(board, machine, pll)
     except ValueError as error:         # a clock or a bus that the board's parts do not have
-        raise BuildError(f"Build of {what} is not possible: {error}") from None
+        raise BuildError(f"Build of {build} is not possible: {error}") from None
     text, constraints, device = _prepared(board, top)
     tools = Tools()
-    say(f"{what} at {pll.clock_hz / 1e6:g} MHz, by {', '.join(tools.versions)}")
-    netlist = flow.synthesize(text, tools, what)
-    _require_room(flow.cells(netlist), device, what)
+    say(f"{build} at {pll.clock_hz / 1e6:g} MHz, by {', '.join(tools.versions)}")
+    netlist = flow.synthesize(text, tools, build)
+    _require_room(flow.cells(netlist), device, build)
     say("synthesized")
     placements: list[Routed] = []
     for seed in range(1, seeds + 1):
         try:
             placements.append(_placed(netlist, device, seed, tools, constraints,
-                                      pll.clock_hz / 1e6, what))
+                                      pll.clock_hz / 1e6, build))
         except BuildError as error:             # another seed may work, or has
             if seed == seeds and not placements:
                 raise
             say(f"seed {seed}: {error}")
         else:
             say(f"seed {seed}: {_shown(placements[-1].mhz):g} MHz")
-    best = max(placements, key=lambda one: one.mhz)
+    best = max(placements, key=lambda placement: placement.mhz)
     if best.mhz * 1e6 < pll.clock_hz:
-        raise BuildError(f"Build of {what} reaches {_shown(best.mhz):g} MHz, not "
+        raise BuildError(f"Build of {build} reaches {_shown(best.mhz):g} MHz, not "
                          f"{pll.clock_hz / 1e6:g}; "
                          f"ask for less (--mhz {int(best.mhz)}), or try more seeds (--seeds)")
     record = _record(board, machine, pll, placements, best, tools)
@@ -192,28 +192,28 @@ def _capacity(device: tuple[str, ...]) -> dict[str, int]:
 
 def _device(script: str) -> tuple[str, ...]:
     """nextpnr's options for the FPGA, as Amaranth's own script has them."""
-    found = re.search(r"(--\S*\d+k) --package (\S+) --speed (\S+)", script)
-    assert found
-    return found[1], "--package", found[2], "--speed", found[3]
+    match = re.search(r"(--\S*\d+k) --package (\S+) --speed (\S+)", script)
+    assert match
+    return match[1], "--package", match[2], "--speed", match[3]
 
 
-def _require_room(cells: Mapping[str, int], device: tuple[str, ...], what: str) -> None:
+def _require_room(cells: Mapping[str, int], device: tuple[str, ...], build: str) -> None:
     """Refuses what nextpnr would refuse after minutes, and less clearly."""
     capacity = _capacity(device)
     for name, count in flow.taken(cells).items():
         if count > capacity[name]:
-            raise BuildError(f"Build of {what} does not fit: it takes {count:,} {NAMES[name]}, and "
+            raise BuildError(f"Build of {build} does not fit: it takes {count:,} {NAMES[name]}, "
                              f"the FPGA has {capacity[name]:,}; take "
                              f"a larger FPGA or a smaller machine")
 
 
 def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, constraints: str,
-            mhz: float, what: str) -> Routed:
+            mhz: float, build: str) -> Routed:
     try:
         return flow.place(netlist, device, seed, tools, constraints, mhz)
     except BuildError as error:
         if "no BELs remaining" in str(error) or "Unable to find legal placement" in str(error):
-            raise BuildError(f"Build of {what} does not fit: {error}") from None
+            raise BuildError(f"Build of {build} does not fit: {error}") from None
         raise
 
 
@@ -227,9 +227,10 @@ def _record(board: Board, machine: Machine, pll: Pll, placements: list[Routed], 
         "memory": "block RAM" if isinstance(board.memory, BlockRam) else board.memory.name,
         "memory_bytes": board.memory.size_bytes,
         "peak_gops": round(2 * config.macs_per_cycle * clock_hz / 1e9, 2),
-        "seed": best.seed, "seeds": {str(one.seed): _shown(one.mhz) for one in placements},
+        "seed": best.seed,
+        "seeds": {str(placement.seed): _shown(placement.mhz) for placement in placements},
         "mhz": _shown(best.mhz), "used": best.used, "available": best.available,
-        "critical_path": [list(one) for one in best.path], "tools": list(tools.versions),
+        "critical_path": [list(step) for step in best.path], "tools": list(tools.versions),
     }
 
 

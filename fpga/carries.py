@@ -51,9 +51,9 @@ def _begin(cells: dict, name: str, cell: dict) -> None:
                if pin in ("0", "1")):
             chosen = first if init >> (a + 2 * b + 4 * c + 8 * d) & 1 else init >> (a + 2 * b) & 1
             carries.setdefault((a, b), set()).add(chosen)
-    if any(len(found) > 1 for found in carries.values()):
+    if any(len(values) > 1 for values in carries.values()):
         return                          # the carry depends on C or D, which LUT2 does not see
-    lut2 = sum(min(found) << (a + 2 * b) for (a, b), found in carries.items())
+    lut2 = sum(min(values) << (a + 2 * b) for (a, b), values in carries.items())
     cells[f"{name}$bit0"] = {
         "hide_name": 0, "type": "LUT4", "attributes": {},
         "parameters": {"INIT": f"{init ^ (0xFFFF if first else 0):016b}"},

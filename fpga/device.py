@@ -137,8 +137,8 @@ class BoardDevice:
     def wait(self) -> Run:
         begin, pause = time.monotonic(), POLL
         while True:
-            found = self._require_no_reset("in the middle of a run")
-            if found["done"] == self._run_number:
+            registers = self._require_no_reset("in the middle of a run")
+            if registers["done"] == self._run_number:
                 return self._result()
             taken = time.monotonic() - begin
             if taken > self._run_seconds:
@@ -149,20 +149,20 @@ class BoardDevice:
 
     def _require_no_reset(self, when: str) -> dict[str, int]:
         """Read run, count and done. After a reset the first two are zero."""
-        found = read_registers(self.link, ["run", "count", "done"])
-        if (found["run"], found["count"]) != (self._run_number, self._count):
-            self._run_number = found["run"]
+        registers = read_registers(self.link, ["run", "count", "done"])
+        if (registers["run"], registers["count"]) != (self._run_number, self._count):
+            self._run_number = registers["run"]
             raise LinkError(f"Board at {self.link.line.name} was reset {when}; load the network "
                             f"again")
-        return found
+        return registers
 
     def _result(self) -> Run:
-        found = read_registers(self.link, REPORT)
-        status = Status(found["status"] & 0xFF)
-        counters = Counters.of(found)
-        waiting = {unit: found[f"waiting_{unit}"] for bit, unit in enumerate(UNITS)
-                   if found["waiting"] >> bit & 1}
-        return Run(status, REPORTERS[found["status"] >> 8 & 0xFF], found["index"],
+        registers = read_registers(self.link, REPORT)
+        status = Status(registers["status"] & 0xFF)
+        counters = Counters.of(registers)
+        waiting = {unit: registers[f"waiting_{unit}"] for bit, unit in enumerate(UNITS)
+                   if registers["waiting"] >> bit & 1}
+        return Run(status, REPORTERS[registers["status"] >> 8 & 0xFF], registers["index"],
                    cycles=sum(counters.activity["load"].values()), counters=counters,
                    waiting=waiting if status is Status.DEADLOCK else {})
 
@@ -194,7 +194,7 @@ def _machine_hash(link: BoardAccess) -> str:
 
 def read_registers(link: BoardAccess, names: list[str]) -> dict[str, int]:
     """Read registers by name; this reads all between the first and the last of them."""
-    words = {one.name: one.words for one in REGISTERS}
+    words = {register.name: register.words for register in REGISTERS}
     first = min(ADDRESSES[name] for name in names)
     last = max(ADDRESSES[name] + words[name] for name in names)
     raw = link.registers(first, last - first)

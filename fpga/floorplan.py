@@ -52,13 +52,13 @@ def places(cells: Mapping[str, str], device: str) -> dict[str, str]:
     if not device.endswith("85k"):
         return {}
     places = _ordered(cells)
-    found = {}
+    sites_of = {}
     for kind, sites in ((kind, list(_sites(kind))) for kind in _ROWS):
         names = sorted((name for name in places if cells[name] == kind),
                        key=lambda name: (places[name], name))
         if len(names) <= len(sites):
-            found |= _spread(names, sites)
-    return found
+            sites_of |= _spread(names, sites)
+    return sites_of
 
 
 def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
@@ -66,9 +66,9 @@ def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
 
     Lanes of gemm that take turns in the same lane of vector stand side by side.
     """
-    products = {name: found for name, kind in cells.items()
-                if kind == "MULT18X18D" and (found := _PRODUCT.search(name))}
-    lanes = {unit: 1 + max((int(found[2]) for found in products.values() if found[1] == unit),
+    products = {name: match for name, kind in cells.items()
+                if kind == "MULT18X18D" and (match := _PRODUCT.search(name))}
+    lanes = {unit: 1 + max((int(match[2]) for match in products.values() if match[1] == unit),
                            default=-1) for unit in ("gemm", "vector")}
     vector = lanes["vector"] or lanes["gemm"]
     turns = -(-lanes["gemm"] // vector) if vector else 1
@@ -77,9 +77,9 @@ def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
         whole = int(lane)
         return whole % vector * turns + whole // vector + lane - whole
 
-    terms = 1 + max((int(found[3]) for found in products.values()), default=0)
-    result = {name: place(int(found[2]) + int(found[3]) / terms) if found[1] == "gemm"
-              else (int(found[2]) + 0.5) * turns for name, found in products.items()}
+    terms = 1 + max((int(match[3]) for match in products.values()), default=0)
+    result = {name: place(int(match[2]) + int(match[3]) / terms) if match[1] == "gemm"
+              else (int(match[2]) + 0.5) * turns for name, match in products.items()}
     for names in _memories(cells) if vector else ():
         result |= {name: place((number + 0.5) / len(names) * lanes["gemm"])
                    for number, name in enumerate(names)}
@@ -89,8 +89,8 @@ def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
 def _memories(cells: Mapping[str, str]) -> Iterator[list[str]]:
     """The block RAMs of the rows of wgt, and of each bank of acc, from the first lane on."""
     for row in (r"\bwgt\.slice", r"\bacc\.bank0_", r"\bacc\.bank1_"):
-        found = [name for name, kind in cells.items() if kind == "DP16KD" and re.search(row, name)]
-        yield sorted(found, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
+        rams = [name for name, kind in cells.items() if kind == "DP16KD" and re.search(row, name)]
+        yield sorted(rams, key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
 
 
 def _sites(kind: str) -> Iterator[str]:

@@ -43,7 +43,7 @@ SIZES = {       # of a RAM's six LUTs two only lend their inputs to its write po
 
 
 def synthesize(text: str, tools: Tools, what: str) -> Path:
-    """The folder of the netlist ``top.json`` of the RTLIL module ``top``; `what` tells people."""
+    """The folder of the netlist ``top.json`` of the RTLIL module ``top``; messages name `what`."""
     def make(folder: Path) -> None:
         (folder / "top.il").write_text(text)
         call([tools.yosys.path, "-q", "-p", f"read_rtlil top.il; {SYNTHESIS}"], cwd=folder)
@@ -204,11 +204,11 @@ def _routed(folder: Path, seed: int, others: int) -> Routed:
     worst = min(clocks, key=lambda name: clocks[name]["achieved"] / clocks[name]["constraint"])
     path = next(path["path"] for path in report["critical_paths"]
                 if path["from"] == path["to"] and path["from"].endswith(worst))
-    found = {name: report["utilization"][cell] for name, cell in CELLS.items()}
-    found["luts"]["used"] -= others
+    used = {name: report["utilization"][cell] for name, cell in CELLS.items()}
+    used["luts"]["used"] -= others
     return Routed(folder, seed, clocks[worst]["achieved"], tuple(_by_unit(path)),
-                  {name: cell["used"] for name, cell in found.items()},
-                  {name: cell["available"] for name, cell in found.items()})
+                  {name: cell["used"] for name, cell in used.items()},
+                  {name: cell["available"] for name, cell in used.items()})
 
 
 def _by_unit(path: list[dict]) -> Iterator[tuple[str, float]]:
@@ -227,9 +227,9 @@ def unit_of(cell: str) -> str:
 
 def pack(routed: Routed, tools: Tools, folder: Path) -> bytes:
     """Pack the bitstream in `folder`, and leave nothing of it there."""
-    made = shutil.copy(routed.folder / "top.config", folder), folder / "top.bit"
+    files = shutil.copy(routed.folder / "top.config", folder), folder / "top.bit"
     call([tools.ecppack.path, "--compress", "--input", "top.config", "--bit", "top.bit"], folder)
-    bits = made[1].read_bytes()
-    for path in made:
+    bits = files[1].read_bytes()
+    for path in files:
         os.unlink(path)
     return bits

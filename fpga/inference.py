@@ -40,7 +40,7 @@ def inferences(graph: Graph, given: Mapping[str, np.ndarray]
                              f"not {array.shape}")
         counts[name] = array.shape[0] // shape[0] if axes else 1
     count = max(counts.values(), default=1)
-    if odd := [name for name, found in counts.items() if found not in (1, count)]:
+    if odd := [name for name, images in counts.items() if images not in (1, count)]:
         raise InputError(f"Input {odd[0]!r} must be there for {count} inferences, "
                          f"not {counts[odd[0]]}")
     samples = [{name: array if counts[name] == 1 else
@@ -77,6 +77,6 @@ def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
 
 def classes(outputs: Sequence[Arrays]) -> np.ndarray:
     """The position of the largest value in each row of the first output, of each inference."""
-    firsts = [next(iter(one.values())) for one in outputs]
+    firsts = [next(iter(arrays.values())) for arrays in outputs]
     return np.concatenate([first.reshape(len(first) if first.ndim > 1 else 1, -1).argmax(axis=1)
                            for first in firsts])

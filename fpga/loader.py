@@ -38,9 +38,9 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     if "libusb" in text and "shared librar" in text:
         return f"{NAME} needs libusb of the system: install libusb-1.0-0"
     errors = [line for line in said if "error" in line.lower() or "fail" in line.lower()]
-    what = (errors or said or [f"{NAME} ended with status {done.returncode}"])[-1]
+    reason = (errors or said or [f"{NAME} ended with status {done.returncode}"])[-1]
     if "access" in text or "permission" in text:
-        return f"{what}; may this user open USB devices?"
+        return f"{reason}; may this user open USB devices?"
     if "busy" in text or "claim" in text:
-        return f"{what}; is another program using it?"
-    return f"{what}; is it plugged in, and is it this board?"
+        return f"{reason}; is another program using it?"
+    return f"{reason}; is it plugged in, and is it this board?"

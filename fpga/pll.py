@@ -69,8 +69,8 @@ def search(input_hz: int, wanted_hz: float) -> Pll:
     """
     _require("Input of a PLL", input_hz, INPUT_MHZ)
     _require("Clock", wanted_hz, OUTPUT_MHZ)
-    best = max((one for one in _all(input_hz, wanted_hz)), default=None, key=lambda one: (
-        one.vco_hz / one.output, one.detector_hz, -one.vco_hz))
+    best = max(_all(input_hz, wanted_hz), default=None, key=lambda setting: (
+        setting.vco_hz / setting.output, setting.detector_hz, -setting.vco_hz))
     if best is None:
         raise ValueError(f"Clock must be one that a PLL makes of {input_hz / 1e6:g} MHz, "
                          f"not {wanted_hz / 1e6:g} MHz")
@@ -95,7 +95,7 @@ def _within(hz: Fraction, limits: tuple[float, float]) -> bool:
     return limits[0] * 10**6 <= hz <= limits[1] * 10**6
 
 
-def _require(what: str, hz: float, limits: tuple[float, float]) -> None:
+def _require(subject: str, hz: float, limits: tuple[float, float]) -> None:
     if not limits[0] * 1e6 <= hz <= limits[1] * 1e6:
-        raise ValueError(f"{what} must be from {limits[0]:g} to {limits[1]:g} MHz, "
+        raise ValueError(f"{subject} must be from {limits[0]:g} to {limits[1]:g} MHz, "
                          f"not {hz / 1e6:g} MHz")

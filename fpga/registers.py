@@ -60,15 +60,15 @@ def _registers() -> tuple[Register, ...]:
 
 
 def _counts(name: str) -> str:
-    what, *names = name.split("_")
-    return f"{'cycles of' if what == 'count' else 'moved by'} {': '.join(names)}"
+    group, *names = name.split("_")
+    return f"{'cycles of' if group == 'count' else 'moved by'} {': '.join(names)}"
 
 
 REGISTERS = _registers()
 *_, RECORD = REGISTERS
 
-REPORT = [one.name for one in REGISTERS
-          if one.name.startswith(("status", "index", "waiting")) or one.name in COUNTERS]
+REPORT = [register.name for register in REGISTERS
+          if register.name.startswith(("status", "index", "waiting")) or register.name in COUNTERS]
 """The registers that report a run."""
 
 ADDRESSES: dict[str, int] = {}

@@ -64,7 +64,7 @@ class Selftest:
 
 
 def selftest(device: BoardDevice, count: int = 50, seed: int = 0,
-             progress: Progress = lambda what, done, total: None) -> Selftest:
+             progress: Progress = lambda stage, done, total: None) -> Selftest:
     """Test a board; stop at the first test that fails.
 
     Parameters
@@ -93,9 +93,9 @@ def _test_link(device: BoardDevice, report: Selftest, rng: np.random.Generator,
     """Reads all registers; the values of the constant ones are known."""
     for number in range(LINK_ROUNDS):
         progress("link", number, LINK_ROUNDS)
-        found = read_registers(device.link, [one.name for one in REGISTERS])
+        registers = read_registers(device.link, [register.name for register in REGISTERS])
         report.frames += -(-WORDS * 4 // LARGEST)
-        if (found["machine"], found["memory_bytes"], found["clock_hz"]) != (
+        if (registers["machine"], registers["memory_bytes"], registers["clock_hz"]) != (
                 int(device.machine.hash, 16), device.memory_bytes, device.clock_hz):
             report.failures.append(f"link: register values change, in round {number}")
             return
@@ -118,10 +118,10 @@ def _test_memory(device: BoardDevice, report: Selftest, rng: np.random.Generator
         link.write(address, data.tobytes())
     for address, data in blocks.items():
         progress("memory", done := done + 1, total)
-        found = np.frombuffer(link.read(address, data.size), np.uint8)
+        read = np.frombuffer(link.read(address, data.size), np.uint8)
         report.memory_bytes += data.size
-        if wrong := np.flatnonzero(found != data).tolist():
-            bits = np.bitwise_or.reduce((found ^ data).view("<u2"))
+        if wrong := np.flatnonzero(read != data).tolist():
+            bits = np.bitwise_or.reduce((read ^ data).view("<u2"))
             report.failures.append(
                 f"memory: {len(wrong)} of {data.size} bytes at {address:#x} differ, from "
                 f"{address + wrong[0]:#x}; data lines {_lines(int(bits))}")
@@ -143,8 +143,8 @@ def _test_programs(device: BoardDevice, report: Selftest, rng: np.random.Generat
             report.skipped += 1
             continue
         report.programs += 1
-        found = _run(device, machine, case, rng)
-        if detail := differ(wanted, found) or _miscounted(case, found):
+        run = _run(device, machine, case, rng)
+        if detail := differ(wanted, run) or _miscounted(case, run):
             report.failures.append(f"programs: {case.name}: simulator and board differ: {detail}")
             return
 

@@ -66,8 +66,8 @@ def find(wanted: Wanted) -> Tool:
         said += f", {sha256(Path(there).read_bytes()).hexdigest()[:12]}"
     if there and said and (not number or (int(number[1]), int(number[2])) >= wanted.least):
         return Tool(there, f"{wanted.name} {said}")
-    if found := _of_wheel(wanted):
-        return found
+    if tool := _of_wheel(wanted):
+        return tool
     oldest = ".".join(map(str, wanted.least))
     raise BuildError(f"{wanted.name} must be there for {wanted.purpose}: {INSTALL}, or {oldest} or "
                      f"newer on PATH" + (f", not the {said or 'broken one'} at {there}"
@@ -83,8 +83,8 @@ def _said(path: str, asking: str) -> str:
     if done.returncode:
         return ""
     text = (done.stdout + done.stderr).strip().partition("\n")[0]
-    found = re.search(r"\bVersion (.*?)\)?$", text) or re.search(r"^\S+ (\S.*)$", text)
-    return (found[1] or NO_VERSION) if found else text
+    match = re.search(r"\bVersion (.*?)\)?$", text) or re.search(r"^\S+ (\S.*)$", text)
+    return (match[1] or NO_VERSION) if match else text
 
 
 def _of_wheel(wanted: Wanted) -> Tool | None:

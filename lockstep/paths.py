@@ -100,7 +100,7 @@ def require_files(arguments: Mapping[str, Any]) -> None:
 
 def _flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in arguments.items():
-        yield from ((name, one) for one in (value if isinstance(value, list) else [value]))
+        yield from ((name, element) for element in (value if isinstance(value, list) else [value]))
 
 
 def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:

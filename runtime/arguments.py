@@ -16,9 +16,9 @@ __all__ = ["require_kind", "require_path", "require_settings",
 THREADS = (1, 2)
 
 
-def require_kind(name: str, value: object, kind: type | UnionType, what: str) -> None:
+def require_kind(name: str, value: object, kind: type | UnionType, expected: str) -> None:
     if not isinstance(value, kind):
-        raise ArgumentError(f"{name} must be {what}, not {value!r}")
+        raise ArgumentError(f"{name} must be {expected}, not {value!r}")
 
 
 def require_path(path: object) -> None:
@@ -52,7 +52,7 @@ def shapes_of(shapes: Any) -> dict[str, int] | None:
     """The extents by the name of the symbolic dimension; None where there are none."""
     require_kind("shapes", shapes, Mapping | None, "a mapping of names to integers")
     try:
-        found = {name: index(extent) for name, extent in (shapes or {}).items()}
+        extents = {name: index(extent) for name, extent in (shapes or {}).items()}
     except TypeError:
         raise ArgumentError(f"shapes must be integers by name, not {shapes!r}") from None
-    return found or None
+    return extents or None

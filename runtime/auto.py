@@ -71,14 +71,14 @@ class Choice:
             "objective": OBJECTIVES[self.price.pipelined],
             "candidates": dict(self.candidates), "exact": self.exact,
             "assumed": self.pricing.assumed(),
-            "copies": [{"value": one.copy.value, "source": one.copy.source,
-                        "target": one.copy.target, "bytes": one.size_bytes,
-                        "seconds": one.seconds, "layout_seconds": one.layout_seconds}
-                       for one in self.price.steps if isinstance(one, CopyPrice)],
-            "segments": [{"device": one.segment.target, "cycles": one.cycles,
-                          "seconds": one.seconds,
-                          "nodes": [node.name for node in one.segment.nodes]}
-                         for one in self.price.steps if not isinstance(one, CopyPrice)],
+            "copies": [{"value": step.copy.value, "source": step.copy.source,
+                        "target": step.copy.target, "bytes": step.size_bytes,
+                        "seconds": step.seconds, "layout_seconds": step.layout_seconds}
+                       for step in self.price.steps if isinstance(step, CopyPrice)],
+            "segments": [{"device": step.segment.target, "cycles": step.cycles,
+                          "seconds": step.seconds,
+                          "nodes": [node.name for node in step.segment.nodes]}
+                         for step in self.price.steps if not isinstance(step, CopyPrice)],
             "nodes": {node.name: {target: self.pricing.node(node, target)
                                   for target in self.pricing.targets}
                       for node in self.pricing.graph.nodes},
@@ -139,16 +139,16 @@ class _Candidates:
         for number in range(1, ROUNDS + 1):
             proposed = place(self.graph, self.pricing, self.pins)
             exact = exact and proposed.exact
-            if any(proposed.targets == one.targets for one in self.placements.values()):
+            if any(proposed.targets == known.targets for known in self.placements.values()):
                 break
             self._add(f"proposal {number}", proposed)
         if not self.prices:
             raise CannotCompile(self.notes[0])
-        name = self._moved(min(self.prices, key=lambda one: self.prices[one].cost))
+        name = self._moved(min(self.prices, key=lambda candidate: self.prices[candidate].cost))
         parts = self.pricing.divided(self.placements[name].targets,
                                      self._reasons(self.placements[name].targets))
         return Choice(name, replace(self.prices[name], partition=parts), self.pricing,
-                      {one: price.cost for one, price in self.prices.items()}, exact,
+                      {candidate: price.cost for candidate, price in self.prices.items()}, exact,
                       tuple(self.notes))
 
     def _add(self, name: str, placement: Placement) -> None:
@@ -161,7 +161,7 @@ class _Candidates:
 
     def _moved(self, best: str) -> str:
         """The name of the candidate that no move makes cheaper, from `best` on."""
-        tried = {_key(one.targets) for one in self.placements.values()}
+        tried = {_key(placement.targets) for placement in self.placements.values()}
         number = 0
         while True:
             for placement in self._promising(best, tried):
@@ -188,12 +188,13 @@ class _Candidates:
                      if _key(other) not in tried
                      and (seconds := self._estimated(other)) < limit
                      and self._least(other) < least]
-        return sorted(promising, key=lambda one: one.seconds)[:TRIES]
+        return sorted(promising, key=lambda placement: placement.seconds)[:TRIES]
 
     def _allowed(self, node: Node) -> list[str]:
         if node.name in self.pins:
             return [self.pins[node.name]]
-        return [one for one in self.pricing.targets if self.pricing.refusal(node, one) is None]
+        return [target for target in self.pricing.targets
+                if self.pricing.refusal(node, target) is None]
 
     def _least(self, targets: Mapping[str, str]) -> float:
         """A lower bound on the price of these targets; it compiles nothing."""
@@ -216,10 +217,10 @@ class _Candidates:
     def _reason(self, node: Node, targets: Mapping[str, str], chosen: float) -> str:
         """Why the node is on none of the other targets."""
         others = [name for name in self.pricing.placed.names if name != HOST]
-        found = {name: self._against(node, name, targets, chosen) for name in others}
-        if len(set(found.values())) == 1:
-            return found[others[0]]
-        return "; ".join(f"{name}: {reason}" for name, reason in found.items())
+        reasons = {name: self._against(node, name, targets, chosen) for name in others}
+        if len(set(reasons.values())) == 1:
+            return reasons[others[0]]
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
 
     def _against(self, node: Node, other: str, targets: Mapping[str, str], chosen: float) -> str:
         refused = self.pricing.refusal(node, other)
@@ -239,9 +240,9 @@ def _key(targets: Mapping[str, str]) -> Key:
     return frozenset(targets.items())
 
 
-def _is_less(one: Price, other: Price) -> bool:
+def _is_less(price: Price, other: Price) -> bool:
     """Whether one price is less than the other by more than the rounding of sums."""
-    return one.cost < other.cost * (1 - 1e-9)
+    return price.cost < other.cost * (1 - 1e-9)
 
 
 def _time(seconds: float) -> str:

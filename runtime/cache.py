@@ -91,7 +91,7 @@ def _times_hold(folder: Path) -> bool:
     """Whether what was measured when the network was divided is what would be measured now."""
     try:
         times = json.loads((folder / TIMES).read_text())
-        return all(known(what) == seconds for what, seconds in times.items())
+        return all(known(measurement) == seconds for measurement, seconds in times.items())
     except (OSError, ValueError, AttributeError):
         return False
 
@@ -109,8 +109,8 @@ def _keep(key: str, module: Module, times: Times) -> None:
 
 def _forget(folder: Path) -> None:
     """Remove what was used longest ago until the rest is small enough."""
-    entries = sorted(((one.stat().st_mtime, one) for one in folder.iterdir() if one.is_dir()),
-                     reverse=True)
+    entries = sorted(((entry.stat().st_mtime, entry) for entry in folder.iterdir()
+                      if entry.is_dir()), reverse=True)
     total = 0
     for _, entry in entries:
         total += sum(file.stat().st_size for file in entry.iterdir())

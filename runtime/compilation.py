@@ -97,8 +97,8 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     return compile_on(graph, targets, wanted.auto, objective=objective, **settings)
 
 
-QUANTIZER = tuple(name for name, one in signature(quantize).parameters.items()
-                  if one.kind == one.KEYWORD_ONLY)
+QUANTIZER = tuple(name for name, parameter in signature(quantize).parameters.items()
+                  if parameter.kind == parameter.KEYWORD_ONLY)
 """Options of `compiler.quantize.quantize`."""
 
 

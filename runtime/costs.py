@@ -76,7 +76,7 @@ def elapsed(steps: Iterable[Segment | Copy], seconds: Iterable[float]) -> float:
         else:
             read = [(value, step.target) for value in step.inputs]
             written = [(value, step.target) for value in step.outputs]
-        begin = max([free.get(worker, 0.0), *(ready.get(one, 0.0) for one in read)])
+        begin = max([free.get(worker, 0.0), *(ready.get(value, 0.0) for value in read)])
         free[worker] = begin + duration
         ready |= dict.fromkeys(written, free[worker])
     return max(free.values(), default=0.0)
@@ -115,7 +115,8 @@ class Pricing:
     _refusals: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.prices = {one.name: one.prices(self.graph, self._measured) for one in self.placed}
+        self.prices = {target.name: target.prices(self.graph, self._measured)
+                       for target in self.placed}
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -146,9 +147,9 @@ class Pricing:
     def start(self, target: str) -> float:
         return self.prices[target].start()
 
-    def _measured(self, what: str, run: Callable[[], object]) -> float:
-        self.times[what] = self.measure(what, run)
-        return self.times[what]
+    def _measured(self, measurement: str, run: Callable[[], object]) -> float:
+        self.times[measurement] = self.measure(measurement, run)
+        return self.times[measurement]
 
     def division(self, parts: Partition) -> Price:
         """Prices a partition, its layout conversions included. Raises LoweringError where the

@@ -116,14 +116,14 @@ def simulator(name: str, **options: Any) -> Simulate:
     require_options(f"Simulator {name}", name, options)
     if "dram" in options:
         require_kind("dram", options["dram"], Dram, "an accel.sim.dram.Dram")
-    for one in {"values", "timeline"} & options.keys():
-        require_kind(one, options[one], bool, "True or False")
+    for option in {"values", "timeline"} & options.keys():
+        require_kind(option, options[option], bool, "True or False")
     if type(options.get("max_cycles", 1)) is not int or options.get("max_cycles", 1) < 1:
         raise ArgumentError(f"max_cycles must be an integer of at least 1, not "
                             f"{options['max_cycles']!r}")
     memory_options = {field.name for field in fields(Dram)} & options.keys()
     if memory_options:                  # what cannot be is refused now, not when it runs
-        replace(options.get("dram", DRAM), **{one: options[one] for one in memory_options})
+        replace(options.get("dram", DRAM), **{option: options[option] for option in memory_options})
     return lambda machine, program, memory: simulate(machine, program, memory, **options)
 
 
@@ -134,7 +134,8 @@ def require_options(function: str, name: str, given: Collection[str],
     """
     known = {*others, *_options(name)}
     for option in given:
-        takers = [one for one in SIMULATORS if option not in known and option in _options(one)]
+        takers = [simulator for simulator in SIMULATORS
+                  if option not in known and option in _options(simulator)]
         if takers:
             raise ArgumentError(f"{option} must come with the simulator {' or '.join(takers)}, "
                                 f"not {name}")
@@ -144,8 +145,9 @@ def require_options(function: str, name: str, given: Collection[str],
 def _options(name: str) -> set[str]:
     """The names of a simulator's options."""
     own = signature(_simulate(name)).parameters.values()
-    named = {one.name for one in own if one.kind == one.KEYWORD_ONLY} - {"inputs"}
-    of_memory = any(one.kind == one.VAR_KEYWORD for one in own)
+    named = {parameter.name for parameter in own
+             if parameter.kind == parameter.KEYWORD_ONLY} - {"inputs"}
+    of_memory = any(parameter.kind == parameter.VAR_KEYWORD for parameter in own)
     return named | ({field.name for field in fields(Dram)} if of_memory else set())
 
 

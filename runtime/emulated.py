@@ -47,7 +47,7 @@ class EmulatedDevice:
         pass
 
     def _bytes(self, address: int, size: int) -> np.ndarray:
-        base = max(one for one in self._memory if one <= address)
+        base = max(begin for begin in self._memory if begin <= address)
         room = self._memory[base]
         first = address - room.ctypes.data
         return room[first:first + size]

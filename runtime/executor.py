@@ -29,19 +29,19 @@ Execute = Callable[[int, Mapping[str, np.ndarray]], tuple[Mapping[str, np.ndarra
 
 @dataclass
 class Inference(Generic[R]):
-    """One inference: `values` hold the inputs and then also the results; `found` has what each step
-    gives apart from values, by its position.
+    """One inference: `values` hold the inputs and then also the results; `rows` hold what each step
+    reports besides its values, by its position.
     """
 
     values: Values
-    found: dict[int, R] = field(default_factory=dict)
+    rows: dict[int, R] = field(default_factory=dict)
     begun: set[int] = field(default_factory=set)
 
 
 def overlaps(segments: Sequence[Segment]) -> bool:
     """Whether two segments of different targets do not wait for each other in one inference."""
-    return any(one.target != other.target and not _reaches(segments, i, j)
-               for j, other in enumerate(segments) for i, one in enumerate(segments[:j]))
+    return any(earlier.target != other.target and not _reaches(segments, i, j)
+               for j, other in enumerate(segments) for i, earlier in enumerate(segments[:j]))
 
 
 def _reaches(segments: Sequence[Segment], first: int, last: int) -> bool:
@@ -60,18 +60,19 @@ def run_all(segments: Sequence[Segment], execute: Execute[R],
 
     The first error ends all of them and is raised when the steps under way are over.
     """
-    schedule = _Schedule(segments, execute, [Inference(dict(one)) for one in inputs], outputs)
+    schedule = _Schedule(segments, execute, [Inference(dict(values)) for values in inputs], outputs)
     targets: set[Target] = {segment.target for segment in segments}
     if not targets:
         return schedule.inferences
     with ThreadPoolExecutor(len(targets), "lockstep") as threads:
         try:
-            working: list[Future[None]] = [threads.submit(schedule.work, one) for one in targets]
+            working: list[Future[None]] = [threads.submit(schedule.work, target)
+                                           for target in targets]
             wait(working, return_when=FIRST_EXCEPTION)
         finally:
             schedule.stop()                 # also where the user interrupts
-    for one in working:
-        one.result()
+    for future in working:
+        future.result()
     return schedule.inferences
 
 
@@ -92,10 +93,10 @@ class _Schedule(Generic[R]):
             for inference, position in self._steps(target):
                 segment = self.segments[position]
                 given = {name: inference.values[name] for name in segment.inputs}
-                results, found = self.execute(position, given)
+                results, row = self.execute(position, given)
                 with self._changed:
                     inference.values.update(results)
-                    inference.found[position] = found
+                    inference.rows[position] = row
                     self._finish(inference)
                     self._changed.notify_all()
         except BaseException:
@@ -109,15 +110,16 @@ class _Schedule(Generic[R]):
 
     def _finish(self, inference: Inference[R]) -> None:
         """Forget what nobody needs of an inference that is over."""
-        if len(inference.found) == len(self.segments):
+        if len(inference.rows) == len(self.segments):
             inference.values = {name: value for name, value in inference.values.items()
                                 if name in self.outputs}
         while (self._first < len(self.inferences)
-               and len(self.inferences[self._first].found) == len(self.segments)):
+               and len(self.inferences[self._first].rows) == len(self.segments)):
             self._first += 1
 
     def _steps(self, target: Target) -> Iterator[tuple[Inference[R], int]]:
-        mine = [position for position, one in enumerate(self.segments) if one.target == target]
+        mine = [position for position, segment in enumerate(self.segments)
+                if segment.target == target]
         for _ in range(len(mine) * len(self.inferences)):
             with self._changed:
                 while (next_step := self._ready(mine)) is None and not self._stopped:

@@ -174,12 +174,13 @@ class Module:
         """Outputs, and runs of the accelerator, for each of the inputs."""
         segments = [step.segment for step in self.steps]
         if len(inputs) > 1 or overlaps(segments):
-            inferences = run_all(segments, self._performed, [self._complete(one) for one in inputs],
+            inferences = run_all(segments, self._performed,
+                                 [self._complete(values) for values in inputs],
                                  self.graph.outputs)
-            return [(self._made(one.values),
-                     tuple(run for _, run in sorted(one.found.items()) if run is not None))
-                    for one in inferences]
-        return [self._in_order(one) for one in inputs]
+            return [(self._made(inference.values),
+                     tuple(run for _, run in sorted(inference.rows.items()) if run is not None))
+                    for inference in inferences]
+        return [self._in_order(values) for values in inputs]
 
     def _performed(self, place: int, given: Mapping[str, np.ndarray]
                    ) -> tuple[Mapping[str, np.ndarray], Any]:

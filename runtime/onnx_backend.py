@@ -79,9 +79,9 @@ class _Specialized:
 
     def __call__(self, inputs: Inputs) -> tuple[Any, ...]:
         known = {**self.feeds, **_flat(inputs)}
-        made = {} if self.segment is None else self.segment(
+        computed = {} if self.segment is None else self.segment(
             {name: known[name] for name in self.segment.graph.inputs})
-        return tuple(_filled(result, made) for result in self.results)
+        return tuple(_filled(result, computed) for result in self.results)
 
 
 class Prepared:
@@ -90,7 +90,7 @@ class Prepared:
     def __init__(self, model: onnx.ModelProto):
         self.model = model
         known = {tensor.name for tensor in model.graph.initializer}
-        self.names = [one.name for one in model.graph.input if one.name not in known]
+        self.names = [value.name for value in model.graph.input if value.name not in known]
         self._made: list[_Specialized] = []
 
     def run(self, inputs: Sequence[Any] | Inputs, **kwargs: Any) -> tuple[Any, ...]:
@@ -102,7 +102,7 @@ class Prepared:
                 raise ImportRefused(f"inputs must be {len(self.names)}, not {len(inputs)}")
             inputs = dict(zip(self.names, inputs, strict=False))
         given = {name: _array(inputs.get(name)) for name in self.names}
-        known = next((one for one in self._made if one.fits(given)), None)
+        known = next((specialized for specialized in self._made if specialized.fits(given)), None)
         if known is not None:
             return known(given)
         specialized, lasting = self._specialize(given)
@@ -122,8 +122,8 @@ class Prepared:
                 raise ImportRefused(f"{importer.builder.name}: cannot run "
                                     f"{'; '.join(importer.refusals)}")
         outputs: dict[str, None] = {}
-        results = tuple(_result(importer, importer.names[one.name], outputs)
-                        for one in self.model.graph.output)
+        results = tuple(_result(importer, importer.names[value.name], outputs)
+                        for value in self.model.graph.output)
         segment = None
         if outputs:
             graph = optimize(importer.builder.finish(outputs), standard_passes(integerize=False))
@@ -140,7 +140,7 @@ def _run(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 
 def _array(given: Any) -> Any:
     if given is None or isinstance(given, list | tuple):
-        return None if given is None else [_array(one) for one in given]
+        return None if given is None else [_array(element) for element in given]
     array = np.asarray(given)
     return array.astype(object) if array.dtype.kind in "SU" else array
 
@@ -152,7 +152,7 @@ def _item(importer: Importer, name: str, given: Any) -> Item:
     if given is None:
         return None
     if isinstance(given, list):
-        return [_item(importer, f"{name}.{place}", one) for place, one in enumerate(given)]
+        return [_item(importer, f"{name}.{place}", element) for place, element in enumerate(given)]
     if given.size and dtype_name(given.dtype) in DTYPES:
         return importer.input(name, TensorType.of(given), given)
     importer.bound[name] = given
@@ -161,7 +161,7 @@ def _item(importer: Importer, name: str, given: Any) -> Item:
 
 def _result(importer: Importer, item: Item, outputs: dict[str, None]) -> Any:
     if isinstance(item, list):
-        return [_result(importer, one, outputs) for one in item]
+        return [_result(importer, element, outputs) for element in item]
     if not isinstance(item, Value):
         return None
     if item.array is not None:
@@ -170,10 +170,10 @@ def _result(importer: Importer, item: Item, outputs: dict[str, None]) -> Any:
     return item.name
 
 
-def _filled(result: Any, made: Mapping[str, np.ndarray]) -> Any:
+def _filled(result: Any, computed: Mapping[str, np.ndarray]) -> Any:
     if isinstance(result, list):
-        return [_filled(one, made) for one in result]
-    return made[result] if isinstance(result, str) else result
+        return [_filled(element, computed) for element in result]
+    return computed[result] if isinstance(result, str) else result
 
 
 def _flat(inputs: Inputs) -> dict[str, np.ndarray]:
@@ -181,7 +181,7 @@ def _flat(inputs: Inputs) -> dict[str, np.ndarray]:
     flat: dict[str, np.ndarray] = {}
     for name, given in inputs.items():
         if isinstance(given, list):
-            flat |= _flat({f"{name}.{place}": one for place, one in enumerate(given)})
+            flat |= _flat({f"{name}.{place}": element for place, element in enumerate(given)})
         elif given is not None:
             flat[name] = given
     return flat
@@ -193,7 +193,7 @@ def _types(inputs: Inputs) -> dict[str, Any]:
 
 def _type(given: Any) -> Any:
     if isinstance(given, list):
-        return [_type(one) for one in given]
+        return [_type(element) for element in given]
     return None if given is None else (given.shape, given.dtype)
 
 

@@ -108,10 +108,10 @@ def _device(cl: Any, platform: str) -> Any:
         platforms = cl.get_platforms()
     except cl.Error:                                # no platform is an error of the loader
         platforms = []
-    chosen = [one for one in platforms if platform in one.name]
-    devices = [device for one in chosen for device in one.get_devices()]
+    chosen = [candidate for candidate in platforms if platform in candidate.name]
+    devices = [device for candidate in chosen for device in candidate.get_devices()]
     if not devices:
-        known = ", ".join(one.name for one in platforms) or "none"
+        known = ", ".join(candidate.name for candidate in platforms) or "none"
         raise DeviceMissing(f"An OpenCL device of a platform named {platform!r} must be "
                             f"installed; platforms here: {known}")
     return devices[0]

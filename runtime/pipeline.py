@@ -77,7 +77,7 @@ class Built:
 
     @property
     def results(self) -> Sequence[tuple[str, Any]]:
-        return [one for compiled in self.compiled for one in compiled.stages.items()]
+        return [stage for compiled in self.compiled for stage in compiled.stages.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class LayOut:
     targets: Targets
     name: ClassVar[str] = "layout"
 
-    def __call__(self, made: Divided) -> LaidOut:
-        return LaidOut(lay_out(made.partition, self.targets.borders(made.partition.graph)),
-                       made.choice)
+    def __call__(self, divided: Divided) -> LaidOut:
+        return LaidOut(lay_out(divided.partition, self.targets.borders(divided.partition.graph)),
+                       divided.choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +129,14 @@ class Compile:
     integerize: bool = True
     name: ClassVar[str] = "compile"
 
-    def __call__(self, made: LaidOut) -> Built:
-        graph, compiled = made.layout.partition.graph, []
-        for segment in made.layout.partition.segments:
+    def __call__(self, laid_out: LaidOut) -> Built:
+        graph, compiled = laid_out.layout.partition.graph, []
+        for segment in laid_out.layout.partition.segments:
             part = subgraph(graph, segment)
-            compiled.append(made.choice.pricing.compiled(segment.target, part) if made.choice
+            compiled.append(laid_out.choice.pricing.compiled(segment.target, part)
+                            if laid_out.choice
                             else self.targets[segment.target].target.compile(part))
-        return Built(self._noted(graph), made.layout, tuple(compiled), made.choice)
+        return Built(self._noted(graph), laid_out.layout, tuple(compiled), laid_out.choice)
 
     def _noted(self, graph: Graph) -> Graph:
         told = any(map(is_about_float, graph.notes))
@@ -147,8 +148,8 @@ class Compile:
 def _is_float(graph: Graph) -> bool:
     """Whether the graph has products in float, and computes nothing in integers."""
     operators = [find(node.op) for node in graph.nodes]
-    return (any(one.contracts and one.integer for one in operators)
-            and all(one.numbers is not Numbers.INTEGER for one in operators))
+    return (any(operator.contracts and operator.integer for operator in operators)
+            and all(operator.numbers is not Numbers.INTEGER for operator in operators))
 
 
 def pipeline(targets: Targets, pins: Pins | None = None, auto: bool = False,

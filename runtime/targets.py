@@ -68,7 +68,7 @@ class Targets:
     def __init__(self, placed: Sequence[Placed], plans: Plans = OWN):
         """Appends the processor where it is missing. All targets take their `plans` from these."""
         self.plans = plans
-        self._placed = {one.name: one for one in placed}
+        self._placed = {target.name: target for target in placed}
         if HOST not in self._placed:
             self._placed[HOST] = Placed(CpuTarget(plans=plans))
 
@@ -94,7 +94,7 @@ class Targets:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        return {one.name: one.target.fingerprint for one in self}
+        return {placed.name: placed.target.fingerprint for placed in self}
 
     def borders(self, graph: Graph) -> Borders:
         """What the layout pass asks about segments of the graph."""

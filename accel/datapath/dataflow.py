@@ -406,8 +406,8 @@ class _Lowering:
 
     def read(self, read: Read) -> DataflowNode:
         indices = tuple(self.index(index) for index in read.indices)
-        axes = frozenset(k for what, k in indices if what == "axis")
-        terms = self.count if any(what == "reduce" for what, _ in indices) else 1
+        axes = frozenset(k for kind, k in indices if kind == "axis")
+        terms = self.count if any(kind == "reduce" for kind, _ in indices) else 1
         operand = self.body.operand(read.buffer.name)
         return self.graph.leaf("read", (bus_of(operand), indices), _stored(operand), axes, terms)
 

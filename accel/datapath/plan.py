@@ -134,19 +134,20 @@ class DatapathPlan:
     @cached_property
     def buses(self) -> dict[str, tuple[int, ...]]:
         """The operands of the datapath, with the shape of what it takes of each at once."""
-        found: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for body in self.bodies:
             for operand in body.operands:
                 part = self.shape[len(self.shape) - len(operand.shape):]
-                found[bus_of(operand)] = part if self.interval > 1 else operand.shape
-        read = {one.node.attr[0] for one in self.operations if one.node.kind == "read"}
-        return {bus: shape for bus, shape in found.items() if bus in read}
+                shapes[bus_of(operand)] = part if self.interval > 1 else operand.shape
+        read = {operation.node.attr[0] for operation in self.operations
+                if operation.node.kind == "read"}
+        return {bus: shape for bus, shape in shapes.items() if bus in read}
 
     @cached_property
     def immediates(self) -> dict[str, Interval]:
         """The intervals of the datapath's immediates, by name."""
-        return {one.node.attr[0]: one.node.interval for one in self.operations
-                if one.node.kind == "imm"}
+        return {operation.node.attr[0]: operation.node.interval for operation in self.operations
+                if operation.node.kind == "imm"}
 
     def copies(self, operation: Operation) -> int:
         """The number of copies of an operation in the hardware."""
@@ -154,17 +155,19 @@ class DatapathPlan:
 
     def count(self, kind: str) -> int:
         """The number of operators of a kind in the hardware."""
-        return sum(self.copies(one) for one in self.operations if one.node.kind == kind)
+        return sum(self.copies(operation) for operation in self.operations
+                   if operation.node.kind == kind)
 
     def registers(self) -> list[int]:
         """The bits of data registers between each stage and the next."""
-        last = {one: one.available for one in self.operations}
-        for one in self.operations:
-            for arg in one.node.args:
-                last[self.placed[arg]] = max(last[self.placed[arg]], one.stage)
+        last = {operation: operation.available for operation in self.operations}
+        for operation in self.operations:
+            for arg in operation.node.args:
+                last[self.placed[arg]] = max(last[self.placed[arg]], operation.stage)
         last[self.value] = self.latency
-        return [sum(self.copies(one) * one.node.interval.width for one in self.operations
-                    if one.node.kind != "const" and one.stage <= stage < last[one])
+        return [sum(self.copies(operation) * operation.node.interval.width
+                    for operation in self.operations if operation.node.kind != "const"
+                    and operation.stage <= stage < last[operation])
                 for stage in range(self.latency)]
 
     def evaluate(self, opcode: int, operands: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -327,7 +330,7 @@ def _levels(node: DataflowNode) -> int:
     if node.kind in _WIRES:
         return 0
     if node.kind in _ADDERS:
-        width = max(one.interval.width for one in (node, *node.args))
+        width = max(operand.interval.width for operand in (node, *node.args))
         return 1 if width <= WIDE else 2
     if node.kind == "mux":
         return 0 if len(node.args) <= 2 else 1
@@ -358,27 +361,32 @@ def _merge_results(graph: Dataflow, values: list[DataflowNode],
     passengers, aboard = _passengers(values, placement), list[_Passenger]()
     while waiting:
         stage = min(placement.place(node).available for node in waiting.values())
-        if leaving := [one for one in aboard if placement.place(one.mux).stage <= stage]:
+        if leaving := [passenger for passenger in aboard
+                       if placement.place(passenger.mux).stage <= stage]:
             assert carried is not None
             rebuilt = _Rebuilt(graph, leaving, carried)
             waiting = {body: rebuilt.node(node) for body, node in waiting.items()}
             passengers, aboard = ([
-                _Passenger(rebuilt.node(one.value), rebuilt.node(one.mux), one.bodies)
-                for one in some if one not in leaving] for some in (passengers, aboard))
+                _Passenger(rebuilt.node(passenger.value), rebuilt.node(passenger.mux),
+                           passenger.bodies)
+                for passenger in some if passenger not in leaving] for some in (passengers, aboard))
             continue
         ready = {body: node for body, node in waiting.items()
                  if placement.place(node).available == stage}
-        boarding = [one for one in passengers if placement.place(one.value).available <= stage
-                    and placement.place(one.mux).stage > stage + 1]
-        passengers = [one for one in passengers if one not in boarding]
+        boarding = [passenger for passenger in passengers
+                    if placement.place(passenger.value).available <= stage
+                    and placement.place(passenger.mux).stage > stage + 1]
+        passengers = [passenger for passenger in passengers if passenger not in boarding]
         cases: dict[DataflowNode, tuple[int, ...]] = {}
         if carried is not None:
-            cases[carried] = tuple(sorted(done + sum((one.bodies for one in aboard), ())))
+            cases[carried] = tuple(sorted(
+                done + sum((passenger.bodies for passenger in aboard), ())))
         for body, node in ready.items():
             cases[node] = (*cases.get(node, ()), body)
             del waiting[body]
-        for one in boarding:
-            cases[one.value] = tuple(sorted(cases.get(one.value, ()) + one.bodies))
+        for passenger in boarding:
+            cases[passenger.value] = tuple(sorted(
+                cases.get(passenger.value, ()) + passenger.bodies))
         aboard += boarding
         carried = graph.choice(cases)
         done = tuple(sorted((*done, *ready)))
@@ -410,7 +418,7 @@ class _Rebuilt:
 
     def __init__(self, graph: Dataflow, leaving: list[_Passenger], carried: DataflowNode):
         self.graph, self.carried = graph, carried
-        self.leaving = {(one.mux, one.value) for one in leaving}
+        self.leaving = {(passenger.mux, passenger.value) for passenger in leaving}
         self.made: dict[DataflowNode, DataflowNode] = {}
 
     def node(self, node: DataflowNode) -> DataflowNode:
@@ -449,8 +457,8 @@ def _text(plan: DatapathPlan) -> str:
 
 def _access(plan: DatapathPlan, node: DataflowNode) -> str:
     bus, indices = node.attr
-    letters = [{"axis": "xyzw"[k], "reduce": "ijkl"[k], "at": str(k)}[what]
-               for what, k in [(w, min(k, 3) if w != "at" else k) for w, k in indices]]
+    letters = [{"axis": "xyzw"[k], "reduce": "ijkl"[k], "at": str(k)}[kind]
+               for kind, k in [(w, min(k, 3) if w != "at" else k) for w, k in indices]]
     return f"{bus}[{', '.join(letters)}]" if letters else bus
 
 

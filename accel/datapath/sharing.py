@@ -28,7 +28,7 @@ class _Operator:
     before: set["_Operator"] = field(default_factory=set)
 
     def follows(self, other: "_Operator") -> bool:
-        return self is other or any(one.follows(other) for one in self.before)
+        return self is other or any(earlier.follows(other) for earlier in self.before)
 
     def takes(self, node: DataflowNode) -> bool:
         return (self.kind, self.attr, self.terms) == (node.kind, node.attr, node.terms)
@@ -44,7 +44,7 @@ class _Operator:
 
 
 def _expensive(node: DataflowNode) -> list[DataflowNode]:
-    return [one for one in topological((node,)) if one.kind in EXPENSIVE]
+    return [inner for inner in topological((node,)) if inner.kind in EXPENSIVE]
 
 
 def _assign(roots: list[DataflowNode]) -> dict[tuple[int, DataflowNode], _Operator]:
@@ -53,13 +53,15 @@ def _assign(roots: list[DataflowNode]) -> dict[tuple[int, DataflowNode], _Operat
     chosen: dict[tuple[int, DataflowNode], _Operator] = {}
     for body in sorted(range(len(roots)), key=lambda b: -len(_expensive(roots[b]))):
         for node in _expensive(roots[body]):
-            before = {chosen[body, one] for arg in node.args for one in _expensive(arg)}
-            free = [one for one in operators if one.takes(node) and body not in one.uses
-                    and not any(other.follows(one) for other in before)]
+            before = {chosen[body, needed] for arg in node.args for needed in _expensive(arg)}
+            free = [operator for operator in operators
+                    if operator.takes(node) and body not in operator.uses
+                    and not any(other.follows(operator) for other in before)]
             if not free:
                 free = [_Operator(node.kind, node.attr, node.terms)]
                 operators += free
-            best = min(free, key=lambda one: one.area(node) - (one.area() if one.uses else 0))
+            best = min(free, key=lambda operator: (
+                operator.area(node) - (operator.area() if operator.uses else 0)))
             best.uses[body] = node
             best.before |= before
             chosen[body, node] = best
@@ -92,13 +94,13 @@ class _Merge:
         args = tuple(self.node(body, arg) for arg in node.args)
         return self.graph.make(node.kind, args, node.attr)
 
-    def operator(self, one: _Operator) -> DataflowNode:
-        if one not in self.operators:
+    def operator(self, operator: _Operator) -> DataflowNode:
+        if operator not in self.operators:
             args = tuple(self.multiplexer({body: self.node(body, node.args[position])
-                                           for body, node in sorted(one.uses.items())})
+                                           for body, node in sorted(operator.uses.items())})
                          for position in range(2))
-            self.operators[one] = self._expand(one, *args)
-        return self.operators[one]
+            self.operators[operator] = self._expand(operator, *args)
+        return self.operators[operator]
 
     def multiplexer(self, sources: dict[int, DataflowNode]) -> DataflowNode:
         cases: dict[DataflowNode, tuple[int, ...]] = {}
@@ -129,29 +131,29 @@ class _Merge:
                 return node
             if node.kind != "add":
                 return None
-            for one, other in (node.args, node.args[::-1]):
-                if (found := alone(one)) is not None:
+            for side, other in (node.args, node.args[::-1]):
+                if (masked_side := alone(side)) is not None:
                     masked = self.graph.make("mux", (other, self.graph.const(0)), bodies)
-                    return self.graph.make("add", (found, masked))
+                    return self.graph.make("add", (masked_side, masked))
             return None
 
-        found = alone(whole)
-        return {found: tuple(sorted(sum(bodies, ())))} if found is not None else None
+        masked_sum = alone(whole)
+        return {masked_sum: tuple(sorted(sum(bodies, ())))} if masked_sum is not None else None
 
-    def _expand(self, one: _Operator, x: DataflowNode, amount: DataflowNode) -> DataflowNode:
+    def _expand(self, operator: _Operator, x: DataflowNode, amount: DataflowNode) -> DataflowNode:
         """Expand a shift into a chain of digits, the coarsest first."""
-        if one.kind == "mul":
+        if operator.kind == "mul":
             return self.graph.make("mul", (x, amount))
-        if one.kind == "rshift":
+        if operator.kind == "rshift":
             x = self.graph.make("lsl", (x,), (2,))
         width = amount.interval.width
         for low in reversed(range(0, width, DIGIT)):
             digit = (low, min(DIGIT, width - low))
-            if one.kind == "rshift":
+            if operator.kind == "rshift":
                 x = self.graph.make("stick", (x, amount), digit)
             else:
                 x = self.graph.make("wrap", (self.graph.make("left", (x, amount), digit),),
-                                    one.attr)
+                                    operator.attr)
         return x
 
 

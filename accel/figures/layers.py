@@ -59,8 +59,9 @@ def _row(machine: Machine, name: str, op: str, cycles: int, did: Activities, *,
         "name": name, "op": op, "cycles": cycles, "ideal_cycles": ideal_cycles, "macs": macs,
         "utilization": _ratio(macs, cycles * machine.config.macs_per_cycle),
         "dram_bytes": dram_bytes, "carrier": carrier,
-        "busy": {unit: what["busy"] for unit, what in did.items()},
-        "stalls": {unit: {cause: what[cause] for cause in STALLS} for unit, what in did.items()}}
+        "busy": {unit: activity["busy"] for unit, activity in did.items()},
+        "stalls": {unit: {cause: activity[cause] for cause in STALLS}
+                   for unit, activity in did.items()}}
 
 
 def _carrier(machine: Machine, words: np.ndarray) -> str:

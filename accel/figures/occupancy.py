@@ -33,8 +33,8 @@ def live_entries(machine: Machine, program: AccelProgram,
     starts, retires = (np.searchsorted(moments, when) for when in (run.start, run.retire))
     lives = {name: _Lives(machine.config.buffers[name].depth, moments.size) for name in BUFFERS}
     stream = decode_words(machine, program.words)
-    for one, start, retire in zip(stream, starts.tolist(), retires.tolist(), strict=True):
-        for buffer, entries, overwrites in _on_chip(machine, one):
+    for instruction, start, retire in zip(stream, starts.tolist(), retires.tolist(), strict=True):
+        for buffer, entries, overwrites in _on_chip(machine, instruction):
             if overwrites:
                 lives[buffer].write(entries, start)
             else:
@@ -42,15 +42,16 @@ def live_entries(machine: Machine, program: AccelProgram,
     return {name: _changes(moments, life.counts()) for name, life in lives.items()}
 
 
-def _on_chip(machine: Machine, one: Instruction) -> Iterator[tuple[str, np.ndarray, bool]]:
+def _on_chip(machine: Machine, instruction: Instruction) -> Iterator[tuple[str, np.ndarray, bool]]:
     """For each operand in a buffer: the buffer, its entries, and whether it overwrites them. The
     destination comes last.
     """
-    for touch in touches(machine, one):
+    for touch in touches(machine, instruction):
         if touch.memory in BUFFERS:
             size = machine.config.buffers[touch.memory].entry_bytes
-            entries = _entries_of_bytes(touch, size) if one.unit in DMA_BUFFERS else _entries(touch)
-            yield touch.memory, entries, touch.write and not accumulates(machine, one)
+            entries = (_entries_of_bytes(touch, size) if instruction.unit in DMA_BUFFERS
+                       else _entries(touch))
+            yield touch.memory, entries, touch.write and not accumulates(machine, instruction)
 
 
 def _entries(touch: Touch) -> np.ndarray:

@@ -14,8 +14,8 @@ __all__ = ["dram_bytes", "unit_bytes"]
 
 def dram_bytes(machine: Machine, program: AccelProgram) -> np.ndarray:
     """The bytes that each instruction moves (int64). Padding and fetching do not count."""
-    return np.array([_moved(one.fields) if one.unit in ("load", "store") else 0
-                     for one in decode_words(machine, program.words)], np.int64)
+    return np.array([_moved(instruction.fields) if instruction.unit in ("load", "store") else 0
+                     for instruction in decode_words(machine, program.words)], np.int64)
 
 
 def unit_bytes(machine: Machine, program: AccelProgram) -> dict[str, np.ndarray]:

@@ -72,7 +72,7 @@ class Counters(wiring.Component):
                               (("row", range(_ROWS)), ("fresh", 1), ("counts", 1)))
         rows = [(first + place) % _ROWS for place in range(len(ACTIVITIES))]
         command = rows[ACTIVITIES.index("command")]
-        at = Cat(here[rows.index(one)] if one in rows else Const(0) for one in range(_ROWS))
+        at = Cat(here[rows.index(row)] if row in rows else Const(0) for row in range(_ROWS))
         m.submodules[f"kept_{unit}"] = kept = memory.Memory(
             shape=COUNTER_BITS, depth=_ROWS, init=[], attrs={"ram_style": "distributed"})
         write, old, chosen = kept.write_port(), *(kept.read_port(domain="comb") for _ in range(2))
@@ -83,7 +83,7 @@ class Counters(wiring.Component):
             return Mux(begun, value, beginning)
 
         m.d.sync += [
-            row.eq(Cat(Cat(here[place] for place, one in enumerate(rows) if one >> bit & 1).any()
+            row.eq(Cat(Cat(here[place] for place, line in enumerate(rows) if line >> bit & 1).any()
                        for bit in range(len(row)))),
             fresh.eq(~(at & begun).any()), counts.eq(self._counting & here.any()),
         ]

@@ -42,8 +42,8 @@ class Datapath(wiring.Component):
 
     def __init__(self, plan: DatapathPlan, dsp_multipliers: int = 1 << 16):
         self.plan, self.dsp_multipliers = plan, dsp_multipliers
-        self.widths = {bus: max(one.node.interval.width for one in plan.operations
-                                if one.node.kind == "read" and one.node.attr[0] == bus)
+        self.widths = {bus: max(operation.node.interval.width for operation in plan.operations
+                                if operation.node.kind == "read" and operation.node.attr[0] == bus)
                        for bus in plan.buses}
         self._lanes = int(np.prod(plan.shape))
         super().__init__({
@@ -71,8 +71,8 @@ class _Emission:
         self.m, self.ports, self.plan, self.platform = m, ports, ports.plan, platform
         self.blocks = isinstance(platform, ECP5)
         self.multipliers = 0
-        self.names = {one: f"{one.node.kind}{number}"
-                      for number, one in enumerate(self.plan.operations)}
+        self.names = {operation: f"{operation.node.kind}{number}"
+                      for number, operation in enumerate(self.plan.operations)}
         self.selected, self.there = cache(self._selected), cache(self._there)
         self._made = cache(self._at)
 
@@ -96,42 +96,43 @@ class _Emission:
             self.m.d.sync += register.eq(_widened(value, shape))
         return register
 
-    def at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
+    def at(self, operation: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
         """The value for a destination element and term, as `stage` sees it."""
-        own = tuple(i if k in one.node.axes else 0 for k, i in enumerate(index))
-        if one.node.kind in ("imm", "mux") and not one.node.axes and self.blocks and index:
+        node = operation.node
+        own = tuple(i if k in node.axes else 0 for k, i in enumerate(index))
+        if node.kind in ("imm", "mux") and not node.axes and self.blocks and index:
             # Each group has it in registers of its own.
             own = (*own[:-1], index[-1] // GROUP * GROUP)
-        return self._made(one, own, term if one.node.terms > 1 else 0, stage)
+        return self._made(operation, own, term if node.terms > 1 else 0, stage)
 
-    def _at(self, one: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
-        node, shape = one.node, _shape(one.node.interval)
+    def _at(self, operation: Operation, index: tuple[int, ...], term: int, stage: int) -> Value:
+        node, shape = operation.node, _shape(operation.node.interval)
         if node.kind == "const":
             return Const(node.attr[0], shape)
-        name = f"s{stage}_{self.names[one]}_{'_'.join(map(str, (*index, term)))}"
-        if stage > one.available:
-            before = self._made(one, index, term, stage - 1)
+        name = f"s{stage}_{self.names[operation]}_{'_'.join(map(str, (*index, term)))}"
+        if stage > operation.available:
+            before = self._made(operation, index, term, stage - 1)
             return self.register(before, shape, name, stage - 1)
         if node.kind == "mul":
-            return self.product(one, index, term, shape, name)
+            return self.product(operation, index, term, shape, name)
         result = Signal(shape, name=name)
-        self.m.d.comb += result.eq(_widened(self.compute(one, index, term), shape))
+        self.m.d.comb += result.eq(_widened(self.compute(operation, index, term), shape))
         return result
 
-    def compute(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
-        node = one.node
+    def compute(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
+        node = operation.node
         match node.kind:
             case "read": return self.read(node, index, term)
             case "imm": return self.immediate(node.attr[0], index)
-            case "fold": return self.fold(one, index, term)
-            case "mux": return self.mux(one, index, term)
-            case "pick": return self.pick(one, index, term)
+            case "fold": return self.fold(operation, index, term)
+            case "mux": return self.mux(operation, index, term)
+            case "pick": return self.pick(operation, index, term)
             case "stick" | "left" if node.args[1].kind == "const":
-                x = self.argument(one, 0, index, term)
+                x = self.argument(operation, 0, index, term)
                 amount = node.args[1].attr[0]
                 return _stick(x, amount) if node.kind == "stick" else x.shift_left(amount)
             case _:
-                args = (self.argument(one, k, index, term) for k in range(len(node.args)))
+                args = (self.argument(operation, k, index, term) for k in range(len(node.args)))
                 return _logic(node, *args)
 
     def immediate(self, name: str, index: tuple[int, ...]) -> Value:
@@ -140,73 +141,75 @@ class _Emission:
                           f"{name}_{'_'.join(map(str, index))}")
         return copy.as_signed() if port.shape().signed else copy
 
-    def product(self, one: Operation, index, term: int, shape: Shape, name: str) -> Value:
+    def product(self, operation: Operation, index, term: int, shape: Shape, name: str) -> Value:
         """The registers of multipliers of one factor are shared, but those inside of blocks."""
-        widths = [factor_bits(arg) for arg in one.node.args]
+        widths = [factor_bits(arg) for arg in operation.node.args]
         if self.blocks and widths[0] < 2 * FACTOR_BITS and widths[1] <= FACTOR_BITS:
-            self.m.submodules[name] = part = Multiplier(*widths, one.cycles + 1, self._soft(one))
-            factors = (self.argument(one, k, index, term, before=1) for k in range(2))
+            self.m.submodules[name] = part = Multiplier(
+                *widths, operation.cycles + 1, self._soft(operation))
+            factors = (self.argument(operation, k, index, term, before=1) for k in range(2))
             self.m.d.comb += [port.eq(_widened(factor, port.shape()))
                               for port, factor in zip((part.a, part.b), factors, strict=True)]
             return part.product[:shape.width].as_signed() if shape.signed \
                 else part.product[:shape.width]
-        value = self.compute(one, index, term)
-        for number in range(one.cycles):
-            value = self.register(value, shape, f"{name}_{number}", one.stage + number)
+        value = self.compute(operation, index, term)
+        for number in range(operation.cycles):
+            value = self.register(value, shape, f"{name}_{number}", operation.stage + number)
         return value
 
-    def _soft(self, one: Operation) -> bool:
+    def _soft(self, operation: Operation) -> bool:
         """Whether the next multiplier is made of adders; they take turns as the shares demand."""
-        total, share = self.plan.copies(one), self.ports.dsp_multipliers
+        total, share = self.plan.copies(operation), self.ports.dsp_multipliers
         before = self.multipliers
         self.multipliers += 1
         return share < total and before * share // total == (before + 1) * share // total
 
-    def argument(self, one: Operation, position: int, index, term: int, before: int = 0) -> Value:
+    def argument(self, operation: Operation, position: int, index, term: int,
+                 before: int = 0) -> Value:
         """An argument as the operation's stage sees it, or one of those `before`."""
-        arg = self.plan.placed[one.node.args[position]]
-        return self.at(arg, index, term, one.stage - before)
+        arg = self.plan.placed[operation.node.args[position]]
+        return self.at(arg, index, term, operation.stage - before)
 
     def read(self, node: DataflowNode, index: tuple[int, ...], term: int) -> Value:
         bus, indices = node.attr
         terms = np.unravel_index(term, self.plan.reduce_shape) if self.plan.reduce_shape else ()
         place = {"axis": index, "reduce": terms}
-        at = [place[what][k] if what in place else k for what, k in indices]
+        at = [place[kind][k] if kind in place else k for kind, k in indices]
         shape = self.plan.buses[bus]
         element = int(np.ravel_multi_index(at, shape)) if shape else 0
         width = self.ports.widths[bus]
         bits = getattr(self.ports, bus)[element * width:element * width + node.interval.width]
         return bits.as_signed() if node.interval.signed else bits
 
-    def fold(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
-        op, count = one.node.attr
-        a = self.argument(one, 0, index, 2 * term)
+    def fold(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
+        op, count = operation.node.attr
+        a = self.argument(operation, 0, index, 2 * term)
         if 2 * term + 1 == count:
             return a
-        b = self.argument(one, 0, index, 2 * term + 1)
+        b = self.argument(operation, 0, index, 2 * term + 1)
         return {"sum": a + b, "max": _chosen(below(a, b), b, a),
                 "min": _chosen(below(a, b), a, b)}[op]
 
-    def mux(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
+    def mux(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
         """Any argument will do for bodies that no case names, so two cases need one test."""
-        args = [self.argument(one, k, index, term) for k in range(len(one.node.args))]
+        args = [self.argument(operation, k, index, term) for k in range(len(operation.node.args))]
         group = index[-1] // GROUP if self.blocks and index else 0
-        chosen = [self.selected(bodies, one.stage, group) for bodies in one.node.attr]
+        chosen = [self.selected(bodies, operation.stage, group) for bodies in operation.node.attr]
         if len(args) == 2:
             return _chosen(chosen[1], args[1], args[0])
-        return _gathered(chosen, args, _shape(one.node.interval))
+        return _gathered(chosen, args, _shape(operation.node.interval))
 
-    def pick(self, one: Operation, index: tuple[int, ...], term: int) -> Value:
-        count, rows = one.node.attr
-        args = [self.argument(one, k, index, term) for k in range(len(one.node.args))]
+    def pick(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
+        count, rows = operation.node.attr
+        args = [self.argument(operation, k, index, term) for k in range(len(operation.node.args))]
         group = index[-1] // GROUP if self.blocks and index else 0
 
         def holds(bodies, test, true) -> Value:
-            chosen = self.selected(bodies, one.stage, group)
+            chosen = self.selected(bodies, operation.stage, group)
             return chosen if test is None else chosen & (args[count + test] == int(true))
 
         tests = [Cat(holds(*case) for case in row).any() for row in rows]
-        return _gathered(tests, args[:count], _shape(one.node.interval))
+        return _gathered(tests, args[:count], _shape(operation.node.interval))
 
 
 def _gathered(tests: list, values: list, shape: Shape) -> Value:

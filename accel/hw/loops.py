@@ -99,7 +99,7 @@ class LoopNest(wiring.Component):
             m.d.sync += begin.eq(0)
             ends = []
             for level in levels:
-                inner_ended = Cat(one.at_end for one in levels[level.number + 1:]).all()
+                inner_ended = Cat(inner.at_end for inner in levels[level.number + 1:]).all()
                 moves = inner_ended & ~level.at_end
                 m.d.sync += [level.moves.eq(moves), level.restarts.eq(inner_ended & level.at_end)]
                 ends.append(Mux(moves, level.one_left,

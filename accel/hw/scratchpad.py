@@ -37,8 +37,8 @@ def _slices(m: Module, count: int, slice_bytes: int, rows: int,
     """RAMs side by side: a row of the buffer is a row of all of them."""
     storage = []
     for index in range(count):
-        m.submodules[f"slice{index}"] = one = Ram(slice_bytes * 8, rows, granularity)
-        storage.append(one)
+        m.submodules[f"slice{index}"] = ram = Ram(slice_bytes * 8, rows, granularity)
+        storage.append(ram)
     return storage
 
 

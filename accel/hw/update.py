@@ -110,6 +110,7 @@ class Update(wiring.Component):
             return (Mux(by["sum"], old, 0) + value)[:LANE_BITS]
         result = Mux(by["sum"], (old + value)[:LANE_BITS], value) if "sum" in by else value
         if "max" in by or "min" in by:
-            less = Mux(last, *(below(one.as_signed(), value.as_signed()) for one in (fresh, base)))
+            less = Mux(last, *(below(bound.as_signed(), value.as_signed())
+                               for bound in (fresh, base)))
             result = Mux(Mux(less, by.get("min", Const(0)), by.get("max", Const(0))), old, result)
         return result

@@ -166,10 +166,10 @@ def _tree(layout: data.Layout) -> _Field:
 def _field(layout: ShapeCastable | Shape | Any, key: str) -> _Field:
     width = Shape.cast(layout).width
     if isinstance(layout, data.StructLayout):
-        return _Record(width, {name: (one.offset, _field(one.shape, name))
-                               for name, one in layout})
+        return _Record(width, {name: (field.offset, _field(field.shape, name))
+                               for name, field in layout})
     if isinstance(layout, data.ArrayLayout):
-        return _List(width, tuple(one.offset for _, one in layout),
+        return _List(width, tuple(field.offset for _, field in layout),
                      _field(layout.elem_shape, ""))
     return _Number(width, Shape.cast(layout).signed, int(key in MINUS_ONE))
 
@@ -186,8 +186,8 @@ def _pack(tree: _Field, value: Any, path: str) -> int:
             if unknown := value.keys() - fields.keys():
                 raise InstructionError(f"Field must be one of the word's, not "
                                        f"{sorted(unknown)[0]!r}")
-            return sum(_pack(one, value.get(key, one.default), f"{path}.{key}") << offset
-                       for key, (offset, one) in fields.items())
+            return sum(_pack(field, value.get(key, field.default), f"{path}.{key}") << offset
+                       for key, (offset, field) in fields.items())
         case _List(_, offsets, element):
             if len(value) > len(offsets):
                 raise InstructionError(f"{path[1:]} must have at most {len(offsets)} elements, "
@@ -204,8 +204,8 @@ def _unpack(tree: _Field, bits: int) -> Any:
                 bits -= 1 << width
             return bits + minus
         case _Record(_, fields):
-            return {key: _unpack(one, bits >> offset & (1 << one.width) - 1)
-                    for key, (offset, one) in fields.items()}
+            return {key: _unpack(field, bits >> offset & (1 << field.width) - 1)
+                    for key, (offset, field) in fields.items()}
         case _List(_, offsets, element):
             return [_unpack(element, bits >> offset & (1 << element.width) - 1)
                     for offset in offsets]

@@ -44,12 +44,12 @@ class MachineRecord:
     layouts: Mapping[str, str]
 
     @classmethod
-    def parse(cls, made: Mapping[str, Any]) -> "MachineRecord":
+    def parse(cls, entry: Mapping[str, Any]) -> "MachineRecord":
         """Build a record from the output of `dataclasses.asdict`, through JSON or not."""
-        return cls(made["hash"], made["name"], dict(made["geometry"]),
+        return cls(entry["hash"], entry["name"], dict(entry["geometry"]),
                    {name: (opcode, text)
-                    for name, (opcode, text) in made.get("instructions", {}).items()},
-                   dict(made.get("layouts", {})))
+                    for name, (opcode, text) in entry.get("instructions", {}).items()},
+                   dict(entry.get("layouts", {})))
 
     def __str__(self) -> str:
         return f"{self.hash[:12]} ({self.name})"

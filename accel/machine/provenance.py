@@ -116,7 +116,7 @@ class Provenance:
     @classmethod
     def parse(cls, sites_text: str, rows: np.ndarray) -> "Provenance":
         """Rebuild the table from `sites_text` and `rows`."""
-        sites = tuple(Site(one["layer"], tuple(Loop(**loop) for loop in one["loops"]),
-                           tuple(one["folded"]), tuple(tuple(row) for row in one["tensors"]))
-                      for one in json.loads(sites_text))
+        sites = tuple(Site(site["layer"], tuple(Loop(**loop) for loop in site["loops"]),
+                           tuple(site["folded"]), tuple(tuple(row) for row in site["tensors"]))
+                      for site in json.loads(sites_text))
         return cls(sites, np.asarray(rows, np.int32))

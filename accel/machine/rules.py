@@ -84,7 +84,8 @@ def _forms_are_of_their_declaration(config, declaration, forms) -> Iterator[str]
 
 def _bytes_are_moved_as_they_are(config, declaration, forms) -> Iterator[str]:
     if declaration.unit in ("load", "store"):
-        shipped = next(one for one in SHIPPED if one.unit == declaration.unit)
+        shipped = next(instruction for instruction in SHIPPED
+                       if instruction.unit == declaration.unit)
         wanted = [repr(replace(form, name=declaration.name)) for form in shipped.build(config)]
         if [repr(form) for form in forms] != wanted:
             yield (f"Forms of {declaration.name} must be those of the shipped {declaration.unit}: "
@@ -114,7 +115,7 @@ def _machines_have_no_features(config, declaration, forms) -> Iterator[str]:
 
 def _names_differ(config, declaration, forms) -> Iterator[str]:
     for form in forms:
-        names = [form.dst.name, *(one.name for one in (*form.operands, *form.immediates))]
+        names = [form.dst.name, *(operand.name for operand in (*form.operands, *form.immediates))]
         if form.dst.name != "dst":
             yield f"Destination of {declaration.name} must be named dst, not {form.dst.name}"
         for name in dict.fromkeys(names):
@@ -146,7 +147,7 @@ def _operands_are_entries(config, declaration, forms) -> Iterator[str]:
                f"inp, then wgt")
     for operand in (body.dst, *body.operands):
         if operand.name not in places:
-            known = ", ".join(one for one in places if one != "dst")
+            known = ", ".join(name for name in places if name != "dst")
             yield (f"Operand {operand.name} of {body.name} must be one of {known}: vector reads no "
                    f"other")
         else:
@@ -154,23 +155,23 @@ def _operands_are_entries(config, declaration, forms) -> Iterator[str]:
 
 
 def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str]:
-    what = f"{operand.name} of {body.name}"
+    described = f"{operand.name} of {body.name}"
     for scope, dtype in operand.storage:
         if scope not in place.storage:
-            yield f"Operand {what} must live in {' or '.join(place.storage)}, not in {scope}"
+            yield f"Operand {described} must live in {' or '.join(place.storage)}, not in {scope}"
         elif dtype != place.storage[scope]:
-            yield (f"Operand {what} must be stored in {scope} as {place.storage[scope]}, as the "
-                   f"buffer is, not as {dtype}")
+            yield (f"Operand {described} must be stored in {scope} as {place.storage[scope]}, "
+                   f"as the buffer is, not as {dtype}")
     if len(set(operand.scopes)) < len(operand.scopes):
-        yield f"Operand {what} must live in each buffer once"
+        yield f"Operand {described} must live in each buffer once"
     if operand.dtype != place.dtype:
-        yield (f"Operand {what} must be {place.dtype}, as the unit computes, "
+        yield (f"Operand {described} must be {place.dtype}, as the unit computes, "
                f"not {operand.dtype}")
     if operand.shape != place.shape:
-        yield (f"Operand {what} must have the shape {place.shape} of an entry, "
+        yield (f"Operand {described} must have the shape {place.shape} of an entry, "
                f"not {operand.shape}")
     if operand.window:
-        yield f"Operand {what} must be a whole entry, not a window"
+        yield f"Operand {described} must be a whole entry, not a window"
 
 
 def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:

@@ -74,10 +74,10 @@ def with_borders(program: AccelProgram, graph: Graph) -> AccelProgram:
     """
     inner, outside = core(graph), _outside(graph)
 
-    def slots(names: tuple[str, ...], made: tuple[TensorSlot, ...],
+    def slots(names: tuple[str, ...], existing: tuple[TensorSlot, ...],
               order: tuple[str, ...]) -> tuple[TensorSlot, ...]:
         crossing = {outside.get(name, name): _crossing(graph, slot, outside.get(name), name)
-                    for name, slot in zip(names, made, strict=True)}
+                    for name, slot in zip(names, existing, strict=True)}
         return tuple(crossing[value] for value in order)
 
     return replace(program, inputs=slots(inner.inputs, program.inputs, graph.inputs),

@@ -55,7 +55,7 @@ class Forms:
     refused : why a view is impossible, by name of the node.
     """
 
-    def __init__(self, graph: Graph, blocks: Blocks, made: Sequence[str]):
+    def __init__(self, graph: Graph, blocks: Blocks, operators: Sequence[str]):
         self.graph, self.blocks = graph, blocks
         self.readers, self.producers = graph.consumers(), graph.producers()
         self.stored: dict[str, Stored] = {}
@@ -71,10 +71,10 @@ class Forms:
             if is_view(graph, node):
                 self._view(node)
             else:
-                self._own(value, self._result(node) if node.op in made else self._input(value))
+                self._own(value, self._result(node) if node.op in operators else self._input(value))
         for node in reversed(graph.nodes):
             if node.op == "qconcat" and len(self._shape(node.outputs[0])) in (2, 4):
-                self._join(node, made)
+                self._join(node, operators)
         for node in graph.nodes:
             if node.op == "slice":
                 self._cut(node)
@@ -239,7 +239,7 @@ class Forms:
             written = written and self._back(view, written)
         return written or standard
 
-    def _join(self, node: Node, made: Sequence[str]) -> None:
+    def _join(self, node: Node, operators: Sequence[str]) -> None:
         """Makes inputs of a concatenation parts of its result, where they can be written there."""
         result, at = node.outputs[0], 0
         around = self.parts.get(result) or self._whole(result)
@@ -247,7 +247,7 @@ class Forms:
             channels = self._shape(value)[1]
             last = index == len(node.inputs) - 1
             own = self.room(result) - at if last else channels
-            if (_keeps_scale(node, index) and self._can_be_part(node, value, made)
+            if (_keeps_scale(node, index) and self._can_be_part(node, value, operators)
                     and own <= self.blocks.padded(channels)):
                 self.parts[value] = replace(around, offset=around.offset + at, writable=own)
                 self.joined[value] = node.name
@@ -260,12 +260,12 @@ class Forms:
         column = batch * self.blocks.padded(x.c)
         return Part(0, (x.h * x.w * column, x.w * column, column, column // batch))
 
-    def _can_be_part(self, node: Node, value: str, made: Sequence[str]) -> bool:
+    def _can_be_part(self, node: Node, value: str, operators: Sequence[str]) -> bool:
         """Whether a value may be written among the channels of a concatenation: its layers can do
         that, and its other readers find whole blocks.
         """
         producer = self.producers.get(value)
-        if (producer is None or producer.op not in made or producer.op in ("qmatmul", "slice")
+        if (producer is None or producer.op not in operators or producer.op in ("qmatmul", "slice")
                 or value in self.parts or value in self.graph.outputs
                 or node.inputs.count(value) > 1):
             return False

@@ -142,7 +142,7 @@ def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down:
     outputs = (down.outputs, across.outputs)
     window = Window((down.kernel, across.kernel), (1, 1), (down.before, across.before, 0, 0),
                     (down.dilation, across.dilation))
-    after = (made - 1 + reach - size - before for made, reach, size, before
+    after = (extent - 1 + reach - size - before for extent, reach, size, before
              in zip(outputs, window.reach, (x.h, x.w), window.pads[:2], strict=True))
     window = replace(window, pads=(*window.pads[:2], *after))
     kernels, taps = [], 0
@@ -211,11 +211,11 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
 
 
 def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
-    x, y, made = (known.view(value) for value in (*node.inputs, *node.outputs))
-    if x is None or y is None or made is None:
+    x, y, z = (known.view(value) for value in (*node.inputs, *node.outputs))
+    if x is None or y is None or z is None:
         raise LoweringError("batches of images are no rows of matrices")
-    x, y, made = _one_matrix(x, y, made)
-    a, b, shape, trans_b = x.shape, y.shape, made.shape, bool(node.attrs["trans_b"])
+    x, y, z = _one_matrix(x, y, z)
+    a, b, shape, trans_b = x.shape, y.shape, z.shape, bool(node.attrs["trans_b"])
     planes = Planes(a[-1], node.attrs.get("a_zp", 0), node.attrs.get("b_zp", 0))
     _check_planes(planes, blocks)
     operator = products.matrix_product(_stage(node), a, b, trans_b, planes,
@@ -226,17 +226,17 @@ def _matrix_product(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> M
     padded = isinstance(result, Activation) and not result.plain
     return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]},
                        {"params": params}, result, math.prod(shape) * a[-1], views={"x": x, "y": y},
-                       **_rows_within(operator, made, blocks, padded))
+                       **_rows_within(operator, z, blocks, padded))
 
 
-def _one_matrix(a: View, b: View, made: View) -> tuple[View, View, View]:
+def _one_matrix(a: View, b: View, z: View) -> tuple[View, View, View]:
     """Merge all rows of `a` into one matrix where all meet the same `b` and strides allow it."""
     if math.prod(b.shape[:-2]) == 1 and len(a.shape) > 2:
-        flat = [view.reshaped((math.prod(view.shape[:-1]), view.shape[-1])) for view in (a, made)]
-        one = b.reshaped(b.shape[-2:])
-        if flat[0] and flat[1] and one:
-            return flat[0], one, flat[1]
-    return a, b, made
+        flat = [view.reshaped((math.prod(view.shape[:-1]), view.shape[-1])) for view in (a, z)]
+        matrix = b.reshaped(b.shape[-2:])
+        if flat[0] and flat[1] and matrix:
+            return flat[0], matrix, flat[1]
+    return a, b, z
 
 
 def _check_planes(planes: Planes, blocks: Blocks) -> None:
@@ -246,13 +246,13 @@ def _check_planes(planes: Planes, blocks: Blocks) -> None:
                             f"{planes.a_zp} and {planes.b_zp}, beyond {2**31 - 1}")
 
 
-def _rows_within(operator: BlockedOperator, made: View, blocks: Blocks,
+def _rows_within(operator: BlockedOperator, z: View, blocks: Blocks,
                  padded: bool) -> dict[str, Any]:
     """Pitches of the rows of matrices in memory, and where they end unless they are `padded`."""
-    *around, rows, elements = made.strides
+    *around, rows, elements = z.strides
     elements = 1 if padded else elements        # padding lies beside an only element
-    several = [stride for stride, extent in zip(around, made.shape, strict=False) if extent > 1]
-    bounds = ((-2, -1, made.shape[-1]), (-4, -3, made.shape[-2]))
+    several = [stride for stride, extent in zip(around, z.shape, strict=False) if extent > 1]
+    bounds = ((-2, -1, z.shape[-1]), (-4, -3, z.shape[-2]))
     reach = (operator.output.shape[-2] * blocks.block_out,
              operator.output.shape[-4] * blocks.batch)
     return {"pitches": (*(several or [0]), 0, rows * blocks.batch, rows,
@@ -366,10 +366,11 @@ def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     if (x.n, x.c, x.h, x.w) != (y.n, y.c, y.h, y.w):
         raise LoweringError("its inputs lie in memory as images and as rows of matrices")
     ma, mb, c, shift = (node.attrs[k] for k in ("ma", "mb", "c", "shift"))
-    one, two = (_in_line(operand, blocks) for operand in (x, y))
-    if (one.n, one.w) != (two.n, two.w):
-        one, two = x, y
-    operator = blocked.add(_stage(node), one, two, ma, mb, c, shift, _quantization(node), blocks)
+    first, second = (_in_line(operand, blocks) for operand in (x, y))
+    if (first.n, first.w) != (second.n, second.w):
+        first, second = x, y
+    operator = blocked.add(_stage(node), first, second, ma, mb, c, shift, _quantization(node),
+                           blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
                        replace(x, plain=False))
 

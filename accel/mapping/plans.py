@@ -40,8 +40,9 @@ def _described(operator: BlockedOperator) -> str:
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:
-    found = {one.name: getattr(tiles, one.name) for one in fields(Tiles)} | {"threads": threads}
-    return " ".join(f"{name}={value}" for name, value in found.items() if value != "")
+    numbers = {field.name: getattr(tiles, field.name) for field in fields(Tiles)}
+    numbers["threads"] = threads
+    return " ".join(f"{name}={value}" for name, value in numbers.items() if value != "")
 
 
 def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, room: Room
@@ -53,7 +54,7 @@ def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, 
     numbers = {name: given.get(name, "") for name in ("rows", "columns", "channels", "depth",
                                                       "threads")}
     stationary = given.get("stationary", "")
-    if (not all(one.isdecimal() for one in numbers.values()) or stationary not in STATIONARY
+    if (not all(number.isdecimal() for number in numbers.values()) or stationary not in STATIONARY
             or not given.keys() <= {*numbers, "stationary"}):
         raise PlanRefused(f"Plan of a layer must be like 'rows=4 columns=4 channels=2 depth=1 "
                           f"stationary=w threads=2', not {text!r}")
@@ -67,7 +68,7 @@ def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, 
 
 
 def pair_text(tiles: tuple[Tiles, Tiles] | None, threads: int) -> str:
-    return " / ".join(tiles_text(one, threads) for one in tiles) if tiles else APART
+    return " / ".join(tiles_text(layer_tiles, threads) for layer_tiles in tiles) if tiles else APART
 
 
 def pair_of(text: str, config: AccelConfig, shapes: tuple[Shape, Shape], threads: int,
@@ -81,13 +82,13 @@ def pair_of(text: str, config: AccelConfig, shapes: tuple[Shape, Shape], threads
     if len(parts) != 2:
         raise PlanRefused(f"Plan of two layers must be {APART!r} or the tiles of both with '/' "
                           f"between them, not {text!r}")
-    plans = [tiles_from(one, config, shape, threads, room)
-             for one, shape, room in zip(parts, shapes, rooms, strict=True)]
+    plans = [tiles_from(part, config, shape, threads, room)
+             for part, shape, room in zip(parts, shapes, rooms, strict=True)]
     if {count for _, count in plans} != {threads}:
         raise PlanRefused(f"Plan {text!r}: threads of layers that are computed together must be "
                           f"{threads}")
-    (one, _), (two, _) = plans
-    if not follows(shapes, one, two):
+    (first, _), (second, _) = plans
+    if not follows(shapes, first, second):
         raise PlanRefused(f"Plan {text!r}: tiles of the second layer must be parts of those of the "
                           f"first")
-    return one, two
+    return first, second

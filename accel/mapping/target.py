@@ -131,10 +131,10 @@ class AccelTarget:
             io_bytes=memory.io, inputs=memory.inputs, outputs=memory.outputs, layers=tuple(ends))
         return _compiled(program, [tuple(part.layer for part in group) for group in groups])
 
-    def _lowered(self, one: "_Part", memory: "_Memory") -> list[Instruction]:
-        scheduled = schedule(self.machine, one.layer.operator, one.tiles, one.threads).program
-        return lower(self.machine, scheduled, memory.placement(one.layer), one.layer.name,
-                     one.room)
+    def _lowered(self, part: "_Part", memory: "_Memory") -> list[Instruction]:
+        scheduled = schedule(self.machine, part.layer.operator, part.tiles, part.threads).program
+        return lower(self.machine, scheduled, memory.placement(part.layer), part.layer.name,
+                     part.room)
 
     def _alone(self, layer: MappedLayer) -> "_Part":
         try:
@@ -199,10 +199,10 @@ class AccelTarget:
             pair = choose_together(config, *shapes, self.threads, rooms)
             if pair is None:
                 return None
-            one, two = (cost_of(config, shape, tiles, self.threads)
-                        for shape, tiles in zip(shapes, pair, strict=True))
+            first_cost, second_cost = (cost_of(config, shape, tiles, self.threads)
+                                       for shape, tiles in zip(shapes, pair, strict=True))
             apart = first.cost.cycles + second.cost.cycles
-            return pair if (one + two).cycles < apart else None
+            return pair if (first_cost + second_cost).cycles < apart else None
 
         if self.plans is OWN:
             return own()
@@ -315,7 +315,7 @@ class _Memory:
     def __init__(self, target: AccelTarget, graph: Graph, groups: Sequence[Sequence[_Part]],
                  forms: Forms):
         self.graph, self.groups, self.forms = graph, groups, forms
-        self.layers = [one.layer for group in groups for one in group]
+        self.layers = [part.layer for group in groups for part in group]
         self.blocks = blocks_of(target.machine.config)
         self.storage = forms.owner
         self._places: dict[str, TensorPlacement] = {}
@@ -379,7 +379,7 @@ class _Memory:
         lives: dict[str, tuple[int, int]] = {}
         sizes: dict[str, int] = {}
         for step, group in enumerate(self.groups):
-            for layer in (one.layer for one in group):
+            for layer in (part.layer for part in group):
                 for value in (*layer.inputs.values(), layer.node.outputs[0]):
                     stored = self.storage[value]
                     if stored not in self._places:

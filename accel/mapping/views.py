@@ -35,7 +35,7 @@ class View:
     def equals(self, other: "View") -> bool:
         """Whether each element lies in the same place; strides of one element do not count."""
         return self.shape == other.shape and self.size == other.size and all(
-            one == two for extent, one, two
+            stride == other_stride for extent, stride, other_stride
             in zip(self.shape, self.strides, other.strides, strict=True) if extent > 1)
 
 
@@ -45,18 +45,18 @@ Stored = Activation | View
 
 def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> Iterator[tuple[range, range]]:
     """The shortest runs of dimensions, before and after, that have equally many elements."""
-    one = two = 0
-    while one < len(before) or two < len(after):
-        first, second = one, two
+    left_end = right_end = 0
+    while left_end < len(before) or right_end < len(after):
+        first, second = left_end, right_end
         left = right = 1
         while True:
-            if left <= right and one < len(before):
-                left, one = left * before[one], one + 1
-            elif two < len(after):
-                right, two = right * after[two], two + 1
+            if left <= right and left_end < len(before):
+                left, left_end = left * before[left_end], left_end + 1
+            elif right_end < len(after):
+                right, right_end = right * after[right_end], right_end + 1
             if left == right:
                 break
-        yield range(first, one), range(second, two)
+        yield range(first, left_end), range(second, right_end)
 
 
 def _merged(axes: list[tuple[int, int]]) -> int | None:

@@ -282,9 +282,9 @@ def _strides(loops: Sequence[Mapping[str, int]], field: str, modulus: int) -> tu
     return tuple(s - modulus if s >= modulus >> 1 else s for s in strides)
 
 
-def require_ranges(machine: Machine, instruction: Instruction, found: Iterable[Touch]) -> None:
+def require_ranges(machine: Machine, instruction: Instruction, touched: Iterable[Touch]) -> None:
     """Raise `Fault` with status ADDRESS where an operand leaves its buffer or its banks."""
-    for touch in found:
+    for touch in touched:
         if touch.memory in isa.BASES:
             continue
         geometry = machine.config.buffers[touch.memory]
@@ -311,19 +311,19 @@ def _require_banks(machine: Machine, instruction: Instruction, touch: Touch, low
 
 
 def event(machine: Machine, instruction: Instruction,
-          found: Iterable[Touch] | None = None) -> Event:
+          touched: Iterable[Touch] | None = None) -> Event:
     """The event of an instruction for `compiler.latency_hiding`. Its operands must be in range.
 
     Reads of constant segments are left out: these are complete from the start, and nothing may
-    write there. `found` are the instruction's `touches`, from a caller who knows them.
+    write there. `touched` are the instruction's `touches`, from a caller who knows them.
     """
-    known = touches(machine, instruction) if found is None else found
-    found = list({(touch.memory, touch.walk, touch.write): touch for touch in known
-                  if touch.walk.count and (touch.write or touch.memory not in CONSTANT)}.values())
-    accesses = [a for touch in found if not touch.write for a in touch.accesses()]
-    dst = found[-1] if found and found[-1].write else None
+    known = touches(machine, instruction) if touched is None else touched
+    touched = list({(touch.memory, touch.walk, touch.write): touch for touch in known
+                    if touch.walk.count and (touch.write or touch.memory not in CONSTANT)}.values())
+    accesses = [a for touch in touched if not touch.write for a in touch.accesses()]
+    dst = touched[-1] if touched and touched[-1].write else None
     if dst is not None:
-        sources = [t for t in found if t.memory == dst.memory and not t.write]
+        sources = [t for t in touched if t.memory == dst.memory and not t.write]
         if sources:
             accesses = [a for a in accesses if a.memory != dst.memory]
             accesses += _read_before_written(dst, sources)
@@ -363,7 +363,7 @@ def with_tokens(machine: Machine, instructions: Iterable[Instruction]) -> list[I
     FINISH gets no tokens: it waits until all units are idle.
     """
     stream = list(instructions)
-    working = [index for index, one in enumerate(stream) if one.unit != "fetch"]
+    working = [index for index, instruction in enumerate(stream) if instruction.unit != "fetch"]
     tokens = insert_tokens((_event(machine, index, stream[index], {}) for index in working), UNITS)
     for index, token in zip(working, tokens, strict=True):
         masks = {"waits": isa.unit_mask(token.waits), "signals": isa.unit_mask(token.signals)}
@@ -383,7 +383,7 @@ def prove(machine: Machine, program: AccelProgram) -> None:
     stream = decode_words(machine, program.words, program.provenance)
     _require_finish(stream)
     events = _Events(machine, stream, program.segment_sizes)
-    tokens = [Tokens(one.waits, one.signals) for one in stream[:-1]]
+    tokens = [Tokens(instruction.waits, instruction.signals) for instruction in stream[:-1]]
     initial: dict[str, list[tuple[int, int]]] = {}
     for slot in program.inputs:
         initial.setdefault(slot.base, []).append((slot.offset, slot.offset + slot.size_bytes))
@@ -411,14 +411,14 @@ class _Events(Sequence[Event]):
 
     def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
         if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
+            return [self[position] for position in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
         return _event(self._machine, index, self._stream[index], self._segments)
 
 
 def _require_finish(stream: Sequence[Instruction]) -> None:
-    ends = [index for index, one in enumerate(stream) if one.name == "finish"]
+    ends = [index for index, instruction in enumerate(stream) if instruction.name == "finish"]
     if ends != [len(stream) - 1]:
         raise IllegalProgram(f"Program must have one finish, at its end {len(stream) - 1}, "
                              f"not at {ends}")

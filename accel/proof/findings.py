@@ -106,14 +106,14 @@ class Findings:
         return f"{self.stream[index].unit} {index}"
 
     def _instruction(self, index: int) -> Iterator[Row]:
-        one = self.stream[index]
-        text = re.sub(r"\[.*?\]", lambda loop: _whole(loop[0]), disassemble(one))
+        instruction = self.stream[index]
+        text = re.sub(r"\[.*?\]", lambda loop: _whole(loop[0]), disassemble(instruction))
         yield self._short(index), text
-        if one.origin.site.layer:
-            yield "  from", _from(one.origin)
-        if one.origin.site.tensors:
+        if instruction.origin.site.layer:
+            yield "  from", _from(instruction.origin)
+        if instruction.origin.site.tensors:
             named = dict.fromkeys(f"{tensor} in {memory}"
-                                  for _, memory, tensor in one.origin.site.tensors)
+                                  for _, memory, tensor in instruction.origin.site.tensors)
             yield "  tensors", ", ".join(named)
 
     # ---- addresses ---------------------------------------------------------------------------

@@ -183,10 +183,10 @@ def _located(machine: Machine, case: Case, simulators: Mapping[str, Simulator],
     a, b = known.simulators
     if known.instruction >= 0:
         return known
-    found = first_difference(machine, case, simulators[a], simulators[b])
-    if found is None:
+    difference = first_difference(machine, case, simulators[a], simulators[b])
+    if difference is None:
         return known
-    index, place = found
+    index, place = difference
     text = disassemble(case.program.instructions(machine)[index])
     return replace(known, detail=f"{place} ({known.detail})", instruction=index, text=text)
 
@@ -201,13 +201,13 @@ def _timing(machine: Machine, case: Case, names: list[str], runs: list[Run]) -> 
             return Difference(case.name, (name, "its own counters"), wrong)
     reference, expected = timed[-1] if timed else ("", Run(Status.DONE))
     for name, run in timed[:-1]:
-        if found := differ_in_time(run, expected):
-            known = Difference(case.name, (name, reference), found.detail)
-            if found.index < 0:
+        if difference := differ_in_time(run, expected):
+            known = Difference(case.name, (name, reference), difference.detail)
+            if difference.index < 0:
                 return known
-            one = case.program.instructions(machine)[found.index]
-            return replace(known, detail=f"{one.unit} {found.detail}", instruction=found.index,
-                           text=disassemble(one))
+            instruction = case.program.instructions(machine)[difference.index]
+            return replace(known, detail=f"{instruction.unit} {difference.detail}",
+                           instruction=difference.index, text=disassemble(instruction))
     return None
 
 

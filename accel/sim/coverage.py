@@ -92,7 +92,7 @@ class Coverage:
         for loop in range(4):
             yield from (("pad", f"{edge} in loop {loop}") for edge in ("before", "after"))
         for unit in DMA_BUFFERS:
-            yield from (("align", f"{unit} {what}") for what in _ALIGNMENTS)
+            yield from (("align", f"{unit} {alignment}") for alignment in _ALIGNMENTS)
         yield from (("segment", f"load {name}") for name in isa.BASES[1:])
         yield from (("segment", f"store {name}") for name in WRITABLE)
         yield from (("fault", f"{status.text} of {unit}")
@@ -116,19 +116,19 @@ class Coverage:
     # ---- which bins an instruction fills -----------------------------------------------------
 
     def _of(self, instruction: Instruction) -> Iterator[tuple[str, str]]:
-        found = touches(self.machine, instruction)
+        touched = touches(self.machine, instruction)
         for level, loop in enumerate(instruction.fields["loops"]):
             if loop["extent"] > 1:
                 yield "loop", f"{instruction.name} loop {level}"
         for source in instruction.waits:
             yield "token", f"{source} to {instruction.unit}"
         if instruction.unit in DMA_BUFFERS:
-            yield from self._of_dma(instruction, found)
+            yield from self._of_dma(instruction, touched)
         else:
-            yield from self._of_compute(instruction, found)
+            yield from self._of_compute(instruction, touched)
 
     def _of_dma(self, instruction: Instruction,
-                found: Sequence[Touch]) -> Iterator[tuple[str, str]]:
+                touched: Sequence[Touch]) -> Iterator[tuple[str, str]]:
         fields, unit = instruction.fields, instruction.unit
         segment = isa.BASES[fields["base"]]
         yield "segment", f"{unit} {segment}"
@@ -138,10 +138,11 @@ class Coverage:
                     yield "pad", f"before in loop {loop}"
                 if 0 < high < fields["loops"][loop]["extent"]:
                     yield "pad", f"after in loop {loop}"
-        remote = next(touch for touch in found if touch.memory == segment)
-        local = next(touch for touch in found if touch.memory != segment)
+        remote = next(touch for touch in touched if touch.memory == segment)
+        local = next(touch for touch in touched if touch.memory != segment)
         if remote.walk.count and not remote.walk.wraps:
-            yield from (("align", f"{unit} {what}") for what in self._alignments(remote, local))
+            yield from (("align", f"{unit} {alignment}")
+                        for alignment in self._alignments(remote, local))
 
     def _alignments(self, remote: Touch, local: Touch) -> Iterator[str]:
         bus = self.machine.config.bus_bytes
@@ -158,13 +159,13 @@ class Coverage:
             yield "across 64 bytes"
 
     def _of_compute(self, instruction: Instruction,
-                    found: Sequence[Touch]) -> Iterator[tuple[str, str]]:
-        intrinsic, dst = self.machine.intrinsic(instruction.name), found[-1]
+                    touched: Sequence[Touch]) -> Iterator[tuple[str, str]]:
+        intrinsic, dst = self.machine.intrinsic(instruction.name), touched[-1]
         unit = instruction.unit
         if intrinsic.reads_destination:
             yield from (("bypass", f"{unit} at distance {d}")
                         for d in _distances(dst.walk.addresses().reshape(-1)))
-        in_acc = [touch for touch in found if touch.memory == "acc"]
+        in_acc = [touch for touch in touched if touch.memory == "acc"]
         if len(in_acc) > 1 and dst.memory == "acc" and not accumulates(self.machine, instruction):
             if any(_meets(dst, touch) for touch in in_acc if not touch.write):
                 yield "alias", "vector reads what it wrote"

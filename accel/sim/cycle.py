@@ -196,12 +196,12 @@ def _opcodes(machine: Machine) -> ctypes.Array:
         table[machine.opcodes[body.name]].b = len(body.operands) > 1
     for body in machine.of_unit("vector"):
         scopes = {operand.name: operand.scopes for operand in (*body.operands, body.dst)}
-        one = table[machine.opcodes[body.name]]
-        one.a = _mask(isa.SOURCES_A, scopes.get("a", ()))
-        one.b = _mask(isa.SOURCES_B, scopes.get("b", ()))
-        one.destinations = _mask(isa.DESTINATIONS, scopes["dst"])
-        one.record = any(name in scopes for name in PARAMETERS)
-        one.folds = body.update != "assign"
+        entry = table[machine.opcodes[body.name]]
+        entry.a = _mask(isa.SOURCES_A, scopes.get("a", ()))
+        entry.b = _mask(isa.SOURCES_B, scopes.get("b", ()))
+        entry.destinations = _mask(isa.DESTINATIONS, scopes["dst"])
+        entry.record = any(name in scopes for name in PARAMETERS)
+        entry.folds = body.update != "assign"
     return table
 
 

@@ -184,18 +184,18 @@ class _Execution:
 
     def _perform(self, index: int, instruction: Instruction) -> None:
         try:
-            found = touches(self.machine, instruction)
-            require_ranges(self.machine, instruction, found)
+            touched = touches(self.machine, instruction)
+            require_ranges(self.machine, instruction, touched)
         except Fault as fault:
             self.errors.append((index, fault.status, instruction.unit))
             return
-        if self._outside_memory(found):
+        if self._outside_memory(touched):
             self.bus_errors.add(index)
         else:
-            perform(self.machine, self.buffers, self.memory, self.bases, instruction, found)
+            perform(self.machine, self.buffers, self.memory, self.bases, instruction, touched)
 
-    def _outside_memory(self, found: Sequence[Touch]) -> bool:
-        for touch in found:
+    def _outside_memory(self, touched: Sequence[Touch]) -> bool:
+        for touch in touched:
             if touch.memory in isa.BASES and touch.walk.count:
                 low, high = touch.walk.bounds
                 base = self.bases[touch.memory]

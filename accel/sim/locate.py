@@ -57,8 +57,8 @@ def first_difference(machine: Machine, case: Case, a: Simulator,
     else:
         lengths = range(1, count + 1)
     for length in lengths:
-        if found := _compare(machine, case, length, a, b):
-            return length - 1, found
+        if difference := _compare(machine, case, length, a, b):
+            return length - 1, difference
     return None
 
 
@@ -107,14 +107,14 @@ def cut(machine: Machine, case: Case, length: int) -> _Cut:
 
 def _matched(stream: list[Instruction]) -> list[Instruction]:
     """The stream without the signals that have no wait left."""
-    waits = {(a, b): sum(a in one.waits for one in stream if one.unit == b)
+    waits = {(a, b): sum(a in instruction.waits for instruction in stream if instruction.unit == b)
              for a in UNITS for b in UNITS}
     result = []
-    for one in stream:
-        kept = [unit for unit in one.signals if waits[one.unit, unit]]
+    for instruction in stream:
+        kept = [unit for unit in instruction.signals if waits[instruction.unit, unit]]
         for unit in kept:
-            waits[one.unit, unit] -= 1
-        result.append(_with(one, signals=isa.unit_mask(kept)))
+            waits[instruction.unit, unit] -= 1
+        result.append(_with(instruction, signals=isa.unit_mask(kept)))
     return result
 
 
@@ -147,7 +147,7 @@ def _after(stream: list[Instruction], instruction: Instruction,
     """
     waits = []
     for unit in units:
-        last = max((k for k, one in enumerate(stream) if one.unit == unit), default=None)
+        last = max((k for k, earlier in enumerate(stream) if earlier.unit == unit), default=None)
         if last is not None and instruction.unit not in stream[last].signals:
             targets = (*stream[last].signals, instruction.unit)
             stream[last] = _with(stream[last], signals=isa.unit_mask(targets))

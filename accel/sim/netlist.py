@@ -42,8 +42,8 @@ def whole_words(text: str) -> str:
     return "".join(_BYTES.sub(partial(_joined, module), module) for module in _MODULE.split(text))
 
 
-def _joined(module: str, found: re.Match[str]) -> str:
-    writes = _BYTE.findall(found[1])
+def _joined(module: str, match: re.Match[str]) -> str:
+    writes = _BYTE.findall(match[1])
     enables, words, names, highs, lows, values = zip(*writes, strict=True)
     word, name = words[0], names[0]
     width = re.search(rf"^  reg \[(\d+):0\] {re.escape(name)} \[", module, re.MULTILINE)
@@ -52,7 +52,7 @@ def _joined(module: str, found: re.Match[str]) -> str:
     in_order = all(int(low) == int(end) + 1 for low, end in zip(lows, ends))
     if not (width and highs[-1] == width[1] and in_order and set(words) == {word}
             and ports == len(writes)):
-        return found[0]
+        return match[0]
     parts = [f"({enable}) ? {value} : {word}[{high}:{low}]"
              for enable, value, high, low in zip(enables, values, highs, lows, strict=True)]
     any_of = " | ".join(f"({enable})" for enable in enables)
@@ -112,22 +112,22 @@ def _clocked(module: str) -> str:
     uses = Counter(_ESCAPED.findall(module))
     moved: dict[str, _Clocked] = {}
 
-    def take(found: re.Match[str]) -> str:
-        following = found[1].split(maxsplit=1)[0]
+    def take(match: re.Match[str]) -> str:
+        following = match[1].split(maxsplit=1)[0]
         if following not in registers:
-            return found[0]
-        one = _read(following, registers[following], found[1])
+            return match[0]
+        process = _read(following, registers[following], match[1])
         # It is declared, assigned here and handed to the register, and that is all.
-        if _ESCAPED.findall(found[1]).count(following) != uses[following] - 2 \
-                or following in _ESCAPED.findall(one.body):
-            return found[0]
-        moved[following] = one
+        if _ESCAPED.findall(match[1]).count(following) != uses[following] - 2 \
+                or following in _ESCAPED.findall(process.body):
+            return match[0]
+        moved[following] = process
         return ""
 
     module = _NEXT.sub(take, module)
     if not moved:
         return module
-    module = _REGISTER.sub(lambda found: "" if found[2] in moved else found[0], module)
+    module = _REGISTER.sub(lambda match: "" if match[2] in moved else match[0], module)
     return module.replace("endmodule", _blocks([*moved.values()]) + "endmodule")
 
 
@@ -139,19 +139,19 @@ def _read(following: str, register: str, body: str) -> _Clocked:
         del lines[0]            # else it stays as it is
     assignment = re.compile(rf"^( +){re.escape(following)}(?: +(\[[\d:]+\]))? +=  ?")
     return _Clocked(register, reset[1] if reset else None, "".join(
-        assignment.sub(lambda found: f"{found[1]}{register}{found[2] or ''} <= ", line)
+        assignment.sub(lambda match: f"{match[1]}{register}{match[2] or ''} <= ", line)
         for line in lines))
 
 
 def _blocks(registers: list[_Clocked]) -> str:
     """One for the registers with a reset, one for each condition of the others."""
-    with_reset = [one for one in registers if one.init is not None]
+    with_reset = [process for process in registers if process.init is not None]
     result = ""
     if with_reset:
-        resets = "".join(f"      {one.register} <= {one.init};\n" for one in with_reset)
+        resets = "".join(f"      {process.register} <= {process.init};\n" for process in with_reset)
         result = (f"  always @(posedge clk)\n    if (rst) begin\n{resets}    end else begin\n"
                   f"{''.join(_bodies(with_reset))}    end\n")
-    others = [one for one in registers if one.init is None]
+    others = [process for process in registers if process.init is None]
     return result + "".join(f"  always @(posedge clk) begin\n{body}  end\n"
                             for body in _bodies(others))
 
@@ -160,10 +160,10 @@ def _bodies(registers: list[_Clocked]) -> list[str]:
     """Statements; those under one condition together."""
     together: dict[str, str] = {}
     bodies = []
-    for one in registers:
-        if found := _ENABLED.fullmatch(one.body):
-            together[found[1]] = together.get(found[1], "") + found[2]
+    for process in registers:
+        if match := _ENABLED.fullmatch(process.body):
+            together[match[1]] = together.get(match[1], "") + match[2]
         else:
-            bodies.append(one.body)
+            bodies.append(process.body)
     return [f"    if ({condition}) begin\n{assignments}    end\n"
             for condition, assignments in together.items()] + bodies

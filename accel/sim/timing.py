@@ -42,19 +42,20 @@ def _differences(a: Run, b: Run) -> Iterator[TimingDifference]:
 
 
 def _events(a: Run, b: Run) -> Iterator[TimingDifference]:
-    found = []
+    differences = []
     for name, verb in EVENTS.items():
         mine, theirs = getattr(a, name), getattr(b, name)
         for index in np.flatnonzero(mine != theirs).tolist():
             cycles = int(mine[index]), int(theirs[index])
-            found.append((min(cycle for cycle in cycles if cycle >= 0), index, verb, cycles))
-    if found:
-        _, index, verb, cycles = min(found)
+            differences.append((min(cycle for cycle in cycles if cycle >= 0), index, verb, cycles))
+    if differences:
+        _, index, verb, cycles = min(differences)
         sides = (f"in cycle {cycle}" if cycle >= 0 else "never" for cycle in cycles)
         yield TimingDifference(f"{verb} {'; '.join(sides)}", index)
 
 
-def _counters(what: str, a: Mapping[str, int], b: Mapping[str, int]) -> Iterator[TimingDifference]:
+def _counters(subject: str, a: Mapping[str, int],
+              b: Mapping[str, int]) -> Iterator[TimingDifference]:
     for name, count in a.items():
         if count != b[name]:
-            yield TimingDifference(f"{what} {name} are {count}; {b[name]}")
+            yield TimingDifference(f"{subject} {name} are {count}; {b[name]}")

@@ -127,11 +127,11 @@ def tokens(stream: Sequence[Instruction]) -> Iterator[tuple[str, str, int, int]]
     """
     given: dict[tuple[str, str], list[int]] = defaultdict(list)
     taken: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, one in enumerate(stream):
-        for unit in one.waits:
-            taken[unit, one.unit].append(index)
-        for unit in one.signals:
-            given[one.unit, unit].append(index)
+    for index, instruction in enumerate(stream):
+        for unit in instruction.waits:
+            taken[unit, instruction.unit].append(index)
+        for unit in instruction.signals:
+            given[instruction.unit, unit].append(index)
     for (giver, taker), sources in given.items():
         for source, target in zip(sources, taken[giver, taker]):
             yield giver, taker, source, target
@@ -176,8 +176,8 @@ def _events(machine: Machine, recordings: Sequence[Recording]) -> Iterator[dict[
     yield from _names(lanes)
 
 
-def _named(what: str, process: int, name: str, thread: int = 0) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
+def _named(kind: str, process: int, name: str, thread: int = 0) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
 def _names(lanes: dict[str, int]) -> Iterator[dict[str, Any]]:
@@ -220,10 +220,10 @@ def _placed(stream: Sequence[Instruction], run: Run) -> dict[int, int]:
     """A lane for every started instruction, so that instructions of one lane do not overlap."""
     free: dict[str, list[int]] = defaultdict(list)      # when each lane of a unit is free again
     lanes = {}
-    for index, one in enumerate(stream):
+    for index, instruction in enumerate(stream):
         if run.start[index] < 0:
             continue
-        busy = free[one.unit]
+        busy = free[instruction.unit]
         lane = next((n for n, end in enumerate(busy) if end <= run.start[index]), len(busy))
         busy[lane:lane + 1] = [_end(run, index)]
         lanes[index] = lane
@@ -235,13 +235,14 @@ def _end(run: Run, index: int) -> int:
     return int(run.retire[index]) + 1 if run.retire[index] >= 0 else run.cycles
 
 
-def _instruction_slice(one: Instruction, index: int, lane: int, run: Run,
+def _instruction_slice(instruction: Instruction, index: int, lane: int, run: Run,
                        begin: int) -> dict[str, Any]:
     start = int(run.start[index])
-    return {"ph": "X", "name": f"{one.label} {one.name}".strip(), "cat": one.name,
-            "pid": REPORTERS.index(one.unit) + 1, "tid": _INSTRUCTIONS + lane,
+    return {"ph": "X", "name": f"{instruction.label} {instruction.name}".strip(),
+            "cat": instruction.name,
+            "pid": REPORTERS.index(instruction.unit) + 1, "tid": _INSTRUCTIONS + lane,
             "ts": begin + start, "dur": _end(run, index) - start,
-            "args": {"instruction": index, "text": disassemble(one)}}
+            "args": {"instruction": index, "text": disassemble(instruction)}}
 
 
 def _token(number: int, name: str, unit: str, lane: int, cycle: int, kind: dict[str, str],

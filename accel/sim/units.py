@@ -55,14 +55,15 @@ def entry_tiles(config: AccelConfig) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[str, int],
-            instruction: Instruction, found: Sequence[Touch]) -> None:
-    """Execute one instruction whose operands `found` (see `touches`) are in range."""
+            instruction: Instruction, touched: Sequence[Touch]) -> None:
+    """Execute one instruction whose operands `touched` (see `touches`) are in range."""
     if instruction.unit == "load":
-        _load(buffers, memory, bases, instruction, found)
+        _load(buffers, memory, bases, instruction, touched)
     elif instruction.unit == "store":
-        _move(buffers.raw["out"], found[0].walk, memory, _based(found[1], bases), found[0].width)
+        _move(buffers.raw["out"], touched[0].walk, memory, _based(touched[1], bases),
+              touched[0].width)
     else:
-        _Compute(machine, buffers, instruction, found).run()
+        _Compute(machine, buffers, instruction, touched).run()
 
 
 # ---- DMA ---------------------------------------------------------------------------------------
@@ -74,8 +75,8 @@ def _based(touch: Touch, bases: dict[str, int]) -> Walk:
 
 
 def _load(buffers: Buffers, memory: np.ndarray, bases: dict[str, int], instruction: Instruction,
-          found: Sequence[Touch]) -> None:
-    source, target = found
+          touched: Sequence[Touch]) -> None:
+    source, target = touched
     raw, walk, run = buffers.raw[target.memory], target.walk, target.width
     valid = _box(instruction)
     pad = instruction.fields.get("pad_value", 0)
@@ -145,12 +146,12 @@ class _Compute:
     """
 
     def __init__(self, machine: Machine, buffers: Buffers, instruction: Instruction,
-                 found: Sequence[Touch]):
+                 touched: Sequence[Touch]):
         self.buffers = buffers
         self.instruction = instruction
         self.intrinsic: Intrinsic = machine.intrinsic(instruction.name)
-        self.touches = {touch.operand: touch for touch in found}
-        self.dst = found[-1]
+        self.touches = {touch.operand: touch for touch in touched}
+        self.dst = touched[-1]
         self.target = buffers.entries[self.dst.memory]
         self.loops = compute_loops(instruction)
         self.fold = [i for i, s in enumerate(self.dst.walk.strides) if s == 0]

@@ -130,39 +130,39 @@ def _tables(machine: Machine) -> _Machine:
 def _kernel(machine: Machine, instruction: Instruction) -> _Kernel:
     intrinsic = machine.intrinsic(instruction.name)
     try:
-        found = {touch.operand: touch for touch in touches(machine, instruction)}
+        touched = {touch.operand: touch for touch in touches(machine, instruction)}
     except Fault:
         return _Kernel(form=_REFUSED)
     if factors := block_product(intrinsic):
-        return _described(intrinsic, found, _PRODUCT, [_operand(intrinsic, found[name])
-                                                       for name in factors])
+        return _described(intrinsic, touched, _PRODUCT, [_operand(intrinsic, touched[name])
+                                                         for name in factors])
     try:
-        steps, operands = _body(machine, intrinsic, found)
+        steps, operands = _body(machine, intrinsic, touched)
     except Foreign:
         return _Kernel(form=_FOREIGN)
-    return _described(intrinsic, found, _BODY, operands, steps)
+    return _described(intrinsic, touched, _BODY, operands, steps)
 
 
-def _described(intrinsic: Intrinsic, found: Mapping[str, Touch], form: int,
+def _described(intrinsic: Intrinsic, touched: Mapping[str, Touch], form: int,
                operands: list[_Operand], steps: Sequence[BodyStep] = ()) -> _Kernel:
     code = [_Step(CODES.index(step.code), bits(step.dtype), is_signed(step.dtype),
                   *(*step.args, 0, 0, 0)[:3], step.value) for step in steps]
-    return _Kernel(form, BUFFERS.index(found["dst"].memory), UPDATES.index(intrinsic.update),
+    return _Kernel(form, BUFFERS.index(touched["dst"].memory), UPDATES.index(intrinsic.update),
                    intrinsic.loops, len(code), sum(step.uniform for step in steps), len(operands),
                    (_Step * len(code))(*code), (_Operand * len(operands))(*operands))
 
 
 def _body(machine: Machine, intrinsic: Intrinsic,
-          found: Mapping[str, Touch]) -> tuple[list[BodyStep], list[_Operand]]:
+          touched: Mapping[str, Touch]) -> tuple[list[BodyStep], list[_Operand]]:
     tiles = entry_tiles(machine.config)
     members = {name: _member(tiles[touch.memory][1],
                              intrinsic.operand(name).stored_as(touch.memory))
-               for name, touch in found.items() if name != "dst"}
+               for name, touch in touched.items() if name != "dst"}
     stored = {name: dtype.name for name, (dtype, _) in members.items()}
     steps, sources = straighten(intrinsic, stored, _IMMEDIATES)
     operands = []
     for source in sources:
-        touch = found[source.operand]
+        touch = touched[source.operand]
         shape, dtype = tiles[touch.memory]
         # One record serves the whole batch: outer dimensions that an entry lacks do not count.
         lanes = np.ravel_multi_index(source.lanes[len(source.lanes) - len(shape):], shape)
@@ -217,10 +217,10 @@ class _Execution:
         """Performs one instruction by NumPy; returns whether its operands are in range."""
         word = int.from_bytes(self.words[position].tobytes(), "little")
         instruction = Instruction.decode(self.machine, word)
-        found = touches(self.machine, instruction)
+        touched = touches(self.machine, instruction)
         try:
-            require_ranges(self.machine, instruction, found)
+            require_ranges(self.machine, instruction, touched)
         except Fault:
             return False
-        perform(self.machine, self.buffers, self.memory, self.program.bases, instruction, found)
+        perform(self.machine, self.buffers, self.memory, self.program.bases, instruction, touched)
         return True

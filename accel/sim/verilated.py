@@ -108,8 +108,8 @@ def build(machine: Machine, optimization: tuple[str, ...] = OPTIMIZATION) -> "Ve
     compiler.
     """
     gateware = _gateware(machine, optimization)
-    if (key := noted("gateware", gateware)) and (found := find(KIND, key)):
-        return VerilatedCore(machine, found / "core.so")
+    if (key := noted("gateware", gateware)) and (folder := find(KIND, key)):
+        return VerilatedCore(machine, folder / "core.so")
     core = Core(machine)
     text = verilog.convert(core, name="core", emit_src=False, strip_internal_attrs=True)
     assert isinstance(text, str)
@@ -208,8 +208,8 @@ def verilator_objects(names: Sequence[str], flags: Sequence[str]) -> list[Path]:
         compile_objects({include / name: ("-O1",) for name in names}, folder,
                         [*flags, f"-I{include}", f"-I{include / 'vltstd'}"])
 
-    made = build_once("verilator", key, None, make)
-    return [made / f"{Path(name).stem}.o" for name in names]
+    built = build_once("verilator", key, None, make)
+    return [built / f"{Path(name).stem}.o" for name in names]
 
 
 _RARELY = "#define LOCKSTEP_RARELY(x) __builtin_expect_with_probability(!!(x), 0, 1.0)\n"
@@ -254,7 +254,7 @@ def _ports_header(machine: Machine, ports: list[Port]) -> str:
     lines = ["#pragma once", *(f"#define PORT_{p.name} {p.member}" for p in ports)]
     lists = {"REPORTERS": REPORTERS, "EXECUTION_UNITS": UNITS,
              "BUSY": [COUNTERS.index(f"count_{unit}_busy") for unit in UNITS]}
-    lines += [f"#define LOCKSTEP_{name}(X) {' '.join(f'X({one})' for one in members)}"
+    lines += [f"#define LOCKSTEP_{name}(X) {' '.join(f'X({member})' for member in members)}"
               for name, members in lists.items()]
     numbers = {"UNITS": len(UNITS), "COUNTERS": len(COUNTERS), "WATCHDOG": int(Status.WATCHDOG),
                "BUS_BYTES": machine.config.bus_bytes}
@@ -329,10 +329,10 @@ class VerilatedCore:
         self.machine = machine
         self.path = path
         self.library = ctypes.CDLL(str(path))
-        found = ctypes.c_char_p.in_dll(self.library, "lockstep_machine_hash").value or b""
-        if found.decode() != machine.hash:
+        built_for = ctypes.c_char_p.in_dll(self.library, "lockstep_machine_hash").value or b""
+        if built_for.decode() != machine.hash:
             raise SimulatorError(f"Simulator {path.name} must be built for machine "
-                                 f"{machine.hash[:12]}, not {found.decode()[:12]}")
+                                 f"{machine.hash[:12]}, not {built_for.decode()[:12]}")
         self._run = self.library.lockstep_run
         self._run.restype = None
         self._run.argtypes = [ctypes.POINTER(_Config), *[ctypes.c_void_p] * 3,

@@ -111,12 +111,12 @@ def _fitted(name: str, given: Any, dtype: np.dtype, wanted: Iterable[int | str],
         raise ImportRefused(f"{text} must be numbers of type {dtype}, not {given!r}") from None
     if array.dtype.kind not in "biuf" or not np.array_equal(cast, array) and dtype.kind != "f":
         raise ImportRefused(f"{text} must be numbers of type {dtype}, not {given!r}")
-    extents = [one for one in wanted if isinstance(one, int)]
+    extents = [extent for extent in wanted if isinstance(extent, int)]
     if cast.ndim == 0 and len(extents) == len(wanted):
         return np.full(extents, cast, dtype)
     fits = cast.ndim == len(wanted) and all(
-        isinstance(one, str) or one == extent
-        for one, extent in zip(wanted, cast.shape, strict=True))
+        isinstance(dimension, str) or dimension == extent
+        for dimension, extent in zip(wanted, cast.shape, strict=True))
     if not fits:
         shape, actual = ",".join(map(str, wanted)), ",".join(map(str, cast.shape))
         raise ImportRefused(f"{text} must have the input's shape [{shape}], not [{actual}]")

@@ -40,7 +40,7 @@ def body_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
 
 
 def _newest(versions: Sequence[int], opset: int) -> int:
-    return max((one for one in versions if one <= opset), default=min(versions))
+    return max((version for version in versions if version <= opset), default=min(versions))
 
 
 def _type_of(item: Any) -> onnx.TypeProto:
@@ -58,8 +58,8 @@ def types_of(schema: Any, proto: onnx.NodeProto, inputs: Sequence[Any],
     """The types that ONNX infers of this node alone, by its outputs' names; none where it fails."""
     known = {name: item for name, item in zip(proto.input, inputs, strict=True)
              if name and isinstance(item, Value)}
-    more = [one for one in proto.attribute if one.name == "num_outputs" and
-            one.i > len(proto.output)]      # ONNX would list them all
+    more = [attribute for attribute in proto.attribute if attribute.name == "num_outputs" and
+            attribute.i > len(proto.output)]      # ONNX would list them all
     if more or schema is None or len(known) < len(set(filter(None, proto.input))):
         return {}
     imports = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()]
@@ -80,7 +80,7 @@ def expanded(model: onnx.ModelProto) -> int:
 
     Raises NodeRefused for functions that call themselves, or one another too deeply.
     """
-    functions = {(one.domain, one.name): one for one in model.functions}
+    functions = {(function.domain, function.name): function for function in model.functions}
     known: dict[tuple[str, str], int] = {}
 
     def size(nodes: Iterable[onnx.NodeProto], calls: tuple[tuple[str, str], ...]) -> int:
@@ -94,7 +94,7 @@ def expanded(model: onnx.ModelProto) -> int:
         if name in calls:
             circle = (*calls[calls.index(name):], name)
             raise NodeRefused("functions must not call themselves: "
-                              + " calls ".join(".".join(one) for one in circle[:5]))
+                              + " calls ".join(".".join(name) for name in circle[:5]))
         if len(calls) == DEEPEST:
             raise NodeRefused(f"functions must call one another {DEEPEST} deep at most")
         if name not in known:
@@ -106,8 +106,8 @@ def expanded(model: onnx.ModelProto) -> int:
 
 def bound(function: onnx.FunctionProto, proto: onnx.NodeProto) -> list[onnx.NodeProto]:
     """The nodes of the body; references to the function's attributes become the node's values."""
-    given = {one.name: one for one in function.attribute_proto}
-    given |= {one.name: one for one in proto.attribute}
+    given = {attribute.name: attribute for attribute in function.attribute_proto}
+    given |= {attribute.name: attribute for attribute in proto.attribute}
     return [_bound(node, given) for node in function.node]
 
 
@@ -122,14 +122,15 @@ def _bound(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> on
 def _attributes(node: onnx.NodeProto,
                 given: Mapping[str, onnx.AttributeProto]) -> Iterator[onnx.AttributeProto]:
     """The attributes of a node in a body, without those that refer to one that is not given."""
-    for one in node.attribute:
+    for attribute in node.attribute:
         new = onnx.AttributeProto()
-        new.CopyFrom(given.get(one.ref_attr_name, one) if one.ref_attr_name else one)
-        if one.ref_attr_name and one.ref_attr_name not in given:
+        new.CopyFrom(given.get(attribute.ref_attr_name, attribute) if attribute.ref_attr_name
+                     else attribute)
+        if attribute.ref_attr_name and attribute.ref_attr_name not in given:
             continue
-        new.name = one.name
+        new.name = attribute.name
         new.ref_attr_name = ""
-        if new.type == onnx.AttributeProto.GRAPH and not one.ref_attr_name:
+        if new.type == onnx.AttributeProto.GRAPH and not attribute.ref_attr_name:
             nodes = [_bound(inner, given) for inner in new.g.node]
             del new.g.node[:]
             new.g.node.extend(nodes)

@@ -64,7 +64,8 @@ class Importer(Tracer):
         super().__init__(Builder(name, _value_names(model.graph)), run)
         self.model = model
         self.opsets = {"": onnx.defs.onnx_opset_version(), **_versions(model.opset_import)}
-        self.functions = {(one.domain, one.name): one for one in model.functions}
+        self.functions = {(function.domain, function.name): function
+                          for function in model.functions}
         self.names: ChainMap[str, Item] = ChainMap()
         self.names_of_constants.update(_value_names(model.graph))
         self.refusals: list[str] = []
@@ -96,11 +97,11 @@ class Importer(Tracer):
         """
         around, self.names = self.names, self.names.new_child()
         try:
-            self.names.update({one.name: item for one, item
+            self.names.update({value.name: item for value, item
                                in zip(graph.input, inputs, strict=True)})
             self.define_initializers(graph)
             self.nodes(graph.node)
-            return [self.names[one.name] for one in graph.output]
+            return [self.names[output.name] for output in graph.output]
         finally:
             self.names = around
 
@@ -212,8 +213,8 @@ class Importer(Tracer):
         domain = "" if proto.domain in STANDARD else proto.domain
         inferred = types_of(registry.schema_of(domain, proto.op_type, self.opsets.get(domain, 1)),
                             proto, [self.names.get(name) for name in proto.input], self.opsets)
-        told = {one.name: one.type for one in (*self.model.graph.value_info,
-                                               *self.model.graph.output)}
+        told = {value.name: value.type for value in (*self.model.graph.value_info,
+                                                     *self.model.graph.output)}
         return {output: self._of_type(output, inferred.get(output) or told.get(output))
                 for output in proto.output if output}
 
@@ -247,7 +248,7 @@ class Importer(Tracer):
 
 
 def _versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    return {"" if one.domain in STANDARD else one.domain: one.version for one in imports}
+    return {"" if opset.domain in STANDARD else opset.domain: opset.version for opset in imports}
 
 
 def _used(item: Value) -> np.ndarray:

@@ -50,7 +50,7 @@ def graph_of(model: Model, shapes: Mapping[str, int] | None = None, example_inpu
     inputs = real_inputs(model.graph)
     left = open_dimensions(inputs)
     gone = {*before, *before.values()}.difference(left, left.values())      # with a bound input
-    shapes = {one: extent for one, extent in (shapes or {}).items() if one not in gone}
+    shapes = {name: extent for name, extent in (shapes or {}).items() if name not in gone}
     shapes = extents_of(inputs, arrays or {}, shapes)
     return onnx_import.convert(model, name, shapes, source)
 

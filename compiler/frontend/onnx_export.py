@@ -100,8 +100,8 @@ class _Writer:
 
     def _info(self, value: str) -> onnx.ValueInfoProto:
         type_ = self.graph.values[value]
-        shape = [one if one == other else self.variant.names.get((one, other))
-                 for one, other in self.extents(value)]
+        shape = [extent if extent == other else self.variant.names.get((extent, other))
+                 for extent, other in self.extents(value)]
         return helper.make_tensor_value_info(
             value, helper.np_dtype_to_tensor_dtype(np.dtype(type_.dtype)), shape)
 
@@ -211,8 +211,8 @@ def _upsample(w: _Writer, node: Node) -> None:
 def _reshape(w: _Writer, node: Node) -> None:
     """An open extent is that of the input in the same place, or, once, what is left."""
     before = w.extents(node.inputs[0])
-    shape = [one[0] if one[0] == one[1] else 0 if before[axis:axis + 1] == [one] else -1
-             for axis, one in enumerate(w.both(node, "shape"))]
+    shape = [extent[0] if extent[0] == extent[1] else 0 if before[axis:axis + 1] == [extent] else -1
+             for axis, extent in enumerate(w.both(node, "shape"))]
     if shape.count(-1) > 1:
         raise _Fixed
     w.add(node, "Reshape", [*node.inputs, w.constant(node, "shape", shape)])
@@ -223,10 +223,11 @@ def _expand(w: _Writer, node: Node) -> None:
     target = w.both(node, "shape")
     before = w.extents(node.inputs[0])
     before = [(1, 1)] * (len(target) - len(before)) + before
-    if any(one != had and one[0] != one[1] for one, had in zip(target, before, strict=True)):
+    if any(extent != had and extent[0] != extent[1]
+           for extent, had in zip(target, before, strict=True)):
         raise _Fixed
-    shape = [1 if one == had and one[0] != one[1] else one[0]
-             for one, had in zip(target, before, strict=True)]
+    shape = [1 if extent == had and extent[0] != extent[1] else extent[0]
+             for extent, had in zip(target, before, strict=True)]
     w.add(node, "Expand", [*node.inputs, w.constant(node, "shape", shape)])
 
 

@@ -51,13 +51,14 @@ def operator(*names: str, since: int = 1, domain: str = "") -> Callable[[Callabl
         for name in names:
             table = OPERATORS.setdefault((domain, name), [])
             table.append(OnnxFunction(function, since, inputs, variadic, attributes))
-            table.sort(key=lambda one: -one.since)
+            table.sort(key=lambda version: -version.since)
         return function
     return register
 
 
 def find(domain: str, name: str, opset: int) -> OnnxFunction | None:
-    return next((one for one in OPERATORS.get((domain, name), ()) if one.since <= opset), None)
+    return next((version for version in OPERATORS.get((domain, name), ())
+                 if version.since <= opset), None)
 
 
 @lru_cache(4096)
@@ -71,7 +72,8 @@ def schema_of(domain: str, name: str, opset: int) -> Any:
 
 def attributes_of(proto: onnx.NodeProto) -> dict[str, Any]:
     """Attribute values by name: numbers, strings, arrays, graphs, and tuples of them."""
-    return {one.name: _plain(onnx.helper.get_attribute_value(one)) for one in proto.attribute}
+    return {attribute.name: _plain(onnx.helper.get_attribute_value(attribute))
+            for attribute in proto.attribute}
 
 
 def _plain(value: Any) -> Any:
@@ -85,22 +87,23 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def call(t: Any, found: OnnxFunction, proto: onnx.NodeProto, inputs: list[Any], opset: int) -> Any:
+def call(t: Any, function: OnnxFunction, proto: onnx.NodeProto, inputs: list[Any],
+         opset: int) -> Any:
     """The results of the node. `inputs` holds None for those that are absent."""
     schema = schema_of(proto.domain, proto.op_type, opset)
     given = attributes_of(proto)
-    _check(proto, schema, given, inputs, found)
-    if not found.variadic:
-        inputs = [*inputs, *(None,) * (len(found.inputs) - len(inputs))]
+    _check(proto, schema, given, inputs, function)
+    if not function.variadic:
+        inputs = [*inputs, *(None,) * (len(function.inputs) - len(inputs))]
         inputs = [t.constant(_tensor(given[name])) if value is None and name in given else value
-                  for name, value in zip(found.inputs, inputs, strict=False)]
+                  for name, value in zip(function.inputs, inputs, strict=False)]
         while inputs and inputs[-1] is None:
             inputs.pop()
-    return found.function(t, *inputs, **_attributes(found, schema, given))
+    return function.function(t, *inputs, **_attributes(function, schema, given))
 
 
 def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
-           inputs: list[Any], found: OnnxFunction) -> None:
+           inputs: list[Any], function: OnnxFunction) -> None:
     if schema is None:
         return
     low, high = schema.min_input, schema.max_input
@@ -108,7 +111,7 @@ def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
         wanted = str(low) if low == high else f"{low} to {high}"
         raise NodeRefused(f"must have {wanted} inputs, not {len(inputs)}")
     for name in given:
-        if name not in schema.attributes or name not in (*found.attributes, *found.inputs):
+        if name not in schema.attributes or name not in (*function.attributes, *function.inputs):
             raise NodeRefused(f"attribute {name!r} is not supported")
     if not schema.min_output <= len(proto.output) <= schema.max_output:
         raise NodeRefused(f"must have {schema.min_output} to {schema.max_output} outputs, "
@@ -118,9 +121,9 @@ def _check(proto: onnx.NodeProto, schema: Any, given: dict[str, Any],
             raise NodeRefused(f"its input {formal.name} must be given")
 
 
-def _attributes(found: OnnxFunction, schema: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _attributes(function: OnnxFunction, schema: Any, given: dict[str, Any]) -> dict[str, Any]:
     values = {}
-    for name, default in found.attributes.items():
+    for name, default in function.attributes.items():
         declared = schema.attributes.get(name) if schema else None
         usual = declared.default_value if declared else None
         if name in given:

@@ -68,9 +68,9 @@ def _place(model: Any) -> str | None:
 
 def _graph(program: Any, place: str | None, shapes: Mapping[str, int] | None,
            arrays: Mapping[str, np.ndarray]) -> Graph:
-    found = {where: np.shape(array)[axis] for where, name, axis in _open_places(program)
-             if (array := arrays.get(name)) is not None and axis < np.ndim(array)}
-    return convert(program, Path(place or "model").stem, {**found, **(shapes or {})}, place)
+    extents = {where: np.shape(array)[axis] for where, name, axis in _open_places(program)
+               if (array := arrays.get(name)) is not None and axis < np.ndim(array)}
+    return convert(program, Path(place or "model").stem, {**extents, **(shapes or {})}, place)
 
 
 def _open_places(program: Any) -> list[tuple[str, str, int]]:
@@ -190,13 +190,14 @@ def _quiet() -> Iterator[None]:
 def _decomposed(torch: Any, program: Any, place: str) -> Any:
     """The program when it is functional and of known operators, else as torch decomposes it."""
     calls = [node.target for node in program.graph.nodes if node.op == "call_function"]
-    of_aten = [one for one in calls if isinstance(one, torch._ops.OpOverload)]
-    if not any(one._schema.is_mutable or registry.find(_name_of(one)) is None for one in of_aten):
+    of_aten = [call for call in calls if isinstance(call, torch._ops.OpOverload)]
+    if not any(call._schema.is_mutable or registry.find(_name_of(call)) is None
+               for call in of_aten):
         return program
     table = torch.export.default_decompositions()
-    for one in list(table):
-        if registry.find(_name_of(one)) is not None:
-            table.pop(one)
+    for call in list(table):
+        if registry.find(_name_of(call)) is not None:
+            table.pop(call)
     try:
         return program.run_decompositions(table)
     except Exception as error:      # torch says in many ways that it cannot
@@ -220,7 +221,7 @@ class _Importer(Tracer):
     def __init__(self, torch: Any, program: Any, name: str, sizes: Sizes, place: str):
         self.torch, self.program, self.sizes, self.place = torch, program, sizes, place
         signature = program.graph_signature
-        named = [one.target for one in signature.input_specs if one.target is not None]
+        named = [spec.target for spec in signature.input_specs if spec.target is not None]
         given = [node.name for node in program.graph.nodes if node.op == "placeholder"]
         results = _result_names(torch, program, {*named, *given})
         super().__init__(Builder(name, (*named, *given, *results)))
@@ -287,11 +288,11 @@ class _Importer(Tracer):
         """An attribute of the program's module: the constant where it is a tensor, UNKNOWN where it
         is the body of an operator of higher order.
         """
-        made = self.program.graph_module
+        module = self.program.graph_module
         for part in node.target.split("."):
-            made = getattr(made, part)
-        tensor = isinstance(made, self.torch.Tensor)
-        return self.constant(shared(made), node.target) if tensor else UNKNOWN
+            module = getattr(module, part)
+        tensor = isinstance(module, self.torch.Tensor)
+        return self.constant(shared(module), node.target) if tensor else UNKNOWN
 
     # ---- nodes ---------------------------------------------------------------------------------
 
@@ -326,8 +327,8 @@ class _Importer(Tracer):
 
     def _arguments(self, node: Any) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments, as the operator's schema has them."""
-        positional = [self._item(one) for one in node.args]
-        options = {name: self._item(one) for name, one in node.kwargs.items()
+        positional = [self._item(argument) for argument in node.args]
+        options = {name: self._item(argument) for name, argument in node.kwargs.items()
                    if name not in IGNORED}
         schema = getattr(node.target, "_schema", None)
         if schema is not None:
@@ -335,40 +336,41 @@ class _Importer(Tracer):
                 if formal.kwarg_only or formal.name not in options:
                     break
                 positional.append(options.pop(formal.name))
-        return positional, {name: one for name, one in options.items() if one is not None}
+        return positional, {name: argument for name, argument in options.items()
+                            if argument is not None}
 
     def _item(self, argument: Any) -> Any:
         torch = self.torch
         match argument:
             case torch.fx.Node(): return self.items[argument]
             case torch.dtype(): return dtype_name(argument)
-            case list() | tuple(): return [self._item(one) for one in argument]
+            case list() | tuple(): return [self._item(element) for element in argument]
             case torch.device() | torch.layout() | torch.memory_format(): return None
         return argument
 
-    def _check(self, made: Any, found: Any) -> None:
+    def _check(self, result: Any, example: Any) -> None:
         """Whether the results have the types that torch found."""
-        if isinstance(found, list | tuple):
-            for one, other in zip(made, found, strict=False):
-                self._check(one, other)
-        elif isinstance(made, Value) and isinstance(found, self.torch.Tensor):
-            wanted = tuple(map(self.sizes.of, found.shape)), dtype_name(found.dtype)
-            if (made.shape, made.dtype) != wanted:
+        if isinstance(example, list | tuple):
+            for element, expected in zip(result, example, strict=False):
+                self._check(element, expected)
+        elif isinstance(result, Value) and isinstance(example, self.torch.Tensor):
+            wanted = tuple(map(self.sizes.of, example.shape)), dtype_name(example.dtype)
+            if (result.shape, result.dtype) != wanted:
                 raise NodeRefused(f"its result must be {wanted[1]}{list(wanted[0])}, and we make "
-                                  f"{made.dtype}{list(made.shape)} of it")
+                                  f"{result.dtype}{list(result.shape)} of it")
 
-    def _guessed(self, found: Any) -> Any:
-        if isinstance(found, list | tuple):
-            return tuple(map(self._guessed, found))
+    def _guessed(self, example: Any) -> Any:
+        if isinstance(example, list | tuple):
+            return tuple(map(self._guessed, example))
         try:
-            return self.input(self.builder.fresh("refused"), self._type(found))
+            return self.input(self.builder.fresh("refused"), self._type(example))
         except (NodeRefused, *CONTRADICTIONS):
             return UNKNOWN
 
-    def _name(self, made: Any, layer: str, start: int) -> None:
+    def _name(self, result: Any, layer: str, start: int) -> None:
         """Names the graph's node that makes the first result, and the result, after the layer.
         """
-        item = made[0] if isinstance(made, tuple) and made else made
+        item = result[0] if isinstance(result, tuple) and result else result
         new = {node.outputs[0]: node.name for node in self.builder.nodes[start:]}
         if isinstance(item, Value) and item.name in new:
             value = self.builder.fresh(layer)
@@ -465,7 +467,7 @@ def _result_names(torch: Any, program: Any, taken: set[str]) -> list[str]:
     spec = program.call_spec.out_spec
     tree = torch.utils._pytree.tree_unflatten([None] * spec.num_leaves, spec)
     paths = [path for path, _ in torch.utils._pytree.tree_flatten_with_path(
-        tree, is_leaf=lambda one: one is None)[0]]
+        tree, is_leaf=lambda leaf: leaf is None)[0]]
     names = map(_path_text, paths)
     return [f"{name}.out" if name in taken else name for name in names]
 
@@ -478,7 +480,7 @@ def _path_text(path: Sequence[Any]) -> str:
 
 
 def _of_sizes(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    if any(isinstance(one, Value) for one in arguments):
+    if any(isinstance(argument, Value) for argument in arguments):
         raise NodeRefused("it calculates with computed elements in Python; use operators of torch")
     return function(*arguments, **options)
 

@@ -31,10 +31,10 @@ class Sizes:
         self._check_ranges(program)
 
     def _bind(self, name: str, extent: int, known: Mapping[str, Any],
-              found: Mapping[Any, list[str]]) -> None:
+              places: Mapping[Any, list[str]]) -> None:
         if name not in known:
             listed = ", ".join(names[0] if names else str(symbol)
-                               for symbol, names in found.items()) or "none"
+                               for symbol, names in places.items()) or "none"
             raise ImportRefused(f"{self.place}: --shape {name}={extent} names no dimension of the "
                                 f"inputs; the symbolic ones are: {listed}")
         if type(extent) is not int or extent < 1:

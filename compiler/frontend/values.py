@@ -229,8 +229,8 @@ class Tracer:
             operands = tuple(self.emit(op, *operands[first:first + MOST_INPUTS], **attrs)
                              for first in range(0, len(operands), MOST_INPUTS))
             return self.emit(op, *operands, **attrs)
-        like = next(one for one in operands if isinstance(one, Value))
-        values = [like.like(one) for one in operands]
+        like = next(operand for operand in operands if isinstance(operand, Value))
+        values = [like.like(operand) for operand in operands]
         empty = any(0 in value.shape or value.dtype not in DTYPES for value in values)
         if empty or all(value.constant for value in values) and op != "dequantizelinear":
             return self._folded(op, values, attrs, empty)
@@ -299,7 +299,7 @@ class Tracer:
             results = rule(*arrays)
         given = any(value.given for value in values)
         if isinstance(results, tuple):
-            return tuple(self.constant(one, given=given) for one in results)
+            return tuple(self.constant(result, given=given) for result in results)
         return self.constant(results, given=given)
 
     def enter(self, value: Value) -> str:

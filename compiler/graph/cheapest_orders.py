@@ -38,27 +38,27 @@ class OrderedTensor:
 def bytes_to_convert(tensors: Iterable[OrderedTensor], orders: Mapping[str, Order]) -> int:
     """The bytes that conversions move when the free points have these orders."""
     known = {NCHW: NCHW, NHWC: NHWC, **orders}
-    return sum(one.size for one in tensors
-               if any(known[reader] != known[one.maker] for reader in one.readers))
+    return sum(tensor.size for tensor in tensors
+               if any(known[reader] != known[tensor.maker] for reader in tensor.readers))
 
 
 def cheapest_orders(tensors: Collection[OrderedTensor]) -> dict[str, Order]:
     """The order of each free point such that `bytes_to_convert` is the least."""
-    points = dict.fromkeys(point for one in tensors for point in (one.maker, *one.readers))
+    points = dict.fromkeys(point for tensor in tensors for point in (tensor.maker, *tensor.readers))
     orders: dict[str, Order] = {point: NCHW for point in points if point not in (NCHW, NHWC)}
-    if not any(NHWC in (one.maker, *one.readers) for one in tensors if one.size):
+    if not any(NHWC in (tensor.maker, *tensor.readers) for tensor in tensors if tensor.size):
         return orders
     import networkx         # which takes a third of a second, and most networks do not need it
 
     graph = networkx.DiGraph()
     graph.add_nodes_from((NCHW, NHWC))
-    for number, one in enumerate(tensors):
-        if not one.size:
+    for number, tensor in enumerate(tensors):
+        if not tensor.size:
             continue
         some_last, some_first = (number, NHWC), (number, NCHW)
-        graph.add_edge(one.maker, some_last, capacity=one.size)
-        graph.add_edge(some_first, one.maker, capacity=one.size)
-        for reader in one.readers:          # edges without a capacity are never cut
+        graph.add_edge(tensor.maker, some_last, capacity=tensor.size)
+        graph.add_edge(some_first, tensor.maker, capacity=tensor.size)
+        for reader in tensor.readers:          # edges without a capacity are never cut
             graph.add_edge(some_last, reader)
             graph.add_edge(reader, some_first)
     _, (_, last) = networkx.minimum_cut(graph, NCHW, NHWC)

@@ -45,9 +45,9 @@ class Group:
     @classmethod
     def of(cls, nodes: Iterable[Node], graph: Graph) -> "Group":
         nodes = tuple(nodes)
-        made = {node.outputs[0] for node in nodes}
+        written = {node.outputs[0] for node in nodes}
         read = dict.fromkeys(value for node in nodes for value in node.inputs)
-        return cls(nodes, tuple(value for value in read if value not in made),
+        return cls(nodes, tuple(value for value in read if value not in written),
                    len(nodes) == 1 and _is_view(graph, nodes[0]))
 
     @property
@@ -164,9 +164,10 @@ class _Fusion:
 
     def _map_result(self, node: Node) -> None:
         """Fuses what is computed element by element from the result of a complex operator."""
-        def maps(one: Node) -> bool:
-            return (find(one.op).kind is Kind.ELEMENTWISE and self._shape(one) == self._shape(node)
-                    and len(self.home[one.name]) == 1)
+        def maps(other: Node) -> bool:
+            return (find(other.op).kind is Kind.ELEMENTWISE
+                    and self._shape(other) == self._shape(node)
+                    and len(self.home[other.name]) == 1)
 
         last: Node | None = node
         while last is not None and (last := self._fused(last, maps, maps)) is not None:
@@ -174,11 +175,12 @@ class _Fusion:
 
     def _into_reader(self, node: Node) -> None:
         """Fuses an injective operator into the injective ones, or the reduction, that read it."""
-        def moves(one: Node) -> bool:
-            return find(one.op).kind <= Kind.INJECTIVE and not self._is_complex(one)
+        def moves(other: Node) -> bool:
+            return find(other.op).kind <= Kind.INJECTIVE and not self._is_complex(other)
 
         if moves(node):
-            self._fused(node, moves, lambda one: moves(one) or find(one.op).kind is Kind.REDUCTION)
+            self._fused(node, moves,
+                        lambda other: moves(other) or find(other.op).kind is Kind.REDUCTION)
 
     def _fused(self, node: Node, inside: Callable[[Node], bool],
                end: Callable[[Node], bool]) -> Node | None:
@@ -189,8 +191,8 @@ class _Fusion:
         between = self._between(node, last)
         if len(between) > MOST_COPIES or not all(map(inside, between.values())):
             return None
-        together = {name: one for member in (node, *between.values(), last)
-                    for name, one in self.home[member.name].items()}
+        together = {name: other for member in (node, *between.values(), last)
+                    for name, other in self.home[member.name].items()}
         if not self._is_cheap(self._sorted(together)):
             return None
         for name in together:
@@ -236,7 +238,7 @@ class _Fusion:
         return sorted(members.values(), key=lambda node: self.place[node.name])
 
     def _is_complex(self, node: Node) -> bool:
-        return any(find(one.op).kind is Kind.COMPLEX for one in self.home[node.name].values())
+        return any(find(member.op).kind is Kind.COMPLEX for member in self.home[node.name].values())
 
     def _shape(self, node: Node) -> tuple[int, ...]:
         return self.graph.values[node.outputs[0]].shape
@@ -258,9 +260,9 @@ def _is_end(graph: Graph, node: Node, nodes: list[Node]) -> bool:
     """Whether it is a view that reads nothing of the group, or a reshape that is its result. A
     slice that is the result stays: nothing else of what it reads is computed.
     """
-    made = {one.outputs[0] for one in nodes}
+    written = {member.outputs[0] for member in nodes}
     return (node.op == "reshape" and node is nodes[-1]
-            or node.inputs[0] not in made and _is_view(graph, node))
+            or node.inputs[0] not in written and _is_view(graph, node))
 
 
 def _is_view(graph: Graph, node: Node) -> bool:

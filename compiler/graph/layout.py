@@ -12,7 +12,7 @@ Which tensor has which order is decided for the whole network at once
 (`compiler.graph.cheapest_orders`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -57,6 +57,10 @@ class Conversion:
         return f"convert {self.value}: {self.size_bytes} bytes, {self.where}"
 
 
+def _bytes(conversions: Sequence[Conversion]) -> int:
+    return sum(conversion.size_bytes for conversion in conversions)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """A partition whose graph has the types that lie in memory, and what is converted.
@@ -72,17 +76,18 @@ class Layout:
 
     def figures(self) -> dict[str, Any]:
         """The counts and bytes of conversions, as plain data for reports."""
-        def sums(made: tuple[Conversion, ...]) -> dict[str, int]:
-            return {"count": len(made), "bytes": sum(one.size_bytes for one in made)}
+        def sums(conversions: tuple[Conversion, ...]) -> dict[str, int]:
+            return {"count": len(conversions), "bytes": _bytes(conversions)}
 
         return {**sums(self.conversions), "at_every_border": sums(self.everywhere),
-                "conversions": [{"value": one.value, "bytes": one.size_bytes, "where": one.where}
-                                for one in self.conversions]}
+                "conversions": [{"value": conversion.value, "bytes": conversion.size_bytes,
+                                 "where": conversion.where}
+                                for conversion in self.conversions]}
 
     def __str__(self) -> str:
-        made, before = (f"{len(some)} conversions, {sum(one.size_bytes for one in some)} bytes"
-                        for some in (self.conversions, self.everywhere))
-        lines = [f"{made}; with one at every border {before}", *map(str, self.conversions)]
+        after, before = (f"{len(some)} conversions, {_bytes(some)} bytes"
+                         for some in (self.conversions, self.everywhere))
+        lines = [f"{after}; with one at every border {before}", *map(str, self.conversions)]
         return "\n".join(lines) + f"\n{self.partition}{self.partition.graph}"
 
 
@@ -135,7 +140,7 @@ class _Points:
 
     def __init__(self, parts: Partition, borders: Borders):
         self.parts, self.graph = parts, parts.graph
-        self.borders = [borders(one) for one in parts.segments]
+        self.borders = [borders(segment) for segment in parts.segments]
         self.made_at = dict.fromkeys(self.graph.inputs, -1)
         self.makers: dict[str, str] = dict.fromkeys(self.graph.inputs, NCHW)
         self.uses: dict[str, list[_Use]] = {}
@@ -240,7 +245,8 @@ class _Writer:
         their own can do.
         """
         nodes = self.builder.nodes
-        for at, bound in enumerate([True, *(one is not None for one in self.points.borders)], -1):
+        bounds = [True, *(border is not None for border in self.points.borders)]
+        for at, bound in enumerate(bounds, -1):
             begin = len(nodes)
             if at >= 0:
                 (self._write_bound if bound else self._write_free)(at)
@@ -317,9 +323,9 @@ class _Writer:
             if self.points.made_at[value] != at:
                 self._emit_conversion(value)
         for node in self.segments[at].nodes:
-            for one in self._free_nodes(node):
-                self.builder.add(one)
-                self.reasons.setdefault(one.name, "it changes the layout")
+            for moved in self._free_nodes(node):
+                self.builder.add(moved)
+                self.reasons.setdefault(moved.name, "it changes the layout")
             for value in node.outputs:
                 if value in wanted:
                     self._emit_conversion(value)
@@ -393,14 +399,14 @@ class _Writer:
         return any(use.at == at and self._order(use.point) == NHWC
                    for use in self.points.uses[value]) and (at, value) not in self.as_they_come
 
-    def _say(self, source: str, made: str, perm: tuple[int, ...]) -> None:
-        self.builder.emit(RELAYOUT, self.builder.fresh_node(made), [source], made, perm=perm)
+    def _say(self, source: str, target: str, perm: tuple[int, ...]) -> None:
+        self.builder.emit(RELAYOUT, self.builder.fresh_node(target), [source], target, perm=perm)
 
 
 def _without_idle_constants(graph: Graph) -> Graph:
     read = {value for node in graph.nodes for value in node.inputs}.union(graph.outputs)
     idle = {value for value in graph.constants if value not in read}
     return Graph(graph.name, graph.inputs, graph.outputs, graph.nodes,
-                 {value: one for value, one in graph.values.items() if value not in idle},
-                 {value: one for value, one in graph.constants.items() if value not in idle},
+                 {value: type_ for value, type_ in graph.values.items() if value not in idle},
+                 {value: array for value, array in graph.constants.items() if value not in idle},
                  graph.notes)

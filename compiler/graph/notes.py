@@ -26,6 +26,6 @@ class Note:
     @classmethod
     def of(cls, text: str) -> "Note | None":
         """The note that has this text; None for a sentence about something else."""
-        found = _FORM.fullmatch(text)
-        return found and cls(found["node"], found["op"], (found["fate"] or "")[1:],
-                             found["reason"])
+        match = _FORM.fullmatch(text)
+        return match and cls(match["node"], match["op"], (match["fate"] or "")[1:],
+                             match["reason"])

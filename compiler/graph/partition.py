@@ -75,7 +75,7 @@ class Partition:
         return tuple(step for step in self.steps if isinstance(step, Copy))
 
     def __str__(self) -> str:
-        targets = {node.name: one.target for one in self.segments for node in one.nodes}
+        targets = {node.name: segment.target for segment in self.segments for node in segment.nodes}
         lines = [str(step) for step in self.steps]
         lines += [f"{targets.get(name, self.home)} because {name}: {reason}"
                   for name, reason in self.reasons.items()]
@@ -98,15 +98,15 @@ def by_preference(graph: Graph, takes: Mapping[str, Takes], home: str = HOST) ->
         if len(refused) == 1:
             reasons[node.name], = refused.values()
         elif refused:
-            reasons[node.name] = "; ".join(f"{one}: {said}" for one, said in refused.items())
+            reasons[node.name] = "; ".join(f"{target}: {said}" for target, said in refused.items())
     return divide(graph, targets, reasons, home=home)
 
 
 def _first(node: Node, takes: Mapping[str, Takes], home: str) -> tuple[str, dict[str, str]]:
     """The target that gets the node; the reasons of those before it."""
     refused: dict[str, str] = {}
-    for target, one in takes.items():
-        if (reason := one(node)) is None:
+    for target, refusal in takes.items():
+        if (reason := refusal(node)) is None:
             return target, refused
         refused[target] = reason
     return home, refused
@@ -137,7 +137,7 @@ def runs(graph: Graph, targets: Mapping[str, str], start: Start = lambda target:
     """
     firsts = dict.fromkeys((home, *(targets[node.name] for node in graph.nodes)))
     return min((_runs(graph, targets, first) for first in firsts),
-               key=lambda found: sum(start(targets[run[0].name]) for run in found))
+               key=lambda sequence: sum(start(targets[run[0].name]) for run in sequence))
 
 
 def earliest(order: Sequence[str], target: str, at: int) -> int:

@@ -33,7 +33,7 @@ class PipelineStage(Protocol):
 
     name: ClassVar[str]
 
-    def __call__(self, made: Any, /) -> Any: ...
+    def __call__(self, subject: Any, /) -> Any: ...
 
 
 class Pass(Protocol):

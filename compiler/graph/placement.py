@@ -242,11 +242,11 @@ class _State:
 
     def chosen(self) -> list[str]:
         """Targets of the nodes so far."""
-        found, state = [], self
+        targets, state = [], self
         while state.before:
-            found.append(state.target)
+            targets.append(state.target)
             state = state.before
-        return found[::-1]
+        return targets[::-1]
 
 
 class _Search:
@@ -294,14 +294,14 @@ class _Search:
         return _State(total, order, live, state, target)
 
     def _made(self, segment: int, target: str) -> Mark:
-        return segment, *(int(one != target) for one in self.column)
+        return segment, *(int(column != target) for column in self.column)
 
     def _fetched(self, value: str, mark: Mark, target: str) -> tuple[float, Mark]:
         """The seconds until `target` has a value too, and the mark after that."""
         seconds = 0.0
         for reader in dict.fromkeys((self.home, target)):
             if mark[self.column[target]] and mark[self.column[reader]]:
-                maker = next(one for one, column in self.column.items() if not mark[column])
+                maker = next(value for value, column in self.column.items() if not mark[column])
                 seconds += self._copy(value, maker if reader == self.home else self.home, reader)
                 column = self.column[reader]
                 mark = (*mark[:column], 0, *mark[column + 1:])
@@ -328,7 +328,7 @@ class _Search:
         alone = [state.marks[value][0] for value in sorted(state.marks)
                  if self.last_alone[value] > position]
         first = min(alone, default=last)
-        return ((state.order[first:], tuple(made - first for made in alone)),
+        return ((state.order[first:], tuple(position - first for position in alone)),
                 [n for mark in marks for n in mark[1:]])
 
 
@@ -353,7 +353,7 @@ def _undominated(states: Sequence[_State], most: int,
                  compared: Callable[[_State], tuple[Hashable, list[int]]]) -> list[_State]:
     """The states that no other makes superfluous, the cheapest first, at most so many."""
     kept: list[_State] = []
-    states = sorted(states, key=lambda one: one.seconds)
+    states = sorted(states, key=lambda state: state.seconds)
     figures = [compared(state) for state in states]
     sizes, taken = Counter(key for key, _ in figures), Counter[Hashable]()
     tables: dict[Hashable, np.ndarray] = {}

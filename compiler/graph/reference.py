@@ -43,9 +43,9 @@ def _checked(graph: Graph, inputs: Mapping[str, Array], name: str) -> Array:
     if name not in inputs:
         raise ValueError(f"input {name!r} must be given")
     array, wanted = np.asarray(inputs[name]), graph.values[name]
-    found = f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
-    if found != str(wanted):
-        raise ValueError(f"input {name!r} must be {wanted}, not {found}")
+    given = f"{array.dtype.name}[{','.join(map(str, array.shape))}]"
+    if given != str(wanted):
+        raise ValueError(f"input {name!r} must be {wanted}, not {given}")
     return array
 
 

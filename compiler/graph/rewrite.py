@@ -58,10 +58,10 @@ class Builder:
 
     def add(self, node: Node) -> str:
         """Appends the node and returns the name of its output."""
-        made = infer(node, [self.values[value] for value in node.inputs])
+        result = infer(node, [self.values[value] for value in node.inputs])
         self.nodes.append(node)
         self._nodes.taken.add(node.name)
-        return self._define(node.outputs[0], made)
+        return self._define(node.outputs[0], result)
 
     def emit(self, op: str, name: str, inputs: Sequence[str], output: str,
              **attrs: object) -> str:
@@ -75,8 +75,8 @@ class Builder:
             node = self.nodes[place]
             self.nodes[place] = replace(
                 node, name=nodes.get(node.name, node.name),
-                inputs=tuple(values.get(one, one) for one in node.inputs),
-                outputs=tuple(values.get(one, one) for one in node.outputs))
+                inputs=tuple(values.get(value, value) for value in node.inputs),
+                outputs=tuple(values.get(value, value) for value in node.outputs))
         for old, new in values.items():
             self.values[new] = self.values.pop(old)
         self._values.taken.update(values.values())

@@ -57,9 +57,9 @@ def _starting_values(graph: Graph) -> set[str]:
 
 def _check_constants(graph: Graph) -> None:
     for value, array in graph.constants.items():
-        typed, found = graph.values.get(value), TensorType.of(array)
-        if typed != found:
-            raise _refused(graph, f"constant {value!r} must be {typed}, not {found}")
+        typed, actual = graph.values.get(value), TensorType.of(array)
+        if typed != actual:
+            raise _refused(graph, f"constant {value!r} must be {typed}, not {actual}")
 
 
 def _check_inputs(graph: Graph, node: Node, defined: set[str], everywhere: set[str]) -> None:
@@ -90,11 +90,11 @@ def _check_parameters(graph: Graph, node: Node) -> None:
     for value in names:
         if value not in graph.constants:
             raise _refused(graph, f"{node.name}: input {value!r} must be a constant")
-    for one in operator.parameters([graph.constants[value] for value in names]):
-        _check_range(graph, node, one)
+    for limits in operator.parameters([graph.constants[value] for value in names]):
+        _check_range(graph, node, limits)
 
 
-def _check_range(graph: Graph, node: Node, one: Range) -> None:
-    if not np.all(one.fits):
-        raise _refused(graph, f"{node.name}: every {one.role} must be {one.wanted}, "
-                              f"not {one.array[~one.fits].flat[0].item()!r}")
+def _check_range(graph: Graph, node: Node, limits: Range) -> None:
+    if not np.all(limits.fits):
+        raise _refused(graph, f"{node.name}: every {limits.role} must be {limits.wanted}, "
+                              f"not {limits.array[~limits.fits].flat[0].item()!r}")

@@ -98,8 +98,8 @@ class _Found:
     def _scan(self, scan: Scan):
         for first in scan.first:
             self._operands(first.values)
-        self._know(*(Buffer(one, scan.shape, first.values[0].dtype, definition=scan)
-                     for one, first in zip(scan.names, scan.first)))
+        self._know(*(Buffer(name, scan.shape, first.values[0].dtype, definition=scan)
+                     for name, first in zip(scan.names, scan.first)))
         inside = self.inside[scan.names[0]] = []
         for step in scan.steps:
             self._in_time(step.buffer.definition, scan, inside)
@@ -134,7 +134,7 @@ def _depends(definition: Definition | None, scan: Scan) -> bool:
                 buffer.name in scan.names or _depends(buffer.definition, scan)
                 for value in values for buffer in _read(value))
         case Scan(first=first, steps=steps):
-            return any(_depends(one, scan) for one in (
+            return any(_depends(stage, scan) for stage in (
                 *first, *(step.buffer.definition for step in steps)))
 
 
@@ -162,24 +162,25 @@ def _plain(buffer: Buffer) -> Buffer:
     return Buffer(buffer.name, buffer.shape, buffer.dtype, buffer.scope)
 
 
-def _lowered(stage: Definition, found: _Found, taken: set[str]) -> list[Stmt]:
-    targets = tuple(found.made(stage))
+def _lowered(stage: Definition, parts: _Found, taken: set[str]) -> list[Stmt]:
+    targets = tuple(parts.made(stage))
     if isinstance(stage, Computed):
         return [_nest(stage, targets, (), taken)]
     zero = Const(0, INDEX)
-    firsts = [_nest(one, (target,), (zero,), taken) for one, target in zip(stage.first, targets)]
+    firsts = [_nest(begin, (target,), (zero,), taken)
+              for begin, target in zip(stage.first, targets)]
     taken.add(stage.time.name)
-    inside = found.inside[stage.names[0]]
-    nests = [_nest(one, tuple(map(_plain, _buffers(one))), (), taken) for one in inside]
+    inside = parts.inside[stage.names[0]]
+    nests = [_nest(inner, tuple(map(_plain, _buffers(inner))), (), taken) for inner in inside]
     nests += [_nest(step.buffer.definition, (target,), (stage.time + 1,), taken)
               for step, target in zip(stage.steps, targets)]
-    own = tuple(_plain(b) for one in inside for b in _buffers(one))
+    own = tuple(_plain(b) for inner in inside for b in _buffers(inner))
     return [*firsts, For(stage.time, stage.shape[0] - 1, block(own, _flat(nests)))]
 
 
 def _flat(stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
-    return tuple(one for stmt in stmts
-                 for one in (stmt.stmts if isinstance(stmt, Seq) else (stmt,)))
+    return tuple(child for stmt in stmts
+                 for child in (stmt.stmts if isinstance(stmt, Seq) else (stmt,)))
 
 
 def _nest(stage: Computed, targets: tuple[Buffer, ...], before: tuple[Expr, ...],

@@ -284,8 +284,8 @@ def footprint(touching: Iterable[Access], outer: tuple[Var, ...]) -> isl.Map | N
                 parts.append(f"{target} = {value}")
         parts += [text.within(t, extent) for t, extent in zip(targets, access.buffer.shape)]
         held = f"(exists {', '.join(inner)} : {_where(parts)})" if inner else _where(parts)
-        one = isl.Map(_set(text, f"{_tuple(source)} -> {_tuple(targets)}", [held]))
-        result = one if result is None else result.union(one)
+        piece = isl.Map(_set(text, f"{_tuple(source)} -> {_tuple(targets)}", [held]))
+        result = piece if result is None else result.union(piece)
     return result
 
 
@@ -337,8 +337,8 @@ def conflict(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> bool:
 
 def witness(a: Access, b: Access, shared: tuple[Var, ...], order: str) -> Witness | None:
     """The first pair of instances for which there is a `conflict`, None when there is none."""
-    found = _Conflict(a, b, shared, order)
-    return None if found.pairs.is_empty() else found.first()
+    conflict = _Conflict(a, b, shared, order)
+    return None if conflict.pairs.is_empty() else conflict.first()
 
 
 class _Conflict:

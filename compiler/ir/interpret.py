@@ -108,8 +108,8 @@ def _run(stmt: Stmt, env: Env, lanes: int, memory: _Memory):
                 for value in order:
                     _run(body, {**env, var: np.array([value])}, 1, memory)
         case Seq(stmts):
-            for one in stmts:
-                _run(one, env, lanes, memory)
+            for child in stmts:
+                _run(child, env, lanes, memory)
         case Alloc(buffer, body):
             memory.allocate(buffer)
             _run(body, env, lanes, memory)

@@ -21,7 +21,8 @@ def check_reducer(reducer: Reducer) -> None:
     its identity changes a value. Floats may round."""
     rng = np.random.default_rng(0)
     a, b, c = ([_some(dtype, rng) for dtype in reducer.dtypes] for _ in range(3))
-    identity = [np.full(_LANES, one.value, numpy_dtype(one.dtype)) for one in reducer.identity]
+    identity = [np.full(_LANES, const.value, numpy_dtype(const.dtype))
+                for const in reducer.identity]
     _compare(reducer, "its identity must change nothing", [identity, a],
              _combined(reducer, identity, a), a)
     _compare(reducer, "it must be commutative", [a, b],
@@ -42,15 +43,15 @@ def _combined(reducer: Reducer, left: Values, right: Values) -> Values:
     return [evaluate(value, env, _LANES) for value in reducer.combined]
 
 
-def _compare(reducer: Reducer, fact: str, given: list[Values], one: Values, other: Values):
+def _compare(reducer: Reducer, fact: str, given: list[Values], first: Values, second: Values):
     same = np.ones(_LANES, bool)
-    for dtype, x, y in zip(reducer.dtypes, one, other, strict=True):
+    for dtype, x, y in zip(reducer.dtypes, first, second, strict=True):
         same &= np.isclose(x, y, rtol=1e-3, atol=1e-3) if is_float(dtype) else x == y
     if not same.all():
         at = int(np.flatnonzero(~same)[0])
         operands = " and ".join(_text(values, at) for values in given)
         raise ValueError(f"Reducer {reducer.name} cannot be used: {fact}, but {operands} give "
-                         f"{_text(one, at)}, not {_text(other, at)}")
+                         f"{_text(first, at)}, not {_text(second, at)}")
 
 
 def _text(values: Values, at: int) -> str:

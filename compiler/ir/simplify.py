@@ -64,14 +64,14 @@ def normalize_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
             inside = _inside(loop, extents)
             return replace(loop, body=normalize_stmt(loop.body, inside))
         case Seq(stmts):
-            return Seq(tuple(normalize_stmt(one, extents) for one in stmts))
+            return Seq(tuple(normalize_stmt(child, extents) for child in stmts))
         case Alloc(buffer, body):
             return Alloc(buffer, normalize_stmt(body, extents))
         case If(condition, body):
             return If(normalize(condition, extents), normalize_stmt(body, extents))
-        case Tensorized() as one:
-            return replace(one, binding=map_binding(one.binding, lambda e: normalize(e, extents)),
-                           body=normalize_stmt(one.body, extents))
+        case Tensorized(_, binding, body):
+            return replace(stmt, body=normalize_stmt(body, extents), binding=map_binding(
+                binding, lambda e: normalize(e, extents)))
         case _:
             return map_exprs(stmt, lambda expr: normalize(expr, extents))
 
@@ -179,8 +179,8 @@ def simplify_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
         case For():
             return _simplify_for(stmt, extents)
         case Seq(stmts):
-            done = [simplify_stmt(one, extents) for one in stmts]
-            return _seq([one for one in done if one != Seq(())])
+            done = [simplify_stmt(child, extents) for child in stmts]
+            return _seq([child for child in done if child != Seq(())])
         case Alloc(buffer, body):
             new = simplify_stmt(body, extents)
             return new if new == Seq(()) else Alloc(buffer, new)
@@ -190,9 +190,9 @@ def simplify_stmt(stmt: Stmt, extents: Extents | None = None) -> Stmt:
             return stmt
         case Store() | Update() | Combine():
             return map_exprs(stmt, lambda expr: simplify(expr, extents))
-        case Tensorized() as one:
-            return replace(one, binding=_decided(one.binding, extents),
-                           body=normalize_stmt(one.body, extents))
+        case Tensorized() as tensorized:
+            return replace(tensorized, binding=_decided(tensorized.binding, extents),
+                           body=normalize_stmt(tensorized.body, extents))
         case _:
             raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 

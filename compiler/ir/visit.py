@@ -55,12 +55,12 @@ def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
     return _with_children(root, children)
 
 
-def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
-    """Statements from `root` down to the first that is `found`, or () when there is none."""
-    if found(root):
+def path_to(root: Stmt, is_sought: Callable[[Stmt], bool]) -> tuple[Stmt, ...]:
+    """Statements from `root` down to the first that `is_sought`, or () when there is none."""
+    if is_sought(root):
         return (root,)
     for child in stmt_children(root):
-        if path := path_to(child, found):
+        if path := path_to(child, is_sought):
             return (root, *path)
     return ()
 
@@ -188,8 +188,8 @@ def block(buffers: tuple[Buffer, ...], stmts: tuple[Stmt, ...]) -> Stmt:
 
 def buffers_of(program: Program) -> dict[str, Buffer]:
     """Every buffer by its name, in order: inputs, outputs, allocated ones."""
-    found = {buffer.name: buffer for buffer in (*program.inputs, *program.outputs)}
+    buffers = {buffer.name: buffer for buffer in (*program.inputs, *program.outputs)}
     for node in walk_stmts(program.body):
         if isinstance(node, Alloc):
-            found[node.buffer.name] = node.buffer
-    return found
+            buffers[node.buffer.name] = node.buffer
+    return buffers

@@ -226,7 +226,7 @@ class _Scan:
         if not late.any():
             return
         columns = self.column[marks]
-        for column in sorted(np.unique(columns[late]), key=lambda one: self.units[one - 1]):
+        for column in sorted(np.unique(columns[late]), key=lambda column: self.units[column - 1]):
             latest = marks[late & (columns == column)].max()
             conflicts.add(int(latest) - _FIRST, access, _addresses(access)[marks == latest], wrote)
 

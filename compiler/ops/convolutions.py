@@ -69,8 +69,8 @@ def _convolved_type(node: Node, types: Types) -> TensorType:
     x, w = _image_and_weight(node, types)
     _grouped(node, x, *w.shape[:2])
     _vectors(node, types[2:], w.shape[0])
-    made = image_windows(node, x, w.shape[2:], check_dilations(node))
-    return TensorType((x.shape[0], w.shape[0], *made), x.dtype)
+    extents = image_windows(node, x, w.shape[2:], check_dilations(node))
+    return TensorType((x.shape[0], w.shape[0], *extents), x.dtype)
 
 
 def _grouped(node: Node, x: TensorType, outputs: int, inputs: int) -> int:

@@ -78,8 +78,8 @@ def _gather_nd_meaning(attrs: Attributes, x: np.ndarray, at: np.ndarray) -> np.n
     flat = x.reshape(count, *x.shape[batch:])
     places = at.reshape(count, -1, depth)
     where = tuple(_placed(places[..., k], flat.shape[1 + k]) for k in range(depth))
-    made = flat[(np.arange(count)[:, None], *where)]
-    return made.reshape(*at.shape[:-1], *x.shape[batch + depth:])
+    gathered = flat[(np.arange(count)[:, None], *where)]
+    return gathered.reshape(*at.shape[:-1], *x.shape[batch + depth:])
 
 
 def _resample(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -102,8 +102,8 @@ def _resample(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 def _resample_meaning(attrs: Attributes, x: np.ndarray, places: np.ndarray,
                       weights: np.ndarray) -> np.ndarray:
     last = np.moveaxis(x, attrs["axis"], -1).astype(np.float64)
-    made = (last[..., _placed(places, last.shape[-1])] * weights.astype(np.float64)).sum(-1)
-    return np.moveaxis(made, -1, attrs["axis"])
+    interpolated = (last[..., _placed(places, last.shape[-1])] * weights.astype(np.float64)).sum(-1)
+    return np.moveaxis(interpolated, -1, attrs["axis"])
 
 
 OPERATORS = (

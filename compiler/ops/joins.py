@@ -85,9 +85,9 @@ def _joined(axis: int, inputs: Inputs, value: Callable[[int, Expr], Expr],
 
 def _qconcat_meaning(attrs, *parts: Array) -> Array:
     scales = zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)
-    made = [requantize(part.astype(np.float64) + bias, mult, shift, *clamp_of(attrs))
-            for part, (bias, mult, shift) in zip(parts, scales, strict=True)]
-    return np.concatenate(made, axis=attrs.get("axis", 1))
+    pieces = [requantize(part.astype(np.float64) + bias, mult, shift, *clamp_of(attrs))
+              for part, (bias, mult, shift) in zip(parts, scales, strict=True)]
+    return np.concatenate(pieces, axis=attrs.get("axis", 1))
 
 
 def _axis_hindrance(attrs: Attributes, shapes: Sequence[tuple[int, ...]]) -> str | None:

@@ -27,10 +27,10 @@ __all__ = ["OPERATORS"]
 
 def _reshape_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 1)
-    made = TensorType(node.attrs["shape"], types[0].dtype)
-    need(prod(made.shape) == prod(types[0].shape), node,
-         f"shape must keep the number of elements of {types[0]}, not {made.shape!r}")
-    return made
+    result = TensorType(node.attrs["shape"], types[0].dtype)
+    need(prod(result.shape) == prod(types[0].shape), node,
+         f"shape must keep the number of elements of {types[0]}, not {result.shape!r}")
+    return result
 
 
 def _reshape(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -40,23 +40,23 @@ def _reshape(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     return te.compute(shape, lambda *indices: x[_reshaped(indices, shape, x.shape)], name)
 
 
-def _reshaped(indices: Sequence[Expr], made: tuple[int, ...],
+def _reshaped(indices: Sequence[Expr], written: tuple[int, ...],
               read: tuple[int, ...]) -> tuple[Expr, ...]:
-    """The place in shape `read` of an element of shape `made`.
+    """The place in shape `read` of an element of shape `written`.
 
     Dimensions are taken in the smallest groups of equal size, so that those that stay as they are
     cost no division.
     """
     result: list[Expr] = []
     i = j = 0
-    while i < len(made) or j < len(read):
+    while i < len(written) or j < len(read):
         first, start, a, b = i, j, 1, 1
         while i == first and j == start or a != b:
-            if (a <= b and i < len(made)) or j == len(read):
-                a, i = a * made[i], i + 1
+            if (a <= b and i < len(written)) or j == len(read):
+                a, i = a * written[i], i + 1
             else:
                 b, j = b * read[j], j + 1
-        result += _split(_flat(indices[first:i], made[first:i]), read[start:j])
+        result += _split(_flat(indices[first:i], written[first:i]), read[start:j])
     return tuple(result)
 
 

@@ -117,7 +117,7 @@ def _avgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     def mean(n, c, *place):
         if attrs["include_pad"]:
             return (total[n, c, *place] / float(kernel[0] * kernel[1])).astype("float32")
-        rows, columns = (_reached(*one) for one in zip(
+        rows, columns = (_reached(*side) for side in zip(
             place, strides, kernel, pads[:2], inputs[0].shape[2:], strict=True))
         return (total[n, c, *place] / (rows * columns).astype("float64")).astype("float32")
 

@@ -148,9 +148,9 @@ def _batched(a: Tensor, b: Tensor, transposed: bool, dtype: str, name: str,
         place = (n, k.var) if transposed else (k.var, n)
         factors = (broadcast(a, (*outer, m, k.var)).astype(dtype),
                    broadcast(b, (*outer, *place)).astype(dtype))
-        one, two = (factor - zero if zero else factor
-                    for factor, zero in zip(factors, zeros, strict=True))
-        return te.sum(one * two, k)
+        left, right = (factor - zero if zero else factor
+                       for factor, zero in zip(factors, zeros, strict=True))
+        return te.sum(left * right, k)
 
     columns = b.shape[-2 if transposed else -1]
     return te.compute((*leading, a.shape[-2], columns), products, name)
@@ -188,8 +188,8 @@ def _einsum(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
         place |= dict(zip(result, indices, strict=True))
         product: Expr | None = None
         for term, x in zip(terms, inputs, strict=True):
-            one = broadcast(x, [place[letter] for letter in term]).astype(wide)
-            product = one if product is None else product * one
+            factor = broadcast(x, [place[letter] for letter in term]).astype(wide)
+            product = factor if product is None else product * factor
         assert product is not None
         return te.sum(product, tuple(over.values())) if over else product
 
@@ -271,7 +271,7 @@ def _computed_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Bo
     depth = view.shape(node.inputs[0])[-1]
     if len(node.inputs) > 2:
         raise StaysFloat("both of its inputs are computed: it must have no bias")
-    greatest = (max(one.zp + 128, 127 - one.zp) for one in (a, b))
+    greatest = (max(operand.zp + 128, 127 - operand.zp) for operand in (a, b))
     bound = float(prod(greatest) * depth)
     check_accumulator(np.array([bound]))
     mult, shift = multiplier_of(a.scale * b.scale / out.scale, bound)

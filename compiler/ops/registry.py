@@ -85,7 +85,7 @@ def _defined(operator: Operator, node: Node, types: Types) -> TensorType:
     inputs = [te.placeholder(type_.shape, type_.dtype, f"x{position}")
               for position, type_ in enumerate(types)]
     try:
-        made = operator.define(node.attrs, inputs, "y")
-        return TensorType(made.shape, made.dtype)
+        tensor = operator.define(node.attrs, inputs, "y")
+        return TensorType(tensor.shape, tensor.dtype)
     except (ValueError, TypeError) as error:
         raise TypeRefused(f"{node.name}: {error}") from None

@@ -28,6 +28,6 @@ def narrowed(shape: Sequence[int], element: Callable[..., Expr], dtype: str,
 def kept(meaning: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """A meaning whose result has the type of its first array, or is bool."""
     def typed(attrs, *arrays: np.ndarray) -> np.ndarray:
-        made = np.asarray(meaning(attrs, *arrays))
-        return made if made.dtype.kind == "b" else made.astype(arrays[0].dtype)
+        result = np.asarray(meaning(attrs, *arrays))
+        return result if result.dtype.kind == "b" else result.astype(arrays[0].dtype)
     return typed

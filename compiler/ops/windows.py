@@ -146,27 +146,28 @@ def check_windows(x: Tensor, kernel: Sequence[int], attrs: Attributes) -> tuple[
         if max(numbers) > MOST_STEPS:
             raise ValueError(f"{role} must be integers of at most {MOST_STEPS:,}, not "
                              f"{tuple(numbers)}")
-    made = windows_shape(x.shape[2:], kernel, attrs)
-    if min(made) < 1:
+    extents = windows_shape(x.shape[2:], kernel, attrs)
+    if min(extents) < 1:
         raise ValueError(f"kernel must fit the padded input, not {tuple(kernel)} in "
                          f"{x.dtype}[{','.join(map(str, x.shape))}] with pads "
                          f"{tuple(attrs['pads'])} and dilations {tuple(attrs['dilations'])}")
-    return made
+    return extents
 
 
 def pixel_of(x: Tensor, outer: Sequence[Expr], places: Sequence[Expr], taps: Sequence[Expr],
-             attrs: Attributes, kernel: Sequence[int], made: Sequence[int], outside: Expr) -> Expr:
+             attrs: Attributes, kernel: Sequence[int], extents: Sequence[int],
+             outside: Expr) -> Expr:
     """The element of x in a window, or `outside` where that lies in the pads."""
     inside, where = [], []
     for axis, (place, tap, size) in enumerate(zip(places, taps, x.shape[2:], strict=True)):
         stride, step, low = (attrs[key][axis] for key in ("strides", "dilations", "pads"))
         index = place * stride + tap * step - low
-        reach = (made[axis] - 1) * stride + (kernel[axis] - 1) * step - low
+        reach = (extents[axis] - 1) * stride + (kernel[axis] - 1) * step - low
         inside += [index >= 0] if low else []
         inside += [index < size] if reach >= size else []
         where.append(index)
-    found = x[(*outer, *where)]
-    return te.select(te.all_of(*inside), found, outside) if inside else found
+    element = x[(*outer, *where)]
+    return te.select(te.all_of(*inside), element, outside) if inside else element
 
 
 def kernel_axes(kernel: Sequence[int], name: str) -> tuple[te.Axis, ...]:

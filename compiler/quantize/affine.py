@@ -98,7 +98,7 @@ def as_convolution(node: Node, affine: Affine, tensors: dict[str, Array], names:
     shape = types[affine.source].shape
     if len(shape) != 4:
         return None
-    gain, offset = (np.broadcast_to(one, (shape[1],)).astype(np.float32) for one in
+    gain, offset = (np.broadcast_to(coefficient, (shape[1],)).astype(np.float32) for coefficient in
                     (affine.gain, affine.bias - affine.mean * affine.gain))
     weight, bias = (names.fresh(f"{node.name}.{role}") for role in ("weight", "bias"))
     tensors[weight], tensors[bias] = gain.reshape(-1, 1, 1, 1).copy(), offset.copy()

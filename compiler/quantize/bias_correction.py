@@ -16,7 +16,7 @@ from compiler.graph.graph import Graph
 from compiler.quantize.affine import with_bias
 from compiler.quantize.calibration import Samples, program
 from compiler.quantize.network import Layer, Network
-from compiler.quantize.noise import Scales, Tick, made, part
+from compiler.quantize.noise import Scales, Tick, part, results_of
 from compiler.quantize.plan import Plan
 from compiler.quantize.weights import WEIGHTED, vector
 
@@ -35,7 +35,7 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
     runs = {place: _before_activation(network, graph, plan, scales, layer)
             for place, layer in layers.items()}
     shifts = {place: np.zeros(()) for place in runs}
-    real_run = program(graph, made(graph))
+    real_run = program(graph, results_of(graph))
     for batch in samples.batches():
         real = {**real_run(batch), **batch}
         for place, run in runs.items():

@@ -51,7 +51,7 @@ class Samples:
         samples, at most `BATCH` in a run; one that it fixes is cut into as many runs, and what is
         enough for a single run is given to each.
         """
-        named = {one.name: one for one in inputs}
+        named = {declared.name: declared for declared in inputs}
         arrays = _by_name(place, named, given)
         counts = {name: _runs(place, named[name], array) for name, array in arrays.items()}
         counted = {name: count for name, count in counts.items() if count not in (None, 1)}
@@ -152,7 +152,7 @@ def _loose_runs(place: str, loose: Mapping[str, int], counts: Mapping[str, int |
     if count is None:
         return 1
     shared = any(counts[name] is not None and array.ndim for name, array in arrays.items())
-    size = 1 if shared else max(one for one in range(1, BATCH + 1) if count % one == 0)
+    size = 1 if shared else max(size for size in range(1, BATCH + 1) if count % size == 0)
     return count // size
 
 

@@ -95,7 +95,7 @@ def _passes(layer: Layer, network: Network, passing: Collection[str]) -> bool:
     node, values = layer.node, network.graph.values
     if node.op not in passing:
         return False
-    before, after = (values[one].shape for one in (node.inputs[0], layer.inner))
+    before, after = (values[value].shape for value in (node.inputs[0], layer.inner))
     return node.op != "reshape" or (len(before) == 4 and len(after) == 2
                                     and before[0] == after[0])
 

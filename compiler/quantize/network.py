@@ -101,11 +101,11 @@ class Network:
 
     def readers(self) -> dict[str, list[Layer]]:
         """The layers that read each value."""
-        found: dict[str, list[Layer]] = {}
+        readers: dict[str, list[Layer]] = {}
         for layer in self.layers:
             for value in layer.read:
-                found.setdefault(value, []).append(layer)
-        return found
+                readers.setdefault(value, []).append(layer)
+        return readers
 
     def adopt(self, other: "Network") -> None:
         """Takes over the weights and biases of the same network with other extents."""

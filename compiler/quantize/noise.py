@@ -17,8 +17,8 @@ from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale
 from compiler.quantize.writer import write, write_part
 
-__all__ = ["Measured", "Noise", "Tick", "alone", "effects", "made", "measure", "observed",
-           "part"]
+__all__ = ["Measured", "Noise", "Tick", "alone", "effects", "measure", "observed",
+           "part", "results_of"]
 
 Array = np.ndarray
 LARGEST = float(np.finfo(np.float32).max)
@@ -71,8 +71,8 @@ class Measured:
     @property
     def decibels(self) -> float | None:
         """The signal to noise ratio of the worst output in dB; None without noise."""
-        return min((found for name in self.outputs
-                    if (found := self.noises[name].decibels) is not None), default=None)
+        return min((decibels for name in self.outputs
+                    if (decibels := self.noises[name].decibels) is not None), default=None)
 
     @property
     def agreement(self) -> float | None:
@@ -82,10 +82,10 @@ class Measured:
 
 def observed(graph: Graph) -> list[str]:
     """The float32 values that nodes make."""
-    return [value for value in made(graph) if graph.values[value].dtype == "float32"]
+    return [value for value in results_of(graph) if graph.values[value].dtype == "float32"]
 
 
-def made(graph: Graph) -> list[str]:
+def results_of(graph: Graph) -> list[str]:
     return [value for node in graph.nodes for value in node.outputs]
 
 
@@ -116,7 +116,7 @@ def alone(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: S
     runs = {layer.value: part(network, graph, plan, scales, [layer], layer.value)
             for layer in layers}
     noises = {layer.value: Noise() for layer in layers}
-    real_run = program(graph, made(graph))
+    real_run = program(graph, results_of(graph))
     for batch in samples.batches():
         real = {**real_run(batch), **batch}
         for value, run in runs.items():
@@ -139,7 +139,7 @@ def effects(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
     """The noise at the network's outputs when only this layer is quantized, by the name of its
     value: of quantized layers that compute, over at most `limit` samples, or one batch.
     """
-    real_run, noises = program(graph, made(graph)), {}
+    real_run, noises = program(graph, results_of(graph)), {}
     batches = [{**real_run(batch), **batch} for batch in samples.batches(limit)]
     for layer in network.layers:
         if layer.value in plan.quantized and layer.value not in plan.moved:
@@ -155,7 +155,7 @@ def _downstream(network: Network, graph: Graph, plan: Plan, scales: Scales, laye
                 ) -> Iterator[tuple[str, Callable[[Mapping], Array]]]:
     """Each float output that the layer reaches, with what computes it."""
     layers = [layer, *layers_after(network, layer.value)]
-    reached = {one.value for one in layers}
+    reached = {layer.value for layer in layers}
     single = replace(plan, quantized=frozenset([layer.value]))
     for value in network.outputs:
         if value in reached.intersection(observed(graph)):

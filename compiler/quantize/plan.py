@@ -55,8 +55,8 @@ class Plan:
                 low, high = ranges[value]
                 before = spans.get(group, (low, high))
                 spans[group] = min(low, before[0]), max(high, before[1])
-        one = {self.groups[value] for value in self.symmetric}
-        return {value: Scale.of(*spans[group], group in one)
+        symmetric = {self.groups[value] for value in self.symmetric}
+        return {value: Scale.of(*spans[group], group in symmetric)
                 for value, group in self.groups.items()}
 
 
@@ -126,13 +126,13 @@ class _Planning:
 
     def _quantize(self, layer: Layer) -> None:
         op, data, value = layer.node.op, self.data(layer), layer.value
-        for one in (*data, value):
-            self.parent.setdefault(one, one)
+        for member in (*data, value):
+            self.parent.setdefault(member, member)
         if op in MOVES:
             self.moved[value] = data[0]
         if op in MOVES or op == "concat":
-            for one in data:
-                self.parent[self._root(one)] = self._root(value)
+            for member in data:
+                self.parent[self._root(member)] = self._root(value)
         if op in WEIGHTED and len(data) == 2:
             self.symmetric.update(data)
         self.quantized.add(value)

@@ -94,7 +94,8 @@ class Quantized:
         """The graph for other extents of the network's open dimensions: of `shapes`, by their name
         or place, else of `arrays`, by the name of the input. Raises QuantizeRefused.
         """
-        opened = any(isinstance(dim, str) for one in self.forms.source.inputs for dim in one.dims)
+        opened = any(isinstance(dim, str) for declared in self.forms.source.inputs
+                     for dim in declared.dims)
         if opened or shapes or arrays:
             return self.forms.graph(shapes or {}, arrays or {})
         return self.graph
@@ -109,9 +110,9 @@ class Quantized:
         """Open dimensions of the network that `model` has the samples' extents for, since ONNX
         cannot say what depends on them.
         """
-        shapes = {one.name: one.type.tensor_type.shape.dim for one in self.model.graph.input}
-        return {name: dim.dim_value for one in self.forms.source.inputs
-                for name, dim in zip(one.dims, shapes[one.name], strict=True)
+        shapes = {value.name: value.type.tensor_type.shape.dim for value in self.model.graph.input}
+        return {name: dim.dim_value for declared in self.forms.source.inputs
+                for name, dim in zip(declared.dims, shapes[declared.name], strict=True)
                 if isinstance(name, str) and dim.dim_value}
 
     @property
@@ -121,7 +122,8 @@ class Quantized:
         """
         if any(layer.quantized for layer in self.layers):
             return ""
-        weighted = [one for one in self.layers if one.op in (*WEIGHTED, "conv")] or self.layers
+        weighted = [layer for layer in self.layers
+                    if layer.op in (*WEIGHTED, "conv")] or self.layers
         if not weighted:
             return f"{NOTHING}: the network has no layers"
         reason, count = Counter(layer.reason for layer in weighted).most_common(1)[0]
@@ -230,7 +232,8 @@ class _Forms:
         for name, extent in self.calibrated.items():
             alike[extent].append(name)
         together = list(alike.values())
-        for groups in (alone, together, *([one] for one in together), *([one] for one in alone)):
+        for groups in (alone, together, *([group] for group in together),
+                       *([group] for group in alone)):
             variant = self._variant(groups) if groups else None
             if variant is not None:
                 yield variant
@@ -309,10 +312,10 @@ class _Quantizer:
         """Noise at the output of each layer by itself, those that hurt most first."""
         plan = attempt.plan
         with self.watch("ranking layers", len(plan.quantized)) as tick:
-            found = effects(attempt.network, self.graph, plan, attempt.scales, self.samples,
-                            RANKING_SAMPLES, tick)
-        order = sorted(found, key=lambda value: -found[value].noise)    # stable: depth decides
-        return {value: found[value] for value in order}
+            noises = effects(attempt.network, self.graph, plan, attempt.scales, self.samples,
+                             RANKING_SAMPLES, tick)
+        order = sorted(noises, key=lambda value: -noises[value].noise)    # stable: depth decides
+        return {value: noises[value] for value in order}
 
     def _fall_back(self, ranking: Mapping[str, Noise], budget: Budget
                    ) -> tuple[_Attempt, tuple[str, ...]]:

@@ -33,7 +33,7 @@ class Recurrent:
     @classmethod
     def of(cls, model: ModelProto, keep_float: Collection[str] = ()) -> "Recurrent":
         """The recurrent layers of a model; plain LSTMs are arranged unless they stay in float."""
-        constants = {one.name for one in model.graph.initializer}
+        constants = {tensor.name for tensor in model.graph.initializer}
         named = {node.name or f"{node.op_type}_{index}": node
                  for index, node in enumerate(model.graph.node) if node.op_type in RECURRENT}
         arranged = {name for name, node in named.items()
@@ -61,7 +61,8 @@ def parts(network: Network, name: str) -> list:
 
 
 def _is_plain(node: NodeProto, constants: Collection[str]) -> bool:
-    attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    attributes = {attribute.name: helper.get_attribute_value(attribute)
+                  for attribute in node.attribute}
     ways = 2 if attributes.get("direction") == b"bidirectional" else 1
     return (node.op_type == "LSTM" and not any(node.input[4:])
             and all(name in constants for name in node.input[1:4] if name)

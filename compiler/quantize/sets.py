@@ -31,7 +31,8 @@ def calibration_set(given: CalibrationSet) -> Mapping[str, Array] | Array:
         return np.asarray(given)
     if not isinstance(given, Iterable):
         raise QuantizeRefused(f"calibration samples must be arrays or files of them, not {given!r}")
-    return _joined([_read(one) if isinstance(one, str | PathLike) else one for one in given])
+    return _joined([_read(source) if isinstance(source, str | PathLike) else source
+                    for source in given])
 
 
 def _joined(parts: Sequence[Any]) -> dict[str, Array] | Array:

@@ -99,8 +99,8 @@ class _Writer:
         if layer.node.op in WEIGHTED and layer.node.inputs[1] in self.network.tensors:
             reads = self._weighted(layer.node)
         else:
-            reads = [self._dequantized(one) if one in self.scales else one
-                     for one in layer.node.inputs]
+            reads = [self._dequantized(value) if value in self.scales else value
+                     for value in layer.node.inputs]
         clamp = layer.clamp and bounds(layer.clamp)
         clamped = bool(clamp) and self.scales[value].reaches(*clamp)
         self._append(layer, reads, computed, clamped)
@@ -109,8 +109,8 @@ class _Writer:
 
     def _append(self, layer: Layer, reads: Sequence[str], computed: str, clamped: bool) -> None:
         clamp = layer.clamp if clamped else None
-        made = layer.inner if clamp else computed
-        self.nodes.extend(plain(replace(layer.node, inputs=tuple(reads), outputs=(made,))))
+        result = layer.inner if clamp else computed
+        self.nodes.extend(plain(replace(layer.node, inputs=tuple(reads), outputs=(result,))))
         if clamp:
             self.nodes.append(replace(clamp, outputs=(computed,)))
 

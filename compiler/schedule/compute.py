@@ -44,44 +44,44 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
 
     Place consumers before producers: a box is computed once, for the loops as they are then.
     """
-    found = find_stage(program, stage, "compute_at")
-    if found.alloc is None:
-        refuse("compute_at", f"{stage} must not be an output of the program", program, found.stmt)
-    if found.buffer.strides is not None:
-        refuse("compute_at", f"{stage} must have no gaps yet", program, found.alloc)
-    nest = naive_nest(program, found, "compute_at")
-    path = _target(program, found, loop)
-    require_unchanged_reads(program, found, "compute_at")
-    threads = thread_vars(path) if found.buffer.scope == "shared" else frozenset()
+    part = find_stage(program, stage, "compute_at")
+    if part.alloc is None:
+        refuse("compute_at", f"{stage} must not be an output of the program", program, part.stmt)
+    if part.buffer.strides is not None:
+        refuse("compute_at", f"{stage} must have no gaps yet", program, part.alloc)
+    nest = naive_nest(program, part, "compute_at")
+    path = _target(program, part, loop)
+    require_unchanged_reads(program, part, "compute_at")
+    threads = thread_vars(path) if part.buffer.scope == "shared" else frozenset()
     if sunk := _sunk(program, path, threads):
         return compute_at(sunk, stage, loop)
     target = path[-1]
     domain = loop_domain(_with_guards(path, threads))
-    readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer == found.buffer]
-    box = hull(readers, frozenset(domain.vars) - threads, found.buffer.shape)
-    _require_whole_tiles(program, found, nest, box)
-    new = replace(found.buffer, shape=box.extents)
-    producer = _rebased(_shrunk(program, found, nest, box, domain), found.buffer, new, box)
-    consumer = _rebased(target, found.buffer, new, box)
+    readers = [a for a in accesses(program.body) if a.kind == "read" and a.buffer == part.buffer]
+    box = hull(readers, frozenset(domain.vars) - threads, part.buffer.shape)
+    _require_whole_tiles(program, part, nest, box)
+    new = replace(part.buffer, shape=box.extents)
+    producer = _rebased(_shrunk(program, part, nest, box, domain), part.buffer, new, box)
+    consumer = _rebased(target, part.buffer, new, box)
     assert isinstance(consumer, For)
     placed = replace(consumer, body=_placed(consumer.body, new, producer, threads))
-    home = replace_stmt(found.home, target, placed)
-    moved = finish(program, replace_stmt(program.body, found.alloc,
-                                         replace_stmt(home, found.stmt, Seq(()))))
+    home = replace_stmt(part.home, target, placed)
+    moved = finish(program, replace_stmt(program.body, part.alloc,
+                                         replace_stmt(home, part.stmt, Seq(()))))
     require_cooperation(moved, "compute_at")
     return moved
 
 
-def _target(program: Program, found: Stage, loop: str) -> tuple[Stmt, ...]:
+def _target(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
     """Path to the loop, its guards at the end, with all readers of the stage below it."""
-    name = found.buffer.name
+    name = stage.buffer.name
     path = find_loop(program, loop, "compute_at")
-    if not any(stmt is found.home for stmt in path) or any(stmt is found.stmt for stmt in path):
+    if not any(stmt is stage.home for stmt in path) or any(stmt is stage.stmt for stmt in path):
         refuse("compute_at", f"loop {loop} must be around the readers of {name}",
                program, path[-1])
     inside = inside_of(path)
     for access in accesses(program.body):
-        if access.kind == "read" and access.buffer == found.buffer and (
+        if access.kind == "read" and access.buffer == stage.buffer and (
                 id(access.stmt) not in inside):
             refuse("compute_at", f"all readers of {name} must be inside {loop}",
                    program, access.stmt)
@@ -109,8 +109,8 @@ def _sunk(program: Program, path: tuple[Stmt, ...], threads: frozenset[Var]) -> 
             case If() if is_guard(node):
                 return push(node.body, [*conditions, *conjuncts(node.condition)])
             case Seq(stmts):
-                return Seq(tuple(push(one, conditions) if id(one) in on_path
-                                 else guarded(conditions, one) for one in stmts))
+                return Seq(tuple(push(child, conditions) if id(child) in on_path
+                                 else guarded(conditions, child) for child in stmts))
             case For() if node is path[-1]:
                 return replace(node, body=guarded(conditions, node.body))
             case For() | If() | Alloc():
@@ -124,8 +124,8 @@ def _sunk(program: Program, path: tuple[Stmt, ...], threads: frozenset[Var]) -> 
     return replace(program, body=push(program.body, []))
 
 
-def _require_whole_tiles(program: Program, found: Stage, nest: Nest, box: Box):
-    for tensorized in (s for s in walk_stmts(found.stmt) if isinstance(s, Tensorized)):
+def _require_whole_tiles(program: Program, stage: Stage, nest: Nest, box: Box):
+    for tensorized in (s for s in walk_stmts(stage.stmt) if isinstance(s, Tensorized)):
         inside = inside_of((tensorized,))
         for loop, extent in zip(nest.loops, box.extents):
             if id(loop) in inside and extent != loop.extent:
@@ -134,17 +134,17 @@ def _require_whole_tiles(program: Program, found: Stage, nest: Nest, box: Box):
                        program, tensorized)
 
 
-def _shrunk(program: Program, found: Stage, nest: Nest, box: Box, around: Domain) -> Stmt:
+def _shrunk(program: Program, stage: Stage, nest: Nest, box: Box, around: Domain) -> Stmt:
     """The stage over the box alone, still with subscripts of the whole buffer."""
     moved = {var: from_linear(linear(low) + linear(var))
              for var, low in zip(nest.vars, box.lower)}
     extents = dict(zip(nest.vars, box.extents))
-    bare = map_exprs(found.stmt, lambda expr: substitute(expr, moved))
+    bare = map_exprs(stage.stmt, lambda expr: substitute(expr, moved))
     bare = _with_loops(bare, extents, {})
     if isinstance(nest.write, Store) and is_safe(program, bare, around):
         return bare
     guards = {}
-    for var, whole in zip(nest.vars, found.buffer.shape):
+    for var, whole in zip(nest.vars, stage.buffer.shape):
         domain = Domain((*around.loops, (var, extents[var])), around.conditions)
         wanted = [Binary("ge", moved[var], Const(0, INDEX)),
                   Binary("lt", moved[var], as_expr(whole, INDEX))]
@@ -219,47 +219,47 @@ def compute_inline(program: Program, stage: str) -> Program:
     2. Neither the stage nor a reader is inside an intrinsic.
     3. Nothing that the stage reads is written after it: it would read what is not there any more.
     """
-    found = find_stage(program, stage, "compute_inline")
-    if found.alloc is None:
+    part = find_stage(program, stage, "compute_inline")
+    if part.alloc is None:
         refuse("compute_inline", f"{stage} must not be an output of the program",
-               program, found.stmt)
-    nest = naive_nest(program, found, "compute_inline")
+               program, part.stmt)
+    nest = naive_nest(program, part, "compute_inline")
     if not isinstance(nest.write, Store):
         refuse("compute_inline", f"{stage} must not be a reduction", program, nest.write)
-    for stmt in walk_stmts(found.stmt):
+    for stmt in walk_stmts(part.stmt):
         if isinstance(stmt, Alloc):
             refuse("compute_inline", f"{stage} must not have {stmt.buffer.name} computed inside",
                    program, stmt)
-    _require_no_intrinsic(program, found)
-    require_unchanged_reads(program, found, "compute_inline")
+    _require_no_intrinsic(program, part)
+    require_unchanged_reads(program, part, "compute_inline")
     value = nest.write.value
 
     def read(node: Expr) -> Expr | None:
-        if isinstance(node, Read) and node.buffer == found.buffer:
+        if isinstance(node, Read) and node.buffer == part.buffer:
             return substitute(value, dict(zip(nest.vars, node.indices)))
         return None
 
-    home = replace_stmt(found.home, found.stmt, Seq(()))
+    home = replace_stmt(part.home, part.stmt, Seq(()))
     inlined = map_exprs(home, lambda expr: rewrite(expr, read))
-    return finish(program, replace_stmt(program.body, found.alloc, inlined))
+    return finish(program, replace_stmt(program.body, part.alloc, inlined))
 
 
-def require_unchanged_reads(program: Program, found: Stage, primitive: str):
+def require_unchanged_reads(program: Program, stage: Stage, primitive: str):
     """Refuse to move a stage behind a statement that overwrites what it reads."""
-    path = path_to(program.body, lambda s: s is found.stmt)
+    path = path_to(program.body, lambda s: s is stage.stmt)
     around = loop_domain(path[:-1])
-    stmts = unblock(found.home)[1]
-    later = next(place for place, stmt in enumerate(stmts) if stmt is found.stmt) + 1
-    reads = [a for a in accesses(found.stmt, around) if a.kind == "read"]
+    stmts = unblock(stage.home)[1]
+    later = next(place for place, stmt in enumerate(stmts) if stmt is stage.stmt) + 1
+    reads = [a for a in accesses(stage.stmt, around) if a.kind == "read"]
     writes = [a for stmt in stmts[later:] for a in accesses(stmt, around) if a.is_write]
     if dependence := find_dependence(reads, writes, around.vars, "true"):
-        refuse_dependence(primitive, f"{found.buffer.name} must read nothing that is written after "
+        refuse_dependence(primitive, f"{stage.buffer.name} must read nothing that is written after "
                                      f"it", program, dependence)
 
 
-def _require_no_intrinsic(program: Program, found: Stage):
-    for stmt in walk_stmts(found.home):
+def _require_no_intrinsic(program: Program, stage: Stage):
+    for stmt in walk_stmts(stage.home):
         if isinstance(stmt, Tensorized) and any(
-                a.buffer == found.buffer for a in accesses(stmt.body)):
-            refuse("compute_inline", f"{found.buffer.name} must not be used by "
+                a.buffer == stage.buffer for a in accesses(stmt.body)):
+            refuse("compute_inline", f"{stage.buffer.name} must not be used by "
                                      f"{stmt.intrinsic.name} already", program, stmt)

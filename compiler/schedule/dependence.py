@@ -47,8 +47,9 @@ def _instance(access: Access, at: tuple[tuple[Var, int], ...], element: tuple[in
     return f"  {verb} {access.buffer.name}[{place}]{f' at {where}' if where else ''}: {line}"
 
 
-def refuse_dependence(primitive: str, fact: str, program: Program, found: Dependence) -> NoReturn:
-    refuse(primitive, f"{fact}\n{found.text()}", program, found.a.stmt)
+def refuse_dependence(primitive: str, fact: str, program: Program,
+                      dependence: Dependence) -> NoReturn:
+    refuse(primitive, f"{fact}\n{dependence.text()}", program, dependence.a.stmt)
 
 
 def find_dependence(first: Iterable[Access], second: Iterable[Access], shared: tuple[Var, ...],
@@ -113,8 +114,8 @@ def earlier(order: Iterable[Var], a: str = "a", b: str = "b") -> str:
 
 def program_order(root: Stmt, a: Stmt, b: Stmt) -> str:
     """Condition that an instance of `a` runs before one of `b`, two statements below `root`."""
-    first, second = (path_to(root, lambda s, one=one: s is one) for one in (a, b))
-    common = [one for one, other in zip(first, second) if one is other]
+    first, second = (path_to(root, lambda s, stmt=stmt: s is stmt) for stmt in (a, b))
+    common = [ancestor for ancestor, other in zip(first, second) if ancestor is other]
     loops = [stmt.var for stmt in common if isinstance(stmt, For)]
     if a is b or not _is_before(common[-1], first[len(common)], second[len(common)]):
         return earlier(loops) or "false"
@@ -125,5 +126,6 @@ def program_order(root: Stmt, a: Stmt, b: Stmt) -> str:
 def _is_before(parent: Stmt, a: Stmt, b: Stmt) -> bool:
     """Whether a child comes before another."""
     children = stmt_children(parent)
-    places = [next(place for place, child in enumerate(children) if child is one) for one in (a, b)]
+    places = [next(place for place, child in enumerate(children) if child is stmt)
+              for stmt in (a, b)]
     return places[0] < places[1]

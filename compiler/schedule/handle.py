@@ -40,7 +40,7 @@ __all__ = ["PRIMITIVES", "Schedule", "StageSchedule"]
 
 Loop = str | Axis | Var
 
-PRIMITIVES = {one.__name__: one for one in (
+PRIMITIVES = {primitive.__name__: primitive for primitive in (
     annotate, bind, cache_read, cache_write, compute_at, compute_inline, decompose_reduction,
     double_buffer, fuse, pad, parallel, pipeline, reorder, reverse_compute_at, reverse_inline,
     rfactor, set_scope, split, storage_align, tensorize, tile, transform_layout, unroll, vectorize,
@@ -97,7 +97,7 @@ class StageSchedule:
 
     def _loop(self, loop: Loop) -> str:
         name = loop if isinstance(loop, str) else loop.name
-        known = {one.var.name for one in loops(self.schedule.program.body)}
+        known = {loop.var.name for loop in loops(self.schedule.program.body)}
         short = f"{self.name}_{name}"
         return short if short in known and name not in known else name
 

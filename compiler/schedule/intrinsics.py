@@ -43,8 +43,8 @@ def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) 
 
 
 def _nest(program: Program, place: str) -> Stmt:
-    found = path_to(program.body, lambda s: isinstance(s, For) and s.var.name == place)
-    if found:
+    around = path_to(program.body, lambda s: isinstance(s, For) and s.var.name == place)
+    if around:
         return find_loop(program, place, "tensorize")[-1]
     path = path_to(program.body, lambda s: isinstance(s, Store | Update)
                    and s.buffer.name == place)

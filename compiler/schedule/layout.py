@@ -151,18 +151,19 @@ def _require_one_place_each(program: Program, buffer: Buffer, axes: tuple[Var, .
     access = Access(image, exprs, "store", here, Seq(()))
     differ = " or ".join(f"{{a[{axis.name}]}} != {{b[{axis.name}]}}" for axis in axes)
     if clash := witness(access, access, (), differ):
-        one, other = ([value for _, value in pair] for pair in (clash.first, clash.second))
-        refuse("transform_layout", f"elements {one} and {other} of {buffer.name} must not lie in "
-                                   f"one place, {list(clash.element)}",
+        first, second = ([value for _, value in pair] for pair in (clash.first, clash.second))
+        refuse("transform_layout",
+               f"elements {first} and {second} of {buffer.name} must not lie in "
+               f"one place, {list(clash.element)}",
                program, _alloc(program, buffer))
 
 
 def _allocated(program: Program, name: str, primitive: str) -> Buffer:
-    found = find_buffer(program, name, primitive)
-    if found in (*program.inputs, *program.outputs):
+    buffer = find_buffer(program, name, primitive)
+    if buffer in (*program.inputs, *program.outputs):
         refuse(primitive, f"{name} must be allocated by the program, not an input or output",
                program)
-    return found
+    return buffer
 
 
 def _alloc(program: Program, buffer: Buffer) -> Stmt:

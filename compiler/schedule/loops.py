@@ -68,8 +68,8 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
     child = node.body
     if not isinstance(child, For) or child.var.name != inner:
         refuse("fuse", f"{inner} must stand directly in {outer}", program, node)
-    for one in (node, child):
-        require_plain(program, one, "fuse")
+    for loop in (node, child):
+        require_plain(program, loop, "fuse")
     for stmt in walk_stmts(child):
         if isinstance(stmt, Update | Combine) and (
                 (node.var in stmt.axes) != (child.var in stmt.axes)):

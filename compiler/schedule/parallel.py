@@ -80,11 +80,11 @@ def _serial(program: Program, loop: str, primitive: str):
 def require_independent(program: Program, path: tuple, primitive: str, **exchange: bool):
     """Refuse a loop that carries a dependence; `exchange` says which do not count."""
     loop = path[-1]
-    if found := carried(path, **exchange):
-        why = f": {found.a.buffer.name} {ROUNDS}" if exchange.get("exchange") and (
-            commutes(found.a, found.b, reassociate=True)) else ""
+    if dependence := carried(path, **exchange):
+        why = f": {dependence.a.buffer.name} {ROUNDS}" if exchange.get("exchange") and (
+            commutes(dependence.a, dependence.b, reassociate=True)) else ""
         refuse_dependence(primitive, f"iterations of {loop.var.name} must not depend on each "
-                                     f"other{why}", program, found)
+                                     f"other{why}", program, dependence)
 
 
 def require_no_mark_around(program: Program, path: tuple, kinds: tuple[str, ...], primitive: str):

@@ -41,8 +41,8 @@ def double_buffer(program: Program, buffer: str) -> Program:
     1. The buffer is allocated by the program, inside of a serial loop of two iterations or more.
     """
     require_numbers(program, "double_buffer")
-    found = find_buffer(program, buffer, "double_buffer")
-    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == found)
+    single = find_buffer(program, buffer, "double_buffer")
+    path = path_to(program.body, lambda s: isinstance(s, Alloc) and s.buffer == single)
     loop = next((stmt for stmt in reversed(path) if isinstance(stmt, For)), None)
     alloc = path[-1] if path else None
     if loop is None or not isinstance(alloc, Alloc):
@@ -52,8 +52,8 @@ def double_buffer(program: Program, buffer: str) -> Program:
     if loop.extent < 2:
         refuse("double_buffer", f"{loop.var.name} must have two iterations or more", program, loop)
     taken = replace_stmt(loop, alloc, alloc.body)
-    copies = _copies(found, 2)
-    inner = _in_turns(taken, {found: (copies, loop.var)})
+    copies = _copies(single, 2)
+    inner = _in_turns(taken, {single: (copies, loop.var)})
     return finish(program, _allocated_around(program, loop, inner, (copies,)))
 
 
@@ -282,14 +282,14 @@ def _renamed(stmt: Stmt) -> Stmt:
     buffers = {s.buffer: replace(s.buffer, name=f"{s.buffer.name}_pre")
                for s in walk_stmts(stmt) if isinstance(s, Alloc)}
 
-    def rule(one: Stmt) -> Stmt | None:
-        match one:
-            case For(): return replace(one, var=variables[one.var])
+    def rule(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case For(): return replace(stmt, var=variables[stmt.var])
             case Update() | Combine():
-                return replace(one, axes=tuple(variables.get(v, v) for v in one.axes))
+                return replace(stmt, axes=tuple(variables.get(v, v) for v in stmt.axes))
             case Tensorized(_, binding):
                 begin = tuple(variables.get(v, v) for v in binding.begin)
-                return replace(one, binding=replace(binding, begin=begin))
+                return replace(stmt, binding=replace(binding, begin=begin))
             case _: return None
 
     return rewrite_stmts(substitute_stmt(map_buffers(stmt, buffers), variables), rule)

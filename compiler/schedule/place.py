@@ -197,8 +197,8 @@ def _flat(stmt: Stmt) -> Stmt | None:
     if not isinstance(stmt, Seq):
         return None
     parts: list[Stmt] = []
-    for one in stmt.stmts:
-        parts.extend(one.stmts if isinstance(one, Seq) else (one,))
+    for child in stmt.stmts:
+        parts.extend(child.stmts if isinstance(child, Seq) else (child,))
     return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
 

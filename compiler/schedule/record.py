@@ -60,7 +60,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _intrinsic(line: str, name: tuple, intrinsics: Iterable[Intrinsic]) -> Intrinsic:
-    known = {one.name: one for one in intrinsics}
+    known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
     if not name or name[0] not in known:
         raise ValueError(f"Step {line!r} cannot be replayed: intrinsic must be one of "
                          f"{', '.join(known) or 'none'}, not {name[0] if name else 'missing'}")

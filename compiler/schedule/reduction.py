@@ -146,8 +146,8 @@ def rfactor(program: Program, stage: str, loop: str, reassociate: bool = False,
     5. The new names are not in use.
     """
     write = _reduction(program, stage, "rfactor")
-    found = find_stage(program, stage, "rfactor")
-    nest = naive_nest(program, found, "rfactor", together=True)
+    part = find_stage(program, stage, "rfactor")
+    nest = naive_nest(program, part, "rfactor", together=True)
     node = find_loop(program, loop, "rfactor")[-1]
     assert isinstance(node, For)
     if node.var not in write.axes or len(write.axes) < 2:
@@ -163,16 +163,16 @@ def rfactor(program: Program, stage: str, loop: str, reassociate: bool = False,
     partial = tuple(replace(b, name=label, shape=(node.extent, *b.shape), strides=None,
                             scope=scope or b.scope)
                     for b, label in zip(write.buffers, labels))
-    first = _partial(found.stmt, write, node.var, partial, renamed)
+    first = _partial(part.stmt, write, node.var, partial, renamed)
     value = tuple(Read(b, (last, *nest.vars)) for b in partial)
     body: Stmt = replace(rebuilt(write, indices=nest.vars, values=value), axes=(last,))
     body = For(last, node.extent, body)
     for axis in reversed(nest.loops):
         body = For(axis.var, axis.extent, body)
-    buffers, stmts = unblock(found.home)
-    at = next(place for place, stmt in enumerate(stmts) if stmt is found.stmt)
+    buffers, stmts = unblock(part.home)
+    at = next(place for place, stmt in enumerate(stmts) if stmt is part.stmt)
     new = block((*buffers, *partial), (*stmts[:at], first, body, *stmts[at + 1:]))
-    return finish(program, replace_stmt(program.body, found.home, new))
+    return finish(program, replace_stmt(program.body, part.home, new))
 
 
 def _axis(name: str, stage: str, label: str) -> str:

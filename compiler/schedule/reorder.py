@@ -93,11 +93,11 @@ def _require_order_kept(program: Program, old: list[For], new: list[For], leaf: 
                 _refuse(program, old, dependence)
 
 
-def _refuse(program: Program, loops: list[For], found: Dependence) -> NoReturn:
-    why = ROUNDS if commutes(found.a, found.b, reassociate=True) else (
+def _refuse(program: Program, loops: list[For], dependence: Dependence) -> NoReturn:
+    why = ROUNDS if commutes(dependence.a, dependence.b, reassociate=True) else (
         "depends on the order of iterations")
     refuse_dependence("reorder", f"order of {', '.join(loop.var.name for loop in loops)} must be "
-                                 f"kept: {found.a.buffer.name} {why}", program, found)
+                                 f"kept: {dependence.a.buffer.name} {why}", program, dependence)
 
 
 def _reversed(old: list[Var], new: list[Var]) -> str | None:

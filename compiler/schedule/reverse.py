@@ -38,10 +38,10 @@ def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
     4. All of the stage is computed: the iterations of `loop` make all that it reads.
     5. Marked loops around the new place still carry no dependence.
     """
-    found = find_stage(program, stage, "reverse_compute_at")
-    nest = naive_nest(program, found, "reverse_compute_at")
-    _require_no_intrinsic(program, found.stmt, found.buffer, "reverse_compute_at")
-    path = _producer(program, found, loop)
+    part = find_stage(program, stage, "reverse_compute_at")
+    nest = naive_nest(program, part, "reverse_compute_at")
+    _require_no_intrinsic(program, part.stmt, part.buffer, "reverse_compute_at")
+    path = _producer(program, part, loop)
     read = _read_of(program, nest, path)
     produced = [a for a in accesses(path[-1], loop_domain(path[:-1]))
                 if a.is_write and a.buffer == read.buffer]
@@ -50,10 +50,10 @@ def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
     target = path[-1]
     assert isinstance(target, For)
     buffers, stmts = unblock(target.body)
-    inner = _shrunk(found.stmt, nest, read, box, domain)
+    inner = _shrunk(part.stmt, nest, read, box, domain)
     placed = replace(target, body=block(buffers, (*stmts, inner)))
-    home = replace_stmt(replace_stmt(found.home, found.stmt, Seq(())), target, placed)
-    moved = finish(program, replace_stmt(program.body, found.home, home))
+    home = replace_stmt(replace_stmt(part.home, part.stmt, Seq(())), target, placed)
+    moved = finish(program, replace_stmt(program.body, part.home, home))
     _require_order(program, moved, nest)
     _require_all(program, moved, nest, "reverse_compute_at")
     require_marks(moved, "reverse_compute_at")
@@ -61,14 +61,14 @@ def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
     return moved
 
 
-def _producer(program: Program, found: Stage, loop: str) -> tuple[Stmt, ...]:
+def _producer(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
     """Path to the loop, which must be in a statement before the stage, in its block."""
     path = find_loop(program, loop, "reverse_compute_at")
-    stmts = unblock(found.home)[1]
-    before = stmts[:next(place for place, stmt in enumerate(stmts) if stmt is found.stmt)]
-    if not any(one is stmt for stmt in path for one in before):
+    stmts = unblock(stage.home)[1]
+    before = stmts[:next(place for place, stmt in enumerate(stmts) if stmt is stage.stmt)]
+    if not any(earlier is stmt for stmt in path for earlier in before):
         refuse("reverse_compute_at", f"loop {loop} must be in a statement before "
-                                     f"{found.buffer.name}, in its block", program, path[-1])
+                                     f"{stage.buffer.name}, in its block", program, path[-1])
     return path
 
 
@@ -146,8 +146,8 @@ def _require_order(program: Program, moved: Program, nest: Nest):
 
 def _require_all(program: Program, moved: Program, nest: Nest, primitive: str):
     buffer = nest.write.buffers[0]
-    before, after = (footprint([a for a in accesses(one.body) if a.is_write
-                                and a.buffer == buffer], ()) for one in (program, moved))
+    before, after = (footprint([a for a in accesses(version.body) if a.is_write
+                                and a.buffer == buffer], ()) for version in (program, moved))
     if before is None or after is None or not before.is_subset(after):
         refuse(primitive, f"all of {buffer.name} must be computed, but what it reads is not all "
                           f"made there", moved, _write_in(moved, nest).stmt)
@@ -181,18 +181,18 @@ def reverse_inline(program: Program, stage: str) -> Program:
     3. Nothing else that the stage reads is written by what it moves to, or after it.
     4. All of the stage is computed: every element of what it reads is stored.
     """
-    found = find_stage(program, stage, "reverse_inline")
-    nest = naive_nest(program, found, "reverse_inline")
+    part = find_stage(program, stage, "reverse_inline")
+    nest = naive_nest(program, part, "reverse_inline")
     if not isinstance(nest.write, Store):
         refuse("reverse_inline", f"{stage} must not be a reduction", program, nest.write)
-    for stmt in walk_stmts(found.stmt):
+    for stmt in walk_stmts(part.stmt):
         if isinstance(stmt, Alloc):
             refuse("reverse_inline", f"{stage} must not have {stmt.buffer.name} computed inside",
                    program, stmt)
-    producer, read, store = _producer_store(program, found, nest)
-    for buffer in (found.buffer, read.buffer):
+    producer, read, store = _producer_store(program, part, nest)
+    for buffer in (part.buffer, read.buffer):
         _require_no_intrinsic(program, program.body, buffer, "reverse_inline")
-    _require_early_operands(program, found, producer, read)
+    _require_early_operands(program, part, producer, read)
     own = [var for var, _ in map(_moving, read.indices)]
     values: dict[Var, Expr] = {
         var: index for var, index in zip(own, store.indices, strict=True) if var is not None}
@@ -200,25 +200,25 @@ def reverse_inline(program: Program, stage: str) -> Program:
                     lambda node: store.value if isinstance(node, Read)
                     and node.buffer == read.buffer else None)
     indices = tuple(substitute(index, values) for index in nest.write.indices)
-    guards = loop_domain(path_to(found.stmt, lambda s: s is nest.write)).conditions
+    guards = loop_domain(path_to(part.stmt, lambda s: s is nest.write)).conditions
     new = guarded([substitute(condition, values) for condition in guards],
-                  Store(found.buffer, indices, value))
-    home = replace_stmt(replace_stmt(found.home, found.stmt, Seq(())), store, new)
-    body = replace_stmt(program.body, found.home, home)
+                  Store(part.buffer, indices, value))
+    home = replace_stmt(replace_stmt(part.home, part.stmt, Seq(())), store, new)
+    body = replace_stmt(program.body, part.home, home)
     moved = finish(program, rewrite_stmts(body, lambda node: node.body if isinstance(node, Alloc)
                                           and node.buffer == read.buffer else None))
     _require_all(program, moved, nest, "reverse_inline")
     return moved
 
 
-def _producer_store(program: Program, found: Stage, nest: Nest) -> tuple[Stmt, Read, Store]:
+def _producer_store(program: Program, stage: Stage, nest: Nest) -> tuple[Stmt, Read, Store]:
     """The statement that computes what the stage reads at its axes, the read, and the store."""
-    name = found.buffer.name
+    name = stage.buffer.name
     allocated = {s.buffer for s in walk_stmts(program.body) if isinstance(s, Alloc)}
     found_reads = [read for read in dict.fromkeys(reads(nest.write)) if read.buffer in allocated
                    and sorted((_moving(i) for i in read.indices), key=str) == sorted(
                        ((var, 0) for var in nest.vars), key=str)
-                   and all(read.buffer.shape[d] == found.buffer.shape[nest.vars.index(index)]
+                   and all(read.buffer.shape[d] == stage.buffer.shape[nest.vars.index(index)]
                            for d, index in enumerate(read.indices) if isinstance(index, Var))]
     if len(found_reads) != 1:
         refuse("reverse_inline", f"{name} must read one allocated buffer at its own axes, all of "
@@ -234,19 +234,19 @@ def _producer_store(program: Program, found: Stage, nest: Nest) -> tuple[Stmt, R
     if len(stores) != 1 or not isinstance(stores[0], Store):
         refuse("reverse_inline", f"{read.buffer.name} must be computed by one store",
                program, stores[0])
-    if not any(stmt is origin.stmt for stmt in unblock(found.home)[1]):
+    if not any(stmt is origin.stmt for stmt in unblock(stage.home)[1]):
         refuse("reverse_inline", f"{read.buffer.name} must be computed in the block of {name}",
                program, origin.stmt)
     return origin.stmt, read, stores[0]
 
 
-def _require_early_operands(program: Program, found: Stage, producer: Stmt, read: Read):
-    stmts = unblock(found.home)[1]
+def _require_early_operands(program: Program, stage: Stage, producer: Stmt, read: Read):
+    stmts = unblock(stage.home)[1]
     first = next(place for place, stmt in enumerate(stmts) if stmt is producer)
-    later = {buffer for stmt in stmts[first:] if stmt is not found.stmt
+    later = {buffer for stmt in stmts[first:] if stmt is not stage.stmt
              for write in writes(stmt) for buffer in write.buffers}
-    for other in reads(found.stmt):
+    for other in reads(stage.stmt):
         if other.buffer in later and other.buffer != read.buffer:
             refuse("reverse_inline", f"{other.buffer.name} must be computed before "
-                                     f"{read.buffer.name}, since {found.buffer.name} reads it",
+                                     f"{read.buffer.name}, since {stage.buffer.name} reads it",
                    program, producer)

@@ -21,11 +21,11 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
     1. The buffer is allocated by the program: inputs and outputs stay where they are.
     2. What is ``shared`` inside a loop of threads does not depend on it (see `bind`).
     """
-    found = find_buffer(program, buffer, "set_scope")
-    if found in (*program.inputs, *program.outputs):
+    storage = find_buffer(program, buffer, "set_scope")
+    if storage in (*program.inputs, *program.outputs):
         refuse("set_scope", f"{buffer} must be allocated by the program, not an input or output",
                program)
-    changed = finish(program, map_buffers(program.body, {found: replace(found, scope=scope)}))
+    changed = finish(program, map_buffers(program.body, {storage: replace(storage, scope=scope)}))
     require_cooperation(changed, "set_scope")
     return changed
 
@@ -52,17 +52,17 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
     2. The name is not in use.
     3. What is ``shared`` inside a loop of threads does not depend on it (see `bind`).
     """
-    found = find_buffer(program, buffer, "cache_read")
+    source = find_buffer(program, buffer, "cache_read")
     label = name or f"{buffer}_{scope}"
-    axes = tuple(Var(f"{label}_{d}") for d in range(len(found.shape)))
+    axes = tuple(Var(f"{label}_{d}") for d in range(len(source.shape)))
     require_free(program, (label, *(axis.name for axis in axes)), "cache_read")
-    reading = _readers(program, found, readers)
-    cache = Buffer(label, found.shape, found.dtype, scope)
-    home = _home(program, found)
+    reading = _readers(program, source, readers)
+    cache = Buffer(label, source.shape, source.dtype, scope)
+    home = _home(program, source)
     buffers, stmts = unblock(home)
-    first = _first_reader(program, found, stmts, reading)
-    changed = tuple(_redirected(stmt, found, cache, reading) for stmt in stmts[first:])
-    copy = _copy(cache, found, axes, _holes(program, found, axes, "cache_read"))
+    first = _first_reader(program, source, stmts, reading)
+    changed = tuple(_redirected(stmt, source, cache, reading) for stmt in stmts[first:])
+    copy = _copy(cache, source, axes, _holes(program, source, axes, "cache_read"))
     new = block((*buffers, cache), (*stmts[:first], copy, *changed))
     cached = finish(program, replace_stmt(program.body, home, new))
     require_cooperation(cached, "cache_read")
@@ -131,10 +131,10 @@ def _holes(program: Program, buffer: Buffer, axes: tuple[Var, ...],
     """Conditions under which the element at `axes` is written: none when all elements are."""
     if is_complete(program, buffer):
         return []
-    found = find_stage(program, buffer.name, primitive)
-    nest = naive_nest(program, found, primitive)
-    around = path_to(program.body, lambda s: s is found.stmt)
-    inner = path_to(found.stmt, lambda s: s is nest.write)
+    stage = find_stage(program, buffer.name, primitive)
+    nest = naive_nest(program, stage, primitive)
+    around = path_to(program.body, lambda s: s is stage.stmt)
+    inner = path_to(stage.stmt, lambda s: s is nest.write)
     known = {*loop_domain(around[:-1]).vars, *nest.vars}
     return [substitute(condition, dict(zip(nest.vars, axes)))
             for condition in loop_domain(inner).conditions if free_variables(condition) <= known]
@@ -166,21 +166,21 @@ def cache_write(program: Program, buffer: str, scope: str, name: str | None = No
     2. The name and those of the new loops are not in use.
     3. What is ``shared`` inside a loop of threads does not depend on it (see `bind`).
     """
-    found = find_stage(program, buffer, "cache_write")
-    nest = naive_nest(program, found, "cache_write")
-    for stmt in walk_stmts(found.stmt):
+    part = find_stage(program, buffer, "cache_write")
+    nest = naive_nest(program, part, "cache_write")
+    for stmt in walk_stmts(part.stmt):
         if isinstance(stmt, Tensorized):
             refuse("cache_write", f"{buffer} must not be used by {stmt.intrinsic.name} already",
                    program, stmt)
     label = name or f"{buffer}_{scope}"
     renamed = {var: Var(_axis_name(var.name, buffer, label)) for var in nest.vars}
     require_free(program, (label, *(var.name for var in renamed.values())), "cache_write")
-    cache = replace(found.buffer, name=label, scope=scope)
-    source = map_buffers(_renamed(found.stmt, renamed), {found.buffer: cache})
-    copy = _copy(found.buffer, cache, nest.vars,
-                 _holes(program, found.buffer, nest.vars, "cache_write"))
-    cached = finish(program, replace_stmt(program.body, found.home,
-                                          _with_copy(found, cache, source, copy)))
+    cache = replace(part.buffer, name=label, scope=scope)
+    source = map_buffers(_renamed(part.stmt, renamed), {part.buffer: cache})
+    copy = _copy(part.buffer, cache, nest.vars,
+                 _holes(program, part.buffer, nest.vars, "cache_write"))
+    cached = finish(program, replace_stmt(program.body, part.home,
+                                          _with_copy(part, cache, source, copy)))
     require_cooperation(cached, "cache_write")
     return cached
 
@@ -198,7 +198,7 @@ def _renamed(stmt: Stmt, names: dict[Var, Var]) -> Stmt:
     return rewrite_stmts(substitute_stmt(stmt, names), rule)
 
 
-def _with_copy(found: Stage, cache: Buffer, source: Stmt, copy: Stmt) -> Stmt:
-    buffers, stmts = unblock(found.home)
-    at = next(position for position, stmt in enumerate(stmts) if stmt is found.stmt)
+def _with_copy(stage: Stage, cache: Buffer, source: Stmt, copy: Stmt) -> Stmt:
+    buffers, stmts = unblock(stage.home)
+    at = next(position for position, stmt in enumerate(stmts) if stmt is stage.stmt)
     return block((*buffers, cache), (*stmts[:at], source, copy, *stmts[at + 1:]))

@@ -68,14 +68,14 @@ class Reducer:
         """The reduction of `values` over one reduction axis or several: the body of a `compute` of
         as many tensors. A Python number, or an axis for its index, adopts its type."""
         axes = axis if isinstance(axis, tuple) else (axis,)
-        for one in axes:
-            if one.kind != "reduce":
-                raise ValueError(f"Axis of {self.name} must be a reduce_axis, not {one.name!r}")
+        for reduced in axes:
+            if reduced.kind != "reduce":
+                raise ValueError(f"Axis of {self.name} must be a reduce_axis, not {reduced.name!r}")
         exprs = tuple(as_expr(value, dtype) for value, dtype in zip(values, self.dtypes))
         if len(values) != len(self.dtypes) or tuple(e.dtype for e in exprs) != self.dtypes:
             raise TypeError(f"Values of {self.name} must be {', '.join(self.dtypes)}, "
                             f"not {', '.join(expr.dtype for expr in exprs)}")
-        return Reduction(self, exprs, tuple((one.var, one.extent) for one in axes))
+        return Reduction(self, exprs, tuple((reduced.var, reduced.extent) for reduced in axes))
 
     def combine(self, left: Sequence[Expr], right: Sequence[Expr]) -> tuple[Expr, ...]:
         """The combined values of two partial results, as expressions."""

@@ -85,9 +85,9 @@ def compute(shape: tuple[Extent, ...], fn: Callable[..., Any], name: str | tuple
     if isinstance(name, tuple) != isinstance(body, tuple | Reduction):
         raise ValueError(f"Names of {names[0]} must be a tuple exactly if its body has several "
                          f"values, not {name!r}")
-    tensors = tuple(Tensor(Buffer(one, tuple(shape), value.dtype, definition=definition), axes,
+    tensors = tuple(Tensor(Buffer(part, tuple(shape), value.dtype, definition=definition), axes,
                            body[place] if isinstance(body, tuple) else body)
-                    for place, (one, value) in enumerate(zip(names, definition.values)))
+                    for place, (part, value) in enumerate(zip(names, definition.values)))
     return tensors if isinstance(name, tuple) else tensors[0]
 
 
@@ -141,12 +141,12 @@ def scan(shape: tuple[Extent, ...], init: Any, step: Callable[[Any, Expr], Any],
         raise ValueError(f"Scan {names[0]} must have two times or more, not shape {shape}")
     inner = tuple(shape[1:])
     beginnings = []
-    for one, fn in zip(names, first):
-        axes = _axes(inner, fn, one)
+    for state, fn in zip(names, first):
+        axes = _axes(inner, fn, state)
         value = fn(*(axis.var for axis in axes))
-        beginnings.append(_definition((one,), inner, axes, value))
-    states = tuple(Tensor(Buffer(one, tuple(shape), begin.values[0].dtype))
-                   for one, begin in zip(names, beginnings))
+        beginnings.append(_definition((state,), inner, axes, value))
+    states = tuple(Tensor(Buffer(state, tuple(shape), begin.values[0].dtype))
+                   for state, begin in zip(names, beginnings))
     time = Var(f"{names[0]}_t")
     stepped = step(states if isinstance(name, tuple) else states[0], time + 1)
     steps = stepped if isinstance(stepped, tuple) else (stepped,)
@@ -160,21 +160,22 @@ def _check_steps(states: tuple[Tensor, ...], steps: tuple[Tensor, ...], inner: t
     if len(steps) != len(states):
         raise ValueError(f"Steps of {states[0].name} must be {len(states)} tensors, one for each "
                          f"state, not {len(steps)}")
-    for state, one in zip(states, steps):
-        if not isinstance(one.buffer.definition, Computed) or len(one.buffer.definition.names) > 1:
-            raise ValueError(f"Step of {state.name} must be computed by itself, not {one.name!r}")
-        if (one.shape, one.dtype) != (inner, state.dtype):
+    for state, step in zip(states, steps):
+        definition = step.buffer.definition
+        if not isinstance(definition, Computed) or len(definition.names) > 1:
+            raise ValueError(f"Step of {state.name} must be computed by itself, not {step.name!r}")
+        if (step.shape, step.dtype) != (inner, state.dtype):
             raise ValueError(f"Step of {state.name} must be {state.dtype}{list(inner)}, "
-                             f"not {one.dtype}{list(one.shape)}")
+                             f"not {step.dtype}{list(step.shape)}")
 
 
 def _reducer(op: str):
     def reduce(value: Expr, axis: Axis | tuple[Axis, ...]) -> Reduce:
         axes = axis if isinstance(axis, tuple) else (axis,)
-        for one in axes:
-            if one.kind != "reduce":
-                raise ValueError(f"Axis of {op} must be a reduce_axis, not {one.name!r}")
-        return Reduce(op, value, tuple((one.var, one.extent) for one in axes))
+        for reduced in axes:
+            if reduced.kind != "reduce":
+                raise ValueError(f"Axis of {op} must be a reduce_axis, not {reduced.name!r}")
+        return Reduce(op, value, tuple((reduced.var, reduced.extent) for reduced in axes))
     reduce.__name__, reduce.__doc__ = op, f"{op.capitalize()} of `value` over `axis`."
     return reduce
 

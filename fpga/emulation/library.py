@@ -18,7 +18,8 @@ def build_library(top: str, text: str, source: str, what: str,
                   optimization: tuple[str, ...] = OPTIMIZATION) -> Path:
     """A shared object of the Verilog module `top` and of C++ that includes ``V{top}.h``.
 
-    `what` names it to people; `optimization` are C++ compiler flags for code that runs every cycle.
+    `what` names it in messages; `optimization` holds C++ compiler flags for code that runs
+    every cycle.
     """
     flags = ("--cc", "--prefix", f"V{top}", "--top-module", top, "-O3", "--x-assign", "fast",
              "--x-initial", "fast", "--output-split", "0", "-Wno-fatal", "-Wno-lint", "--no-timing")

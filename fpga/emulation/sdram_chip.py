@@ -52,7 +52,7 @@ class SdramChip(wiring.Component):
         m = Module()
         pins, self._rules = self.pins, {name: Signal(name=f"broken_{name}") for name in RULES}
         m.d.sync += self.broken.eq(self.broken | Cat(self._rules[name] for name in RULES))
-        self._is = {one: pins.command == one for one in Command}
+        self._is = {command: pins.command == command for command in Command}
         self._open, self._rows = Signal(BANKS), Array(
             Signal(self.chip.row_bits, name=f"row{bank}") for bank in range(BANKS))
         self._burst, self._latency = Signal(4), Signal(3)       # of the mode register

@@ -83,7 +83,7 @@ class BlockMemory(wiring.Component):
         bank = addr[low:]
         first, second = Signal.like(bank), Signal.like(bank)
         m.d.sync += [first.eq(bank), second.eq(first)]
-        found = []
+        blocks = []
         for number in range(count):
             m.submodules[f"bank{number}"] = ram = Ram(8 * self._bus_bytes, rows, granularity=8)
             here = bank == number
@@ -91,7 +91,7 @@ class BlockMemory(wiring.Component):
                 ram.w_addr.eq(addr[:low]), ram.w_data.eq(data), ram.w_en.eq(Mux(here, mask, 0)),
                 ram.r_addr.eq(addr[:low]), ram.r_en.eq(reading),
             ]
-            found.append(ram.r_data)
+            blocks.append(ram.r_data)
         output = Signal(8 * self._bus_bytes)
-        m.d.sync += output.eq(Array(found)[second])
+        m.d.sync += output.eq(Array(blocks)[second])
         return output

@@ -81,11 +81,11 @@ class Unframe:
                     self._raw.append(byte)
                 continue
             if self._raw:
-                found = _unescaped(self._raw)
-                if found is None:
+                frame = _unescaped(self._raw)
+                if frame is None:
                     self.dropped += 1
                 else:
-                    frames.append(found)
+                    frames.append(frame)
             self._raw.clear()
         return frames
 

@@ -51,7 +51,7 @@ class _Request:
     frame: Frame
     place: int
     answer_bytes: int
-    made: int = 0
+    sent: int = 0
     due: float = 0.0
 
 
@@ -118,7 +118,7 @@ class Link:
                 request = waiting.popleft()
                 open_[request.frame.sequence] = request
                 self._make(request, open_)
-            for frame in self._receive(min(one.due for one in open_.values())):
+            for frame in self._receive(min(request.due for request in open_.values())):
                 request = open_.get(frame.sequence)
                 if request is None:
                     continue                            # the answer to what was made twice
@@ -136,14 +136,14 @@ class Link:
         return answers
 
     def _make(self, request: _Request, open_: dict[int, _Request]) -> None:
-        if request.made >= self.attempts:
+        if request.sent >= self.attempts:
             raise LinkError(f"Board at {self.line.name} does not answer: look whether it has power "
                             f"and the bitstream, and whether its baud rate is {self.line.baud}")
         raw = framed(request.frame)
         self.line.send(raw)
-        request.made += 1
+        request.sent += 1
         # All that is under way shares the line; escapes may double it.
-        under_way = sum(len(one.frame.body) + one.answer_bytes + 32 for one in open_.values())
+        under_way = sum(len(other.frame.body) + other.answer_bytes + 32 for other in open_.values())
         request.due = time.monotonic() + PATIENCE + 2 * under_way * 10 / self.line.baud
 
     def _receive(self, due: float) -> Iterator[Frame]:

@@ -157,7 +157,7 @@ def link(text: str) -> dict[str, float]:
         numbers = list(map(float, text.split(",")))
     except ValueError:
         numbers = []
-    fits = 1 <= len(numbers) <= 3 and all(0 <= one < float("inf") for one in numbers)
+    fits = 1 <= len(numbers) <= 3 and all(0 <= number < float("inf") for number in numbers)
     if not fits or not numbers[0]:
         raise argparse.ArgumentTypeError(f"must be BYTES[,LATENCY[,START]], bytes a second above "
                                          f"0 and seconds, not {text!r}")

@@ -14,10 +14,10 @@ def arrays(path: Path) -> Mapping[str, Any]:
     """The arrays of an .npz file, by name; each is read when it is asked for."""
     from compiler.frontend.arrays import ArrayFile, read_arrays
 
-    found = read_arrays(path)
-    if not isinstance(found, ArrayFile):
+    arrays = read_arrays(path)
+    if not isinstance(arrays, ArrayFile):
         raise RequestError(f"{str(path)!r} must be an .npz archive of named arrays")
-    return found
+    return arrays
 
 
 def random_inputs(module, seed: int) -> dict[str, Any]:

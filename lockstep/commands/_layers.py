@@ -43,8 +43,8 @@ def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str
     others = ", ".join(f"{name} {_micro(s)}" for name, s in auto["candidates"].items())
     yield f"auto took {auto['chosen']} of {others}" + (
         "" if auto["exact"] else "; not all divisions were looked at")
-    yield "assumed: " + ", ".join(f"{name} {one['value']:g} {one['unit']}"
-                                  for name, one in auto["assumed"].items())
+    yield "assumed: " + ", ".join(f"{name} {figure['value']:g} {figure['unit']}"
+                                  for name, figure in auto["assumed"].items())
     yield from auto["notes"]
 
 
@@ -52,11 +52,11 @@ def _segments(figures: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     segments, auto = figures["segments"], figures["auto"]
     priced = auto["segments"] if auto else [None] * len(segments)
     if len(segments) > _SEGMENTS and not verbose:
-        for device in dict.fromkeys(one["device"] for one in segments):
-            own = [one for one in segments if one["device"] == device]
-            cycles = sum(one["cycles"] for one in own)
+        for device in dict.fromkeys(segment["device"] for segment in segments):
+            own = [segment for segment in segments if segment["device"] == device]
+            cycles = sum(segment["cycles"] for segment in own)
             yield (f"{len(own)} segments on {device}: "
-                   f"{sum(len(one['nodes']) for one in own)} layers"
+                   f"{sum(len(segment['nodes']) for segment in own)} layers"
                    + (f", {cycles:,} cycles" if cycles else ""))
         return
     for number, (segment, price) in enumerate(zip(segments, priced, strict=True), 1):
@@ -80,9 +80,9 @@ def _layout(figures: Mapping[str, Any]) -> Iterator[str]:
     """What is converted between NCHW and NHWC, where anything might be."""
     layout = figures["layout"]
     if layout and layout["at_every_border"]["count"]:
-        made, all_ = (f"{one['count']} ({one['bytes']:,} bytes)"
-                      for one in (layout, layout["at_every_border"]))
-        yield f"changes of layout: {made}; one at every border would be {all_}"
+        actual, at_borders = (f"{conversions['count']} ({conversions['bytes']:,} bytes)"
+                              for conversions in (layout, layout["at_every_border"]))
+        yield f"changes of layout: {actual}; one at every border would be {at_borders}"
 
 
 def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:

@@ -83,14 +83,14 @@ def _write(args: argparse.Namespace, report: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(description: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, and what moves it."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what)
+        task = progress.add_task(description)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 

@@ -64,7 +64,7 @@ def _dump(folder: Path | None, dump_into):
 
 
 def _summary(args: argparse.Namespace, module) -> str:
-    programs = [one.program for one in module.accelerated]
+    programs = [segment.program for segment in module.accelerated]
     layers = sum(len(program.layers) for program in programs)
     words = sum(program.count for program in programs)
     return (f"{args.output}: {args.model.name} for {args.target}, {layers} layers on the "

@@ -138,8 +138,9 @@ def _build(args: argparse.Namespace) -> int:
     require_files({**vars(args), "out": [output_file(str(path)) for path in paths]})
     console, begin = Console(stderr=True), time.monotonic()
 
-    def tell(what: str) -> None:
-        console.print(f"{time.monotonic() - begin:6.0f} s  {what}", highlight=False, markup=False)
+    def tell(message: str) -> None:
+        console.print(f"{time.monotonic() - begin:6.0f} s  {message}", highlight=False,
+                      markup=False)
 
     bitstream = build(chosen, machine, args.mhz, args.seeds, tell)
     bits, record = bitstream.write(args.out)
@@ -248,8 +249,9 @@ def _run(args: argparse.Namespace) -> int:
     if labels is not None:
         print(f"accuracy {figures['accuracy']:.2%} of {len(labels)}")
     if args.output:
-        write_outputs({name: np.concatenate([one[name] for one in outputs]) if len(outputs) > 1
-                       else outputs[0][name] for name in outputs[0]}, args.output)
+        write_outputs({name: np.concatenate([arrays[name] for arrays in outputs])
+                       if len(outputs) > 1 else outputs[0][name] for name in outputs[0]},
+                      args.output)
     _write_json(args.json, figures)
     return 0
 
@@ -320,9 +322,9 @@ def _bars() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         tasks: dict[str, Any] = {}
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what)
-            progress.update(tasks[what], completed=done, total=total)
+        def show(description: str, done: int, total: int) -> None:
+            if description not in tasks:
+                tasks[description] = progress.add_task(description)
+            progress.update(tasks[description], completed=done, total=total)
 
         yield show

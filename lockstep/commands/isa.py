@@ -58,7 +58,8 @@ def _meaning(form) -> str:
     from compiler.ir import expr_text
 
     sign = {"assign": "=", "sum": "+=", "max": "max=", "min": "min="}[form.update]
-    places = [f"{one.name} in {'|'.join(one.scopes)}" for one in (form.dst, *form.operands)]
+    places = [f"{operand.name} in {'|'.join(operand.scopes)}"
+              for operand in (form.dst, *form.operands)]
     value = form.value.value if form.reduce_axes else form.value
     over = "".join(f" summed over {var.name} < {extent}" for var, extent in form.reduce_axes)
     return f"dst {sign} {expr_text(value)}{over}; {', '.join(places)}"

@@ -83,17 +83,17 @@ def watching(model: str):
     return watch
 
 
-def _figures(args: argparse.Namespace, made) -> dict[str, Any]:
+def _figures(args: argparse.Namespace, quantized) -> dict[str, Any]:
     return {
         "model": str(args.model), "output": str(args.output), "observer": args.observer,
         "percentile": args.percentile if args.observer == "percentile" else None,
-        "equalize": args.equalize, "equalized_pairs": made.equalized,
+        "equalize": args.equalize, "equalized_pairs": quantized.equalized,
         "bias_correction": args.bias_correction, "budget": args.budget,
-        "keep_float": args.keep_float, "fell_back": list(made.fell_back),
-        "fixed": made.fixed, "hindrance": made.hindrance, "samples": made.samples,
-        "agreement": made.agreement,
-        "sqnr_db": made.decibels,
-        "layers": [asdict(layer) for layer in made.layers]}
+        "keep_float": args.keep_float, "fell_back": list(quantized.fell_back),
+        "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
+        "agreement": quantized.agreement,
+        "sqnr_db": quantized.decibels,
+        "layers": [asdict(layer) for layer in quantized.layers]}
 
 
 def _show(figures: Mapping[str, Any], verbose: bool) -> None:

@@ -43,8 +43,8 @@ def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], mac
         "utilization": report["utilization"], "ideal": _ideal(layers),
         "roofs": _roofs(machine, dram),
         "units": UNITS, "activities": ACTIVITIES,
-        "counters": {"activity": _added([one["activity"] for one in report["counters"]]),
-                     "bytes": _sum([one["bytes"] for one in report["counters"]])},
+        "counters": {"activity": _added([counters["activity"] for counters in report["counters"]]),
+                     "bytes": _sum([counters["bytes"] for counters in report["counters"]])},
         "layers": layers, "host": report["host"],
         "host_reasons": list(counted("on the host", host_entries(report), verbose=False)),
         "timeline": {"bucket_cycles": grid.width, "activity": activity_series(recordings, grid)},
@@ -73,8 +73,8 @@ def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: 
             "array": f"{config.batch} × {config.block_in} × {config.block_out}, "
                      f"{config.macs_per_cycle:,} products a cycle",
             "bus": f"{config.bus_bytes} bytes a cycle",
-            "buffers": ", ".join(f"{one.name} {_binary(one.size_bytes)}"
-                                 for one in config.buffers.values()),
+            "buffers": ", ".join(f"{buffer.name} {_binary(buffer.size_bytes)}"
+                                 for buffer in config.buffers.values()),
             "queues": f"{config.queue_depth} commands a unit",
             "clock": f"{config.clock_mhz} MHz",
             "machine hash": machine.hash},

@@ -53,7 +53,8 @@ def _summary(figures: Mapping[str, Any]) -> str:
 
 
 def _present(figures: Mapping[str, Any]):
-    return [one for one in SERIES if any(layer[one[1]] is not None for layer in figures["layers"])]
+    return [series for series in SERIES
+            if any(layer[series[1]] is not None for layer in figures["layers"])]
 
 
 def _picture(figures: Mapping[str, Any]) -> str:

@@ -27,17 +27,17 @@ def graph_json(graph: Graph, members: Members) -> dict[str, Any]:
         "notes": graph.notes}
 
 
-def graph_of(made: Mapping[str, Any], container: Container) -> Graph:
+def graph_of(entry: Mapping[str, Any], container: Container) -> Graph:
     """Refuses what is no graph, as `verify` does."""
     nodes = (Node(node["op"], node["name"], tuple(node["inputs"]), tuple(node["outputs"]),
                   {name: _attr_of(value) for name, value in node["attrs"].items()})
-             for node in made["nodes"])
+             for node in entry["nodes"])
     values = {name: TensorType(tuple(type_["shape"]), type_["dtype"])
-              for name, type_ in made["values"].items()}
+              for name, type_ in entry["values"].items()}
     constants = {name: container.array(reference)
-                 for name, reference in made["constants"].items()}
-    return verify(Graph(made["name"], tuple(made["inputs"]), tuple(made["outputs"]), tuple(nodes),
-                        values, constants, tuple(made["notes"])))
+                 for name, reference in entry["constants"].items()}
+    return verify(Graph(entry["name"], tuple(entry["inputs"]), tuple(entry["outputs"]),
+                        tuple(nodes), values, constants, tuple(entry["notes"])))
 
 
 def partition_json(partition: Partition) -> dict[str, Any]:
@@ -45,14 +45,14 @@ def partition_json(partition: Partition) -> dict[str, Any]:
             "reasons": dict(partition.reasons)}
 
 
-def partition_of(made: Mapping[str, Any], graph: Graph) -> Partition:
+def partition_of(entry: Mapping[str, Any], graph: Graph) -> Partition:
     nodes = {node.name: node for node in graph.nodes}
-    steps = tuple(_step_of(step, nodes) for step in made["steps"])
+    steps = tuple(_step_of(step, nodes) for step in entry["steps"])
     segments = [step for step in steps if isinstance(step, Segment)]
-    if sorted(node.name for one in segments for node in one.nodes) != sorted(nodes):
+    if sorted(node.name for segment in segments for node in segment.nodes) != sorted(nodes):
         raise ValueError("segments must hold every node once")
     _check_order(graph, segments)
-    return Partition(graph, steps, dict(made["reasons"]))
+    return Partition(graph, steps, dict(entry["reasons"]))
 
 
 def _check_order(graph: Graph, segments: list[Segment]) -> None:
@@ -73,17 +73,17 @@ def _step_json(step: Segment | Copy) -> dict[str, Any]:
             "inputs": step.inputs, "outputs": step.outputs}
 
 
-def _step_of(made: Mapping[str, Any], nodes: Mapping[str, Node]) -> Segment | Copy:
-    if "copy" in made:
-        return Copy(made["copy"], made["source"], made["target"])
-    return Segment(made["target"], tuple(nodes[name] for name in made["nodes"]),
-                   tuple(made["inputs"]), tuple(made["outputs"]))
+def _step_of(entry: Mapping[str, Any], nodes: Mapping[str, Node]) -> Segment | Copy:
+    if "copy" in entry:
+        return Copy(entry["copy"], entry["source"], entry["target"])
+    return Segment(entry["target"], tuple(nodes[name] for name in entry["nodes"]),
+                   tuple(entry["inputs"]), tuple(entry["outputs"]))
 
 
 def _attr_json(value: Any) -> Any:
     """JSON has no infinities."""
     if isinstance(value, tuple):
-        return [_attr_json(one) for one in value]
+        return [_attr_json(element) for element in value]
     return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
 
 

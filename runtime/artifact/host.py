@@ -27,7 +27,7 @@ class Kernels:
 
     def __init__(self, members: Members):
         self.members = members
-        self.made: list[dict[str, Any]] = []
+        self.entries: list[dict[str, Any]] = []
         self._known: dict[bytes, int] = {}
 
     def number(self, kernel: Kernel) -> int:
@@ -38,21 +38,21 @@ class Kernels:
                      "outputs": [_buffer_json(buffer) for buffer in program.outputs]}
         key = hashlib.sha256(repr(interface).encode() + code).digest()
         if key not in self._known:
-            self._known[key] = len(self.made)
-            member = self.members.add(f"kernels/{len(self.made)}.o", code)
-            self.made.append({**interface, "code": member})
+            self._known[key] = len(self.entries)
+            member = self.members.add(f"kernels/{len(self.entries)}.o", code)
+            self.entries.append({**interface, "code": member})
         return self._known[key]
 
 
-def kernel_of(made: Mapping[str, Any], container: Container) -> Kernel:
+def kernel_of(entry: Mapping[str, Any], container: Container) -> Kernel:
     """Links the kernel into this process, if the object file is whole."""
-    inputs, outputs = (tuple(map(_buffer_of, made[key])) for key in ("inputs", "outputs"))
-    code = container.data(made["code"])
+    inputs, outputs = (tuple(map(_buffer_of, entry[key])) for key in ("inputs", "outputs"))
+    code = container.data(entry["code"])
     try:
         require_object(code)
-        return Kernel.restored(Program(made["name"], inputs, outputs, Seq(())), code)
+        return Kernel.restored(Program(entry["name"], inputs, outputs, Seq(())), code)
     except (ObjectError, RuntimeError) as error:        # LLVM's refusals are RuntimeErrors
-        raise ArtifactError(f"was altered: {made['code']} cannot be linked: {error}") from None
+        raise ArtifactError(f"was altered: {entry['code']} cannot be linked: {error}") from None
 
 
 def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
@@ -62,10 +62,11 @@ def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
                        for step in segment.steps]}
 
 
-def host_of(made: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> HostSegment:
+def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> HostSegment:
     """`graph` is the segment's."""
     nodes = {node.name: node for node in graph.nodes}
-    groups = [Group.of((nodes[name] for name in one["nodes"]), graph) for one in made["groups"]]
+    groups = [Group.of((nodes[name] for name in group["nodes"]), graph)
+              for group in entry["groups"]]
     if sorted(node.name for group in groups for node in group.nodes) != sorted(nodes):
         raise ValueError("groups must hold every node once")
     known = {*graph.inputs, *graph.constants}
@@ -73,8 +74,8 @@ def host_of(made: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> Hos
         if not known.issuperset(group.inputs):
             raise ValueError("a group must read what is there")
         known.add(group.output)
-    steps = (_step(graph, group, None if one["kernel"] is None else kernels[one["kernel"]])
-             for group, one in zip(groups, made["groups"], strict=True))
+    steps = (_step(graph, group, None if saved["kernel"] is None else kernels[saved["kernel"]])
+             for group, saved in zip(groups, entry["groups"], strict=True))
     return HostSegment(graph, tuple(steps), graph.constants)
 
 
@@ -92,8 +93,8 @@ def _step(graph: Graph, group: Group, kernel: Kernel | None) -> GroupCode:
 
 def processor_json(processor: Processor) -> dict[str, Any]:
     """The processor as JSON, in LLVM's words."""
-    features = ",".join([*(f"+{one}" for one in processor.features),
-                         *(f"-{one}" for one in processor.absent)])
+    features = ",".join([*(f"+{feature}" for feature in processor.features),
+                         *(f"-{feature}" for feature in processor.absent)])
     return {"triple": processor.triple, "cpu": processor.cpu, "features": features}
 
 
@@ -101,5 +102,5 @@ def _buffer_json(buffer: Buffer) -> dict[str, Any]:
     return {"name": buffer.name, "dtype": buffer.dtype, "shape": list(buffer.shape)}
 
 
-def _buffer_of(made: Mapping[str, Any]) -> Buffer:
-    return Buffer(made["name"], tuple(made["shape"]), made["dtype"])
+def _buffer_of(entry: Mapping[str, Any]) -> Buffer:
+    return Buffer(entry["name"], tuple(entry["shape"]), entry["dtype"])

@@ -63,7 +63,7 @@ def write(module: Any, file: IO[bytes]) -> None:
         "graph": graph_json(module.graph, shelf.members),
         "partition": partition_json(module.partition),
         "parts": parts,
-        "kernels": shelf.kernels.made,
+        "kernels": shelf.kernels.entries,
     }, shelf.members)
 
 
@@ -83,36 +83,36 @@ def read(path: str | PathLike[str], machine: Machine | None = None) -> Saved:
         machine = _machine(manifest["machine"], machine)
         kernels = None
         if manifest["processor"] == processor_json(host()):
-            kernels = [kernel_of(made, container) for made in manifest["kernels"]]
+            kernels = [kernel_of(entry, container) for entry in manifest["kernels"]]
         stock = Stock(container, graph, machine, kernels)
-        parts = tuple(part_of(made, segment, stock) for segment, made
+        parts = tuple(part_of(entry, segment, stock) for segment, entry
                       in zip(partition.segments, manifest["parts"], strict=True))
         return Saved(graph, partition, parts, dict(manifest["settings"]), machine,
                      _auto(manifest.get("auto"), partition), _layout(manifest.get("layout")))
 
 
-def _auto(made: Mapping[str, Any] | None, partition: Partition) -> Mapping[str, Any] | None:
+def _auto(entry: Mapping[str, Any] | None, partition: Partition) -> Mapping[str, Any] | None:
     """What `auto` decided by, where it did."""
-    if made is not None and len(made["segments"]) != len(partition.segments):
+    if entry is not None and len(entry["segments"]) != len(partition.segments):
         raise ValueError("figures of auto must be those of its segments")
-    return made
+    return entry
 
 
-def _layout(made: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _layout(entry: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """What the layout pass found."""
-    if made is not None and len(made["conversions"]) != made["count"]:
+    if entry is not None and len(entry["conversions"]) != entry["count"]:
         raise ValueError("figures of the layout must count its conversions")
-    return made
+    return entry
 
 
-def _machine(made: Mapping[str, Any] | None, given: Machine | None) -> Machine | None:
-    if made is None:
+def _machine(entry: Mapping[str, Any] | None, given: Machine | None) -> Machine | None:
+    if entry is None:
         return None
-    machine = given or Machine(AccelConfig(**made["config"]))
-    if machine.hash != made["hash"]:
+    machine = given or Machine(AccelConfig(**entry["config"]))
+    if machine.hash != entry["hash"]:
         hint = ("compile the network again" if given else
                 "compile the network again, or give the machine if its instructions are your own")
-        known = MachineRecord.parse(made)
+        known = MachineRecord.parse(entry)
         raise ArtifactError(f"was compiled for machine {known}, not for {machine.record}: "
                             f"{known.difference(machine.record)}; {hint}")
     return machine

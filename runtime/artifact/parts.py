@@ -47,9 +47,9 @@ def part_json(compiled: Compiled, number: int, shelf: Shelf) -> dict[str, Any]:
     return CODECS[compiled.kind].write(compiled, number, shelf)
 
 
-def part_of(made: Mapping[str, Any], segment: Segment, stock: Stock) -> Compiled:
-    return next(codec for codec in CODECS.values() if codec.field in made).read(
-        made, segment, stock)
+def part_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> Compiled:
+    return next(codec for codec in CODECS.values() if codec.field in entry).read(
+        entry, segment, stock)
 
 
 def _program_json(compiled: CompiledSegment, number: int, shelf: Shelf) -> dict[str, Any]:
@@ -57,22 +57,22 @@ def _program_json(compiled: CompiledSegment, number: int, shelf: Shelf) -> dict[
             "work": work_json(compiled.work)}
 
 
-def _program_of(made: Mapping[str, Any], segment: Segment, stock: Stock) -> CompiledSegment:
+def _program_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> CompiledSegment:
     if stock.machine is None:
         raise ValueError("a segment of the accelerator must have its machine")
-    program = program_of(made["program"], stock.machine, stock.graph, segment, stock.container)
-    return CompiledSegment(program, work_of(made["work"], stock.graph, program))
+    program = program_of(entry["program"], stock.machine, stock.graph, segment, stock.container)
+    return CompiledSegment(program, work_of(entry["work"], stock.graph, program))
 
 
 def _host_json(segment: HostSegment, number: int, shelf: Shelf) -> dict[str, Any]:
     return host_json(segment, shelf.kernels)
 
 
-def _host_of(made: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSegment:
+def _host_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSegment:
     part = subgraph(stock.graph, segment)
     if stock.kernels is None:
         return CpuTarget().compile(part)
-    return host_of(made, part, stock.kernels)
+    return host_of(entry, part, stock.kernels)
 
 
 @dataclass(frozen=True)

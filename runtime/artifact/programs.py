@@ -33,15 +33,15 @@ def program_json(program: AccelProgram, number: int, members: Members) -> dict[s
         "origins": members.array(f"{place}/origins", program.provenance.rows)}
 
 
-def program_of(made: Mapping[str, Any], machine: Machine, graph: Graph, segment: Segment,
+def program_of(entry: Mapping[str, Any], machine: Machine, graph: Graph, segment: Segment,
                container: Container) -> AccelProgram:
-    provenance = Provenance.parse(container.data(made["sites"]).decode(),
-                                  container.array(made["origins"]))
+    provenance = Provenance.parse(container.data(entry["sites"]).decode(),
+                                  container.array(entry["origins"]))
     program = AccelProgram(
-        machine.hash, container.array(made["words"]), container.array(made["weights"]),
-        made["activations_bytes"], made["io_bytes"],
-        tuple(map(_slot_of, made["inputs"])), tuple(map(_slot_of, made["outputs"])), provenance,
-        tuple((str(name), int(end)) for name, end in made["layers"]), machine.record)
+        machine.hash, container.array(entry["words"]), container.array(entry["weights"]),
+        entry["activations_bytes"], entry["io_bytes"],
+        tuple(map(_slot_of, entry["inputs"])), tuple(map(_slot_of, entry["outputs"])), provenance,
+        tuple((str(name), int(end)) for name, end in entry["layers"]), machine.record)
     _check_stream(program)
     _check_memory(program, machine, graph, segment)
     return program
@@ -90,22 +90,24 @@ def _slot_json(slot: TensorSlot) -> dict[str, Any]:
             "dtype": slot.dtype, "layout": slot.layout, "logical": slot.logical}
 
 
-def _slot_of(made: Mapping[str, Any]) -> TensorSlot:
-    return TensorSlot(made["name"], made["base"], made["offset"], tuple(made["shape"]),
-                      made["dtype"], made["layout"], tuple(made["logical"]))
+def _slot_of(entry: Mapping[str, Any]) -> TensorSlot:
+    return TensorSlot(entry["name"], entry["base"], entry["offset"], tuple(entry["shape"]),
+                      entry["dtype"], entry["layout"], tuple(entry["logical"]))
 
 
 def work_json(work: Sequence[Sequence[Work]]) -> list[list[dict[str, Any]]]:
-    return [[{"node": one.node.name, "macs": one.macs, "products": one.products,
-              "input_bytes": one.input_bytes, "other_bytes": one.other_bytes, "note": one.note}
-             for one in group] for group in work]
+    return [[{"node": layer.node.name, "macs": layer.macs, "products": layer.products,
+              "input_bytes": layer.input_bytes, "other_bytes": layer.other_bytes,
+              "note": layer.note}
+             for layer in group] for group in work]
 
 
-def work_of(made: Sequence[Sequence[Mapping[str, Any]]], graph: Graph,
+def work_of(entries: Sequence[Sequence[Mapping[str, Any]]], graph: Graph,
             program: AccelProgram) -> tuple[tuple[Work, ...], ...]:
     nodes = {node.name: node for node in graph.nodes}
-    work = tuple(tuple(Work(nodes[one["node"]], int(one["macs"]), int(one["products"]),
-                            int(one["input_bytes"]), int(one["other_bytes"]), str(one["note"]))
-                       for one in group) for group in made)
+    work = tuple(tuple(Work(nodes[entry["node"]], int(entry["macs"]), int(entry["products"]),
+                            int(entry["input_bytes"]), int(entry["other_bytes"]),
+                            str(entry["note"]))
+                       for entry in group) for group in entries)
     _need(len(work) == len(program.layers) and all(work), "every layer must have its work")
     return work

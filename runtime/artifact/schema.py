@@ -131,10 +131,10 @@ def _is_plain(value: Any, kind: type | None) -> bool:
         value, (int, float) if kind is float else kind)
 
 
-def _require(holds: bool, what: str, value: Any, where: str) -> None:
+def _require(holds: bool, expected: str, value: Any, where: str) -> None:
     if not holds:
         text = repr(value)
-        raise ValueError(f"{where or 'the manifest'} must be {what}, not "
+        raise ValueError(f"{where or 'the manifest'} must be {expected}, not "
                          f"{text if len(text) <= 60 else f'{text[:57]}...'}")
 
 

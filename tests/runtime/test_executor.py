@@ -45,7 +45,7 @@ def test_every_inference_gives_its_values() -> None:
         runs = run_all(segments, doubled(segments), [{"x": np.full(1, i)} for i in range(20)],
                        {"y"})
         for i, inference in enumerate(runs):
-            assert isinstance(inference, Inference) and sorted(inference.found) == [0, 1, 2]
+            assert isinstance(inference, Inference) and sorted(inference.rows) == [0, 1, 2]
             assert inference.values["y"] == (i + wanted if wanted else 2 * i + 3)
 
 

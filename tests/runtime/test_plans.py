@@ -57,7 +57,7 @@ def test_what_targets_choose_themselves_is_replayed_to_the_same(target: str, tmp
     """From the file that a recorder wrote: the same programs, the same kernels."""
     recorder = Recorder()
     first = compiled(recorder, target=target)
-    assert recorder.found
+    assert recorder.recorded
     recorder.write(tmp_path / "plans.json")
     again = compiled(Table.read(tmp_path / "plans.json"), target=target)
     own = compiled(Own(), target=target)
@@ -73,8 +73,8 @@ def test_a_division_by_cost_is_replayed_to_the_same() -> None:
 
     recorder = Recorder()
     first = divided(recorder)
-    again = divided(Table({task.digest: plan for task, plan in recorder.found.items()}))
-    assert {task.title.split()[0] for task in recorder.found} > {"qmaxpool", "layer"}
+    again = divided(Table({task.digest: plan for task, plan in recorder.recorded.items()}))
+    assert {task.title.split()[0] for task in recorder.recorded} > {"qmaxpool", "layer"}
     assert words(first) and words(first) == words(again)
     assert texts(first) and texts(first) == texts(again)
     digest, _ = plan_of(recorder, "layer ")
@@ -89,14 +89,14 @@ def test_kernels_of_networks_are_replayed_to_the_same(name: str) -> None:
     recorder = Recorder()
     first = lockstep.compile(graph, "cpu", plans=recorder, cache=False)
     again = lockstep.compile(graph, "cpu", cache=False, plans=Table(
-        {task.digest: plan for task, plan in recorder.found.items()}))
+        {task.digest: plan for task, plan in recorder.recorded.items()}))
     assert texts(first) == texts(again)
-    assert any(plan for plan in recorder.found.values())
+    assert any(plan for plan in recorder.recorded.values())
 
 
 def plan_of(recorder: Recorder, title: str) -> tuple[str, str]:
     """Digest and plan of the first task whose title begins so."""
-    return next((task.digest, plan) for task, plan in recorder.found.items()
+    return next((task.digest, plan) for task, plan in recorder.recorded.items()
                 if task.title.startswith(title))
 
 
@@ -165,7 +165,7 @@ def float_graph() -> Graph:
 def test_a_kernel_is_scheduled_from_outside() -> None:
     recorder, graph = Recorder(), float_graph()
     first = compiled(recorder, graph, "cpu")
-    ((task, plan),) = recorder.found.items()
+    ((task, plan),) = recorder.recorded.items()
     assert "vectorize" in plan and task.title.startswith("dequantize_neg of int8[1,4,6,8]")
     plain = compiled(Table({task.digest: "unroll(y_i3)"}), graph, "cpu")
     assert texts(plain) != texts(first)
@@ -179,7 +179,7 @@ def test_a_kernel_is_scheduled_from_outside() -> None:
 def test_steps_that_cannot_be_are_refused(plan: str) -> None:
     recorder, graph = Recorder(), float_graph()
     compiled(recorder, graph, "cpu")
-    (task,) = recorder.found
+    (task,) = recorder.recorded
     with pytest.raises(PlanRefused, match="^Plan of dequantize_neg: "):
         compiled(Table({task.digest: plan}), graph, "cpu")
 

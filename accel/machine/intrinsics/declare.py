@@ -71,11 +71,11 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     The destination is acc, or out, which keeps the low eight bits.
     """
     names = tuple(inspect.signature(value).parameters)
-    for one in names:
-        if one not in ("a", "b", *_PARAMETERS, *IMMEDIATES):
+    for parameter in names:
+        if parameter not in ("a", "b", *_PARAMETERS, *IMMEDIATES):
             raise ValueError(f"Parameter of vector operation {name} must be a, b, one of "
-                             f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {one!r}")
-    if "b" in names and any(one in names for one in _PARAMETERS):
+                             f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {parameter!r}")
+    if "b" in names and any(parameter in names for parameter in _PARAMETERS):
         raise ValueError(f"Vector operation {name} must take either b or per-channel parameters")
     for operand, given in (("a", a), ("b", b)):
         known = tuple(scope for scope, _ in _ANYWHERE[operand])

@@ -43,8 +43,8 @@ class DmaCopy:
         loops = list(self.loops)
         if self.filled:
             loops = self._all_padding(loops)
-        words = [{"extent": one.extent, "dram": one.dram, "buffer": one.buffer,
-                  "before": one.valid[0], "after": one.extent - one.valid[1]} for one in loops]
+        words = [{"extent": loop.extent, "dram": loop.dram, "buffer": loop.buffer,
+                  "before": loop.valid[0], "after": loop.extent - loop.valid[1]} for loop in loops]
         return {"dram": self.dram % (1 << 32), "address": self.buffer, "run": self.run,
                 "loops": [{}] * (LOOPS - len(words)) + words}
 
@@ -84,7 +84,7 @@ def _grow(copy: DmaCopy, loops: list[DmaLoop]) -> Iterator[DmaCopy]:
             for part in _split(loop):
                 yield from _piece(copy, loop, part, rest)
             return
-    yield from _fit(copy, _merged(sorted(loops, key=lambda one: -one.buffer)))
+    yield from _fit(copy, _merged(sorted(loops, key=lambda loop: -loop.buffer)))
 
 
 def _split(loop: DmaLoop) -> list[tuple[Interval, bool]]:
@@ -121,8 +121,8 @@ def _merged(loops: list[DmaLoop]) -> list[DmaLoop]:
 
 def _fit(copy: DmaCopy, loops: list[DmaLoop]) -> Iterator[DmaCopy]:
     """Unroll the shortest loops until four are left."""
-    oversized = [one for one in loops if one.extent > MAX_EXTENT
-                 or max(one.valid[0], one.extent - one.valid[1]) > MAX_PAD]
+    oversized = [loop for loop in loops if loop.extent > MAX_EXTENT
+                 or max(loop.valid[0], loop.extent - loop.valid[1]) > MAX_PAD]
     if oversized:
         raise LoweringError(f"Extent of a copy's loop must be at most {MAX_EXTENT} and its padding "
                             f"{MAX_PAD}, not {oversized[0].extent} with {oversized[0].valid}")

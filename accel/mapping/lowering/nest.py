@@ -157,10 +157,10 @@ def _at_least_zero(condition: Expr, fixed: Mapping[Var, int]) -> list[AffineAddr
     if not isinstance(condition, Binary) or condition.op not in COMPARISONS:
         raise NotAffine(condition)
     difference = affine(condition.a, fixed) + affine(condition.b, fixed).scaled(-1)
-    up, down, one = difference, difference.scaled(-1), AffineAddress(-1, {})
+    up, down, minus_one = difference, difference.scaled(-1), AffineAddress(-1, {})
     if condition.op == "ne":
         if difference.coefficients:
             raise NotAffine(condition)
         return [AffineAddress(abs(difference.offset) - 1, {})]
-    return {"ge": [up], "gt": [up + one], "le": [down], "lt": [down + one],
+    return {"ge": [up], "gt": [up + minus_one], "le": [down], "lt": [down + minus_one],
             "eq": [up, down]}[condition.op]

@@ -101,9 +101,9 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
 
     def products(at: At):
         matrix = [at[letter] for letter in around]
-        one = moved[(*matrix, at["y"] + kh.var, at["x"], kw.var, rc.var, at["b"], ri.var)]
+        left = moved[(*matrix, at["y"] + kh.var, at["x"], kw.var, rc.var, at["b"], ri.var)]
         two = w[(*matrix, at["c"], kw.var, rc.var, at["o"], ri.var)]
-        return te.sum(one.astype("int32") * two.astype("int32"), (rc, kh, kw, ri))
+        return te.sum(left.astype("int32") * two.astype("int32"), (rc, kh, kw, ri))
 
     sizes |= {"y": 1, "x": columns, "c": co, "b": blocks.batch, "o": blocks.block_out}
     acc = over(AROUND + "yxcbo", sizes, f"{name}_acc", products)

@@ -117,8 +117,8 @@ def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
     if max(shape.rows, shape.columns) > MOST_PIXELS:
         raise LoweringError(f"Rows and columns of a layer must be at most {MOST_PIXELS:,}, not "
                             f"{shape.rows:,} and {shape.columns:,}")
-    if found := _fitting(config, shape, threads, {}):
-        return min(found)[1]
+    if candidates := _fitting(config, shape, threads, {}):
+        return min(candidates)[1]
     smallest = Tiles(1, 1, 1, shape.depth if shape.row else 1)
     short = ", ".join(f"{name} needs {need} of {have} entries"
                       for name, need, have in _needs(config, shape, smallest, threads, {})
@@ -138,28 +138,28 @@ def choose_together(config: AccelConfig, first: Shape, second: Shape, threads: i
     for rank, two in sorted(_fitting(config, second, threads, rooms[1])):
         after.setdefault(two.rows, []).append((rank, two))
     pairs = []
-    for rank, one in nsmallest(TRIED, _fitting(config, first, threads, rooms[0])):
-        rows, columns, channels = _within(second, one)
+    for rank, tiles in nsmallest(TRIED, _fitting(config, first, threads, rooms[0])):
+        rows, columns, channels = _within(second, tiles)
         two = next((two for _, two in after.get(rows, ())
                     if two.columns <= columns and two.channels <= channels), None)
         if two is not None:
-            both = cost_of(config, first, one, threads) + cost_of(config, second, two, threads)
-            pairs.append(((both.cycles, rank), one, two))
+            both = cost_of(config, first, tiles, threads) + cost_of(config, second, two, threads)
+            pairs.append(((both.cycles, rank), tiles, two))
     return min(pairs)[1:] if pairs else None
 
 
-def follows(shapes: tuple[Shape, Shape], one: Tiles, two: Tiles) -> bool:
+def follows(shapes: tuple[Shape, Shape], first: Tiles, second: Tiles) -> bool:
     """Whether tiles of a second layer are parts of those of the first, in the same order."""
-    rows, columns, channels = _within(shapes[1], one)
-    return two.rows == rows and two.columns <= columns and two.channels <= channels
+    rows, columns, channels = _within(shapes[1], first)
+    return second.rows == rows and second.columns <= columns and second.channels <= channels
 
 
-def _within(second: Shape, one: Tiles) -> tuple[int, int, int]:
+def _within(second: Shape, tiles: Tiles) -> tuple[int, int, int]:
     """The rows, and the most columns and channels, of a tile of the second layer."""
     rows, columns = (max(1, size // stride) for size, stride
-                     in zip((one.rows, one.columns), second.strides, strict=True))
+                     in zip((tiles.rows, tiles.columns), second.strides, strict=True))
     return (min(rows, second.rows), columns,
-            second.channels if one.stationary == "input" else one.channels)
+            second.channels if tiles.stationary == "input" else tiles.channels)
 
 
 def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> str | None:
@@ -183,8 +183,8 @@ Rank = tuple[int, int, int]
 def _fitting(config: AccelConfig, shape: Shape, threads: int,
              room: Room) -> list[tuple[Rank, Tiles]]:
     """The tiles that fit, with their ranks."""
-    return [((cost_of(config, shape, one, threads).cycles, -one.rows, -one.columns), one)
-            for one in _candidates(shape) if _fits(config, shape, one, threads, room)]
+    return [((cost_of(config, shape, tiles, threads).cycles, -tiles.rows, -tiles.columns), tiles)
+            for tiles in _candidates(shape) if _fits(config, shape, tiles, threads, room)]
 
 
 def _candidates(shape: Shape) -> Iterable[Tiles]:

@@ -134,9 +134,9 @@ def _hazard(machine: Machine) -> list[Case]:
 def _plainest(machine: Machine, source: str, target: str) -> Form | None:
     """An operation of vector from one buffer to another that reads as few others as can be, `copy`
     where it is among these."""
-    found = [form for form in forms(machine) if form.unit == "vector" and form.target == target
-             and form.reset is None and source in form.scopes.values()]
-    return min(found, default=None, key=lambda form: (
+    candidates = [form for form in forms(machine) if form.unit == "vector" and form.target == target
+                  and form.reset is None and source in form.scopes.values()]
+    return min(candidates, default=None, key=lambda form: (
         len(reads(machine, form)), [*form.scopes.values()].count(source), form.name != "copy"))
 
 
@@ -205,7 +205,8 @@ def _strides(machine: Machine) -> Case:
     """Sixteen entries far from each other in memory go to places far from each other in a buffer
     (to as many as it has, if they are fewer), by load, gemm or vector, and store, and to others in
     memory. In turn every four loops of a unit that follow each other walk them, up and down."""
-    body = [one for turn in range(2 * max(LOOPS.values())) for one in _scattered(machine, turn)]
+    body = [instruction for turn in range(2 * max(LOOPS.values()))
+            for instruction in _scattered(machine, turn)]
     slot = TensorSlot("data", "io", 0, (FAR,), "uint8")
     program = AccelProgram.assemble(machine, [*with_tokens(machine, body), finish()],
                                     io_bytes=2 * FAR, inputs=(slot,))
@@ -277,8 +278,8 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
         body[store] = _also(body[store], "waits", "vector")
         body = [_also(changed(nothing(machine, "vector", 1), {"base": {}}), "signals", "store"),
                 *body]
-    used = {scope for one in body if one.unit == "vector"
-            for scope in reads(machine, form_of(machine, one))} & {"res", "par"}
+    used = {scope for instruction in body if instruction.unit == "vector"
+            for scope in reads(machine, form_of(machine, instruction))} & {"res", "par"}
     before: list[Instruction] = []
     for unit, buffers in (("gemm", ["inp", "wgt"]), ("vector", sorted(used))):
         first = _first(body, unit)
@@ -290,7 +291,7 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
 
 
 def _first(body: Sequence[Instruction], unit: str) -> int | None:
-    return next((k for k, one in enumerate(body) if one.unit == unit), None)
+    return next((k for k, instruction in enumerate(body) if instruction.unit == unit), None)
 
 
 def _also(instruction: Instruction, field: str, unit: str) -> Instruction:

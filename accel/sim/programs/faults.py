@@ -37,14 +37,14 @@ def plant(machine: Machine, seed: int) -> Case:
         chosen.append((random.choice(FAULTS), random.choice(UNITS)))
     case = generate(machine, SHAPE_SEED + seed)
     while True:
-        found = [_harm(machine, case, change, unit, random) for change, unit in chosen]
-        if all(what for what, _ in found):
+        harms = [_harm(machine, case, change, unit, random) for change, unit in chosen]
+        if all(harm for harm, _ in harms):
             faulty = _with_words(machine, case, _merged(
-                case.program.instructions(machine), [stream for _, stream in found]))
+                case.program.instructions(machine), [stream for _, stream in harms]))
             run = functional.simulate(machine, faulty.program, faulty.memory)
             if run.status is not Status.DONE:
-                what = ", ".join(what for what, _ in found)
-                return replace(faulty, name=f"fault {seed}", fault=f"{what}: {run.describe()}")
+                text = ", ".join(text for text, _ in harms)
+                return replace(faulty, name=f"fault {seed}", fault=f"{text}: {run.describe()}")
         case = generate(machine, SHAPE_SEED + random.randrange(1 << 40))    # it did no harm
 
 
@@ -52,10 +52,10 @@ def _harm(machine: Machine, case: Case, change: Change, unit: str,
           random: Random) -> tuple[str, Stream]:
     """What a change did, and the stream with it; nothing said if that is not an error."""
     stream = case.program.instructions(machine)
-    what = change(machine, unit, stream, random)
+    harm = change(machine, unit, stream, random)
     faulty = _with_words(machine, case, stream)
     run = functional.simulate(machine, faulty.program, faulty.memory)
-    return (what, stream) if run.status is not Status.DONE else ("", stream)
+    return (harm, stream) if run.status is not Status.DONE else ("", stream)
 
 
 def _merged(plain: Stream, faulty: Sequence[Stream]) -> Stream:
@@ -80,7 +80,7 @@ def _change(stream: Stream, index: int, **fields: Any) -> None:
 
 
 def _of(stream: Stream, unit: str) -> list[int]:
-    return [index for index, one in enumerate(stream) if one.unit == unit]
+    return [index for index, instruction in enumerate(stream) if instruction.unit == unit]
 
 
 def _opcode(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
@@ -113,42 +113,42 @@ def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> st
 _SELECTORS = {"buffer": 8, "a_source": 2, "b_source": 4, "destination": 2}
 
 
-def _illegal(machine: Machine, one: Instruction, name: str, value: int) -> bool:
+def _illegal(machine: Machine, instruction: Instruction, name: str, value: int) -> bool:
     try:
-        touches(machine, replace(one, fields={**one.fields, name: value}))
+        touches(machine, replace(instruction, fields={**instruction.fields, name: value}))
     except Fault:
         return True
     return False
 
 
 def _bank(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
-    found = _of(stream, "gemm" if unit in ("load", "gemm") else "vector")
-    if not found:
+    places = _of(stream, "gemm" if unit in ("load", "gemm") else "vector")
+    if not places:
         return ""
-    index, banks = random.choice(found), random.randrange(4)
+    index, banks = random.choice(places), random.randrange(4)
     _change(stream, index, banks=banks)
     return f"banks {banks} at {index}"
 
 
 def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """One operand outside its buffer: by a little, or anywhere."""
-    found = [(index, touch) for index in _of(stream, unit)
-             for touch in touches(machine, stream[index])
-             if touch.memory not in isa.BASES and touch.walk.count]
-    if not found:
+    places = [(index, touch) for index in _of(stream, unit)
+              for touch in touches(machine, stream[index])
+              if touch.memory not in isa.BASES and touch.walk.count]
+    if not places:
         return ""
-    index, touch = random.choice(found)
-    one, geometry = stream[index], machine.config.buffers[touch.memory]
+    index, touch = random.choice(places)
+    instruction, geometry = stream[index], machine.config.buffers[touch.memory]
     dma = unit in ("load", "store")
     size = geometry.size_bytes - touch.width + 1 if dma else geometry.depth
     near = size - touch.walk.bounds[1] + random.randrange(4)
     far = random.randrange(size, 1 << (24 if dma else 16))
     if dma:
-        address = one.fields["address"] + near if random.random() < 0.5 else far
+        address = instruction.fields["address"] + near if random.random() < 0.5 else far
         _change(stream, index, address=address)
         return f"address {address} at {index}"
     key = _KEYS.get((unit, touch.memory), touch.operand if touch.operand in ("dst", "a") else "b")
-    base = dict(one.fields["base"])
+    base = dict(instruction.fields["base"])
     base[key] = (base[key] + near if random.random() < 0.5 else far) % (1 << 16)
     _change(stream, index, base=base)
     return f"{key} from {base[key]} at {index}"
@@ -159,10 +159,10 @@ _KEYS = {("gemm", "inp"): "a", ("gemm", "wgt"): "b", ("gemm", "acc"): "dst"}
 
 def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A run outside the memory."""
-    found = _of(stream, "load" if unit in ("load", "gemm") else "store")
-    if not found:
+    places = _of(stream, "load" if unit in ("load", "gemm") else "store")
+    if not places:
         return ""
-    index = random.choice(found)
+    index = random.choice(places)
     far = random.choice([1 << 13, 1 << 16, 1 << 31, (1 << 32) - (1 << 14)])
     dram = (stream[index].fields["dram"] + far + random.randrange(64)) % (1 << 32)
     _change(stream, index, dram=dram)
@@ -171,10 +171,10 @@ def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
 
 def _token(machine: Machine, unit: str, stream: Stream, random: Random) -> str:
     """A signal or a wait too many, or one that is missing."""
-    found = _of(stream, unit)
-    if not found:
+    places = _of(stream, unit)
+    if not places:
         return ""
-    index = random.choice(found)
+    index = random.choice(places)
     name, other = random.choice(["waits", "signals"]), random.choice(UNITS)
     mask = stream[index].fields.get(name, 0) ^ isa.unit_mask([other])
     _change(stream, index, **{name: mask})

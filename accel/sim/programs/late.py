@@ -48,13 +48,14 @@ def _refused(machine: Machine) -> Case:
 
 def _outside(machine: Machine, unit: str) -> Case:
     """Its address is the first one after the buffer."""
-    buffers, one = machine.config.buffers, nothing(machine, unit, 1)
+    buffers, instruction = machine.config.buffers, nothing(machine, unit, 1)
     if unit in ("load", "store"):
-        wrong = {"address": buffers[isa.BUFFERS[one.fields["buffer"]]].size_bytes}
+        wrong = {"address": buffers[isa.BUFFERS[instruction.fields["buffer"]]].size_bytes}
     else:
         wrong = {"base": {"a": buffers["inp"].depth} if unit == "gemm"
                  else {"dst": buffers["out"].depth}}
-    return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1, [changed(one, wrong)])
+    return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1,
+                 [changed(instruction, wrong)])
 
 
 def _illegal(machine: Machine) -> Case:

@@ -54,7 +54,7 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        return "_".join(one.op for one in self.operations)
+        return "_".join(operation.op for operation in self.operations)
 
 
 def recipe_of(graph: Graph, group: Group) -> Recipe:
@@ -97,12 +97,14 @@ def unscheduled(recipe: Recipe) -> Program:
 
 
 def _composed(recipe: Recipe, inputs: Sequence[Tensor]) -> Tensor:
-    made: list[Tensor] = []
-    for place, one in enumerate(recipe.operations):
-        operands = [inputs[number] if number >= 0 else made[-1 - number] for number in one.inputs]
+    results: list[Tensor] = []
+    for place, operation in enumerate(recipe.operations):
+        operands = [inputs[number] if number >= 0 else results[-1 - number]
+                        for number in operation.inputs]
         last = place == len(recipe.operations) - 1
-        made.append(expression(one.op, one.attrs, operands, "y" if last else f"t{place}"))
-    return made[-1]
+        results.append(expression(operation.op, operation.attrs, operands,
+                                      "y" if last else f"t{place}"))
+    return results[-1]
 
 
 def _inlined(program: Program) -> Program:
@@ -135,20 +137,20 @@ def flat_pixels(recipe: Recipe) -> Recipe:
     images = [type_.shape for type_ in recipe.types if len(type_.shape) > 2]
     if not (len(recipe.result.shape) == 4 and pixels[0] > 1
             and all(shape[-2:] in (pixels, (1, 1)) for shape in images)
-            and all(_is_pixelwise(one, recipe.types) for one in recipe.operations)):
+            and all(_is_pixelwise(operation, recipe.types) for operation in recipe.operations)):
         return recipe
     types = [_flat(type_, pixels) for type_ in (*recipe.types, recipe.result)]
     return replace(recipe, types=tuple(types[:-1]), result=types[-1])
 
 
-def _is_pixelwise(one: GroupOperation, types: Sequence[TensorType]) -> bool:
+def _is_pixelwise(operation: GroupOperation, types: Sequence[TensorType]) -> bool:
     """Whether the operator does the same to every pixel, wherever it is. Vectors are allowed where
     they are parameters of channels.
     """
-    operator = find(one.op)
-    shapes = [types[number].shape if number >= 0 else None for number in one.inputs]
+    operator = find(operation.op)
+    shapes = [types[number].shape if number >= 0 else None for number in operation.inputs]
     if operator.pixelwise is not None:
-        return operator.pixelwise(one.attrs, shapes)
+        return operator.pixelwise(operation.attrs, shapes)
     return operator.kind is Kind.ELEMENTWISE and all(
         shape is None or len(shape) not in (1, 2) for shape in shapes)
 

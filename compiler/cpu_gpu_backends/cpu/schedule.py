@@ -39,7 +39,7 @@ def own_schedule(program: Program, vectors: Vectors) -> Schedule:
 def map_by_vectors(program: Program, vectors: Vectors) -> Schedule:
     """Computes maps a vector at a time where rows are long enough, transpositions by squares."""
     s = Schedule(program)
-    for store in [one for one in walk_stmts(program.body) if isinstance(one, Store)]:
+    for store in [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Store)]:
         nest = _loops_around(s.program, store)
         if row := _row_across(store, nest):
             _by_squares(s, nest, row)
@@ -57,10 +57,11 @@ def _row_across(store: Store, nest: Sequence[For]) -> For | None:
     if not nest or not all(isinstance(loop.extent, int) for loop in nest):
         return None
     last = nest[-1].var
-    across = [read for read in reads(store) if any(_names(one, last) for one in read.indices[:-1])
+    across = [read for read in reads(store)
+              if any(_names(index, last) for index in read.indices[:-1])
               and not _names(read.indices[-1], last)]
-    found = {loop for read in across for loop in nest[:-1] if read.indices[-1] == loop.var}
-    return found.pop() if len(found) == 1 else None
+    candidates = {loop for read in across for loop in nest[:-1] if read.indices[-1] == loop.var}
+    return candidates.pop() if len(candidates) == 1 else None
 
 
 def _by_squares(s: Schedule, nest: Sequence[For], row: For) -> None:
@@ -101,7 +102,7 @@ def walk_rows(program: Program) -> Schedule:
     added in their original order, so that results are the same to the bit.
     """
     s = Schedule(program)
-    for update in [one for one in walk_stmts(program.body) if isinstance(one, Update)]:
+    for update in [stmt for stmt in walk_stmts(program.body) if isinstance(stmt, Update)]:
         nest = _loops_around(s.program, update)
         row = next((loop for loop in nest if loop.var in update.indices[-1:]), None)
         if row and row.extent >= SHORTEST_ROW and row != nest[-1] and _in_rows(update, row.var):

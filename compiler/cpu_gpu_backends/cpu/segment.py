@@ -134,14 +134,14 @@ class HostSegment:
         program = step.kernel.program
         result, *workspaces = program.outputs
         offset = self.plan.offsets.get(step.group.output)
-        made = (np.empty(result.shape, numpy_dtype(result.dtype)) if offset is None
-                else _placed(block, offset, result.shape, result.dtype))
+        written = (np.empty(result.shape, numpy_dtype(result.dtype)) if offset is None
+                   else _placed(block, offset, result.shape, result.dtype))
         scratch = (_placed(block, place, buffer.shape, buffer.dtype) for place, buffer
                    in zip(self.plan.workspaces[number], workspaces, strict=True))
         seen = (array.reshape(buffer.shape)
                 for array, buffer in zip(given, program.inputs, strict=True))
-        step.kernel(*seen, made, *scratch)
-        return made.reshape(step.type.shape)
+        step.kernel(*seen, written, *scratch)
+        return written.reshape(step.type.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +164,11 @@ class HostExecutable:
         later.
         """
         moments = [time.perf_counter()]
-        made = self.segment(values, after=lambda number: moments.append(time.perf_counter()))
+        outputs = self.segment(values, after=lambda number: moments.append(time.perf_counter()))
         rows = [{"name": " + ".join(node.name for node in step.group.nodes),
                  "op": step.group.name.replace("+", " + "), "seconds": end - begin, "cycles": 0}
                 for step, begin, end in zip(self.segment.steps, moments, moments[1:], strict=False)]
-        return Outcome(made), rows
+        return Outcome(outputs), rows
 
 
 def _placed(block: Array, offset: int, shape: Sequence[int], dtype: str) -> Array:

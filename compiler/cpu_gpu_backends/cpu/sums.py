@@ -55,13 +55,13 @@ def _loops_around(program: Program, update: Update) -> list[For]:
 
 def _lies_in_row(update: Update, loop: For) -> bool:
     """Whether the loop is a long sum over what lies side by side."""
-    found = [read for read in reads(update)
-             if any(loop.var in free_variables(index) for index in read.indices)]
+    strided = [read for read in reads(update)
+               if any(loop.var in free_variables(index) for index in read.indices)]
     return (loop.body is update and loop.var in update.axes and loop.kind == "serial"
-            and isinstance(loop.extent, int) and loop.extent >= SHORTEST and bool(found)
+            and isinstance(loop.extent, int) and loop.extent >= SHORTEST and bool(strided)
             and all(dict(linear(read.indices[-1]).terms).get(loop.var) == 1
                     and not any(loop.var in free_variables(i) for i in read.indices[:-1])
-                    for read in found))
+                    for read in strided))
 
 
 def _in_lanes(program: Program, update: Update, loop: For) -> Program:
@@ -106,8 +106,8 @@ def _in_lanes(program: Program, update: Update, loop: For) -> Program:
     result = Read(lanes, (Const(0, INDEX),))
     total = (replace(update, value=result, axes=axes) if axes or not update.begins
              else Store(update.buffer, update.indices, result))
-    made = Alloc(lanes, Seq((*stmts, total)))
-    return replace(program, body=replace_stmt(program.body, loop, made))
+    summed = Alloc(lanes, Seq((*stmts, total)))
+    return replace(program, body=replace_stmt(program.body, loop, summed))
 
 
 def _lanes(extent: int, dtype: str) -> int:
@@ -164,8 +164,8 @@ def _with_part(program: Program, update: Update, first: str) -> Program:
     inner = [s for s in path[begin:] if isinstance(s, For)]
     axes = tuple(loop.var for loop in inner if loop.var in update.axes)
     kept = [loop for loop in inner if loop.var not in axes]
-    guards = [one for s in path[begin:] if isinstance(s, If) for one in conjuncts(s.condition)
-              if not free_variables(one) & {*axes}]
+    guards = [guard for s in path[begin:] if isinstance(s, If) for guard in conjuncts(s.condition)
+              if not free_variables(guard) & {*axes}]
     part = Buffer(f"{first}_part", tuple(loop.extent for loop in kept), update.buffer.dtype)
     place = tuple(loop.var for loop in kept)
     partial = replace(update, buffer=part, indices=place, axes=axes, begins=False)
@@ -173,11 +173,11 @@ def _with_part(program: Program, update: Update, first: str) -> Program:
     total = replace(update, indices=tuple(substitute(i, moved) for i in update.indices),
                     value=Read(part, tuple(moved.values())),
                     axes=tuple(axis for axis in update.axes if axis not in axes))
-    guarded = [substitute(one, moved) for one in guards]
-    made = Alloc(part, Seq((
+    guarded = [substitute(guard, moved) for guard in guards]
+    replacement = Alloc(part, Seq((
         _filled(part, kept), replace_stmt(path[begin], update, partial),
         _nest(kept, "sum", If(all_of(*guarded), total) if guarded else total))))
-    return replace(program, body=replace_stmt(program.body, path[begin], made))
+    return replace(program, body=replace_stmt(program.body, path[begin], replacement))
 
 
 def _filled(buffer: Buffer, loops: Sequence[For]) -> Stmt:

@@ -57,9 +57,9 @@ class CpuTarget:
             if reason := self.refusal(graph, node):
                 raise ValueError(f"{node.name}: {reason}")
         steps = tuple(self._step(graph, group) for group in self.groups(graph).groups)
-        made = HostSegment(graph, steps, dense(graph.constants), self.arenas)
-        require_bytes(made.plan.size, f"{graph.name}: what the host computes in between")
-        return made
+        host = HostSegment(graph, steps, dense(graph.constants), self.arenas)
+        require_bytes(host.plan.size, f"{graph.name}: what the host computes in between")
+        return host
 
     def groups(self, graph: Graph) -> Groups:
         """The groups of nodes that are computed together, in order."""
@@ -93,7 +93,7 @@ def _program(recipe: Recipe, plan: str | None) -> Program:
 @lru_cache(KERNELS)
 def _kernel(recipe: Recipe, plan: str | None) -> Kernel:
     return build(_program(recipe, plan),
-                 contract=any(find(one.op).contracts for one in recipe.operations),
+                 contract=any(find(operation.op).contracts for operation in recipe.operations),
                  in_place=tuple(f"x{place}" for place in recipe.overwritable))
 
 

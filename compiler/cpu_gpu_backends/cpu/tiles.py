@@ -70,15 +70,15 @@ def tile_sums(program: Program, vectors: Vectors) -> Schedule | None:
 
     The terms of each element are added in their original order.
     """
-    found = _sum_of(program)
-    if found is None:
+    total = _sum_of(program)
+    if total is None:
         return None
-    schedule, name = Schedule(program), found.update.buffer.name
+    schedule, name = Schedule(program), total.update.buffer.name
     out = program.outputs[0].name
     if name == out:
         schedule[out].cache_write("global", f"{out}_sum")
         name = f"{out}_sum"
-    return _tiled(schedule, found, name, out, vectors)
+    return _tiled(schedule, total, name, out, vectors)
 
 
 def _sum_of(program: Program) -> _Sum | None:
@@ -89,12 +89,12 @@ def _sum_of(program: Program) -> _Sum | None:
     axes = [index for index in update.indices if isinstance(index, Var)]
     if len(axes) < len(update.indices) or not axes or extents[axes[-1]] < SHORTEST_ROW:
         return None
-    found = list(reads(update))
-    loaded = [one for one in found if _names(one, axes[-1])]
+    operands = list(reads(update))
+    loaded = [read for read in operands if _names(read, axes[-1])]
     if len(loaded) != 1 or not _in_rows(loaded[0], axes[-1]) or not _is_mapped(program, update):
         return None
     shared = [place for place, axis in enumerate(axes[:-1]) if extents[axis] > 1
-              and not _names(loaded[0], axis) and any(_names(one, axis) for one in found)]
+              and not _names(loaded[0], axis) and any(_names(read, axis) for read in operands)]
     whole = {_moving(index, extents) for index in loaded[0].indices[:-1]}
     outer = [place for place, axis in enumerate(axes[:-1]) if axis in whole]
     stride = dict(linear(loaded[0].indices[-1]).terms)[axes[-1]]
@@ -139,39 +139,39 @@ def _is_mapped(program: Program, update: Update) -> bool:
         for index, own, extent in zip(read.indices, readers[0].indices, out.shape, strict=True))
 
 
-def _tiled(s: Schedule, found: _Sum, total: str, out: str, vectors: Vectors) -> Schedule:
+def _tiled(s: Schedule, matched: _Sum, total: str, out: str, vectors: Vectors) -> Schedule:
     axes = _axes(s.program, out)
     extent = s.program.outputs[0].shape
-    columns = vectors.columns(extent[found.row])
-    rows = 1 if found.shared is None else vectors.rows(extent[found.shared], columns)
-    loaded = _widened(s, found, total, columns, prod(extent))
+    columns = vectors.columns(extent[matched.row])
+    rows = 1 if matched.shared is None else vectors.rows(extent[matched.shared], columns)
+    loaded = _widened(s, matched, total, columns, prod(extent))
     order = list(axes)
-    order[found.row], inner = s[out].split(axes[found.row], columns)
+    order[matched.row], inner = s[out].split(axes[matched.row], columns)
     tile = [inner]
-    if found.shared is not None:
-        order[found.shared], shared = s[out].split(axes[found.shared], rows)
+    if matched.shared is not None:
+        order[matched.shared], shared = s[out].split(axes[matched.shared], rows)
         tile.insert(0, shared)
-        if _weighs_more(s.program, found):
-            order.append(order.pop(found.shared))
+        if _weighs_more(s.program, matched):
+            order.append(order.pop(matched.shared))
     s[out].reorder(*order, *tile)
     s[total].compute_at(order[-1])
-    _accumulate(s, found, total)
+    _accumulate(s, matched, total)
     if loaded is not None:
-        if found.outer is not None:
-            s[loaded].compute_at(axes[found.outer])
-        _copy(s, loaded, found.stride, vectors.lanes)
+        if matched.outer is not None:
+            s[loaded].compute_at(axes[matched.outer])
+        _copy(s, loaded, matched.stride, vectors.lanes)
     for loop in tile[:-1]:
         s[out].unroll(loop)
     s[out].vectorize(inner)
     return s
 
 
-def _weighs_more(program: Program, found: _Sum) -> bool:
+def _weighs_more(program: Program, matched: _Sum) -> bool:
     """Whether what is loaded is more than the other operands: then these are read again for each
     tile of columns, and not that for each tile of rows.
     """
-    sizes = {read.buffer: prod(read.buffer.shape) for read in reads(found.update)}
-    return 2 * sizes[found.loaded.buffer] > sum(sizes.values())
+    sizes = {read.buffer: prod(read.buffer.shape) for read in reads(matched.update)}
+    return 2 * sizes[matched.loaded.buffer] > sum(sizes.values())
 
 
 def _axes(program: Program, stage: str) -> list[str]:
@@ -181,15 +181,15 @@ def _axes(program: Program, stage: str) -> list[str]:
     return [index.name for index in write.indices if isinstance(index, Var)]
 
 
-def _widened(s: Schedule, found: _Sum, total: str, columns: int, results: int) -> str | None:
+def _widened(s: Schedule, matched: _Sum, total: str, columns: int, results: int) -> str | None:
     """Lets the sum run over whole tiles, if what it loads is, or is worth being, a copy with rows
     long enough and its elements side by side; the name of that copy, None if there is none.
     """
-    extent, source = s.program.outputs[0].shape[-1], found.loaded.buffer
+    extent, source = s.program.outputs[0].shape[-1], matched.loaded.buffer
     wide = -(-extent // columns) * columns
     given = source in s.program.inputs
-    terms = prod(size for var, size in _extents(s.program).items() if var in found.update.axes)
-    if given and (wide == extent and found.stride == 1
+    terms = prod(size for var, size in _extents(s.program).items() if var in matched.update.axes)
+    if given and (wide == extent and matched.stride == 1
                   or results * terms < REUSE * prod(source.shape)):
         return None
     copy = source.name
@@ -198,27 +198,27 @@ def _widened(s: Schedule, found: _Sum, total: str, columns: int, results: int) -
         s[source.name].cache_read("global", name=copy)
     if wide > extent:
         axis = _axes(s.program, copy)[-1]
-        s[copy].pad(axis, max(_reach(s.program, found, wide), int(source.shape[-1])))
+        s[copy].pad(axis, max(_reach(s.program, matched, wide), int(source.shape[-1])))
         s[total].pad(_axes(s.program, total)[-1], wide)
     return copy
 
 
-def _reach(program: Program, found: _Sum, wide: int) -> int:
+def _reach(program: Program, matched: _Sum, wide: int) -> int:
     """How long the loaded rows must be for so many columns."""
-    extents = _extents(program) | {found.update.indices[-1]: wide}
-    form = linear(found.loaded.indices[-1])
+    extents = _extents(program) | {matched.update.indices[-1]: wide}
+    form = linear(matched.loaded.indices[-1])
     return form.constant + 1 + sum(f * (extents[atom] - 1) for atom, f in form.terms)
 
 
-def _accumulate(s: Schedule, found: _Sum, total: str) -> None:
+def _accumulate(s: Schedule, matched: _Sum, total: str) -> None:
     """Moves the reduction outside of the tile, and its initialization before the reduction."""
-    axes, reduced = _axes(s.program, total), [var.name for var in found.update.axes]
-    inner = [name for place, name in enumerate(axes) if place not in (found.shared, found.row)]
-    shared = [] if found.shared is None else [axes[found.shared]]
-    s[total].reorder(*reduced, *inner, *shared, axes[found.row])
+    axes, reduced = _axes(s.program, total), [var.name for var in matched.update.axes]
+    inner = [name for place, name in enumerate(axes) if place not in (matched.shared, matched.row)]
+    shared = [] if matched.shared is None else [axes[matched.shared]]
+    s[total].reorder(*reduced, *inner, *shared, axes[matched.row])
     for loop in shared:
         s[total].unroll(loop)
-    s[total].vectorize(axes[found.row])
+    s[total].vectorize(axes[matched.row])
     s[total].decompose_reduction(reduced[0])
 
 

@@ -98,12 +98,12 @@ _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 def _resources(log: str) -> dict[str, Resources]:
     """Reads the resources of each kernel from what the assembler tells."""
-    found, name, local, spilled = {}, "", 0, 0
+    resources, name, local, spilled = {}, "", 0, 0
     for line in log.splitlines():
         if match := _FUNCTION.search(line):
             name = match[1]
         elif match := _MEMORY.search(line):
             local, spilled = int(match[1]), int(match[2]) + int(match[3])
         elif match := _USED.search(line):
-            found[name] = Resources(int(match[1]), int(match[2] or 0), spilled, local)
-    return found
+            resources[name] = Resources(int(match[1]), int(match[2] or 0), spilled, local)
+    return resources

@@ -82,11 +82,11 @@ def link_shared(programs: Mapping[str, Program], path: Path, machine: Processor 
     code = compile_object(programs, machine, contract)
     openmp = ["-fopenmp"] if b"GOMP_parallel" in code else []
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "kernels.so"
-        made.with_suffix(".o").write_bytes(code)
-        call([*(linker or compiler()[:1]), "-shared", "-o", str(made),
-              str(made.with_suffix(".o")), "-lm", *openmp])
-        write_bytes(path, made.read_bytes())
+        library = Path(folder) / "kernels.so"
+        library.with_suffix(".o").write_bytes(code)
+        call([*(linker or compiler()[:1]), "-shared", "-o", str(library),
+              str(library.with_suffix(".o")), "-lm", *openmp])
+        write_bytes(path, library.read_bytes())
     write_text(path.with_suffix(".h"), text)
 
 

@@ -59,11 +59,11 @@ def function(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
 def _of_each_lane(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
     if not kind.lanes:
         return w.call(name, kind, *((kind, arg) for arg in args))
-    one, result = LlvmType(kind.dtype), "poison"
+    element, result = LlvmType(kind.dtype), "poison"
     for lane in range(kind.lanes):
         each = [w.op(f"extractelement {kind} {arg}, i64 {lane}") for arg in args]
-        value = w.call(name, one, *((one, part) for part in each))
-        result = w.op(f"insertelement {kind} {result}, {one} {value}, i64 {lane}")
+        value = w.call(name, element, *((element, part) for part in each))
+        result = w.op(f"insertelement {kind} {result}, {element} {value}, i64 {lane}")
     return result
 
 

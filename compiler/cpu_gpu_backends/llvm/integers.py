@@ -62,7 +62,7 @@ def _rshift_rne(w: Writer, kind: LlvmType, a: str, b: str) -> str:
     short = bits(kind.dtype) < 64
     if short:
         extend = "sext" if signed else "zext"
-        a, b = (w.op(f"{extend} {kind} {one} to {wide}") for one in (a, b))
+        a, b = (w.op(f"{extend} {kind} {operand} to {wide}") for operand in (a, b))
     amount = w.op(f"and {wide} {b}, {wide.const(63)}")
     quotient = w.op(f"{'ashr' if signed else 'lshr'} {wide} {a}, {amount}")
     whole = w.op(f"shl {wide} {quotient}, {amount}")

@@ -88,20 +88,20 @@ class Kernel:
                 given: Mapping[str, int]) -> dict[Symbol, int]:
         """Values of the parameters, in order."""
         name = self.program.name
-        found = {Symbol(symbol): value for symbol, value in given.items()}
-        if unknown := [one.name for one in found if one not in self.program.parameters]:
+        sizes = {Symbol(symbol): value for symbol, value in given.items()}
+        if unknown := [symbol.name for symbol in sizes if symbol not in self.program.parameters]:
             raise ValueError(f"Parameter of {name} must be one of "
                              f"{', '.join(p.name for p in self.program.parameters) or 'none'}, "
                              f"not {unknown[0]!r}")
         for buffer, array in arrays.items():
             for extent, size in zip(buffer.shape, array.shape):
                 if isinstance(extent, Symbol):
-                    found.setdefault(extent, size)
+                    sizes.setdefault(extent, size)
         for symbol in self.program.parameters:
-            if found.get(symbol, 0) < 1:
+            if sizes.get(symbol, 0) < 1:
                 raise ValueError(f"Parameter {symbol.name} of {name} must be given, a positive "
-                                 f"integer, not {found.get(symbol)!r}")
-        return {symbol: found[symbol] for symbol in self.program.parameters}
+                                 f"integer, not {sizes.get(symbol)!r}")
+        return {symbol: sizes[symbol] for symbol in self.program.parameters}
 
     def compute(self, inputs: Mapping[str, np.ndarray], **symbols: int) -> dict[str, np.ndarray]:
         """Outputs by name. Inputs of any memory layout are taken, but none is converted."""
@@ -139,7 +139,7 @@ def require(program: Program, machine: Processor) -> None:
     """Raise MachineError if `machine` lacks what an intrinsic of the program needs."""
     for stmt in walk_stmts(program.body):
         if isinstance(stmt, Tensorized) and stmt.intrinsic is not None:
-            missing = [one for one in stmt.intrinsic.needs if not machine.has(one)]
+            missing = [feature for feature in stmt.intrinsic.needs if not machine.has(feature)]
             if missing:
                 raise MachineError(f"{stmt.intrinsic.name} in {program.name} needs "
                                    f"{', '.join(missing)}, which this processor lacks or was told "

@@ -56,7 +56,7 @@ class Processor:
         if unknown := sorted(set(features) - set(self.features) - set(self.absent)):
             raise MachineError(f"Feature to do without must be one that this processor has "
                                f"({', '.join(self.features)}), not {unknown[0]!r}")
-        prefixes = tuple(p for one in features for p in _DEPENDENTS.get(one, ()))
+        prefixes = tuple(p for feature in features for p in _DEPENDENTS.get(feature, ()))
         gone = {f for f in self.features if f in features or f.startswith(prefixes)}
         return replace(self, features=tuple(f for f in self.features if f not in gone),
                        absent=tuple(sorted({*self.absent, *gone})))

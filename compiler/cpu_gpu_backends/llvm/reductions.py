@@ -53,9 +53,9 @@ def first_iteration(loop: For, update: Update) -> Stmt:
 
 
 def _variables(stmt: Stmt) -> set[Var]:
-    found = set()
+    variables = set()
     while isinstance(stmt, For | If | Tensorized):
         if isinstance(stmt, For):
-            found.add(stmt.var)
+            variables.add(stmt.var)
         stmt = stmt.body
-    return found
+    return variables

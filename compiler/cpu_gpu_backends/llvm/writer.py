@@ -80,8 +80,8 @@ class LlvmValue:
 
 def literal(text: str) -> int | None:
     """The number that an integer operand is, the same in all lanes; None if it is no constant."""
-    found = re.fullmatch(r"(?:splat \(i\d+ )?(-?\d+)\)?", text)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"(?:splat \(i\d+ )?(-?\d+)\)?", text)
+    return int(match[1]) if match else None
 
 
 @dataclass(slots=True)

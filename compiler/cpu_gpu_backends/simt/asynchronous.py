@@ -66,7 +66,7 @@ def possible(stmt: Stmt) -> Stmt:
     """The statement as it is where every `AsyncCopy` has a size that there is an instruction for;
     else with plain copies in their place.
     """
-    whole = {id(one.store): one.bytes for one in vectors(stmt)}
+    whole = {id(vector.store): vector.bytes for vector in vectors(stmt)}
     sizes = [whole.get(id(s), numpy_dtype(s.buffer.dtype).itemsize)
              for s in walk_stmts(stmt) if isinstance(s, AsyncCopy)]
     if all(size in COPIED_BYTES for size in sizes):
@@ -88,8 +88,8 @@ def _groups(stmt: Stmt) -> Stmt | None:
         if not isinstance(loop, For) or not isinstance(loop.body, Seq) or (
                 isinstance(loop.body.stmts[0], AsyncWait)):
             continue
-        ahead = max((_ahead(one) for one in loop.body.stmts), default=0)
-        before = [one for one in stmt.stmts[:place] if _ahead(one)]
+        ahead = max((_ahead(child) for child in loop.body.stmts), default=0)
+        before = [child for child in stmt.stmts[:place] if _ahead(child)]
         if ahead and before and not all(map(_ahead, loop.body.stmts)):
             first = _prologue(stmt.stmts[:place], before, ahead)
             new = Seq((*first, _steady(loop, ahead), *stmt.stmts[place + 1:]))
@@ -102,7 +102,7 @@ def _ahead(stmt: Stmt) -> int:
 
 
 def _prologue(stmts: tuple[Stmt, ...], copies: list[Stmt], ahead: int) -> tuple[Stmt, ...]:
-    last = max(place for place, one in enumerate(stmts) if one is copies[-1])
+    last = max(place for place, child in enumerate(stmts) if child is copies[-1])
     if ahead == 1:
         return (*stmts[:last + 1], AsyncCommit(), *stmts[last + 1:])
     loop = stmts[last]
@@ -114,6 +114,6 @@ def _prologue(stmts: tuple[Stmt, ...], copies: list[Stmt], ahead: int) -> tuple[
 def _steady(loop: For, ahead: int) -> For:
     assert isinstance(loop.body, Seq)
     stmts = loop.body.stmts
-    last = max(place for place, one in enumerate(stmts) if _ahead(one))
+    last = max(place for place, child in enumerate(stmts) if _ahead(child))
     return replace(loop, body=Seq((AsyncWait(ahead - 1), *stmts[:last + 1], AsyncCommit(),
                                    *stmts[last + 1:])))

@@ -47,8 +47,8 @@ class _Walk:
         match stmt:
             case Seq(stmts):
                 done: list[Stmt] = []
-                for one in stmts:
-                    new, pending = self.go(one, domain, pending)
+                for child in stmts:
+                    new, pending = self.go(child, domain, pending)
                     done.append(new)
                 return _sequence(done), pending
             case Alloc():
@@ -101,8 +101,8 @@ class _Walk:
             case Barrier():
                 return stmt, True
             case Seq(stmts):
-                for place, one in enumerate(stmts):
-                    new, done = self._before_first(one, domain, left, order)
+                for place, child in enumerate(stmts):
+                    new, done = self._before_first(child, domain, left, order)
                     if done:
                         return _sequence([*stmts[:place], new, *stmts[place + 1:]]), True
                 return stmt, False
@@ -140,7 +140,7 @@ class _Walk:
 def _pushed(condition: Expr, body: Stmt) -> Stmt | None:
     """``if c: for k: {s; t}`` as ``for k: {if c: s; if c: t}``, one level of it."""
     match body:
-        case Seq(stmts): return Seq(tuple(If(condition, one) for one in stmts))
+        case Seq(stmts): return Seq(tuple(If(condition, child) for child in stmts))
         case For() | Alloc(): return replace(body, body=If(condition, body.body))
         case If(inner, rest): return _pushed(te.all_of(condition, inner), rest)
         case _: return None
@@ -149,11 +149,11 @@ def _pushed(condition: Expr, body: Stmt) -> Stmt | None:
 def _common(a: Access, b: Access, order: str) -> tuple[Var, ...]:
     """Loops that both accesses are in, in the same iteration; blocks are among them."""
     common = []
-    for one, other in zip(a.domain.loops, b.domain.loops):
-        if one != other or f"[{one[0].name}]" in order:
+    for loop, other in zip(a.domain.loops, b.domain.loops):
+        if loop != other or f"[{loop[0].name}]" in order:
             break
-        if one[0] not in THREADS:
-            common.append(one[0])
+        if loop[0] not in THREADS:
+            common.append(loop[0])
     return tuple(common)
 
 
@@ -184,13 +184,13 @@ def _until_barrier(stmt: Stmt, domain: Domain) -> tuple[Accesses, bool]:
         case Barrier():
             return [], True
         case Seq(stmts):
-            found: Accesses = []
-            for one in stmts:
-                more, done = _until_barrier(one, domain)
-                found += more
+            before: Accesses = []
+            for child in stmts:
+                more, done = _until_barrier(child, domain)
+                before += more
                 if done:
-                    return found, True
-            return found, False
+                    return before, True
+            return before, False
         case Alloc(): return _until_barrier(stmt.body, domain)
         case For(): return _until_barrier(stmt.body, domain.inside(stmt))
         case If(condition, body) if is_uniform(condition):
@@ -204,10 +204,10 @@ def _after_barrier(stmt: Stmt, domain: Domain) -> Accesses:
         case Barrier():
             return []
         case Seq(stmts):
-            found: Accesses = []
-            for one in stmts:
-                found = _after_barrier(one, domain) + ([] if _parts(one) else found)
-            return found
+            after: Accesses = []
+            for child in stmts:
+                after = _after_barrier(child, domain) + ([] if _parts(child) else after)
+            return after
         case Alloc(): return _after_barrier(stmt.body, domain)
         case For(): return _after_barrier(stmt.body, domain.inside(stmt))
         case If(condition, body) if is_uniform(condition):
@@ -220,17 +220,17 @@ def _joined(stmt: Stmt) -> Stmt | None:
     if not isinstance(stmt, Seq):
         return None
     done: list[Stmt] = []
-    for one in stmt.stmts:
-        match done[-1:], one:
+    for child in stmt.stmts:
+        match done[-1:], child:
             case [If(first, before)], If(condition, body) if first == condition and not any(
                     isinstance(node, Read) for node in te.walk(condition)):
                 done[-1] = If(condition, _sequence([before, body]))
             case _:
-                done.append(one)
+                done.append(child)
     return _sequence(done)
 
 
 def _sequence(stmts: list[Stmt]) -> Stmt:
     """A sequence of statements; sequences do not nest."""
-    flat = [one for stmt in stmts for one in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
+    flat = [child for stmt in stmts for child in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))

@@ -66,11 +66,11 @@ class Code:
                 raise ValueError(f"Buffer {buffer.name} of {self.name} must have at most {MOST} "
                                  f"elements, not {buffer.size}")
         numbers = tuple(values[symbol.name] for symbol in self.parameters)
-        launches = (replace(one, grid=tuple(extent_value(e, bound) for e in one.grid),
-                            arguments=tuple(concrete(b, bound) for b in one.arguments),
-                            numbers=numbers) for one in self.launches)
+        launches = (replace(launch, grid=tuple(extent_value(e, bound) for e in launch.grid),
+                            arguments=tuple(concrete(b, bound) for b in launch.arguments),
+                            numbers=numbers) for launch in self.launches)
         return replace(self, inputs=inputs, outputs=outputs, temporaries=temporaries, parameters=(),
-                       launches=tuple(one for one in launches if min(one.grid) > 0))
+                       launches=tuple(launch for launch in launches if min(launch.grid) > 0))
 
     def require(self, dialect: str) -> None:
         """Refuse, with a ValueError, what a device of the dialect cannot launch."""
@@ -78,4 +78,4 @@ class Code:
             raise ValueError(f"Text of {self.name} must be {dialect}, not {self.dialect}")
         if self.parameters:
             raise ValueError(f"Code of {self.name} must be launched at values of its parameters, "
-                             f"{', '.join(one.name for one in self.parameters)}")
+                             f"{', '.join(parameter.name for parameter in self.parameters)}")

@@ -126,14 +126,14 @@ class Expressions:
         return _limits(expr.dtype) if is_integer(expr.dtype) else None
 
     def _binary_range(self, op: str, a: Range | None, b: Range | None, dtype: str) -> Range:
-        found = _exact(op, a, b) if a and b else None
-        return found if found and _within(found, _limits(dtype)) else _limits(dtype)
+        exact = _exact(op, a, b) if a and b else None
+        return exact if exact and _within(exact, _limits(dtype)) else _limits(dtype)
 
     def fits(self, expr: Binary) -> bool:
         """Whether the exact result fits the type, for all that types and loops tell."""
         a, b = self.range(expr.a), self.range(expr.b)
-        found = _exact(expr.op, a, b) if a and b else None
-        return found is not None and _within(found, _limits(expr.dtype))
+        exact = _exact(expr.op, a, b) if a and b else None
+        return exact is not None and _within(exact, _limits(expr.dtype))
 
     # Operators
 
@@ -185,7 +185,8 @@ class Expressions:
             return f"{op}({self._same(a)}, {self._same(b)})", _ATOM
         if op in ("floordiv", "mod", "div"):
             return self._division(expr)
-        wide = [f"({self.dialect.types['int64']}){self.value(one, _CAST)}" for one in (a, b)]
+        wide = [f"({self.dialect.types['int64']}){self.value(operand, _CAST)}"
+                    for operand in (a, b)]
         name = {"shl": "shift_left", "shr": "shift_right", "rshift_rne": "rshift_rne"}[op]
         return f"({self.dialect.types[dtype]}){self.call(name, *wide)}", _CAST
 
@@ -216,8 +217,8 @@ class Expressions:
             left, right = right, left
         symbol, own = _SYMBOLS[expr.op]
         a, b = self.range(left), self.range(right)
-        found = _exact(expr.op, a, b) if a and b else None
-        if found and not _within(found, INT32) and not any(map(self._is_open, walk(expr))):
+        exact = _exact(expr.op, a, b) if a and b else None
+        if exact and not _within(exact, INT32) and not any(map(self._is_open, walk(expr))):
             wide = self.dialect.types["int64"]
             return f"({wide}){self.value(left, _CAST)} {symbol} {self.value(right, own + 1)}", own
         if expr.op == "add":                # indices never overflow: any order is the same
@@ -246,7 +247,7 @@ class Expressions:
         if not is_float(arg.dtype):
             kind = self.dialect.types[arg.dtype]
             return f"(({kind})abs({self.value(arg)}))" if is_signed(arg.dtype) else self.value(arg)
-        args = ", ".join(self.value(one) for one in (arg, *more))
+        args = ", ".join(self.value(operand) for operand in (arg, *more))
         return f"{self.dialect.math(function, arg.dtype)}({args})"
 
     def _cast(self, value: Expr, dtype: str) -> tuple[str, int]:

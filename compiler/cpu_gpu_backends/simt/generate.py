@@ -24,17 +24,17 @@ def generate_all(programs: Sequence[Program], dialect: str = "cuda") -> tuple[Co
     lowered = [lower(program, shuffles=cuda, asynchronous=cuda, intrinsics=cuda)
                for program in programs]
     text = text_of(lowered, dialect)
-    return tuple(Code(one.program.name, dialect, text,
-                      tuple(Launch(k.name, k.grid, k.block, k.buffers) for k in one.kernels),
-                      one.program.inputs, one.program.outputs, one.temporaries,
-                      one.program.parameters)
-                 for one in lowered)
+    return tuple(Code(program.program.name, dialect, text,
+                      tuple(Launch(k.name, k.grid, k.block, k.buffers) for k in program.kernels),
+                      program.program.inputs, program.program.outputs, program.temporaries,
+                      program.program.parameters)
+                 for program in lowered)
 
 
 def text_of(programs: Sequence[SimtProgram], dialect: str) -> str:
     """The text: helpers that are called, then the kernels."""
     spelled = DIALECT[dialect]
-    printers = [Printer(spelled, kernel) for one in programs for kernel in one.kernels]
+    printers = [Printer(spelled, kernel) for program in programs for kernel in program.kernels]
     used = dict.fromkeys(name for printer in printers for name in printer.used)
     helpers = [helper.spelled(spelled) for name, helper in HELPERS.items() if name in used]
     return "\n".join([*helpers, *(printer.text for printer in printers)])

@@ -128,12 +128,12 @@ class SimtProgram:
         bound = bindings(self.program.name, self.program.parameters, values)
         all_inputs = (*self.program.inputs, *self.temporaries)
 
-        def kernel(one: SimtKernel) -> SimtKernel:
-            grid = tuple(extent_value(extent, bound) for extent in one.grid)
-            body = specialize(replace(self.program, inputs=all_inputs, body=one.body),
+        def kernel(simt: SimtKernel) -> SimtKernel:
+            grid = tuple(extent_value(extent, bound) for extent in simt.grid)
+            body = specialize(replace(self.program, inputs=all_inputs, body=simt.body),
                               **values).body
-            return replace(one, grid=grid, parameters=(), body=body,
-                           buffers=tuple(concrete(b, bound) for b in one.buffers))
+            return replace(simt, grid=grid, parameters=(), body=body,
+                           buffers=tuple(concrete(b, bound) for b in simt.buffers))
 
         return SimtProgram(specialize(self.program, **values), tuple(map(kernel, self.kernels)),
                            tuple(concrete(b, bound) for b in self.temporaries))

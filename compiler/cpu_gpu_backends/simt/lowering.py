@@ -60,8 +60,8 @@ def _parts(stmt: Stmt, temporaries: list[Buffer]) -> Iterator[Stmt]:
             temporaries.append(buffer)
             yield from _parts(body, temporaries)
         case Seq(stmts):
-            for one in stmts:
-                yield from _parts(one, temporaries)
+            for child in stmts:
+                yield from _parts(child, temporaries)
         case _:
             yield stmt
 
@@ -197,7 +197,7 @@ def _on_threads(stmt: Stmt, grid: Grid, threads: Extent3) -> Stmt:
             case For(): return replace(node, body=go(node.body, around))
             case If(condition, body): return If(condition, go(body, around))
             case Alloc(buffer, body): return Alloc(buffer, go(body, around))
-            case Seq(stmts): return Seq(tuple(go(one, around) for one in stmts))
+            case Seq(stmts): return Seq(tuple(go(child, around) for child in stmts))
             case Store() | Update() | Combine(): return _once(node, around, sizes)
             case Tensorized(): return _once(node, around, sizes)
             case _: return node
@@ -233,7 +233,7 @@ def _flat(stmt: Stmt) -> Stmt:
     def rule(node: Stmt) -> Stmt | None:
         if not isinstance(node, Seq):
             return None
-        parts = [one for s in node.stmts for one in (s.stmts if isinstance(s, Seq) else (s,))]
+        parts = [child for s in node.stmts for child in (s.stmts if isinstance(s, Seq) else (s,))]
         return parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
     return rewrite_stmts(stmt, rule)
@@ -241,23 +241,23 @@ def _flat(stmt: Stmt) -> Stmt:
 
 def _without_shared(stmt: Stmt) -> tuple[tuple[Buffer, ...], Stmt]:
     """Takes shared buffers out of the statement: they live as long as the block."""
-    found = tuple(s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)
-                  and s.buffer.scope == SHARED)
+    hoisted = tuple(s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)
+                    and s.buffer.scope == SHARED)
 
     def rule(node: Stmt) -> Stmt | None:
-        return node.body if isinstance(node, Alloc) and node.buffer in found else None
+        return node.body if isinstance(node, Alloc) and node.buffer in hoisted else None
 
-    return found, _flat(rewrite_stmts(stmt, rule))
+    return hoisted, _flat(rewrite_stmts(stmt, rule))
 
 
 def _global_buffers(program: Program, stmt: Stmt) -> tuple[Buffer, ...]:
     """The global buffers that a kernel touches: inputs, then the rest in order, outputs last."""
     own = {s.buffer for s in walk_stmts(stmt) if isinstance(s, Alloc)}
-    found = dict.fromkeys(buffer for node in walk_stmts(stmt) for buffer in _named(node)
-                          if buffer.scope == "global" and buffer not in own)
-    inputs = [b for b in program.inputs if b in found]
-    outputs = [b for b in program.outputs if b in found]
-    return (*inputs, *(b for b in found if b not in inputs and b not in outputs), *outputs)
+    used = dict.fromkeys(buffer for node in walk_stmts(stmt) for buffer in _named(node)
+                         if buffer.scope == "global" and buffer not in own)
+    inputs = [b for b in program.inputs if b in used]
+    outputs = [b for b in program.outputs if b in used]
+    return (*inputs, *(b for b in used if b not in inputs and b not in outputs), *outputs)
 
 
 def _named(stmt: Stmt) -> Iterator[Buffer]:

@@ -46,11 +46,11 @@ class _Own:
     kinds: Mapping[Var, str]
     around: tuple[Var, ...]
 
-    def run(self, found: list[Access]) -> None:
+    def run(self, accesses: list[Access]) -> None:
         axes = [axis for axis in AXES if axis in self.kinds.values() and not (
             axis == "threadIdx.x" and self.alloc.buffer.scope == FRAGMENT)]     # a warp's
-        for write in (a for a in found if a.is_write):
-            for read in (a for a in found if a.kind != "store"):
+        for write in (a for a in accesses if a.is_write):
+            for read in (a for a in accesses if a.kind != "store"):
                 for axis in axes:
                     self._check(write, read, axis)
 
@@ -59,14 +59,14 @@ class _Own:
         if writer is None or writer == reader and writer in (FIRST, *self.around):
             return
         apart = "true" if reader is None else f"{_text('a', writer)} != {_text('b', reader)}"
-        if found := witness(write, read, self.around, apart):
+        if clash := witness(write, read, self.around, apart):
             buffer = self.alloc.buffer
             unit = "warp" if buffer.scope == FRAGMENT else "thread"
-            at = ", ".join("?" if place is None else str(place) for place in found.element)
-            one, other = _who(writer, found.first, axis), _who(reader, found.second, axis)
+            at = ", ".join("?" if place is None else str(place) for place in clash.element)
+            first, second = _who(writer, clash.first, axis), _who(reader, clash.second, axis)
             refuse(f"each {unit} must read of {buffer.scope} buffer {buffer.name} what it has "
-                   f"written itself, but {buffer.name}[{at}] is written by {one} and read by "
-                   f"{other}: {self._remedy(writer, reader, axis)}", self.program, read.stmt)
+                   f"written itself, but {buffer.name}[{at}] is written by {first} and read by "
+                   f"{second}: {self._remedy(writer, reader, axis)}", self.program, read.stmt)
 
     def _place(self, access: Access, axis: str) -> Var | None:
         """The loop over the axis that is around; FIRST or, where all threads do it, None."""

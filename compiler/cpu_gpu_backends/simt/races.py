@@ -88,10 +88,10 @@ class _Watch:
     def touch(self, places: np.ndarray, actors: np.ndarray,
               write: bool) -> tuple[int, int, int] | None:
         """Record accesses; the first one that meets another's: element, actor before, actor."""
-        found = self._met(places, actors, self.writer)
+        race = self._met(places, actors, self.writer)
         if write:
-            found = found or self._met(places, actors, self.reader)
-            found = found or _twice(places, actors)
+            race = race or self._met(places, actors, self.reader)
+            race = race or _twice(places, actors)
             self.writer[places] = actors
         else:
             old = self.reader[places]
@@ -100,7 +100,7 @@ class _Watch:
             if twice := _several(places, actors):
                 self.reader[list(twice)] = self.SEVERAL
         self._touched.append(places)
-        return found
+        return race
 
     def _met(self, places: np.ndarray, actors: np.ndarray,
              known: np.ndarray) -> tuple[int, int, int] | None:
@@ -165,7 +165,7 @@ class _Block:
         count = np.arange(self.kernel.threads)
         x, y, _ = self.kernel.block
         ids = (count % x, count // x % y, count // x // y)
-        values = (*(np.full(count.size, one) for one in place), *ids)
+        values = (*(np.full(count.size, coordinate) for coordinate in place), *ids)
         self.env = {var: value for (var, _), value in zip(self.kernel.ranges(), values)}
         self.memory = dict(grid.memory)
         for buffer in self.kernel.shared:
@@ -183,8 +183,8 @@ class _Block:
     def _do(self, stmt: Stmt, lanes: Lanes) -> None:
         match stmt:
             case Seq(stmts):
-                for one in stmts:
-                    self._do(one, lanes)
+                for child in stmts:
+                    self._do(child, lanes)
             case For(var, extent, body):
                 for value in range(extent):
                     self.env[var] = np.full(self.kernel.threads, value)

@@ -138,9 +138,9 @@ def reduce_across_threads(program: Program, root: Stmt, shuffles: bool) -> Stmt:
     With `shuffles` the threads of a warp exchange their parts directly, and one element for each
     warp goes through shared memory. Which sums are added first differs from the program's order.
     """
-    while found := _find(program, root):
-        steps = _by_shuffles(found) if shuffles and _is_warps(found) else _by_tree(found)
-        root = replace_stmt(root, found.loop, steps)
+    while across := _find(program, root):
+        steps = _by_shuffles(across) if shuffles and _is_warps(across) else _by_tree(across)
+        root = replace_stmt(root, across.loop, steps)
     return root
 
 
@@ -173,90 +173,90 @@ def _is_of_reduction(node: Stmt, stmt: Reduction) -> bool:
     return isinstance(node, For) and node.kind in ("serial", "unroll") and node.var in stmt.axes
 
 
-def _is_warps(found: _Across) -> bool:
+def _is_warps(across: _Across) -> bool:
     """Whether the threads of the reduction are whole warps, alone or row by row."""
-    extent = found.loop.extent
-    return found.loop.kind == "threadIdx.x" and extent % WARP == 0 and (
-        extent == WARP or not found.around)
+    extent = across.loop.extent
+    return across.loop.kind == "threadIdx.x" and extent % WARP == 0 and (
+        extent == WARP or not across.around)
 
 
-def _parts(found: _Across, parts: list[Buffer]) -> list[Stmt]:
+def _parts(across: _Across, parts: list[Buffer]) -> list[Stmt]:
     """Every thread reduces the iterations of its own."""
-    body: Stmt = _accumulate(found.stmt, parts, (ZERO,), found.stmt.values)
-    for node in reversed(found.path):
+    body: Stmt = _accumulate(across.stmt, parts, (ZERO,), across.stmt.values)
+    for node in reversed(across.path):
         assert isinstance(node, For | If)
         body = replace(node, body=body)
-    first = [Store(part, (ZERO,), value) for part, value in zip(parts, identities(found.stmt))]
-    return [*first, replace(found.loop, body=body)]
+    first = [Store(part, (ZERO,), value) for part, value in zip(parts, identities(across.stmt))]
+    return [*first, replace(across.loop, body=body)]
 
 
-def _result(found: _Across, values: Sequence[Expr]) -> Stmt:
+def _result(across: _Across, values: Sequence[Expr]) -> Stmt:
     """The destination takes the result, or accumulates it where loops outside go on."""
-    inner = {s.var for s in found.path if isinstance(s, For)} | {found.loop.var}
-    axes = tuple(var for var in found.stmt.axes if var not in inner)
-    if axes or not found.stmt.begins:
-        rest = rebuilt(found.stmt, values=tuple(values))
+    inner = {s.var for s in across.path if isinstance(s, For)} | {across.loop.var}
+    axes = tuple(var for var in across.stmt.axes if var not in inner)
+    if axes or not across.stmt.begins:
+        rest = rebuilt(across.stmt, values=tuple(values))
         assert isinstance(rest, Reduction)
         return replace(rest, axes=axes)
-    stores = tuple(Store(buffer, found.stmt.indices, value)
-                   for buffer, value in zip(found.stmt.buffers, values))
+    stores = tuple(Store(buffer, across.stmt.indices, value)
+                   for buffer, value in zip(across.stmt.buffers, values))
     return stores[0] if len(stores) == 1 else Seq(stores)
 
 
-def _copied(found: _Across, name: str, extent: int) -> tuple[Var, For]:
+def _copied(across: _Across, name: str, extent: int) -> tuple[Var, For]:
     """Another loop over the first `extent` threads; its body is to be replaced."""
-    var = Var(fresh(f"{found.loop.var.name}_{name}", found.taken))
-    return var, replace(found.loop, var=var, extent=extent)
+    var = Var(fresh(f"{across.loop.var.name}_{name}", across.taken))
+    return var, replace(across.loop, var=var, extent=extent)
 
 
-def _by_tree(found: _Across) -> Stmt:
-    extent, place = found.loop.extent, tuple(loop.var for loop in found.around)
-    rows = tuple(loop.extent for loop in found.around)
-    parts = found.buffers("part", (1,), LOCAL)
-    trees = found.buffers("tree", (*rows, extent), SHARED)
-    var, own = _copied(found, "own", extent)
-    steps = [*_parts(found, parts),
+def _by_tree(across: _Across) -> Stmt:
+    extent, place = across.loop.extent, tuple(loop.var for loop in across.around)
+    rows = tuple(loop.extent for loop in across.around)
+    parts = across.buffers("part", (1,), LOCAL)
+    trees = across.buffers("tree", (*rows, extent), SHARED)
+    var, own = _copied(across, "own", extent)
+    steps = [*_parts(across, parts),
              replace(own, body=_sequence([Store(tree, (*place, var), Read(part, (ZERO,)))
                                           for tree, part in zip(trees, parts)]))]
     width = 1 << (extent - 1).bit_length()
     while width > 1:
         width //= 2
-        var, loop = _copied(found, str(width), min(width, extent - width))
+        var, loop = _copied(across, str(width), min(width, extent - width))
         right = [Read(tree, (*place, var + width)) for tree in trees]
-        steps.append(replace(loop, body=_accumulate(found.stmt, trees, (*place, var), right)))
-    steps.append(_result(found, [Read(tree, (*place, ZERO)) for tree in trees]))
+        steps.append(replace(loop, body=_accumulate(across.stmt, trees, (*place, var), right)))
+    steps.append(_result(across, [Read(tree, (*place, ZERO)) for tree in trees]))
     return block((*parts, *trees), tuple(steps))
 
 
-def _by_shuffles(found: _Across) -> Stmt:
-    warps = found.loop.extent // WARP
-    parts = found.buffers("part", (1,), LOCAL)
-    var, loop = _copied(found, "warp", found.loop.extent)
-    steps = [*_parts(found, parts), replace(loop, body=_butterfly(found, parts))]
+def _by_shuffles(across: _Across) -> Stmt:
+    warps = across.loop.extent // WARP
+    parts = across.buffers("part", (1,), LOCAL)
+    var, loop = _copied(across, "warp", across.loop.extent)
+    steps = [*_parts(across, parts), replace(loop, body=_butterfly(across, parts))]
     values = [Read(part, (ZERO,)) for part in parts]
     if warps == 1:
-        return block(tuple(parts), (*steps, _result(found, values)))
-    trees = found.buffers("tree", (warps,), SHARED)
-    var, loop = _copied(found, "first", found.loop.extent)
+        return block(tuple(parts), (*steps, _result(across, values)))
+    trees = across.buffers("tree", (warps,), SHARED)
+    var, loop = _copied(across, "first", across.loop.extent)
     first = (var % WARP).equal(0)
     steps.append(replace(loop, body=If(first, _sequence(
         [Store(tree, (var // WARP,), value) for tree, value in zip(trees, values)]))))
-    var, loop = _copied(found, "all", found.loop.extent)
+    var, loop = _copied(across, "all", across.loop.extent)
     lane = var % WARP
     loads = [Store(part, (ZERO,), te.select(lane < warps, Read(tree, (lane,)), identity))
-             for part, tree, identity in zip(parts, trees, identities(found.stmt))]
-    steps.append(replace(loop, body=_sequence([*loads, _butterfly(found, parts)])))
-    return block((*parts, *trees), (*steps, _result(found, values)))
+             for part, tree, identity in zip(parts, trees, identities(across.stmt))]
+    steps.append(replace(loop, body=_sequence([*loads, _butterfly(across, parts)])))
+    return block((*parts, *trees), (*steps, _result(across, values)))
 
 
-def _butterfly(found: _Across, parts: list[Buffer]) -> Stmt:
+def _butterfly(across: _Across, parts: list[Buffer]) -> Stmt:
     """Every lane of the warp ends with the whole."""
-    return Seq(tuple(_accumulate(found.stmt, parts, (ZERO,),
+    return Seq(tuple(_accumulate(across.stmt, parts, (ZERO,),
                                  [Shuffle(Read(part, (ZERO,)), step) for part in parts])
                      for step in (16, 8, 4, 2, 1)))
 
 
 def _sequence(stmts: list[Stmt]) -> Stmt:
     """A sequence of statements; sequences do not nest."""
-    flat = [one for stmt in stmts for one in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
+    flat = [child for stmt in stmts for child in (stmt.stmts if isinstance(stmt, Seq) else (stmt,))]
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))

@@ -36,8 +36,8 @@ class Printer:
         self.exprs = Expressions(dialect, self.names, {**ranges, **dict(kernel.ranges())})
         self.lines: list[str] = []
         self.depth = 0
-        self._aligned = {b.name for one in vectors(kernel.body)
-                         for b in (one.store.buffer, *(read.buffer for read in one.loads))}
+        self._aligned = {b.name for loop in vectors(kernel.body)
+                         for b in (loop.store.buffer, *(read.buffer for read in loop.loads))}
         self._spaces = {b.name: "__global " for b in kernel.buffers} | {
             b.name: dialect.shared for b in kernel.shared}
         self._writes_what_it_reads = any(read.buffer.name in kernel.written
@@ -107,9 +107,9 @@ class Printer:
     def _write(self, stmt: Stmt) -> None:
         match stmt:
             case Seq(stmts):
-                for place, one in enumerate(stmts):
-                    nested = isinstance(one, Alloc) and place < len(stmts) - 1
-                    self._braced("", one) if nested else self._write(one)
+                for place, child in enumerate(stmts):
+                    nested = isinstance(child, Alloc) and place < len(stmts) - 1
+                    self._braced("", child) if nested else self._write(child)
             case Alloc(): self._allocate(stmt)
             case For(): self._loop(stmt)
             case If(condition, If(inner, body)): self._write(If(all_of(condition, inner), body))
@@ -151,11 +151,11 @@ class Printer:
 
     def _loop(self, loop: For) -> None:
         condition, bare = without_guard(loop)
-        if found := vector(bare):
+        if lanes := vector(bare):
             if condition is not None:
                 self._line(f"if ({self.exprs.value(condition)}) {{")
                 self.depth += 1
-            self._vector(found)
+            self._vector(lanes)
             if condition is not None:
                 self.depth -= 1
                 self._line("}")
@@ -270,65 +270,65 @@ class Printer:
 
     # Vectors
 
-    def _vector(self, found: VectorLoop) -> None:
-        if isinstance(found.store, AsyncCopy):
-            first = _lane(found, Read(found.store.buffer, found.store.indices))
-            self._copy(AsyncCopy(first.buffer, first.indices, _lane(found, found.loads[0])),
-                       found.bytes)
-        elif found.is_copy:
-            kind = self._copy_type(found)
-            self._line(self._stored(found, kind, self._loaded(found, found.loads[0], kind)))
+    def _vector(self, loop: VectorLoop) -> None:
+        if isinstance(loop.store, AsyncCopy):
+            first = _lane(loop, Read(loop.store.buffer, loop.store.indices))
+            self._copy(AsyncCopy(first.buffer, first.indices, _lane(loop, loop.loads[0])),
+                       loop.bytes)
+        elif loop.is_copy:
+            kind = self._copy_type(loop)
+            self._line(self._stored(loop, kind, self._loaded(loop, loop.loads[0], kind)))
         else:
-            self._computed(found)
+            self._computed(loop)
 
-    def _computed(self, found: VectorLoop) -> None:
+    def _computed(self, loop: VectorLoop) -> None:
         """Loads, then each component of the result, then the store."""
         self._line("{")
         self.depth += 1
         names = {}
-        for number, read in enumerate(found.loads):
-            kind = self.dialect.vector(read.dtype, found.lanes)
+        for number, read in enumerate(loop.loads):
+            kind = self.dialect.vector(read.dtype, loop.lanes)
             names[read] = f"v{number}"
-            self._line(f"const {kind} v{number} = {self._loaded(found, read, kind)};")
-        kind = self.dialect.vector(found.store.buffer.dtype, found.lanes)
+            self._line(f"const {kind} v{number} = {self._loaded(loop, read, kind)};")
+        kind = self.dialect.vector(loop.store.buffer.dtype, loop.lanes)
         self._line(f"{kind} result;")
-        for component in _COMPONENTS[:found.lanes]:
+        for component in _COMPONENTS[:loop.lanes]:
             for read, name in names.items():
                 self.exprs.held[read] = f"{name}.{component}"
-            self._line(f"result.{component} = {self.exprs.value(found.store.value)};")
+            self._line(f"result.{component} = {self.exprs.value(loop.store.value)};")
         for read in names:
             del self.exprs.held[read]
-        self._line(self._stored(found, kind, "result"))
+        self._line(self._stored(loop, kind, "result"))
         self.depth -= 1
         self._line("}")
 
-    def _copy_type(self, found: VectorLoop) -> str:
+    def _copy_type(self, loop: VectorLoop) -> str:
         """The vector of the elements themselves where there is one, else of whole words."""
-        dtype = found.store.buffer.dtype
-        if found.lanes in (2, 4) and dtype not in ("float16", "bfloat16", "bool", "uint64"):
-            return self.dialect.vector(dtype, found.lanes)
-        if found.bytes < 4:
+        dtype = loop.store.buffer.dtype
+        if loop.lanes in (2, 4) and dtype not in ("float16", "bfloat16", "bool", "uint64"):
+            return self.dialect.vector(dtype, loop.lanes)
+        if loop.bytes < 4:
             return self.dialect.types["uint16"]
-        words = found.bytes // 4
+        words = loop.bytes // 4
         return self.dialect.types["uint32"] if words == 1 else self.dialect.vector("uint32", words)
 
-    def _loaded(self, found: VectorLoop, read: Read, kind: str) -> str:
-        return self.dialect.load(kind, *self._first(found, read))
+    def _loaded(self, loop: VectorLoop, read: Read, kind: str) -> str:
+        return self.dialect.load(kind, *self._first(loop, read))
 
-    def _stored(self, found: VectorLoop, kind: str, value: str) -> str:
-        first = Read(found.store.buffer, found.store.indices)
-        return self.dialect.store(kind, *self._first(found, first), value)
+    def _stored(self, loop: VectorLoop, kind: str, value: str) -> str:
+        first = Read(loop.store.buffer, loop.store.indices)
+        return self.dialect.store(kind, *self._first(loop, first), value)
 
-    def _first(self, found: VectorLoop, lane: Read) -> tuple[str, str]:
+    def _first(self, loop: VectorLoop, lane: Read) -> tuple[str, str]:
         """Address of the first lane, and the space that it is in."""
-        first = _lane(found, lane)
+        first = _lane(loop, lane)
         return (f"&{self.exprs.element(first.buffer, first.indices)}",
                 self._spaces.get(first.buffer.name, ""))
 
 
-def _lane(found: VectorLoop, read: Read) -> Read:
+def _lane(loop: VectorLoop, read: Read) -> Read:
     """The first lane of it."""
-    first = normalize(substitute(read, {found.var: Const(0, INDEX)}))
+    first = normalize(substitute(read, {loop.var: Const(0, INDEX)}))
     assert isinstance(first, Read)
     return first
 
@@ -346,17 +346,17 @@ def _is_flat(stmt: Stmt) -> bool:
 def _names(kernel: SimtKernel) -> dict[str, str]:
     """IR names to names that C takes and that differ from each other."""
     taken = {var.name for var in (*BLOCKS, *THREADS)}
-    found = {name: name for name in taken}
+    spelled = {name: name for name in taken}
     wanted = [*(symbol.name for symbol in kernel.parameters),
               *(b.name for b in (*kernel.buffers, *kernel.shared)),
               *(s.buffer.name for s in walk_stmts(kernel.body) if isinstance(s, Alloc)),
               *(loop.var.name for loop in loops(kernel.body))]
     for name in dict.fromkeys(wanted):
-        if name in found:
+        if name in spelled:
             continue
         plain = re.sub(r"^(?=\d)|\W", "_", name)
         while plain in taken or plain in _KEYWORDS:
             plain += "_"
         taken.add(plain)
-        found[name] = plain
-    return found
+        spelled[name] = plain
+    return spelled

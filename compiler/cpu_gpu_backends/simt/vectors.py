@@ -45,21 +45,21 @@ def vector(loop: For) -> VectorLoop | None:
     loads = tuple(dict.fromkeys(_loads(body.value, loop.var)))
     if not all(_moves_by_one(read.buffer, read.indices, loop) for read in loads):
         return None
-    found = VectorLoop(loop.var, loop.extent, body, loads)
-    if found.is_copy:
-        return found if found.bytes in (2, 4, 8, 16) else None
+    lanes = VectorLoop(loop.var, loop.extent, body, loads)
+    if lanes.is_copy:
+        return lanes if lanes.bytes in (2, 4, 8, 16) else None
     widths = {numpy_dtype(b.dtype).itemsize for b in (body.buffer, *(r.buffer for r in loads))}
     if loop.extent not in LANES or max(widths) * loop.extent > MAX_BYTES or _names(
             body.value, loop.var, loads):
         return None
-    return found
+    return lanes
 
 
 def vectors(stmt: Stmt) -> Iterator[VectorLoop]:
     """All that the statement holds."""
     for node in walk_stmts(stmt):
-        if isinstance(node, For) and (found := vector(without_guard(node)[1])):
-            yield found
+        if isinstance(node, For) and (lanes := vector(without_guard(node)[1])):
+            yield lanes
 
 
 def without_guard(loop: For) -> tuple[Expr | None, For]:

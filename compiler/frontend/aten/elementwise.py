@@ -157,8 +157,9 @@ def glu(t, x, dim=-1):
 def _alike(t, *operands, dtype: str | None = None) -> list[Value]:
     """The operands as values of one type, the promoted one unless told."""
     common = dtype or promoted(*operands)
-    first = next(one for one in operands if isinstance(one, Value)).astype(common)
-    return [one.astype(common) if isinstance(one, Value) else first.like(one) for one in operands]
+    first = next(operand for operand in operands if isinstance(operand, Value)).astype(common)
+    return [operand.astype(common) if isinstance(operand, Value) else first.like(operand)
+            for operand in operands]
 
 
 def _floats(*operands) -> str:
@@ -185,11 +186,11 @@ for _name, _op in {"fmax": "maximum", "fmin": "minimum"}.items():
 def _number_of(t, x, other, op):
     """Where one operand is a NaN, the result is the other."""
     a, b = _alike(t, x, other)
-    made = t.emit(op, a, b)
+    result = t.emit(op, a, b)
     if not is_float(a.dtype):
-        return made
-    made = t.emit("is_nan", a).where(b, made)
-    return t.emit("is_nan", b).where(a, made)
+        return result
+    result = t.emit("is_nan", a).where(b, result)
+    return t.emit("is_nan", b).where(a, result)
 
 
 @aten("mul", "multiply")
@@ -291,8 +292,8 @@ def masked_fill(t, x, mask, value):
 
 @aten("clamp", "clip")
 def clamp(t, x, min=None, max=None):
-    bounds = [one for one in (min, max) if one is not None]
-    if x.dtype == "float32" and not any(isinstance(one, Value) for one in bounds):
+    bounds = [bound for bound in (min, max) if bound is not None]
+    if x.dtype == "float32" and not any(isinstance(bound, Value) for bound in bounds):
         if (min, max) == (0, None):
             return t.emit("relu", x)
         return t.emit("clip", x, lo=-inf if min is None else float(min),
@@ -335,7 +336,7 @@ def nan_to_num(t, x, nan=None, posinf=None, neginf=None):
         return x
     most = float(np.finfo(numpy_dtype(x.dtype)).max)
     posinf, neginf = (most if posinf is None else posinf), (-most if neginf is None else neginf)
-    made = t.emit("is_nan", x).where(nan or 0.0, x)
-    return made.equal(inf).where(posinf, made.equal(-inf).where(neginf, made))
+    finite = t.emit("is_nan", x).where(nan or 0.0, x)
+    return finite.equal(inf).where(posinf, finite.equal(-inf).where(neginf, finite))
 
 

@@ -14,13 +14,13 @@ from compiler.frontend.values import NodeRefused, Value
 @aten("linear")
 def linear(t, x, weight, bias=None):
     """Reshapes the operand to two dimensions, so that the weight stays [outputs, inputs]."""
-    operands = [one for one in (x, weight, bias) if one is not None]
-    if any(one.dtype != "float32" for one in operands) or x.rank < 2 or weight.rank != 2:
-        made = product(t, x, weight.transpose(*reversed(range(weight.rank))))
-        return made if bias is None else made + bias
+    operands = [operand for operand in (x, weight, bias) if operand is not None]
+    if any(operand.dtype != "float32" for operand in operands) or x.rank < 2 or weight.rank != 2:
+        result = product(t, x, weight.transpose(*reversed(range(weight.rank))))
+        return result if bias is None else result + bias
     flat = x.reshape(prod(x.shape[:-1]), x.shape[-1])
-    made = t.emit("dense", flat, *operands[1:], trans_b=1)
-    return made.reshape(*x.shape[:-1], weight.shape[0])
+    result = t.emit("dense", flat, *operands[1:], trans_b=1)
+    return result.reshape(*x.shape[:-1], weight.shape[0])
 
 
 @aten("addmm")
@@ -35,9 +35,9 @@ def matmul(t, a, b):
 
 @aten("baddbmm")
 def baddbmm(t, x, a, b, *, beta=1, alpha=1):
-    made = product(t, a, b)
-    made = made if alpha == 1 else made * alpha
-    return made + (x if beta == 1 else x * beta)
+    result = product(t, a, b)
+    result = result if alpha == 1 else result * alpha
+    return result + (x if beta == 1 else x * beta)
 
 
 @aten("einsum")
@@ -55,7 +55,7 @@ def attention(t, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fal
         raise NodeRefused("it drops attention at random in training mode; call eval() before "
                           "export")
     if enable_gqa:
-        key, value = (_repeated(one, query) for one in (key, value))
+        key, value = (_repeated(heads, query) for heads in (key, value))
     factor = 1 / sqrt(query.shape[-1]) if scale is None else scale
     scores = product(t, query, key.transpose(*range(key.rank - 2), key.rank - 1, key.rank - 2))
     scores = scores * factor

@@ -21,8 +21,8 @@ def same(t, x, *arguments, **options):
 def to(t, x, *arguments, dtype=None, **options):
     """The element type is the first argument that is one; devices change nothing."""
     kinds = [dtype, *arguments]
-    like = next((one.dtype for one in kinds if isinstance(one, Value)), None)
-    kind = next((one for one in kinds if isinstance(one, str)), like)
+    like = next((kind.dtype for kind in kinds if isinstance(kind, Value)), None)
+    kind = next((kind for kind in kinds if isinstance(kind, str)), like)
     return x if kind is None else x.astype(kind)
 
 
@@ -138,7 +138,7 @@ def repeat(t, x, repeats):
     count = max(len(repeats), x.rank)
     wide = x.reshape(*(1,) * (count - x.rank), *x.shape)
     times = (1,) * (count - len(repeats)) + tuple(repeats)
-    if all(one == 1 for one in times):
+    if all(count == 1 for count in times):
         return wide
     return onnx.tile(t, wide, t.constant(np.array(times, np.int64)))
 
@@ -151,8 +151,8 @@ def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
     wide = x.unsqueeze(axis + 1)
     shape = list(wide.shape)
     shape[axis + 1] = repeats
-    made = wide.expand(*shape)
-    return made.reshape(*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1:])
+    repeated = wide.expand(*shape)
+    return repeated.reshape(*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1:])
 
 
 # Joining and cutting
@@ -160,9 +160,9 @@ def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
 @aten("cat", "concat", "concatenate")
 def cat(t, tensors, dim=0):
     """Tensors of shape (0,) count for nothing, whatever the others' shapes are."""
-    full = [one for one in tensors if one.shape != (0,)] or [tensors[0]]
+    full = [tensor for tensor in tensors if tensor.shape != (0,)] or [tensors[0]]
     kind = promoted(*tensors)
-    full = [one.astype(kind) for one in full]
+    full = [tensor.astype(kind) for tensor in full]
     if len(full) == 1:
         return full[0]
     return onnx.concat(t, *full, axis=dim)
@@ -171,7 +171,7 @@ def cat(t, tensors, dim=0):
 @aten("stack")
 def stack(t, tensors, dim=0):
     axis, = axes_of((dim,), tensors[0].rank + 1)
-    return cat(t, [one.unsqueeze(axis) for one in tensors], axis)
+    return cat(t, [tensor.unsqueeze(axis) for tensor in tensors], axis)
 
 
 def _cut(x: Value, axis: int, sizes) -> tuple[Value, ...]:
@@ -223,8 +223,8 @@ def narrow(t, x, dim, start, length):
 def select(t, x, dim, index):
     axis, = axes_of((dim,), x.rank)
     place = index % x.shape[axis]
-    made = x.cut(axis, place, place + 1)
-    return made.reshape(*x.shape[:axis], *x.shape[axis + 1:])
+    slice_ = x.cut(axis, place, place + 1)
+    return slice_.reshape(*x.shape[:axis], *x.shape[axis + 1:])
 
 
 @aten("slice_scatter")
@@ -235,7 +235,7 @@ def slice_scatter(t, x, source, dim=0, start=None, end=None, step=1):
     if step != 1:
         raise NodeRefused(f"step must be 1, not {step}")
     parts = [x.cut(axis, 0, begin), source, x.cut(axis, max(begin, stop), x.shape[axis])]
-    return cat(t, [one for one in parts if one.shape[axis]], axis)
+    return cat(t, [part for part in parts if part.shape[axis]], axis)
 
 
 @aten("select_scatter")
@@ -279,8 +279,8 @@ def pad(t, x, pad, mode="constant", value=None):
     """Numbers below zero crop; circular takes from what is left then."""
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode == "circular":
-        x = _padded(t, x, [min(one, 0) for one in pad], "constant")
-        pad = [max(one, 0) for one in pad]
+        x = _padded(t, x, [min(width, 0) for width in pad], "constant")
+        pad = [max(width, 0) for width in pad]
     return _padded(t, x, pad, modes[mode], value or 0.0)
 
 
@@ -320,17 +320,17 @@ def index(t, x, indices):
     """Tensors of numbers for some axes; they broadcast, and stand together in the result where the
     axes are neighbours, else in front.
     """
-    axes = [axis for axis, one in enumerate(indices) if one is not None]
-    chosen = [one for one in indices if one is not None]
-    if any(one.dtype == "bool" for one in chosen):
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    chosen = [index for index in indices if index is not None]
+    if any(index.dtype == "bool" for index in chosen):
         raise NodeRefused("its result depends on computed elements in number; use where")
     if len(axes) == 1 and chosen[0].rank <= 1:
         picked = t.emit("gather", x, chosen[0].reshape(chosen[0].size), axis=axes[0])
         return picked if chosen[0].rank else picked.reshape(
             *x.shape[:axes[0]], *x.shape[axes[0] + 1:])
     rest = [axis for axis in range(x.rank) if axis not in axes]
-    shape = np.broadcast_shapes(*(one.shape for one in chosen))
-    places = [one.astype("int64").expand(*shape).unsqueeze(len(shape)) for one in chosen]
+    shape = np.broadcast_shapes(*(index.shape for index in chosen))
+    places = [index.astype("int64").expand(*shape).unsqueeze(len(shape)) for index in chosen]
     at = places[0] if len(places) == 1 else t.emit("concat", *places, axis=len(shape))
     picked = t.emit("gather_nd", x.transpose(*axes, *rest), at, batch_dims=0)
     if axes != list(range(axes[0], axes[0] + len(axes))) or axes[0] == 0:

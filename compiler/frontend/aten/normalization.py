@@ -56,8 +56,8 @@ def layer_norm(t, x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_e
 def native_layer_norm(t, x, normalized_shape, weight, bias, eps):
     """Returns the means and the inverse deviations too."""
     axes = tuple(range(x.rank - len(normalized_shape), x.rank))
-    made, mean, inverse = _standardized(x, axes, eps)
-    return _affine(made, weight, bias).astype(x.dtype), mean, inverse
+    result, mean, inverse = _standardized(x, axes, eps)
+    return _affine(result, weight, bias).astype(x.dtype), mean, inverse
 
 
 def _standardized(x: Value, axes: tuple[int, ...], eps: float) -> tuple[Value, Value, Value]:
@@ -85,10 +85,11 @@ def rms_norm(t, x, normalized_shape, weight=None, eps=None):
 @aten("group_norm")
 def group_norm(t, x, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
     apart = x.reshape(x.shape[0], num_groups, prod(x.shape[1:]) // num_groups)
-    made = _standardized(apart, (2,), eps)[0].reshape(*x.shape)
+    result = _standardized(apart, (2,), eps)[0].reshape(*x.shape)
     extents = (x.shape[1], *(1,) * (x.rank - 2))
-    parameters = (None if one is None else one.reshape(*extents) for one in (weight, bias))
-    return _affine(made, *parameters).astype(x.dtype)
+    parameters = (None if parameter is None else parameter.reshape(*extents)
+                  for parameter in (weight, bias))
+    return _affine(result, *parameters).astype(x.dtype)
 
 
 @aten("native_group_norm")
@@ -111,7 +112,7 @@ def _over(x: Value, dim: int, dtype, rule) -> Value:
     x = in_kind(x.astype(dtype) if isinstance(dtype, str) else x)
     if x.rank == 0:
         return _over(x.reshape(1), 0, None, rule).reshape()
-    return onnx.in_single(x, lambda one: rule(one, dim % x.rank))
+    return onnx.in_single(x, lambda single: rule(single, dim % x.rank))
 
 
 @aten("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")

@@ -74,7 +74,7 @@ def _stack(t, x: Value, first: Sequence[Value], parameters: Sequence[Value], has
         raise NodeRefused("projections are not supported")
     alone = x.rank == 2                         # one sequence without a batch
     if alone:
-        x, first = x.unsqueeze(1), [one.unsqueeze(1) for one in first]
+        x, first = x.unsqueeze(1), [state.unsqueeze(1) for state in first]
     elif batch_first:
         x = x.transpose(1, 0, 2)
     ends: list[State] = []
@@ -82,7 +82,7 @@ def _stack(t, x: Value, first: Sequence[Value], parameters: Sequence[Value], has
         rows = []
         for backwards in (False, True)[:directions]:
             number = len(ends)
-            begin = tuple(_part(one, number) for one in first)
+            begin = tuple(_part(state, number) for state in first)
             row, end = _direction(t, x, begin, parameters[number * each:(number + 1) * each],
                                   cell, backwards)
             rows.append(row)
@@ -90,7 +90,7 @@ def _stack(t, x: Value, first: Sequence[Value], parameters: Sequence[Value], has
         x = _joined(t, rows, 2)
     last = [_joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
     if alone:
-        return tuple(one.reshape(one.shape[0], one.shape[2]) for one in (x, *last))
+        return tuple(state.reshape(state.shape[0], state.shape[2]) for state in (x, *last))
     return (x.transpose(1, 0, 2) if batch_first else x, *last)
 
 
@@ -110,12 +110,12 @@ def gru(t, x, hx, params, *options):
 
 @aten("rnn_tanh.input")
 def rnn_tanh(t, x, hx, params, *options):
-    return _stack(t, x, [hx], params, *options, cell=_plain_cell(lambda one: one.tanh()))
+    return _stack(t, x, [hx], params, *options, cell=_plain_cell(lambda state: state.tanh()))
 
 
 @aten("rnn_relu.input")
 def rnn_relu(t, x, hx, params, *options):
-    return _stack(t, x, [hx], params, *options, cell=_plain_cell(lambda one: one.maximum(0)))
+    return _stack(t, x, [hx], params, *options, cell=_plain_cell(lambda state: state.maximum(0)))
 
 
 refuse("lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data",

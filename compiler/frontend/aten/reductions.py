@@ -34,8 +34,8 @@ def mean(t, x, dim=None, keepdim=False, *, dtype=None):
     """A mean of whole planes is a global average pool."""
     x, axes = x.astype(dtype) if dtype else x, _axes(x, dim)
     if x.rank == 4 and axes == (2, 3) and x.dtype == "float32":
-        made = t.emit("globalavgpool", x)
-        return made if keepdim else made.reshape(*x.shape[:2])
+        mean = t.emit("globalavgpool", x)
+        return mean if keepdim else mean.reshape(*x.shape[:2])
     return x.mean(*axes, keepdims=int(keepdim))
 
 
@@ -70,8 +70,8 @@ for _name, _op, _place in (("max", "reduce_max", "argmax"), ("min", "reduce_min"
 def _place_of(t, x: Value, dim: int | None, keepdim: bool, op: str) -> Value:
     """The first of equals; its number in the flattened tensor where there is no axis."""
     if dim is None:
-        made = t.emit(op, x.reshape(x.size), axis=0, keepdims=0, last=0)
-        return made.reshape(*(1,) * x.rank) if keepdim else made
+        reduced = t.emit(op, x.reshape(x.size), axis=0, keepdims=0, last=0)
+        return reduced.reshape(*(1,) * x.rank) if keepdim else reduced
     if x.rank == 0:
         return t.emit(op, x.reshape(1), axis=0, keepdims=0, last=0)
     axis, = axes_of((dim,), x.rank)

@@ -59,9 +59,9 @@ def promoted(*operands: Any) -> str:
     a kind (bool, integer, float), then those without, then numbers.
     """
     groups: list[str | None] = [None, None, None]
-    for one in operands:
-        place = 2 if not isinstance(one, Value) else 1 if one.rank == 0 else 0
-        dtype = one.dtype if isinstance(one, Value) else _type_of_number(one)
+    for operand in operands:
+        place = 2 if not isinstance(operand, Value) else 1 if operand.rank == 0 else 0
+        dtype = operand.dtype if isinstance(operand, Value) else _type_of_number(operand)
         before = groups[place]
         groups[place] = dtype if before is None else _wider(before, dtype)
     first, *rest = [dtype for dtype in groups if dtype is not None]

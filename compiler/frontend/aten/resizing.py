@@ -30,7 +30,7 @@ def _nearest(t, x, size, scales, exact=False):
     places = [np.minimum(np.floor((np.arange(new) + shift) / np.float32(factor)), old - 1)
               for old, new, factor in zip(x.shape[2:], extents, _factors(x, extents, scales),
                                           strict=True)]
-    return resize.nearest(t, x, range(2, x.rank), [one.astype(np.int64) for one in places])
+    return resize.nearest(t, x, range(2, x.rank), [indices.astype(np.int64) for indices in places])
 
 
 def _weighted(t, x, size, align_corners, scales, mode: str):
@@ -62,19 +62,19 @@ for _name, _mode in {"upsample_linear1d": "linear", "upsample_bilinear2d": "line
 
 @aten("pixel_shuffle")
 def pixel_shuffle(t, x, upscale_factor):
-    return _of_images(x, lambda one: movement.depth_to_space(
-        t, one, blocksize=upscale_factor, mode="CRD"))
+    return _of_images(x, lambda images: movement.depth_to_space(
+        t, images, blocksize=upscale_factor, mode="CRD"))
 
 
 @aten("pixel_unshuffle")
 def pixel_unshuffle(t, x, downscale_factor):
-    return _of_images(x, lambda one: movement.space_to_depth(
-        t, one, blocksize=downscale_factor, mode="CRD"))
+    return _of_images(x, lambda images: movement.space_to_depth(
+        t, images, blocksize=downscale_factor, mode="CRD"))
 
 
 def _of_images(x: Value, rule) -> Value:
     """Dimensions before the last three are batches."""
     if x.rank < 3:
         raise NodeRefused(f"its input must have 3 dimensions at least, not {x.rank}")
-    made = rule(x.reshape(int(np.prod(x.shape[:-3])), *x.shape[-3:]))
-    return made.reshape(*x.shape[:-3], *made.shape[1:])
+    result = rule(x.reshape(int(np.prod(x.shape[:-3])), *x.shape[-3:]))
+    return result.reshape(*x.shape[:-3], *result.shape[1:])

@@ -13,8 +13,8 @@ def _batched(rule):
     """An image without a batch axis is a batch of one."""
     def batched(t, x, weight, *arguments, **options):
         if x.rank < weight.rank:
-            made = rule(t, x.unsqueeze(0), weight, *arguments, **options)
-            return made.reshape(*made.shape[1:])
+            result = rule(t, x.unsqueeze(0), weight, *arguments, **options)
+            return result.reshape(*result.shape[1:])
         return rule(t, x, weight, *arguments, **options)
     return batched
 
@@ -55,8 +55,8 @@ def _pooled(t, x: Value, rank: int, rule) -> Value:
     """Applies the rule to an image, or to a batch of them."""
     if x.rank == rank + 2:
         return rule(x)
-    made = rule(x.unsqueeze(0))
-    return made.reshape(*made.shape[1:])
+    result = rule(x.unsqueeze(0))
+    return result.reshape(*result.shape[1:])
 
 
 def _window(rank: int, kernel_size, stride, padding, dilation=1) -> dict:

@@ -32,9 +32,10 @@ def converted(t, x: Value, code: int, saturate: int = 1, round_mode: str = "up")
 
 def _array(array: np.ndarray, target: np.dtype, saturate: bool, round_mode: str) -> np.ndarray:
     if target.kind == "O":
-        return np.array([_text(one) for one in array.reshape(-1)], object).reshape(array.shape)
+        return np.array([_text(element) for element in array.reshape(-1)],
+                        object).reshape(array.shape)
     if array.dtype.kind == "O":
-        numbers = [float(one) for one in array.reshape(-1)]
+        numbers = [float(element) for element in array.reshape(-1)]
         array = np.array(numbers, np.float64).reshape(array.shape)
         return array.astype(target)
     if target.name == "float8_e8m0fnu":
@@ -46,8 +47,8 @@ def _array(array: np.ndarray, target: np.dtype, saturate: bool, round_mode: str)
     return array.astype(target)
 
 
-def _text(one: object) -> str:
-    return str(one)
+def _text(element: object) -> str:
+    return str(element)
 
 
 def _small(array: np.ndarray, target: np.dtype, saturate: bool) -> np.ndarray:

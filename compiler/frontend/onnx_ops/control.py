@@ -31,7 +31,7 @@ def loop(t, trip_count=None, condition=None, *state, body):
         state, time = results[:len(state)], time + 1
         rows.append(results[len(state):])
         if condition.array is None:
-            t.settle([condition, *(one for one in state if isinstance(one, Value))])
+            t.settle([condition, *(value for value in state if isinstance(value, Value))])
         goes_on = bool(t.demand(condition, "condition").reshape(()))
     kinds = body.output[1 + len(state):]
     return (*state, *(_stacked(t, [row[place] for row in rows], 0, False, kind)
@@ -62,7 +62,8 @@ def scan_8(t, sequence_lens, *inputs, body, directions=None, num_scan_inputs):
         raise NodeRefused("sequence_lens must be left out")
     batch = inputs[0].shape[0]
     require_turns(batch)
-    rows = [scan(t, *(one.cut(0, image, image + 1).reshape(*one.shape[1:]) for one in inputs),
+    rows = [scan(t, *(sequence.cut(0, image, image + 1).reshape(*sequence.shape[1:])
+                      for sequence in inputs),
                  body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
             for image in range(batch)]
     return tuple(_stacked(t, [row[place] for row in rows], 0, False, None)
@@ -74,7 +75,7 @@ def scan(t, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_dir
          scan_output_axes=None, scan_output_directions=None):
     state, series = list(inputs[:-num_scan_inputs]), inputs[-num_scan_inputs:]
     outputs = len(body.output) - len(state)
-    axes = [axes_of((axis,), one.rank)[0] for axis, one
+    axes = [axes_of((axis,), sequence.rank)[0] for axis, sequence
             in zip(scan_input_axes or [0] * len(series), series, strict=True)]
     turned = scan_input_directions or (0,) * len(series)
     length = series[0].shape[axes[0]]
@@ -82,10 +83,10 @@ def scan(t, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_dir
     rows: list[list[Value]] = []
     for time in range(length):
         slices = []
-        for one, axis, backwards in zip(series, axes, turned, strict=True):
+        for sequence, axis, backwards in zip(series, axes, turned, strict=True):
             place = length - 1 - time if backwards else time
-            rest = one.shape[:axis] + one.shape[axis + 1:]
-            slices.append(one.cut(axis, place, place + 1).reshape(*rest))
+            rest = sequence.shape[:axis] + sequence.shape[axis + 1:]
+            slices.append(sequence.cut(axis, place, place + 1).reshape(*rest))
         results = t.graph(body, [*state, *slices])
         state = results[:len(state)]
         rows.append(results[len(state):])

@@ -32,7 +32,7 @@ def unique(t, x, *, axis=None, sorted):
             rank[order] = np.arange(len(order))
             elements = np.take(elements, order, axis=0 if axis is None else axis)
             first, inverse, counts = first[order], rank[inverse], counts[order]
-        return elements, *(one.astype(np.int64) for one in (first, inverse, counts))
+        return elements, *(indices.astype(np.int64) for indices in (first, inverse, counts))
     return t.computed(parts, x)
 
 
@@ -77,7 +77,7 @@ def scatter_elements(t, x, indices, updates, *, axis, reduction="none"):
 @operator("ScatterND")
 def scatter_nd(t, x, indices, updates, *, reduction="none"):
     def scatter(array: np.ndarray, at: np.ndarray, new: np.ndarray) -> np.ndarray:
-        where = tuple(np.where(one < 0, one + extent, one) for one, extent
+        where = tuple(np.where(positions < 0, positions + extent, positions) for positions, extent
                       in zip(np.moveaxis(at, -1, 0), array.shape, strict=False))
         return _put(array, where, new, reduction)
     return t.computed(scatter, x, indices, updates)

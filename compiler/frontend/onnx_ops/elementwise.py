@@ -99,10 +99,10 @@ def bit_shift(t, x, y, *, direction):
 
 def _folded(op: str):
     def fold(t, *inputs):
-        made = inputs[0]
+        result = inputs[0]
         for value in inputs[1:]:
-            made = t.emit(op, made, value)
-        return made
+            result = t.emit(op, result, value)
+        return result
     return fold
 
 
@@ -118,11 +118,11 @@ def mean(t, *inputs):
 
 @operator("IsInf")
 def is_inf(t, x, *, detect_negative, detect_positive):
-    found = [sign for sign, wanted in ((-inf, detect_negative), (inf, detect_positive)) if wanted]
-    if len(found) == 1:
-        return x.equal(found[0])
+    signs = [sign for sign, wanted in ((-inf, detect_negative), (inf, detect_positive)) if wanted]
+    if len(signs) == 1:
+        return x.equal(signs[0])
     either = x.equal(inf), x.equal(-inf)
-    return either[0] | either[1] if found else either[0] & either[1]
+    return either[0] | either[1] if signs else either[0] & either[1]
 
 
 @operator("Reciprocal")
@@ -169,7 +169,8 @@ def prelu(t, x, slope):
 
 @operator("Sigmoid")
 def sigmoid(t, x):
-    return in_single(x, lambda one: 1 / ((-one).minimum(LARGEST_POWER[one.dtype]).exp() + 1))
+    return in_single(x, lambda single: (
+        1 / ((-single).minimum(LARGEST_POWER[single.dtype]).exp() + 1)))
 
 
 @operator("HardSigmoid")

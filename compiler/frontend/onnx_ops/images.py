@@ -44,10 +44,10 @@ def grid_sample(t, x, grid, *, align_corners=0, mode="linear", padding_mode="zer
 def _place(grid: Value, axis: int, rank: int, extent: int, align_corners: int) -> Value:
     """Places along one axis; the grid has the last axis first, from -1 to 1."""
     column = rank - 1 - axis
-    one = grid.cut(grid.rank - 1, column, column + 1).reshape(*grid.shape[:-1])
+    places = grid.cut(grid.rank - 1, column, column + 1).reshape(*grid.shape[:-1])
     if align_corners:
-        return (one + 1) * ((extent - 1) / 2)
-    return ((one + 1) * extent - 1) / 2
+        return (places + 1) * ((extent - 1) / 2)
+    return ((places + 1) * extent - 1) / 2
 
 
 def _taps(t, place: Value, mode: str) -> list[tuple[Value, Value]]:
@@ -92,12 +92,12 @@ def roi_align(t, x, rois, batch_indices, *, coordinate_transformation_mode="outp
         shape = (len(regions), images.shape[1], output_height, output_width)
         t.check_size(shape, images.dtype.name)
         pooled = np.empty(shape, images.dtype)
-        for one, (region, number) in enumerate(zip(regions, numbers, strict=True)):
+        for region_index, (region, number) in enumerate(zip(regions, numbers, strict=True)):
             x1, y1, x2, y2 = region * spatial_scale - shift
             least = 0.0 if shift else 1.0
             sides = [(y1, max(y2 - y1, least) / output_height, output_height),
                      (x1, max(x2 - x1, least) / output_width, output_width)]
-            pooled[one] = _pooled(images[number], sides, sampling_ratio, mode)
+            pooled[region_index] = _pooled(images[number], sides, sampling_ratio, mode)
         return pooled
 
     return t.computed(align, x, rois, batch_indices)
@@ -125,8 +125,8 @@ def _pooled(image: np.ndarray, sides: Sequence[tuple[float, float, int]], ratio:
 
 @operator("Col2Im")
 def col2im(t, x, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
-    size = [int(one) for one in t.demand(image_shape, "image shape")]
-    block = [int(one) for one in t.demand(block_shape, "block shape")]
+    size = [int(extent) for extent in t.demand(image_shape, "image shape")]
+    block = [int(extent) for extent in t.demand(block_shape, "block shape")]
     rank = len(size)
     dilations, strides = dilations or (1,) * rank, strides or (1,) * rank
     pads = pads or (0,) * (2 * rank)
@@ -174,11 +174,11 @@ def deform_conv(t, x, w, offset, b=None, mask=None, *, dilations=None, group=1, 
             taps = taps * weights[0].reshape(n, offset_group, 1, rows, columns, height, width)
         taps = taps.reshape(n, group, channels // group, rows, columns, height, width)
         grouped = weight.reshape(group, -1, *weight.shape[1:])
-        made = np.einsum("ngcijhw,gocij->ngohw", taps, grouped)
-        return made.reshape(n, -1, height, width).astype(image.dtype)
+        sums = np.einsum("ngcijhw,gocij->ngohw", taps, grouped)
+        return sums.reshape(n, -1, height, width).astype(image.dtype)
 
-    made = t.computed(convolve, x, w, offset, *([] if mask is None else [mask]))
-    return made if b is None else made + b.reshape(1, b.size, 1, 1)
+    result = t.computed(convolve, x, w, offset, *([] if mask is None else [mask]))
+    return result if b is None else result + b.reshape(1, b.size, 1, 1)
 
 
 def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -187,8 +187,8 @@ def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     top, left = np.floor(y).astype(np.int64), np.floor(x).astype(np.int64)
     total: np.ndarray | float = 0.0
     numbers = np.ix_(range(n), range(groups))
-    first = [one.reshape(n if axis == 0 else 1, -1, *[1] * (y.ndim - 2))
-             for axis, one in enumerate(numbers)]
+    first = [number.reshape(n if axis == 0 else 1, -1, *[1] * (y.ndim - 2))
+             for axis, number in enumerate(numbers)]
     for row, column in combinations((0, 1), (0, 1)):
         at_y, at_x = top + row, left + column
         share = (1 - np.abs(y - at_y)) * (1 - np.abs(x - at_x))

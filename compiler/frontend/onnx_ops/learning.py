@@ -24,8 +24,8 @@ def label_encoder(t, x, *, default_float=-0.0, default_int64=-1, default_string=
                   default_tensor=None, keys_floats=None, keys_int64s=None, keys_strings=None,
                   keys_tensor=None, values_floats=None, values_int64s=None, values_strings=None,
                   values_tensor=None):
-    keys = next((one for one in (keys_floats, keys_int64s, keys_strings, keys_tensor)
-                 if one is not None), None)
+    keys = next((table_keys for table_keys in (keys_floats, keys_int64s, keys_strings, keys_tensor)
+                 if table_keys is not None), None)
     forms = [(values_floats, np.float32, default_float), (values_int64s, np.int64, default_int64),
              (values_strings, object, default_string)]
     if values_tensor is not None:
@@ -41,9 +41,12 @@ def label_encoder(t, x, *, default_float=-0.0, default_int64=-1, default_string=
     if default_tensor is not None:
         usual = default_tensor.reshape(-1)[0]
     table = dict(zip(np.asarray(keys, object).tolist(), values, strict=True))
-    return t.computed(lambda found: np.array(
-        [table.get(one, usual) for one in found.reshape(-1).tolist()], dtype).reshape(found.shape),
-        x)
+
+    def encode(features: np.ndarray) -> np.ndarray:
+        codes = [table.get(feature, usual) for feature in features.reshape(-1).tolist()]
+        return np.array(codes, dtype).reshape(features.shape)
+
+    return t.computed(encode, x)
 
 
 BRANCHES = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
@@ -112,7 +115,7 @@ def _groups(tensors: tuple[Value, ...], kinds: int) -> list[tuple[Value, ...]]:
 
 
 def _together(rows: list[tuple[Value, ...]]) -> tuple[Value, ...]:
-    return tuple(one for kind in zip(*rows, strict=True) for one in kind)
+    return tuple(output for kind in zip(*rows, strict=True) for output in kind)
 
 
 @operator("Adagrad", domain=TRAINING)

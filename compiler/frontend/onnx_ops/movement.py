@@ -10,7 +10,7 @@ from compiler.te import numpy_dtype
 
 
 def _whole(t, value: Value, role: str) -> list[int]:
-    return [int(one) for one in t.demand(value, role).reshape(-1)]
+    return [int(element) for element in t.demand(value, role).reshape(-1)]
 
 
 @operator("Transpose")
@@ -66,9 +66,9 @@ def tile(t, x, repeats):
     times = _whole(t, repeats, "repeats")
     if len(times) != x.rank:
         raise NodeRefused(f"repeats must have {x.rank} numbers, not {len(times)}")
-    apart = x.reshape(*(one for extent in x.shape for one in (1, extent)))
+    apart = x.reshape(*(side for extent in x.shape for side in (1, extent)))
     pairs = zip(times, x.shape, strict=True)
-    wide = apart.expand(*(one for pair in pairs for one in pair))
+    wide = apart.expand(*(side for pair in pairs for side in pair))
     return wide.reshape(*(count * extent for count, extent in zip(times, x.shape, strict=True)))
 
 

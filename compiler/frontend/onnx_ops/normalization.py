@@ -40,20 +40,20 @@ def plain_log_softmax(x: Value, axis: int) -> Value:
 @operator("Softmax")
 def softmax(t, x, *, axis):
     flat, place = _flattened(t, x, axis)
-    return in_single(flat, lambda one: plain_softmax(one, place)).reshape(*x.shape)
+    return in_single(flat, lambda single: plain_softmax(single, place)).reshape(*x.shape)
 
 
 @operator("LogSoftmax")
 def log_softmax(t, x, *, axis):
     flat, place = _flattened(t, x, axis)
-    return in_single(flat, lambda one: plain_log_softmax(one, place)).reshape(*x.shape)
+    return in_single(flat, lambda single: plain_log_softmax(single, place)).reshape(*x.shape)
 
 
 @operator("Hardmax")
 def hardmax(t, x, *, axis):
     flat, place = _flattened(t, x, axis)
     most = t.emit("argmax", flat, axis=place, keepdims=1)
-    extents = [flat.shape[place] if one == place else 1 for one in range(flat.rank)]
+    extents = [flat.shape[place] if axis == place else 1 for axis in range(flat.rank)]
     numbers = t.constant(np.arange(flat.shape[place]).reshape(extents))
     return numbers.equal(most).astype(x.dtype).reshape(*x.shape)
 
@@ -99,8 +99,8 @@ def layer_normalization(t, x, scale, bias=None, *, axis, epsilon, stash_type=1):
     mean = wide.mean(*axes, keepdims=1)
     apart = wide - mean
     inverse = 1 / ((apart * apart).mean(*axes, keepdims=1) + epsilon).sqrt()
-    made = (apart * inverse).astype(x.dtype) * scale
-    return made if bias is None else made + bias, mean, inverse
+    scaled = (apart * inverse).astype(x.dtype) * scale
+    return scaled if bias is None else scaled + bias, mean, inverse
 
 
 @operator("LRN")

@@ -41,7 +41,7 @@ def _beyond(size: int, before: int, after: int, reach: int, stride: int) -> int:
 
 def _extended(attrs: dict, more: Sequence[int]) -> dict:
     rank = len(more)
-    after = (pad + one for pad, one in zip(attrs["pads"][rank:], more, strict=True))
+    after = (pad + extra for pad, extra in zip(attrs["pads"][rank:], more, strict=True))
     return {**attrs, "pads": (*attrs["pads"][:rank], *after)}
 
 

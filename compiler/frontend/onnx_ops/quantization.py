@@ -72,8 +72,8 @@ def _plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,
     point = zero if zero is not None else t.constant(np.zeros(scale.shape, dtype),
                                                      f"{t.proto.output[0]}_zero_point")
     whole = scale.size == 1
-    parameters = [_scalar(t, one, f"{t.proto.output[0]}_{role}") if whole else one
-                  for role, one in (("scale", scale), ("zero_point", point))]
+    parameters = [_scalar(t, parameter, f"{t.proto.output[0]}_{role}") if whole else parameter
+                  for role, parameter in (("scale", scale), ("zero_point", point))]
     place = 0 if whole else axes_of((axis,), x.rank)[0]
     return t.emit(op, x, *parameters, axis=place)
 
@@ -90,7 +90,7 @@ def _along(x: Value, value: Value, axis: int, block_size: int) -> Value:
         return value.reshape()
     place, = axes_of((axis,), x.rank)
     if not block_size:
-        return value.reshape(*(value.size if one == place else 1 for one in range(x.rank)))
+        return value.reshape(*(value.size if axis == place else 1 for axis in range(x.rank)))
     numbers = np.arange(x.shape[place]) // block_size
     return value.tracer.emit("gather", value, value.tracer.constant(numbers), axis=place)
 
@@ -105,7 +105,7 @@ def _shifted(t, x: Value, zero: Value | None, axis: int | None = None) -> Value:
         return wide - point.reshape()
     if axis is None or point.rank > 1:
         return wide - point
-    return wide - point.reshape(*(point.size if one == axis else 1 for one in range(x.rank)))
+    return wide - point.reshape(*(point.size if place == axis else 1 for place in range(x.rank)))
 
 
 @operator("MatMulInteger")
@@ -147,7 +147,7 @@ def qlinear_conv(t, x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, b=N
                         group=group, kernel_shape=kernel_shape, pads=pads, strides=strides)
     channels = (1, -1, *(1,) * (w.rank - 2))
     if b is not None:
-        sums = sums + b.reshape(*(b.size if one < 0 else one for one in channels))
+        sums = sums + b.reshape(*(b.size if axis < 0 else axis for axis in channels))
     scale = x_scale.reshape() * w_scale / y_scale.reshape()
-    each = scale.reshape(*(scale.size if one < 0 else one for one in channels))
+    each = scale.reshape(*(scale.size if axis < 0 else axis for axis in channels))
     return _requantized(t, sums, each if scale.size > 1 else scale.reshape(), y_zero.reshape())

@@ -74,7 +74,8 @@ def _recur(t, x: Value, lengths: Value | None, first: list[Value | None], hidden
     rows, ends = [], []
     for number, step in enumerate(steps):
         backwards = direction == "reverse" or number == 1
-        state = tuple(_beginning(t, one, number, layout, batch, hidden, x.dtype) for one in first)
+        state = tuple(_beginning(t, initial, number, layout, batch, hidden, x.dtype)
+                      for initial in first)
         each: list[Value | None] = [None] * times
         for time in reversed(range(times)) if backwards else range(times):
             now = x.cut(0, time, time + 1).reshape(*x.shape[1:])
@@ -85,12 +86,12 @@ def _recur(t, x: Value, lengths: Value | None, first: list[Value | None], hidden
                 shown = within.where(after[0], 0)
                 after = tuple(within.where(new, old) for new, old in zip(after, state, strict=True))
             state, each[time] = after, shown
-        rows.append(_joined(t, [one.unsqueeze(0) for one in each if one is not None], 0))
+        rows.append(_joined(t, [output.unsqueeze(0) for output in each if output is not None], 0))
         ends.append(state)
     whole = _joined(t, [row.unsqueeze(1) for row in rows], 1)
     last = [_joined(t, [end[kind].unsqueeze(0) for end in ends], 0) for kind in range(len(first))]
     if layout:
-        return whole.transpose(2, 0, 1, 3), [one.transpose(1, 0, 2) for one in last]
+        return whole.transpose(2, 0, 1, 3), [state.transpose(1, 0, 2) for state in last]
     return whole, last
 
 
@@ -274,8 +275,8 @@ def _named(t, role: str, make: Callable[[], Value]) -> Value:
     t.current = t.builder.fresh_node(value)
     try:
         result = make()
-        nodes = {one.name: t.current for one in t.builder.nodes[start:]
-                 if one.outputs[0] == result.name}
+        nodes = {node.name: t.current for node in t.builder.nodes[start:]
+                 if node.outputs[0] == result.name}
     finally:
         t.current = layer
     if nodes:

@@ -64,22 +64,22 @@ def _factors(t, x: Value, places: Sequence[int], scales: Value | None, sizes: Va
              policy: str) -> tuple[list[float], list[int]]:
     """The factor and the new extent of each axis."""
     if scales is not None and scales.size:
-        factors = [float(one) for one in t.demand(scales, "scales").reshape(-1)]
+        factors = [float(factor) for factor in t.demand(scales, "scales").reshape(-1)]
         _check_count("scales", factors, places)
-        if not all(np.isfinite(one) and one > 0 for one in factors):
+        if not all(np.isfinite(factor) and factor > 0 for factor in factors):
             raise NodeRefused("scales must be positive numbers, not "
-                              + ", ".join(f"{one:g}" for one in factors))
+                              + ", ".join(f"{factor:g}" for factor in factors))
         return factors, [int(np.floor(x.shape[axis] * factor))
                          for axis, factor in zip(places, factors, strict=True)]
     if sizes is None:
         raise NodeRefused("scales or sizes must be given")
-    extents = [int(one) for one in t.demand(sizes, "sizes").reshape(-1)]
+    extents = [int(extent) for extent in t.demand(sizes, "sizes").reshape(-1)]
     _check_count("sizes", extents, places)
     factors = [extent / x.shape[axis] for axis, extent in zip(places, extents, strict=True)]
     if policy == "stretch":
         return factors, extents
-    one = min(factors) if policy == "not_larger" else max(factors)
-    return [one] * len(places), [int(np.floor(x.shape[axis] * one + 0.5)) for axis in places]
+    factor = min(factors) if policy == "not_larger" else max(factors)
+    return [factor] * len(places), [int(np.floor(x.shape[axis] * factor + 0.5)) for axis in places]
 
 
 def _check_count(role: str, numbers: Sequence, places: Sequence[int]) -> None:
@@ -112,9 +112,9 @@ def _rounded(how: str, at: np.ndarray, extent: int) -> np.ndarray:
     return ROUNDINGS[how](at).clip(0, extent - 1).astype(np.int64)
 
 
-def nearest(t, x: Value, places: Sequence[int], found: Sequence[np.ndarray]) -> Value:
+def nearest(t, x: Value, places: Sequence[int], indices: Sequence[np.ndarray]) -> Value:
     """Whole repetitions of an image's pixels have an operator of their own."""
-    moved = {axis: at for axis, at in zip(places, found, strict=True)
+    moved = {axis: at for axis, at in zip(places, indices, strict=True)
              if not np.array_equal(at, np.arange(x.shape[axis]))}
     factors = [len(at) // x.shape[axis] for axis, at in moved.items()]
     if moved and x.rank == 4 and min(moved) >= 2 and all(
@@ -156,11 +156,12 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
-def _extrapolated(t, made: Value, places: Sequence[int], found: Sequence[np.ndarray],
+def _extrapolated(t, result: Value, places: Sequence[int], indices: Sequence[np.ndarray],
                   old: Sequence[int], value: float) -> Value:
     """The value instead where an element lies outside."""
-    inside = np.ones((1,) * made.rank, bool)
-    for axis, at in zip(places, found, strict=True):
+    inside = np.ones((1,) * result.rank, bool)
+    for axis, at in zip(places, indices, strict=True):
         within = (at >= 0) & (at <= old[axis] - 1)
-        inside = inside & within.reshape([-1 if one == axis else 1 for one in range(made.rank)])
-    return made if inside.all() else t.constant(inside).where(made, value)
+        inside = inside & within.reshape(
+            [-1 if place == axis else 1 for place in range(result.rank)])
+    return result if inside.all() else t.constant(inside).where(result, value)

@@ -52,7 +52,7 @@ def concat_from_sequence(t, sequence, *, axis, new_axis=0):
         place, = axes_of((axis,), sequence[0].rank)
         return t.emit("concat", *sequence, axis=place)
     place, = axes_of((axis,), sequence[0].rank + 1)
-    return t.emit("concat", *(one.unsqueeze(place) for one in sequence), axis=place)
+    return t.emit("concat", *(tensor.unsqueeze(place) for tensor in sequence), axis=place)
 
 
 @operator("SplitToSequence")
@@ -67,7 +67,7 @@ def split_to_sequence(t, x, split=None, *, axis=0, keepdims=1):
         each = int(t.demand(split, "split"))
         sizes = [min(each, extent - start) for start in range(0, extent, each)]
     else:
-        sizes = [int(one) for one in t.demand(split, "split")]
+        sizes = [int(size) for size in t.demand(split, "split")]
     starts = [sum(sizes[:part]) for part in range(len(sizes))]
     parts = [x.cut(place, start, start + size) for start, size in zip(starts, sizes, strict=True)]
     if split is None and not keepdims:
@@ -79,8 +79,9 @@ def split_to_sequence(t, x, split=None, *, axis=0, keepdims=1):
 @operator("SequenceMap")
 def sequence_map(t, sequence, *others, body):
     """The body for each element, with the elements of other sequences at its place."""
-    rows = [t.graph(body, [one, *(other[place] if isinstance(other, list) else other
-                                  for other in others)]) for place, one in enumerate(sequence)]
+    rows = [t.graph(body, [element, *(other[place] if isinstance(other, list) else other
+                                      for other in others)])
+            for place, element in enumerate(sequence)]
     return tuple([row[place] for row in rows] for place in range(len(body.output)))
 
 

@@ -22,9 +22,10 @@ def constant(t, *, value=None, value_float=None, value_floats=None, value_int=No
     given = {"value_float": value_float, "value_floats": value_floats, "value_int": value_int,
              "value_ints": value_ints, "value_string": value_string,
              "value_strings": value_strings}
-    for name, one in given.items():
-        if one is not None:
-            return t.constant(np.array(one, FORMS[name]), t.proto.output[0] if not t.depth else "")
+    for name, attribute in given.items():
+        if attribute is not None:
+            return t.constant(np.array(attribute, FORMS[name]),
+                              t.proto.output[0] if not t.depth else "")
     raise NodeRefused("value must be given")
 
 
@@ -74,7 +75,7 @@ def range_(t, start, limit, delta, *, stash_type=1):
                          in ((start, "start"), (limit, "limit"), (delta, "delta")))
     kind = numpy_dtype(start.dtype)
     wide = np.float32 if kind.itemsize == 2 and kind.kind not in "iu" else kind
-    first, last, step = (one.astype(wide) for one in (first, last, step))
+    first, last, step = (number.astype(wide) for number in (first, last, step))
     if step == 0:
         raise NodeRefused("delta must not be 0")
     count = max(int(np.ceil((last - first) / step)), 0)

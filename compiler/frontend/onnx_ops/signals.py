@@ -95,7 +95,7 @@ def mel_weight_matrix(t, num_mel_bins, dft_length, sample_rate, lower_edge_hertz
     inputs = (num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz)
 
     def triangles(*numbers: np.ndarray) -> np.ndarray:
-        count, length, rate, low, high = (one.reshape(()).item() for one in numbers)
+        count, length, rate, low, high = (number.reshape(()).item() for number in numbers)
         t.check_size((length // 2 + 1, count), "float64")
         ends = [2595 * np.log10(1 + edge / 700) for edge in (low, high)]
         mels = np.arange(count + 2) * (ends[1] - ends[0]) / (count + 2) + ends[0]

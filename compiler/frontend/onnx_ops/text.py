@@ -13,7 +13,7 @@ from compiler.frontend.values import NodeRefused
 def string_concat(t, a, b):
     def join(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         both = np.broadcast_arrays(left, right)
-        t.check_size((sum(len(text) for one in both for text in one.reshape(-1)),), "int8")
+        t.check_size((sum(len(text) for texts in both for text in texts.reshape(-1)),), "int8")
         return np.asarray(left + right, object)
     return t.computed(join, a, b)
 
@@ -22,12 +22,12 @@ def string_concat(t, a, b):
 def string_split(t, x, *, delimiter=None, maxsplit=None):
     def split(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         most = -1 if maxsplit is None else maxsplit
-        parts = [str(one).split(delimiter or None, most) for one in texts.reshape(-1)]
-        counts = np.array([len(one) for one in parts], np.int64)
+        parts = [str(text).split(delimiter or None, most) for text in texts.reshape(-1)]
+        counts = np.array([len(part) for part in parts], np.int64)
         t.check_size((len(parts), max(counts, default=0)), "string")
         pieces = np.full((len(parts), max(counts, default=0)), "", object)
-        for row, one in enumerate(parts):
-            pieces[row, :len(one)] = one
+        for row, part in enumerate(parts):
+            pieces[row, :len(part)] = part
         return pieces.reshape(*texts.shape, -1 if pieces.size else pieces.shape[1]), (
             counts.reshape(texts.shape))
     return t.computed(split, x)
@@ -39,12 +39,12 @@ def string_normalizer(t, x, *, case_change_action, is_case_sensitive, locale=Non
     if case_change_action not in change:
         raise NodeRefused("case_change_action must be NONE, LOWER or UPPER, "
                           f"not {case_change_action}")
-    unwanted = {one if is_case_sensitive else one.lower() for one in stopwords}
+    unwanted = {word if is_case_sensitive else word.lower() for word in stopwords}
 
     def normalize(texts: np.ndarray) -> np.ndarray:
-        kept = [one for one in texts.reshape(-1)
-                if (one if is_case_sensitive else one.lower()) not in unwanted]
-        normalized = np.array([change[case_change_action](one) for one in kept or [""]], object)
+        kept = [text for text in texts.reshape(-1)
+                if (text if is_case_sensitive else text.lower()) not in unwanted]
+        normalized = np.array([change[case_change_action](text) for text in kept or [""]], object)
         return normalized.reshape(1, -1) if texts.ndim == 2 else normalized
 
     return t.computed(normalize, x)
@@ -58,7 +58,7 @@ def regex_full_match(t, x, *, pattern):
         raise NodeRefused(f"pattern must be a regular expression: {error}") from None
 
     def match(texts: np.ndarray) -> np.ndarray:
-        matches = [wanted.fullmatch(one) is not None for one in texts.reshape(-1)]
+        matches = [wanted.fullmatch(text) is not None for text in texts.reshape(-1)]
         return np.array(matches, bool).reshape(texts.shape)
 
     return t.computed(match, x)
@@ -98,10 +98,10 @@ def _grams(pool, starts) -> list[tuple]:
 
 def _counted(words: list, least: int, most: int, skips: int) -> Counter:
     """Grams of words that stand equally far apart."""
-    found: Counter = Counter()
+    counter: Counter = Counter()
     for length in range(least, most + 1):
         for step in range(1, (skips + 1 if length > 1 else 1) + 1):
             last = len(words) - (length - 1) * step
-            found.update(tuple(words[start:start + (length - 1) * step + 1:step])
-                         for start in range(max(last, 0)))
-    return found
+            counter.update(tuple(words[start:start + (length - 1) * step + 1:step])
+                           for start in range(max(last, 0)))
+    return counter

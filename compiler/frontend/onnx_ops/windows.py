@@ -27,7 +27,7 @@ def padded_sides(x: Value, reach: Sequence[int], strides: Sequence[int],
                           f"not {auto_pad}")
     if auto_pad == "NOTSET":
         return tuple(pads or (0,) * (2 * len(reach)))
-    sides = [_sides(*one, auto_pad) for one in zip(x.shape[2:], reach, strides, strict=True)]
+    sides = [_sides(*axis, auto_pad) for axis in zip(x.shape[2:], reach, strides, strict=True)]
     return (*(low for low, _ in sides), *(high for _, high in sides))
 
 
@@ -97,8 +97,8 @@ def conv_transpose(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_s
     reach = _reach(x, w, kernel_shape, dilations)
     wanted = _wanted(x, strides, output_shape, auto_pad)
     if wanted is not None:
-        cut = [_cut(*one, auto_pad) for one in zip(x.shape[2:], reach, strides, output_padding,
-                                                   wanted, strict=True)]
+        cut = [_cut(*axis, auto_pad) for axis in zip(x.shape[2:], reach, strides, output_padding,
+                                                     wanted, strict=True)]
         pads = (*(before for before, _, _ in cut), *(after for _, after, _ in cut))
         output_padding = tuple(more for _, _, more in cut)
     if x.dtype == "float32" and rank == 2:

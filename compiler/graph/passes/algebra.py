@@ -34,7 +34,7 @@ class GraphView:
     """What rules know: types and constants of the graph, and the nodes before the one in hand."""
 
     graph: Graph
-    made: Mapping[str, Node]
+    producers: Mapping[str, Node]
 
     def type(self, value: str) -> TensorType:
         return self.graph.values[value]
@@ -45,8 +45,8 @@ class GraphView:
 
     def before(self, node: Node, *ops: str, place: int = 0) -> Node | None:
         """The node that makes this input, if it is one of these operators."""
-        found = self.made.get(node.inputs[place])
-        return found if found is not None and found.op in ops else None
+        producer = self.producers.get(node.inputs[place])
+        return producer if producer is not None and producer.op in ops else None
 
 
 # What gives back its input
@@ -86,12 +86,12 @@ def _is_neutral(view: GraphView, node: Node, place: int, constant: np.ndarray) -
 
 
 def _never_minus_zero(view: GraphView, node: Node, place: int) -> bool:
-    made = view.made.get(node.inputs[place])
-    if made is None:
+    producer = view.producers.get(node.inputs[place])
+    if producer is None:
         return False
-    if made.op == "cast":
-        return not te.is_float(view.type(made.inputs[0]).dtype)
-    return find(made.op).algebra.never_minus_zero
+    if producer.op == "cast":
+        return not te.is_float(view.type(producer.inputs[0]).dtype)
+    return find(producer.op).algebra.never_minus_zero
 
 
 def _undone(view: GraphView, node: Node) -> str | None:

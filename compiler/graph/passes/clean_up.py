@@ -36,7 +36,7 @@ class CleanUp:
 
 
 def _first(rules: Sequence[Rule], view: GraphView, node: Node):
-    return next((made for rule in rules if (made := rule(view, node)) is not None), None)
+    return next((rewritten for rule in rules if (rewritten := rule(view, node)) is not None), None)
 
 
 def _without_same(graph: Graph) -> Graph:
@@ -54,8 +54,8 @@ class _Merging:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.made: dict[str, Node] = {}
-        self.view = GraphView(graph, self.made)
+        self.producers: dict[str, Node] = {}
+        self.view = GraphView(graph, self.producers)
         self.names = {value: value for value in graph.values}
         self.outward: dict[str, str] = {}
         self.kept: list[Node] = []
@@ -69,13 +69,13 @@ class _Merging:
                 return
             node = Node("identity", node.name, (source,), node.outputs)
         self.kept.append(node)
-        self.made[target] = node
+        self.producers[target] = node
 
     def _merge(self, source: str, target: str) -> bool:
         """Gives both one name; False when both names must stay."""
         if target in self.graph.outputs:
             named = source in self.graph.outputs or source in self.outward
-            if named or source not in self.made:
+            if named or source not in self.producers:
                 return False
             self.outward[source] = target
         self.names[target] = source

@@ -107,15 +107,15 @@ class _Rewriting:
             core = self.view.producers.get(core.inputs[0])
         return core, activations
 
-    def _define(self, value: str, made: IntegerNode, name: str) -> None:
+    def _define(self, value: str, integer: IntegerNode, name: str) -> None:
         """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
         typed = self.builder
         constants = [typed.add_constant(typed.fresh(f"{name}:{role}"), array)
-                     for role, array in made.constants]
+                     for role, array in integer.constants]
         outward = value in self.graph.outputs and self.graph.values[value].dtype == "uint8"
         stored = typed.fresh(f"{value}_stored") if outward else value
         self.view.stored[value] = stored
-        typed.emit(made.op, name, (*made.inputs, *constants), stored, **made.attrs)
+        typed.emit(integer.op, name, (*integer.inputs, *constants), stored, **integer.attrs)
         if outward:
             typed.emit("to_uint8", f"{value}_to_uint8", [stored], value)
 

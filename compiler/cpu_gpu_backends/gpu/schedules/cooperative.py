@@ -20,7 +20,7 @@ def unroll_all(schedule: Schedule, *names: str) -> None:
 
 def inner(schedule: Schedule, stage: str, loop: str, count: int) -> str:
     """The inner loop of `count` iterations after a split; the loop itself where it is shorter."""
-    extent = next(one.extent for one in loops(schedule.program.body) if one.var.name == loop)
+    extent = next(node.extent for node in loops(schedule.program.body) if node.var.name == loop)
     return schedule[stage].split(loop, count)[1] if extent > count else loop
 
 

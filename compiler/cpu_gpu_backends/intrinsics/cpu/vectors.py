@@ -64,9 +64,9 @@ def dot(rows: int, columns: int, depth: int, dtype: str = "uint8", lanes: int = 
     def multiply_add(w: Writer, kind: LlvmType, flag: str, total: str, x: str, y: str) -> str:
         if neon:
             bytes_ = f"<{4 * lanes} x i8>"
-            x, y = (w.op(f"bitcast {kind} {one} to {bytes_}") for one in (x, y))
+            x, y = (w.op(f"bitcast {kind} {operand} to {bytes_}") for operand in (x, y))
             return w.call(instruction, kind, (kind, total), (bytes_, x), (bytes_, y))
-        return w.call(instruction, kind, *((kind, one) for one in (total, x, y)))
+        return w.call(instruction, kind, *((kind, argument) for argument in (total, x, y)))
 
     return Intrinsic(f"dot_{dtype}_{rows}x{columns}x{depth}_{lanes}", "vectors",
                      operand("dst", (rows, columns), "int32"),
@@ -92,9 +92,9 @@ def grouped_product(rows: int, columns: int, depth: int, a_dtype: str, b_dtype: 
         product, (k, t))
 
 
-def _check(what: str, value, known) -> None:
+def _check(subject: str, value, known) -> None:
     if value not in known:
-        raise ValueError(f"{what.capitalize()} must be one of "
+        raise ValueError(f"{subject.capitalize()} must be one of "
                          f"{', '.join(map(str, known))}, not {value}")
 
 
@@ -107,7 +107,7 @@ def _rule(rows: int, columns: int, steps: int, kind: LlvmType, bytes_: int,
           multiply_add: Callable[..., str]) -> Callable[[IntrinsicCall], bool]:
     """`bytes_` elements of a, as many as a lane of `kind` holds, belong to one step."""
     vectors = range(0, columns, kind.lanes)
-    one, zero = LlvmType(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
+    element, zero = LlvmType(kind.dtype), kind.const(-0.0 if kind.dtype == "float32" else 0)
 
     def lower(call: IntrinsicCall) -> bool:
         dense = (1,) if bytes_ == 1 else (bytes_, 1)
@@ -127,7 +127,7 @@ def _rule(rows: int, columns: int, steps: int, kind: LlvmType, bytes_: int,
             column = w.op(f"mul nsw i64 {k}, {bytes_}") if bytes_ > 1 else k
             result = []
             for i in range(rows):
-                x = _spread(w, kind, w.op(f"load {one}, ptr {call.at('a', i, column)}, "
+                x = _spread(w, kind, w.op(f"load {element}, ptr {call.at('a', i, column)}, "
                                           f"align {4 // bytes_}"))
                 for y in row:
                     result.append(multiply_add(w, kind, flag, totals[len(result)], x, y))

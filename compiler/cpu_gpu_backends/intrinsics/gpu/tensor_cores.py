@@ -36,17 +36,17 @@ def mma(kind: str) -> Intrinsic:
     """``d[i, j] += sum(a[i, k] * b[j, k])`` over 16 x 8 x K."""
     if kind not in MMA:
         raise ValueError(f"Kind of mma must be one of {', '.join(MMA)}, not {kind!r}")
-    one = MMA[kind]
-    a = te.placeholder((ROWS, one.depth), one.dtype, name="a")
-    b = te.placeholder((COLUMNS, one.depth), one.dtype, name="b")
-    i, j, k = Axis(Var("i"), ROWS), Axis(Var("j"), COLUMNS), te.reduce_axis(one.depth, name="k")
+    mma = MMA[kind]
+    a = te.placeholder((ROWS, mma.depth), mma.dtype, name="a")
+    b = te.placeholder((COLUMNS, mma.depth), mma.dtype, name="b")
+    i, j, k = Axis(Var("i"), ROWS), Axis(Var("j"), COLUMNS), te.reduce_axis(mma.depth, name="k")
 
     def taken(value: Expr) -> Expr:
-        return te.tf32(value) if kind == "tf32" else value.astype(one.total)
+        return te.tf32(value) if kind == "tf32" else value.astype(mma.total)
 
-    name = f"mma_m16n8k{one.depth}_{kind}"
-    return Intrinsic(name, "warp", _fragment(one.total),
-                     tuple(Operand(t.name, t.shape, one.dtype, (("shared", one.dtype),),
+    name = f"mma_m16n8k{mma.depth}_{kind}"
+    return Intrinsic(name, "warp", _fragment(mma.total),
+                     tuple(Operand(t.name, t.shape, mma.dtype, (("shared", mma.dtype),),
                                    window=True) for t in (a, b)),
                      (i, j), te.sum(taken(a[i, k]) * taken(b[j, k]), k), "sum",
                      lower=lambda call: _multiply(call, name))
