@@ -1,8 +1,8 @@
 """The tile registers of AMX: the permission to use them, and their shapes.
 
-Linux gives a process the permission when it asks for it once (``arch_prctl``); without it the
-first tile instruction would end the process. Every function that uses tiles asks, if none has yet,
-loads one configuration, eight tiles of 16 rows of 64 bytes, and gives the registers back.
+Linux grants a process the permission when it asks once (``arch_prctl``); without it the first tile
+instruction would end the process. The first function that uses tiles asks for it. Every such
+function loads one configuration, eight tiles of 16 rows of 64 bytes, and gives the registers back.
 """
 
 from .writer import Writer
@@ -10,7 +10,7 @@ from .writer import Writer
 __all__ = ["REFUSED", "begin_amx", "end_amx"]
 
 REFUSED = 2
-"""What a function returns when the operating system refuses it the tile registers."""
+"""The status of a function to which the operating system refuses the tile registers."""
 
 # arch_prctl is system call 158; ARCH_REQ_XCOMP_PERM is 0x1023; XTILEDATA is state 18.
 _DEFINITION = """\
@@ -41,7 +41,7 @@ refused:
 
 
 def begin_amx(w: Writer) -> str:
-    """Ask for the registers and shape them; a status, 0 if all is well."""
+    """Requests and configures the tile registers; returns a status, 0 for success."""
     w.declare("llvm.x86.ldtilecfg", "void", "ptr")
     w.declare("syscall", "i64", "i64", "...")
     w.module.functions.setdefault("lockstep.amx", _DEFINITION)

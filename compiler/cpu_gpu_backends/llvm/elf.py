@@ -1,6 +1,6 @@
-"""Object files: whether what they say of themselves lies within them.
+"""Checks that every offset in an object file lies within the file.
 
-LLVM checks some of this and believes the rest: an offset beyond a section ends the process.
+LLVM checks some offsets and trusts the rest: one beyond a section crashes the process.
 ELF-64 as in the System V ABI: a header of 64 bytes, sections anywhere, a table of their headers.
 """
 
@@ -19,7 +19,7 @@ SYMBOLS, STRINGS, RELOCATIONS, NO_BITS = 2, 3, 4, 8
 
 
 class ObjectError(Error, ValueError):
-    """An object file that is cut off, or no object file: why."""
+    """The bytes are no whole object file; the message says why."""
 
 
 def require_object(code: bytes) -> None:

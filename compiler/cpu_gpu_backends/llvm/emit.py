@@ -20,9 +20,9 @@ def emit(program: Program, machine: Processor | None = None, contract: bool = Fa
     """LLVM IR of ``i32 kernel(ptr input..., ptr output..., i64 parameter...)``, for this computer
     or another.
 
-    The arrays are dense, in row-major order, and do not overlap, but for the inputs `in_place`,
-    each of which may be the array of the first output: where elements are read only to write those
-    at their place. With `contract` a product may be fused with a sum that it is part of (see
+    The arrays are dense, in row-major order, and do not overlap. Only an input that is `in_place`
+    may be the array of the first output: each of its elements is read only to write the element at
+    the same place. With `contract` a product may be fused with a sum that it is part of (see
     `floats`).
     """
     return emit_all({FUNCTION: program}, machine, contract, in_place)
@@ -34,7 +34,7 @@ def emit_all(programs: Mapping[str, Program], machine: Processor | None = None,
     module, machine = LlvmModule(), machine or host()
     for name, program in programs.items():
         module.functions[name] = _function(module, name, program, machine, contract, in_place)
-    if machine.architecture == "riscv64":           # else the object says that it has no floats
+    if machine.architecture == "riscv64":           # else the object declares that it has no floats
         number = len(module.metadata)
         module.metadata += [f"!llvm.module.flags = !{{!{number}}}",
                             f'!{number} = !{{i32 1, !"target-abi", !"lp64d"}}']

@@ -89,7 +89,7 @@ class Expressions:
                          f"<{lanes} x i32> zeroinitializer")
 
     def together(self, *values: LlvmValue) -> tuple[int, list[str]]:
-        """The values with as many lanes as those of them that have lanes."""
+        """Spreads scalars among the values to as many lanes as the others have."""
         lanes = max(value.kind.lanes for value in values)
         return lanes, [self.spread(value, lanes) for value in values]
 
@@ -148,7 +148,7 @@ class Expressions:
         return LlvmValue(w.op(f"phi {kind} {', '.join(arms)}"), kind)
 
     def _lanes_of(self, expr: Expr) -> int:
-        """The lanes of a value if some part of it may differ between lanes."""
+        """The lanes of an expression, if any part of it may differ between them."""
         return self.lanes.count if self.lanes and self._differs(expr) else 0
 
     def _differs(self, expr: Expr) -> bool:
@@ -174,7 +174,7 @@ class Expressions:
 
     @contextmanager
     def masked(self, mask: str):
-        """Fewer lanes take part inside; yields whether any does."""
+        """Narrows the mask for the statements inside; yields whether any lane takes part."""
         outside = self.lanes
         assert outside
         kind = LlvmType("bool", outside.count)
@@ -231,9 +231,9 @@ class Expressions:
                              (flag, mask or flag.const(True)))
 
     def _store_lanes(self, kind: LlvmType, text: str, pointer: str, mask: str, align: int) -> None:
-        """Stores a row at once where the mask takes all of it, else lane by lane. LLVM's own masked
-        store of a value that was cut from wider lanes writes the wide lane where it finds out
-        that the mask takes just one (seen in LLVM 22, x86 with AVX-512).
+        """Stores a row at once where the mask takes all of it, else lane by lane. LLVM 22 (x86 with
+        AVX-512) miscompiles its masked store of a value that was truncated from wider lanes: where
+        the mask takes just one lane, it writes the wide one.
         """
         w, flag = self.w, kind.of("bool")
         whole, some, done = (w.name(name) for name in ("whole", "some", "done"))
@@ -282,8 +282,8 @@ class Expressions:
         return _Place(self._pointers(buffer, places, lanes.count), lanes.count)
 
     def _first(self, buffer: Buffer, where: Expr) -> str:
-        """Pointer to the element of the first lane; where lanes are masked, it may be no element,
-        and LLVM must not be told that it is one.
+        """Pointer to the element of the first lane; under a mask it may lie outside the buffer, so
+        it must not be marked as in bounds.
         """
         lanes = self.lanes
         assert lanes
@@ -308,7 +308,7 @@ class Expressions:
         return self.buffers[buffer.name]
 
     def _index(self, expr: Expr) -> str:
-        """A subscript: it stays within its buffer, so no part of its arithmetic wraps."""
+        """A subscript. It stays within its buffer, so its arithmetic cannot wrap."""
         if is_index(expr) and isinstance(expr, Binary) and expr.op in _NO_WRAP:
             return self.w.op(f"{_NO_WRAP[expr.op]} i64 {self._index(expr.a)}, "
                              f"{self._index(expr.b)}")
@@ -330,7 +330,7 @@ class Expressions:
 
 
 def _step(where: Expr, var: Var) -> int | None:
-    """How far an index moves with `var`, if that is constant."""
+    """The constant step of an index per step of `var`; None where it is not constant."""
     form = linear(where)
     step = 0
     for atom, factor in form.terms:

@@ -1,12 +1,11 @@
 """Floating-point operators, functions and conversions.
 
-Nothing is reassociated: results of operators are those of NumPy, bit for bit, except that a
-kernel that is built with ``contract`` may fuse a product with the sum or difference that it is
-part of. One rounding is spared then: in a sum of n products each step is at least as near to the
-exact sum as without it, and the bound of ``n * eps * sum(|a * b|)`` holds for both. Integers are
-never touched by that.
+Nothing is reassociated: results of operators are those of NumPy, bit for bit, except that a kernel
+that is built with ``contract`` may fuse a product with the sum or difference that it is part of.
+That saves a rounding: each step of a sum of n products is at least as near to the exact sum, and
+the bound ``n * eps * sum(|a * b|)`` holds either way. Integers are unaffected.
 
-bfloat16 is calculated with in float32, and each result rounded. Functions (`exp`, `tanh`, ...)
+bfloat16 is computed in float32, and each result is rounded. Functions (`exp`, `tanh`, ...)
 are within the bounds of `functions`. A conversion to an integer that cannot hold the value
 saturates, and gives 0 for NaN.
 """
@@ -72,7 +71,9 @@ def _calculated(w: Writer, kind: LlvmType, *args: str) -> tuple[Any, ...]:
 
 
 def narrow(w: Writer, single: LlvmType, a: str) -> str:
-    """float32 to bfloat16, rounded half to even. Instructions for it flush what is subnormal."""
+    """float32 to bfloat16, rounded half to even. Written out, because the instructions for it flush
+    subnormals.
+    """
     word, short = single.of("uint32"), single.of("bfloat16")
     pattern = w.op(f"bitcast {single} {a} to {word}")
     upper = w.op(f"lshr {word} {pattern}, {word.const(16)}")
@@ -86,7 +87,7 @@ def narrow(w: Writer, single: LlvmType, a: str) -> str:
 
 
 def _tf32(w: Writer, kind: LlvmType, a: str) -> str:
-    """Adds half of the last bit that stays and cuts the rest off, except for infinity and NaN."""
+    """Rounds to tf32: adds half of the last bit kept and truncates, except for infinity and NaN."""
     word = kind.of("int32")
     bits_ = w.op(f"bitcast {kind} {a} to {word}")
     half, mask, infinite = (word.const(value) for value in (0x1000, -0x2000, 0x7F800000))
@@ -97,7 +98,7 @@ def _tf32(w: Writer, kind: LlvmType, a: str) -> str:
 
 
 def _in_single(w: Writer, rule: Callable[..., str], kind: LlvmType, *args: str) -> str:
-    """float16 is divided with remainder in float32, as NumPy does."""
+    """Computes float16 remainders in float32, as NumPy does."""
     if kind.dtype != "float16":
         return rule(w, kind, *args)
     single = kind.of("float32")
@@ -122,7 +123,7 @@ def _mod(w: Writer, kind: LlvmType, a: str, b: str) -> str:
 
 
 def _floordiv(w: Writer, kind: LlvmType, a: str, b: str) -> str:
-    """The quotient that goes with `_mod`, snapped to the nearest integer; a / 0 is that."""
+    """The quotient that belongs to `_mod`, snapped to the nearest integer; a / 0 stays as it is."""
     zero, one = kind.const(0), kind.const(1)
     rest, _, opposed = _remainder(w, kind, a, b)
     quotient = w.op(f"fdiv {kind} {w.op(f'fsub {kind} {a}, {rest}')}, {b}")

@@ -8,14 +8,14 @@ from .writer import Writer
 __all__ = ["OUT_OF_MEMORY", "PREPARATIONS", "FunctionFrame"]
 
 OUT_OF_MEMORY = 1
-"""What a function returns when it cannot allocate its local buffers; otherwise 0."""
+"""The status of a function that cannot allocate its local buffers; 0 is success."""
 PREPARATIONS = {"amx": (begin_amx, end_amx)}
-"""What instructions need done before a function's statements, and undone after them, by name."""
+"""Set-up that instructions need before a function's statements, and its undoing, by name."""
 
 
 @dataclass(slots=True)
 class FunctionFrame:
-    """A function around the statements that `w` holds: what they need before and after them.
+    """Wraps the statements in `w` into a function, with what they need before and after them.
 
     allocated : pointers to local buffers on the heap, which the function frees
     prepared  : names of `PREPARATIONS`
@@ -29,7 +29,8 @@ class FunctionFrame:
     leaves: bool = False
 
     def text(self, head: str) -> str:
-        """The text of the function. Without memory for all local buffers it runs no statement."""
+        """The text of the function, which runs no statement unless all local buffers are allocated.
+        """
         w = self.w
         before = self._preparations()
         if self.leaves:
@@ -44,7 +45,8 @@ class FunctionFrame:
                           *w.lines, "}"])
 
     def _preparations(self) -> list[str]:
-        """The preparations, before the label ``start``; the first that fails ends the function."""
+        """Writes the preparations before the label ``start``; the first failure ends the function.
+        """
         w = Writer(self.w.module)
         for name in sorted(self.prepared):
             status = PREPARATIONS[name][0](w)

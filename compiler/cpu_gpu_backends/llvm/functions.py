@@ -6,8 +6,8 @@ named beside them, in relative error, rounded to float32. Largest errors, over a
 units in the last place of the exact result: exp 1.5, log 1.0, tanh 1.5, erf 1.5 (the tests hold
 them to it). Whether the processor fuses a product with a sum changes results within these bounds.
 
-For float64 the C library is called, lane by lane, and so it is for all others (`LIBRARY`), of any
-type, in float64 and rounded.
+Everything else calls the C library lane by lane in float64: these functions of float64, and all
+others (`LIBRARY`) of any type, rounded afterwards.
 """
 
 import math
@@ -33,12 +33,12 @@ _ERFC = (1.1284481, 0.636186, 0.10396233, -0.020987138, 0.00159195657, 0.0006146
 
 # log 2 in two parts: the first has so few digits that its product with an exponent is exact.
 _LN2_HIGH, _LN2_LOW = 355 / 512, math.log(2) - 355 / 512
-_SHIFTER = 1.5 * 2 ** 23        # what is added to it is rounded to an integer, in its low bits
+_SHIFTER = 1.5 * 2 ** 23        # adding it rounds a number to an integer, in the low bits
 _SHIFTER_BITS = int.from_bytes(struct.pack(">f", _SHIFTER), "big")
 
 
 def function(w: Writer, name: str, kind: LlvmType, *args: str) -> str:
-    """One of `FUNCTIONS` of a value of a floating-point kind."""
+    """Applies one of `FUNCTIONS` to a value of a floating-point type."""
     if kind.dtype == "float64":
         return _of_each_lane(w, name, kind, *args)
     if name in LIBRARY:

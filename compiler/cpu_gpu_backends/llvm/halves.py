@@ -1,8 +1,8 @@
 """Conversions of float16 for processors that have no instructions for them.
 
-LLVM calls functions of the compiler's run-time library there: for all of them without f16c, for
-float64 to float16 wherever no instruction rounds once. A process has that library only by chance
-(some other library brought it along), so kernels are linked with these instead.
+There LLVM calls the compiler's run-time library: for all conversions without f16c, and for float64
+to float16 wherever no instruction rounds just once. A process has that library only by chance (some
+other library brought it along), so kernels are linked with these instead.
 """
 
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ def halves() -> Mapping[str, int]:
 
 
 class _Code(dict[str, int]):
-    """Keeps the code alive."""
+    """Keeps the machine code alive."""
 
     def __init__(self, jit: llvm.LLJIT, tracker: llvm.ResourceTracker):
         super().__init__((name, tracker[name]) for name in HALVES)

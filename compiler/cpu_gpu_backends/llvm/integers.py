@@ -57,7 +57,9 @@ def _shift(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
 
 
 def _rshift_rne(w: Writer, kind: LlvmType, a: str, b: str) -> str:
-    """The quotient, plus one where twice the rest, plus its lowest bit, exceeds the divisor."""
+    """The quotient, plus one where twice the remainder plus the quotient's lowest bit exceeds the
+    divisor.
+    """
     signed, wide = is_signed(kind.dtype), kind.of(INDEX)
     short = bits(kind.dtype) < 64
     if short:
@@ -101,7 +103,7 @@ def _power(w: Writer, op: str, kind: LlvmType, a: str, divisor: int) -> str:
 
 
 def _signed_division(w: Writer, op: str, kind: LlvmType, a: str, b: str) -> str:
-    """Dividing by -1 overflows for the least value, so that is a negation instead."""
+    """Divides by -1 by negating: the division would overflow for the least value."""
     divisor, negates, flag = _nonzero(w, kind, b), None, kind.of("bool")
     if literal(b) in (None, -1):
         negates = w.op(f"icmp eq {kind} {b}, {kind.const(-1)}")

@@ -53,9 +53,9 @@ def assembly(text: str, machine: Processor | None = None) -> str:
 def object_code(text: str, machine: Processor) -> bytes:
     """The module as an object file.
 
-    It is kept in the cache of `compiler.native` under the hash of the text, the machine and the
-    version of LLVM: processes that want it at once compile it once. Without a cache that can be
-    written it is compiled every time.
+    It is cached (`compiler.native`) under the hash of the text, the machine and the version of
+    LLVM; processes that want it at the same time compile it once. Without a writable cache it is
+    compiled every time.
     """
     version = ".".join(map(str, llvm.llvm_version_info))
     key = digest([text, version, machine.triple, machine.cpu, *machine.features, "-",
@@ -78,22 +78,22 @@ def _object_code(text: str, machine: Processor) -> bytes:
 
 
 FOREIGN: dict[str, int] = {}
-"""Functions that code is linked with before those of the process: name to address."""
+"""Functions that code links with in preference to those of the process: name to address."""
 
 _MATH = (*FUNCTIONS, "fmod", "fmodf", "floor", "floorf", "ceil", "ceilf", "rint", "rintf")
 
 
 @cache
 def _math() -> dict[str, int]:
-    """The mathematical functions: in the process already, or in a library apart."""
+    """Finds the mathematical functions: in the process already, or in a separate library."""
     process = ctypes.CDLL(None)
     library = process if hasattr(process, "expf") else ctypes.CDLL(ctypes.util.find_library("m"))
     return {name: address_of(library, name) for name in _MATH}
 
 
 class Library:
-    """Machine code in memory, from an object file that defines `names`. Keeps it alive as long as
-    the functions of it that are in use.
+    """Machine code in memory, from an object file that defines `names`. The object keeps the code
+    alive while its functions are in use.
     """
 
     def __init__(self, code: bytes, names: Iterable[str], machine: Processor):

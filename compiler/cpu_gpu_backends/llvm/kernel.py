@@ -21,10 +21,10 @@ class Kernel:
     """A compiled program, for this computer.
 
     Calling it takes an array for each input and each output of the program, in that order, and
-    fills the outputs; no output may overlap another array, but the first one may be an input that
-    is among `in_place` (see `emit`). `compute` is like
-    `compiler.ir.interpret`: arrays by name in, new arrays by name out. `text` is the LLVM IR that
-    it was made from. Several threads may call it at once.
+    fills the outputs; no output may overlap another array, except that the first may be an
+    `in_place` input (see `emit`). `compute` is like `compiler.ir.interpret`: arrays by name in, new
+    arrays by name out. `text` is its LLVM IR. Several threads may call it at
+    once.
 
     Parameters of the program take their values from the shapes of the arrays, where a dimension is
     a parameter by itself; others are given by name.
@@ -42,8 +42,8 @@ class Kernel:
 
     @classmethod
     def restored(cls, interface: Program, code: bytes) -> "Kernel":
-        """The kernel whose `code` this is, on a computer like the one that it was compiled for.
-        Of its program only the `interface` is left, and no `text`.
+        """A kernel from its `code`, on a computer like the one that it was compiled for. It has
+        only the `interface` of its program, and no `text`.
         """
         kernel = cls.__new__(cls)
         kernel.text, kernel._machine, kernel._code = "", host(), code
@@ -104,7 +104,7 @@ class Kernel:
         return {symbol: sizes[symbol] for symbol in self.program.parameters}
 
     def compute(self, inputs: Mapping[str, np.ndarray], **symbols: int) -> dict[str, np.ndarray]:
-        """Outputs by name. Inputs of any memory layout are taken, but none is converted."""
+        """Outputs by name. Inputs may have any memory layout, but their types are not converted."""
         for buffer in self.program.inputs:
             if buffer.name not in inputs:
                 raise ValueError(f"Inputs of {self.program.name} must hold {buffer.name!r}, "
@@ -150,10 +150,9 @@ def build(program: Program, machine: Processor | None = None, contract: bool = F
           strict: bool = False, in_place: Collection[str] = ()) -> Kernel:
     """Compile `program` for this computer; texts are compiled once.
 
-    `machine` may be ``host().without(...)``, to see what becomes of it where a feature is
-    missing. With `contract` a product may be fused with a sum that it is part of (see `floats`).
-    The first output may be the array of an input that is `in_place` (see `emit`).
-    Intrinsics that the machine lacks are replaced by their loop nests, or refused with
-    MachineError if `strict`.
+    `machine` may be ``host().without(...)``, to see the code for a processor without some feature.
+    With `contract` a product may be fused with a sum that it is part of (see `floats`). The first
+    output may be the array of an input that is `in_place` (see `emit`). Intrinsics that the machine
+    lacks are replaced by their loop nests, or refused with MachineError if `strict`.
     """
     return Kernel(program, machine, contract, strict, in_place)

@@ -1,10 +1,10 @@
 """Runs iterations of a loop side by side, as the lanes of vectors.
 
-A loop of kind ``vectorize`` runs as vectors of all its iterations, or of pieces of them where it
-is long; a tail is a shorter vector. What does not depend on the loop is computed once. A condition
-that differs between lanes becomes a mask: lanes that it leaves out read and write nothing, and a
-part that no lane takes part in is skipped. What is allocated inside the loop is each lane's own:
-the lanes' elements of one place lie side by side.
+A loop of kind ``vectorize`` runs as vectors of all its iterations, or of pieces of them where it is
+long; a tail is a shorter vector. Whatever does not depend on the loop is computed once. A condition
+that differs between lanes becomes a mask: masked lanes read and write nothing, and code that no
+lane executes is skipped. Each lane has its own copy of a buffer that is allocated inside the loop;
+the lanes' elements at one place lie side by side.
 """
 
 from dataclasses import dataclass

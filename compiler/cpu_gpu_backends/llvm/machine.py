@@ -1,4 +1,4 @@
-"""What code is generated for: this computer, or another one."""
+"""Processors that code is generated for: this computer, or another one."""
 
 import os
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ WITHOUT = "LOCKSTEP_CPU_WITHOUT"
 
 _DEPENDENTS = {"avx": ("avx", "fma", "f16c"), "avx2": ("avx512", "avx10", "avxvnni"),
                "avx512f": ("avx512", "avx10"), "fma": ("avx512", "avx10"), "amx-tile": ("amx",)}
-"""Feature to beginnings of the names of those that are nothing without it."""
+"""Feature to the prefixes of the features that depend on it."""
 
 
 class MachineError(Error):
-    """A machine or a feature was asked for that is not there; the message is one sentence."""
+    """A machine or feature is not available; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Processor:
     Parameters
     ----------
     triple : architecture, vendor, operating system.
-    cpu : what instructions are scheduled for.
+    cpu : the model that instructions are scheduled for.
     features : what the processor has, in order of their names.
-    absent : what it does without though `cpu` may have it.
+    absent : features that it lacks although `cpu` may have them.
     """
 
     triple: str
@@ -74,7 +74,7 @@ MACHINES = {
 
 
 def host() -> Processor:
-    """This computer, less what the environment variable `WITHOUT` names."""
+    """This computer, without the features in the environment variable `WITHOUT`."""
     names = [name.strip() for name in os.environ.get(WITHOUT, "").split(",") if name.strip()]
     try:
         return _host().without(*names)

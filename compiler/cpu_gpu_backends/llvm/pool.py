@@ -1,7 +1,7 @@
 """The threads of parallel loops: libgomp, entered through one function that can be switched.
 
-Without libgomp, and in a process that was forked, loops run on the thread that meets them: the
-threads of the pool do not come along in a fork, and waiting for them would never end.
+Without libgomp, and in a forked process, loops run on the thread that meets them: a fork does not
+copy the pool's threads, so waiting for them would never end.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ class PoolWarning(UserWarning):
 
 
 class Pool:
-    """What kernels with parallel loops are linked with: `symbols`, name to address."""
+    """The functions that kernels with parallel loops link with: `symbols`, name to address."""
 
     def __init__(self):
         machine = target_machine(host())
@@ -67,7 +67,7 @@ class Pool:
 
     @property
     def threads(self) -> int:
-        """How many threads a loop of this thread gets, if it does not say."""
+        """The number of threads that a loop of this thread gets by default."""
         if self._target.value == self._code["serial"] or self._openmp is None:
             return 1
         return self._openmp.omp_get_max_threads()
@@ -102,7 +102,7 @@ def _libgomp() -> ctypes.CDLL | None:
 
 @cache
 def pool() -> Pool:
-    """The pool of this process; made when the first kernel with a parallel loop is."""
+    """The pool of this process, created with the first kernel that has a parallel loop."""
     return Pool()
 
 

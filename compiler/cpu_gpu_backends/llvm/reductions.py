@@ -1,6 +1,6 @@
-"""How reductions begin.
+"""Initializes reductions ahead of their loops.
 
-A reduction is not decided iteration by iteration. Where a loop over a reduction variable holds
+No iteration tests whether its reduction begins. Where a loop over a reduction variable holds
 nothing but the update, the elements that it is about to update are first set to the neutral value
 of the operation (if the reduction begins here), and then every iteration accumulates: the inner
 loop has no condition, and LLVM keeps its result in a register. The neutral value of a sum of
@@ -17,7 +17,7 @@ __all__ = ["first_iteration", "outer_axes", "update_begun_by"]
 
 
 def update_begun_by(loop: For) -> Update | None:
-    """The update that the loop is there for, if its elements can be set ahead."""
+    """The update that is the loop's only content, if its elements can be set ahead."""
     stmt: Stmt = loop
     while isinstance(stmt, For | If | Tensorized):
         stmt = stmt.body

@@ -38,7 +38,7 @@ _INDEX = LlvmType(INDEX)
 
 @dataclass(frozen=True, slots=True)
 class FunctionContext:
-    """What all parts of one function share: its module, its name, and how it is built."""
+    """Shared state of all parts of one function: its module, its name, and how it is built."""
 
     module: LlvmModule
     name: str
@@ -55,7 +55,7 @@ class Statements:
         self.variables = dict(variables or {})
         self.exprs = Expressions(w, self.buffers, self.variables, function.contract)
         self.frame = FunctionFrame(w)
-        self.begun: Update | None = None    # the update around here that has only to accumulate
+        self.begun: Update | None = None    # the enclosing update that only has to accumulate
         self.on_team = False                # whether several threads run this already
         self._local: set[str] = set()
         self._on_stack = 0
@@ -85,7 +85,7 @@ class Statements:
             case Tensorized():
                 self._tensorized(stmt)
             case Barrier():
-                return              # the threads that it holds together run one after the other
+                return              # its threads run one after the other
             case _:
                 raise TypeError(f"Statement must be of a known kind, not {stmt!r}")
 
@@ -142,14 +142,16 @@ class Statements:
         self.write(loop.body)
 
     def iterate(self, loop: For, begin: str, end: str) -> None:
-        """Run the body from `begin` to `end`; at least once if `end` is a number."""
+        """Runs the body from `begin` to `end`; at least once if `end` is a number."""
         with self._if_any(begin, end), self.counted(loop.var.name, begin, end, 1,
                                                     loop.kind == "unroll") as index:
             self._once(loop, index)
 
     @contextmanager
     def _if_any(self, begin: str, end: str):
-        """Guards what is written inside: it runs if there are iterations from `begin` to `end`."""
+        """Guards the instructions written inside: they run if there are iterations from `begin` to
+        `end`.
+        """
         if not end.startswith("%"):
             yield
             return
@@ -163,7 +165,9 @@ class Statements:
 
     @contextmanager
     def counted(self, name: str, begin: str, end: str, step: int = 1, unroll: bool = False):
-        """A loop, run at least once, around the instructions that are written inside; its index."""
+        """Wraps the instructions written inside into a loop that runs at least once; yields its
+        index.
+        """
         w = self.w
         head, latch, done = w.name(f"{name}.loop"), w.name("latch"), w.name("done")
         after, before = f"%{w.name(f'{name}.next')}", w.block
@@ -205,7 +209,9 @@ class Statements:
             self._vector(loop, whole, lanes, extent)
 
     def _vector(self, loop: For, first: str, lanes: int, end: str = "") -> None:
-        """Iterations from `first`, as many as there are lanes, or up to `end` if there is one."""
+        """Writes one vector of iterations from `first`: all lanes, or those below `end` if it is
+        given.
+        """
         kind = LlvmType(INDEX, lanes)
         numbers = "<" + ", ".join(f"i64 {lane}" for lane in range(lanes)) + ">"
         if first != "0":
@@ -244,12 +250,14 @@ class Statements:
     # Reductions
 
     def _begin(self, loop: For) -> bool:
-        """Set what the loop will update to the neutral value, if it is the place to do so."""
+        """Sets the elements that the loop will update to the neutral value, if this is the place
+        for it.
+        """
         update = update_begun_by(loop)
         if update is None or update is self.begun:
             return False
         if any(isinstance(s, Tensorized) and self._has(s.intrinsic) for s in walk_stmts(loop)):
-            return False            # the intrinsic begins by itself
+            return False            # the intrinsic initializes its own reduction
         outer, first = outer_axes(loop, update), first_iteration(loop, update)
         self.begun = update
         if outer:
@@ -287,7 +295,7 @@ class Statements:
 
     def _reduce(self, stmt: Update | Combine, values: tuple[LlvmValue, ...],
                 fold: Callable[[list[LlvmValue]], list[LlvmValue]]) -> None:
-        """Assign `values` where the reduction begins, else ``fold(old values)``."""
+        """Assigns `values` where the reduction begins, else ``fold(old values)``."""
         w, exprs, buffers, indices = self.w, self.exprs, stmt.buffers, stmt.indices
 
         def folded() -> list[LlvmValue]:
@@ -350,7 +358,7 @@ class Statements:
         lanes = self.exprs.lanes.count if self.exprs.lanes else 1
         if self.exprs.lanes:
             self.exprs.own.add(buffer.name)
-        if buffer.name in self._local:      # never with fewer lanes: tails come last
+        if buffer.name in self._local:      # the widest: tails come last
             return
         size, name = buffer.size_bytes * lanes, f"%{self.w.name(buffer.name)}"
         self._local.add(buffer.name)
@@ -367,7 +375,9 @@ class Statements:
         self.buffers[buffer.name] = name
 
     def _rounded(self, size: Extent) -> str:
-        """Bytes in whole cache lines, as `aligned_alloc` wants them, known at the entry."""
+        """The buffer's bytes in whole cache lines, as `aligned_alloc` requires, computed at the
+        entry.
+        """
         if isinstance(size, int):
             return str(-(-size // _LINE) * _LINE)
         w = self.w

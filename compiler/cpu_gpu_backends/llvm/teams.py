@@ -1,9 +1,9 @@
-"""Parallel loops: iterations shared out among a team of threads.
+"""Parallel loops: a team of threads shares the iterations.
 
-The threads are libgomp's. It is where GCC is, its pool starts threads once and keeps them, it may
-be entered from several threads of the host at a time, and C programs that use OpenMP share it. The
-body of the loop becomes a function of its own, and each thread runs one piece of consecutive
-iterations. A parallel loop inside another runs on the thread that meets it.
+The threads are libgomp's. It comes with GCC, its pool starts threads once and keeps them, several
+threads of the host may use it at a time, and C programs with OpenMP share it. The body of the loop
+becomes a function of its own, and each thread runs one piece of consecutive iterations. A parallel
+loop inside another runs on the thread that meets it.
 
 The annotation ``num_threads`` of a loop says how many threads it wants; else OpenMP does
 (``OMP_NUM_THREADS``, or `compiler.cpu_gpu_backends.llvm.pool.set_threads`). WebAssembly has no
@@ -25,7 +25,7 @@ _SLOT = 8               # bytes of a value in the context
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What the body of a loop uses from outside it: pointers by the buffer's name, variables."""
+    """The outer values that a loop's body uses: pointers by the buffer's name, variables."""
 
     buffers: dict[str, str]
     variables: dict[Var, LlvmValue]
@@ -37,7 +37,8 @@ class Captured:
                 + [("i64", value.text) for value in self.variables.values()])
 
     def renamed(self, w: Writer) -> "Captured":
-        """What is captured, under the names of parameters of the function that `w` writes."""
+        """The captured values, under the names of the parameters of the function that `w` writes.
+        """
         return Captured({name: f"%{w.name(name)}" for name in self.buffers},
                         {var: LlvmValue(f"%{w.name(var.name)}", LlvmType(INDEX))
                          for var in self.variables})
@@ -56,10 +57,9 @@ def captured(loop: For, buffers: Mapping[str, str], variables: Mapping[Var, Llvm
 
 def write(w: Writer, function: str, loop: For, extent: str, captured: Captured,
           write_piece: Callable[[str], str]) -> str:
-    """Write the loop of `function` as a call of a team, and the functions that its threads run.
-
-    ``write_piece(name)`` is the text of the function of a piece, see `piece_head`. Returns the
-    status of the team: 0 where all is well.
+    """Writes the loop of `function` as a call of a team, and the functions that its threads run.
+    ``write_piece(name)`` gives the text of the function for a piece, see `piece_head`. Returns the
+    status of the team: 0 for success.
     """
     functions = w.module.functions
     number = sum(".team." in name for name in functions)
@@ -83,7 +83,7 @@ def piece_head(name: str, captured: Captured) -> str:
 
 
 def _team(outer: Writer, name: str, body: str, captured: list[str]) -> str:
-    """``void team(context)``: what every thread does."""
+    """``void team(context)``: the work of one thread."""
     w = Writer(outer.module)
     kinds, values = ["i64", *captured], []
     for place, kind in enumerate(kinds, 1):
@@ -109,7 +109,7 @@ def _team(outer: Writer, name: str, body: str, captured: list[str]) -> str:
 
 
 def _context(w: Writer, values: list[tuple[str, str]]) -> str:
-    """The status of the team, then the values: the extent, and what is captured."""
+    """Writes the team's context: its status, then the extent and the captured values."""
     context = f"%{w.name('context')}"
     w.entry.append(f"  {context} = alloca [{_SLOT * (1 + len(values))} x i8], align {_SLOT}")
     w.do(f"store i32 0, ptr {context}")

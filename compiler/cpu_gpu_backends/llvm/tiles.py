@@ -1,8 +1,8 @@
-"""What the rule of a declared intrinsic is called with, to write its instructions.
+"""The argument of a declared intrinsic's rule: it writes the intrinsic's instructions.
 
-A rule ``lower(call) -> bool`` writes LLVM IR through `IntrinsicCall.w` and says whether it could:
-where it returns False, or the machine lacks what the intrinsic needs, the loop nest itself is
-written.
+A rule ``lower(call) -> bool`` writes LLVM IR through `IntrinsicCall.w` and returns whether it
+could. Where it returns False, or the machine lacks a feature that the intrinsic needs, the loop
+nest itself is written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ class IntrinsicCall:
     Parameters
     ----------
     w : the writer of the function.
-    machine : which has all that the intrinsic needs.
+    machine : the target, which has all that the intrinsic needs.
     contract : whether products may be fused with sums.
     tiles : by name of the operand, the destination among them.
     begins : whether the reduction begins here, as an ``i1``; ``true`` and ``false`` are literal.
@@ -62,7 +62,7 @@ class IntrinsicCall:
             pointer)
 
     def either(self, begin: Callable[[], None], resume: Callable[[], None]) -> None:
-        """Write what is to be done where the reduction begins, and what where it goes on."""
+        """Writes one of two: `begin` where the reduction begins, `go_on` where it continues."""
         if self.begins in ("true", "false"):
             (begin if self.begins == "true" else resume)()
             return
@@ -102,7 +102,7 @@ class IntrinsicCall:
         w.jump(head)
         w.label(head)
         following = f"%{w.name('next')}"
-        phis = len(w.lines)                 # written when it is known what comes back to them
+        phis = len(w.lines)                 # written once the values from the loop's end are known
         index, carried = f"%{w.name('step')}", [f"%{w.name()}" for _ in values]
         results = step(index, carried)
         w.do(f"{following} = add nuw nsw i64 {index}, 1")

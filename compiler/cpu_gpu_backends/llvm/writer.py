@@ -79,21 +79,21 @@ class LlvmValue:
 
 
 def literal(text: str) -> int | None:
-    """The number that an integer operand is, the same in all lanes; None if it is no constant."""
+    """The number of a constant integer operand, the same in all lanes; None for any other."""
     match = re.fullmatch(r"(?:splat \(i\d+ )?(-?\d+)\)?", text)
     return int(match[1]) if match else None
 
 
 @dataclass(slots=True)
 class LlvmModule:
-    """Functions by name, each in whole, declarations of what comes from outside, metadata."""
+    """A module: complete functions by name, declarations of external functions, metadata."""
 
     functions: dict[str, str] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
     metadata: list[str] = field(default_factory=list)
 
     def unrolled_loop(self) -> str:
-        """Metadata of one loop, which says that LLVM shall unroll it."""
+        """Metadata that tells LLVM to unroll one loop."""
         number = len(self.metadata)
         self.metadata += [f"!{number} = distinct !{{!{number}, !{number + 1}}}",
                           f'!{number + 1} = !{{!"llvm.loop.unroll.enable"}}']
@@ -121,13 +121,14 @@ class Writer:
         self.lines.append(f"  {instruction}")
 
     def op(self, instruction: str, hint: str = "v") -> str:
-        """Write an instruction that has a result; the result."""
+        """Writes an instruction with a result, and returns the result."""
         name = f"%{self.name(hint)}"
         self.do(f"{name} = {instruction}")
         return name
 
     def call(self, function: str, returns: object, *args: tuple[object, str]) -> str:
-        """Call a function of LLVM or of the C library; `args` are pairs (type, value)."""
+        """Writes a call of a function of LLVM or of the C library; `args` are pairs (type, value).
+        """
         self.declare(function, returns, *(kind for kind, _ in args))
         return self.op(f"call {returns} @{function}({_listed(args)})")
 
@@ -141,7 +142,7 @@ class Writer:
                 f"declare {returns} @{function}({', '.join(map(str, types))})")
 
     def label(self, name: str) -> None:
-        """Begin a block; the block before it must have ended with a branch."""
+        """Begins a block; the previous block must have ended with a branch."""
         self.lines.append(f"{name}:")
         self.block = name
 

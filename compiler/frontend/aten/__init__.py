@@ -1,4 +1,4 @@
-"""What each operator of ATen is in the graph; importing the package fills the table."""
+"""Operators of ATen as nodes of the graph; importing the package fills the table."""
 
 from compiler.frontend.aten import (
     creation,

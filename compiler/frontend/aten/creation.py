@@ -1,4 +1,4 @@
-"""Tensors that sizes and numbers decide; they are constants."""
+"""Tensors that depend on sizes and numbers alone; they become constants."""
 
 import numpy as np
 

@@ -118,7 +118,7 @@ def relu6(t, x):
 
 @aten("softplus")
 def softplus(t, x, beta=1, threshold=20):
-    """Linear above the threshold."""
+    """Softplus, linear above the threshold."""
     scaled = x if beta == 1 else x * beta
     soft = onnx.softplus(t, scaled)
     return (scaled > threshold).where(x, soft if beta == 1 else soft / beta)
@@ -155,7 +155,7 @@ def glu(t, x, dim=-1):
 # Two operands and more
 
 def _alike(t, *operands, dtype: str | None = None) -> list[Value]:
-    """The operands as values of one type, the promoted one unless told."""
+    """Converts the operands to values of one type: the given one, or the promoted one."""
     common = dtype or promoted(*operands)
     first = next(operand for operand in operands if isinstance(operand, Value)).astype(common)
     return [operand.astype(common) if isinstance(operand, Value) else first.like(operand)

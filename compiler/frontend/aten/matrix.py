@@ -48,8 +48,8 @@ def einsum(t, equation, tensors, *, path=None):
 @aten("scaled_dot_product_attention")
 def attention(t, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
               enable_gqa=False):
-    """Softmax(q k^T scale + mask) v; a mask of bool says what takes part. The scores are scaled,
-    not the query, so that the product reads what the layer before it makes.
+    """Softmax(q k^T scale + mask) v; a bool mask selects the scores that take part. The scores are
+    scaled, not the query, so that the product reads the previous layer's result directly.
     """
     if dropout_p:
         raise NodeRefused("it drops attention at random in training mode; call eval() before "
@@ -66,12 +66,12 @@ def attention(t, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=Fal
     if attn_mask.dtype != "bool":
         return product(t, plain_softmax(scores + attn_mask, scores.rank - 1), value)
     shown = plain_softmax(attn_mask.where(scores, -np.inf), scores.rank - 1)
-    # a row that is masked as a whole is 0 / 0 there, and nothing here
+    # a row that is masked entirely is 0 / 0 in torch, and zero here
     return product(t, attn_mask.expand(*shown.shape).where(shown, 0), value)
 
 
 def _repeated(x: Value, query: Value) -> Value:
-    """Each head for as many heads of the query as share it."""
+    """Repeats each head for all heads of the query that share it."""
     *outer, heads, length, width = x.shape
     times = query.shape[-3] // heads
     wide = x.reshape(*outer, heads, 1, length, width).expand(*outer, heads, times, length, width)

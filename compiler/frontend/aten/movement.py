@@ -1,4 +1,4 @@
-"""Views, copies and choices of elements. A view is what it shows: programs are functional here."""
+"""Views, copies and choices of elements. Views become values: exported programs are functional."""
 
 from math import prod
 
@@ -19,7 +19,7 @@ def same(t, x, *arguments, **options):
 
 @aten("to", "_to_copy", "type_as")
 def to(t, x, *arguments, dtype=None, **options):
-    """The element type is the first argument that is one; devices change nothing."""
+    """Converts to the first argument that is an element type; devices are ignored."""
     kinds = [dtype, *arguments]
     like = next((kind.dtype for kind in kinds if isinstance(kind, Value)), None)
     kind = next((kind for kind in kinds if isinstance(kind, str)), like)
@@ -145,7 +145,7 @@ def repeat(t, x, repeats):
 
 @aten("repeat_interleave.self_int")
 def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
-    """Each element so many times in a row; of the flattened tensor where there is no axis."""
+    """Repeats each element; without an axis, the elements of the flattened tensor."""
     x = x.reshape(x.size) if dim is None else x
     axis, = axes_of((dim or 0,), x.rank)
     wide = x.unsqueeze(axis + 1)
@@ -159,7 +159,7 @@ def repeat_interleave(t, x, repeats, dim=None, *, output_size=None):
 
 @aten("cat", "concat", "concatenate")
 def cat(t, tensors, dim=0):
-    """Tensors of shape (0,) count for nothing, whatever the others' shapes are."""
+    """Concatenates tensors; those of shape (0,) are ignored, whatever the others' shapes are."""
     full = [tensor for tensor in tensors if tensor.shape != (0,)] or [tensors[0]]
     kind = promoted(*tensors)
     full = [tensor.astype(kind) for tensor in full]
@@ -229,7 +229,7 @@ def select(t, x, dim, index):
 
 @aten("slice_scatter")
 def slice_scatter(t, x, source, dim=0, start=None, end=None, step=1):
-    """x with the source in the place of a slice."""
+    """Returns x with the source in place of a slice."""
     axis, = axes_of((dim,), x.rank)
     begin, stop, step = slice(start, end, step).indices(x.shape[axis])
     if step != 1:
@@ -276,7 +276,7 @@ def _padded(t, x: Value, pad, mode: str, value=0.0) -> Value:
 
 @aten("pad")
 def pad(t, x, pad, mode="constant", value=None):
-    """Numbers below zero crop; circular takes from what is left then."""
+    """Pads; negative numbers crop first, and circular padding takes from what is left."""
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode == "circular":
         x = _padded(t, x, [min(width, 0) for width in pad], "constant")
@@ -294,7 +294,7 @@ for _rank in (1, 2, 3):
     aten(f"replication_pad{_rank}d")(lambda t, x, padding: _padded(t, x, padding, "edge"))
 
 
-# Elements by their numbers
+# Elements by index
 
 @aten("embedding")
 def embedding(t, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
@@ -317,8 +317,8 @@ def gather(t, x, dim, index, *, sparse_grad=False):
 
 @aten("index.Tensor")
 def index(t, x, indices):
-    """Tensors of numbers for some axes; they broadcast, and stand together in the result where the
-    axes are neighbours, else in front.
+    """Indexes some axes with tensors. These broadcast; their dimensions replace neighbouring axes
+    in the result, and come first otherwise.
     """
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     chosen = [index for index in indices if index is not None]

@@ -28,7 +28,7 @@ def _batch_norm(t, x, weight, bias, mean, variance, eps):
 
 @aten("_native_batch_norm_legit_no_training")
 def native_batch_norm(t, x, weight, bias, mean, variance, momentum, eps):
-    """The statistics that it also gives are empty in this mode."""
+    """Also returns the statistics, which are empty in inference."""
     empty = t.constant(np.zeros(0, x.dtype))
     return _batch_norm(t, x, weight, bias, mean, variance, eps), empty, empty
 
@@ -54,7 +54,7 @@ def layer_norm(t, x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_e
 
 @aten("native_layer_norm")
 def native_layer_norm(t, x, normalized_shape, weight, bias, eps):
-    """Returns the means and the inverse deviations too."""
+    """Also returns the means and the inverse deviations."""
     axes = tuple(range(x.rank - len(normalized_shape), x.rank))
     result, mean, inverse = _standardized(x, axes, eps)
     return _affine(result, weight, bias).astype(x.dtype), mean, inverse
@@ -94,7 +94,7 @@ def group_norm(t, x, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled
 
 @aten("native_group_norm")
 def native_group_norm(t, x, weight, bias, n, c, hxw, group, eps):
-    """Means and inverse deviations, which it also gives, have no use in inference."""
+    """Also returns means and inverse deviations, which inference does not use."""
     return group_norm(t, x, group, weight, bias, eps), None, None
 
 

@@ -49,7 +49,7 @@ def _of_state(parameters: Sequence[Value]) -> tuple[Value, Value | None]:
 
 def _direction(t, x: Value, state: State, parameters: Sequence[Value], cell: Cell,
                backwards: bool) -> tuple[Value, State]:
-    """All states [T,B,H] and the last; the input's products of all times are one product."""
+    """Returns all states [T,B,H] and the last one; one product serves the inputs of all times."""
     inner = linear(t, x, parameters[0], parameters[2] if len(parameters) > 2 else None)
     times = range(x.shape[0])
     each: dict[int, Value] = {}

@@ -12,7 +12,7 @@ from compiler.te import is_float
 
 
 def _axes(x: Value, dim: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The axes; all of them where none is given."""
+    """Resolves the axes to reduce: all of them where none is given."""
     dims = (dim,) if isinstance(dim, int) else tuple(dim or ())
     if x.rank == 0:
         return ()
@@ -20,7 +20,7 @@ def _axes(x: Value, dim: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 def _in_integers(x: Value, dtype: str | None) -> Value:
-    """Sums and products of integers are in 64 bits."""
+    """Widens integers to 64 bits, for sums and products."""
     return x.astype(dtype) if dtype else x if is_float(x.dtype) else x.astype("int64")
 
 
@@ -31,7 +31,7 @@ def sum_(t, x, dim=None, keepdim=False, *, dtype=None):
 
 @aten("mean")
 def mean(t, x, dim=None, keepdim=False, *, dtype=None):
-    """A mean of whole planes is a global average pool."""
+    """Means along axes; the mean of whole planes is a global average pool."""
     x, axes = x.astype(dtype) if dtype else x, _axes(x, dim)
     if x.rank == 4 and axes == (2, 3) and x.dtype == "float32":
         mean = t.emit("globalavgpool", x)
@@ -68,7 +68,7 @@ for _name, _op, _place in (("max", "reduce_max", "argmax"), ("min", "reduce_min"
 
 
 def _place_of(t, x: Value, dim: int | None, keepdim: bool, op: str) -> Value:
-    """The first of equals; its number in the flattened tensor where there is no axis."""
+    """The place of the first extremum; without an axis, its index in the flattened tensor."""
     if dim is None:
         reduced = t.emit(op, x.reshape(x.size), axis=0, keepdims=0, last=0)
         return reduced.reshape(*(1,) * x.rank) if keepdim else reduced
@@ -89,7 +89,7 @@ def all_(t, x, dim=None, keepdim=False):
 
 
 def _spread(x: Value, dim, correction: float | None, keepdim: bool) -> tuple[Value, Value]:
-    """Variance and mean; the correction is 1 unless told."""
+    """Variance and mean; the default correction is 1."""
     axes = _axes(x, dim)
     mean = x.mean(*axes, keepdims=1)
     apart = x - mean
@@ -102,7 +102,7 @@ def _spread(x: Value, dim, correction: float | None, keepdim: bool) -> tuple[Val
 
 
 def _correction(dim, unbiased) -> tuple:
-    """The arguments of overloads whose first may be `unbiased` in the place of the axes."""
+    """Reads the arguments of overloads that may have `unbiased` first, in place of the axes."""
     return (None, int(dim)) if isinstance(dim, bool) else (dim, int(unbiased))
 
 
@@ -155,7 +155,7 @@ aten("cumprod")(_running("cumprod"))
 
 @aten("topk")
 def topk(t, x, k, dim=-1, largest=True, sorted=True):
-    """The result is sorted even where that is not asked for; of equal elements the first counts."""
+    """The result is always sorted; of equal elements the first wins."""
     axis, = axes_of((dim,), x.rank)
     order = t.emit("sorted_places", x, axis=axis, count=k, largest=int(largest))
     return t.emit("gather_elements", x, order, axis=axis), order

@@ -1,14 +1,14 @@
 """Operators of ATen as functions: the table, element types, and how a node's arguments are read.
 
-An operator is one function. Its first parameter is the importer; then come the arguments in ATen's
-order with ATen's defaults, those that ATen takes by keyword alone by their names::
+An operator is one function. Its first parameter is the importer. Then follow ATen's arguments in
+ATen's order with ATen's defaults; keyword-only arguments keep their names::
 
     @aten("add.Tensor", "add.Scalar")
     def add(t, x, other, *, alpha=1):
 
-A name without an overload is every overload that has no entry of its own. Tensors come as values,
-symbolic sizes as the integers that they are bound to, element types by our names. Results are one
-value, or a tuple where the node has several.
+A name without an overload stands for every overload that has no entry of its own. Tensors come as
+values, symbolic sizes as the integers that they are bound to, element types by our names. Results
+are one value, or a tuple where the node has several.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ __all__ = ["OPERATORS", "REFUSED", "aten", "find", "in_kind", "numbers", "promot
 
 Rule = Callable[..., Any]
 OPERATORS: dict[str, Rule] = {}
-"""By name, with the overload where that decides."""
+"""Rules by operator name, with the overload where overloads differ."""
 
 REFUSED: set[str] = set()
-"""Those that have a reason in the place of a rule."""
+"""Operators that are refused: a reason in place of a rule."""
 
 
 def aten(*names: str) -> Callable[[Rule], Rule]:
@@ -55,8 +55,8 @@ ORDER = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat1
 
 
 def promoted(*operands: Any) -> str:
-    """The type in which these operands are calculated with. Tensors with dimensions decide within
-    a kind (bool, integer, float), then those without, then numbers.
+    """The type in which these operands are computed. Within a kind (bool, integer, float) tensors
+    with dimensions decide, then tensors without, then numbers.
     """
     groups: list[str | None] = [None, None, None]
     for operand in operands:
@@ -98,6 +98,6 @@ def in_kind(x: Value, dtype: str = "float32") -> Value:
 
 
 def numbers(value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """One number for each axis; ATen takes one for all."""
+    """Returns one number for each axis; ATen accepts a single number for all."""
     many = (value,) if isinstance(value, int) else tuple(value)
     return many * count if len(many) == 1 else many

@@ -1,4 +1,4 @@
-"""Images in other sizes: interpolation, pixel shuffles."""
+"""Resizing of images: interpolation, pixel shuffles."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def _extents(x: Value, size: Sequence[int] | None, scales: Sequence[float] | Non
 
 def _factors(x: Value, extents: Sequence[int], scales: Sequence[float | None] | None
              ) -> list[float]:
-    """The size of an old pixel in new ones: the scales where they are given, else by the sizes."""
+    """Scale factors along each axis: the given scales, else the ratio of the sizes."""
     told = scales or (None,) * len(extents)
     return [new / old if scale is None else scale
             for old, new, scale in zip(x.shape[2:], extents, told, strict=True)]
@@ -73,7 +73,7 @@ def pixel_unshuffle(t, x, downscale_factor):
 
 
 def _of_images(x: Value, rule) -> Value:
-    """Dimensions before the last three are batches."""
+    """Applies a rule for images; all dimensions before the last three are a batch."""
     if x.rank < 3:
         raise NodeRefused(f"its input must have 3 dimensions at least, not {x.rank}")
     result = rule(x.reshape(int(np.prod(x.shape[:-3])), *x.shape[-3:]))

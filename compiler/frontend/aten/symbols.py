@@ -1,4 +1,4 @@
-"""Sizes, which are integers here, and what a program asserts about them."""
+"""Sizes, which are plain integers here, and a program's assertions about them."""
 
 import math
 import operator

@@ -10,7 +10,7 @@ from compiler.frontend.values import NodeRefused, Value
 
 
 def _batched(rule):
-    """An image without a batch axis is a batch of one."""
+    """Applies a rule for batches; an image without a batch axis is a batch of one."""
     def batched(t, x, weight, *arguments, **options):
         if x.rank < weight.rank:
             result = rule(t, x.unsqueeze(0), weight, *arguments, **options)
@@ -22,7 +22,7 @@ def _batched(rule):
 @aten("conv1d", "conv2d", "conv3d")
 @_batched
 def conv(t, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """`padding` may be a word: valid, or same, where the greater part comes after."""
+    """Convolves; `padding` may be ``valid`` or ``same``, which puts the larger half after."""
     rank = weight.rank - 2
     auto, pads = "NOTSET", None
     if isinstance(padding, str):
@@ -98,7 +98,7 @@ def _adaptive(rank: int):
 
 
 def _averaged(t, x: Value, extents: Sequence[int]) -> Value:
-    """Whole planes, windows of one size, or along each axis means of parts."""
+    """Averages whole planes, windows of one size, or parts along each axis."""
     sizes = x.shape[2:]
     if set(extents) == {1}:
         return pooling.global_average_pool(t, x)
@@ -119,12 +119,12 @@ def _adaptive_max(rank: int):
             parts = [x.cut(axis, begin, end).max(axis, keepdims=1)
                      for begin, end in _parts(x.shape[axis], new)]
             x = parts[0] if new == 1 else t.emit("concat", *parts, axis=axis)
-        return x, None          # the places, which nothing but training reads
+        return x, None          # the places, which only training reads
     return adaptive_max_pool
 
 
 def _parts(size: int, count: int) -> list[tuple[int, int]]:
-    """Beginnings and ends of ATen's adaptive windows; they may overlap."""
+    """The starts and ends of ATen's adaptive windows, which may overlap."""
     return [(part * size // count, -(-(part + 1) * size // count)) for part in range(count)]
 
 
