@@ -35,7 +35,7 @@ def require_settings(*, integerize: Any, threads: Any, after: Any, cache: Any, p
     if after is not None and not callable(after):
         raise ArgumentError(f"after must be a function of number, name and result, not {after!r}")
     require_kind("link", link, Link | None, "a runtime.Link")
-    require_kind("pins", pins, Mapping | None, "a mapping of names to 'host' or 'accel'")
+    require_kind("pins", pins, Mapping | None, f"a mapping of names to {HOST!r} or {ACCEL!r}")
 
 
 def require_targets(pins: Mapping[str, Any] | None, targets: Collection[str]) -> None:

@@ -20,7 +20,7 @@ from compiler.graph.channels_last import FROM_LAST
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.graph.partition import Segment, subgraph
 from compiler.native import digest
-from compiler.target import Compiled, Crossing, Measure, Priced, Target
+from compiler.target import ACCEL, HOST, Compiled, Crossing, Measure, Priced, Target
 from runtime.link import LINK, Link
 
 __all__ = ["AccelPrices", "MeasuredPrices", "NodePrices"]
@@ -76,7 +76,7 @@ class AccelPrices:
         back.
         """
         size, change = self._change(value, kind, outwards, last)
-        where = "host" if outwards else "accel"
+        where = HOST if outwards else ACCEL
         seconds = self.measure(
             f"layout for {where} of {kind}{', NHWC' if last else ''} in {size} bytes", change)
         return Crossing(size, self.link.copy_seconds(size) + seconds, seconds)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from compiler.target_names import ACCEL, HOST
 from lockstep.paths import Geometry, input_file
 
 __all__ = ["CALIBRATION", "DEFAULT_TARGET", "DEFAULT_THREADS", "QUANTIZER", "add_compilation",
@@ -26,7 +27,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
         help=f"accel:PRESET, accel:FILE.toml or cpu; a list of them in order of preference, such "
              f"as accel:PRESET,cpu; or auto:PRESET, or auto: before a list, which gives each part "
              f"of the network to the target where it costs least (default {DEFAULT_TARGET})")
-    add("--pin", action="append", type=pin, default=[], metavar="NAME=host|accel",
+    add("--pin", action="append", type=pin, default=[], metavar=f"NAME={HOST}|{ACCEL}",
         help="where a layer, or all layers of an operator, must be computed")
     add("--link", type=link, default={}, metavar="BYTES[,LATENCY[,START]]",
         help="what auto assumes of the way to the accelerator: bytes a second (default 400e6), "
@@ -144,10 +145,10 @@ def row_buffer(text: str) -> dict[str, int]:
 
 
 def pin(text: str) -> tuple[str, str]:
-    """``NAME=host`` or ``NAME=accel``; the name may have equals signs."""
+    """Name and target of ``NAME=TARGET``; the name may have equals signs."""
     name, _, target = text.rpartition("=")
-    if not name or target not in ("host", "accel"):
-        raise argparse.ArgumentTypeError(f"must be NAME=host or NAME=accel, not {text!r}")
+    if not name or target not in (HOST, ACCEL):
+        raise argparse.ArgumentTypeError(f"must be NAME={HOST} or NAME={ACCEL}, not {text!r}")
     return name, target
 
 
