@@ -2,7 +2,8 @@
 
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,7 @@ def quantized_by_onnx_runtime(model: ModelProto, samples: Sequence[Values]) -> M
         def get_next(self) -> Any:
             return next(self.rest, None)
 
-    logging.getLogger().setLevel(logging.ERROR)     # it warns in the root's name
-    with tempfile.TemporaryDirectory() as folder:
+    with _errors_only(), tempfile.TemporaryDirectory() as folder:
         plain, ready, made = (Path(folder, name) for name in ("a.onnx", "b.onnx", "c.onnx"))
         onnx.save(_with_scales_of_channels(model), plain)
         quant_pre_process(str(plain), str(ready), skip_symbolic_shape=True)
@@ -120,6 +120,18 @@ def quantized_by_onnx_runtime(model: ModelProto, samples: Sequence[Values]) -> M
         quantize_static(str(ready), str(made), Reader(), per_channel=True,
                         activation_type=QuantType.QInt8, weight_type=QuantType.QInt8)
         return onnx.load(made)
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Hides warnings of the root logger, in whose name the quantizer warns."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
 
 
 SCALES_OF_CHANNELS = 13     # the first opset whose DequantizeLinear has an axis

@@ -175,7 +175,6 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
     (lambda root, entry: (entry / "more" / "code").chmod(0o646),
      "File {entry}/more/code of the cache can be written by other users (chmod go-w)")])
 def test_what_others_may_write_is_not_executed(own_cache, caplog, tmp_path, change, said):
-    caplog.set_level("WARNING")         # whatever another test has left
     entry = built()
     (entry / "code").write_bytes(b"wrong")
     change(own_cache, entry)
