@@ -1,5 +1,5 @@
-"""Products and sums with a constant a channel, batch norms among them: folded into the layer
-before, or a convolution of their own, depthwise and 1x1, which the accelerator has.
+"""Products and sums with a constant for each channel, such as batch norms: folded into the previous
+layer, or turned into a depthwise 1x1 convolution, which the accelerator has.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Types = Mapping[str, TensorType]
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """(x - mean) * gain + bias: float32 vectors of one number, or of one for each place along the
+    """(x - mean) * gain + bias: float32 vectors with one number, or one for each place along the
     axis.
     """
 
@@ -32,7 +32,7 @@ class Affine:
 
 
 def read_affine(node: Node, tensors: Mapping[str, Array], types: Types) -> Affine | None:
-    """What the node does to each channel, None for any other node."""
+    """The node as an affine function of each channel; None for any other node."""
     if node.op not in ("mul", "add", "sub", "div"):
         return None
     data, constant = node.inputs
@@ -65,9 +65,8 @@ def _channelwise(constant: Array, shape: tuple[int, ...], axis: int) -> Array | 
 
 def fold(node: Node, affine: Affine, tensors: dict[str, Array], names: Names, shared: bool,
          rank: int) -> Node | None:
-    """The one operator with weights that equals the two, whose numbers then stand in `tensors`;
-    None when there is none. `shared` says whether other nodes read the weight, `rank` is that of
-    the data.
+    """The one operator with weights that equals the two, or None. Its numbers are added to
+    `tensors`. `shared` says whether other nodes read the weight, `rank` is that of the data.
     """
     if node.op not in WEIGHTED or any(name not in tensors for name in node.inputs[1:]):
         return None
@@ -86,7 +85,7 @@ def fold(node: Node, affine: Affine, tensors: dict[str, Array], names: Names, sh
 
 
 def with_bias(node: Node, rank: int) -> Node:
-    """A product of matrices with a bias as a third input is `dense`."""
+    """The node; a product of two matrices as `dense`, which can have a bias as a third input."""
     if node.op != "matmul" or rank != 2:
         return node
     return replace(node, op="dense", attrs={"trans_b": 0})
@@ -94,7 +93,7 @@ def with_bias(node: Node, rank: int) -> Node:
 
 def as_convolution(node: Node, affine: Affine, tensors: dict[str, Array], names: Names,
                    types: Types) -> Node | None:
-    """The depthwise 1x1 convolution that equals the node, None where its input is no image."""
+    """The depthwise 1x1 convolution that equals the node; None where its input is no image."""
     shape = types[affine.source].shape
     if len(shape) != 4:
         return None

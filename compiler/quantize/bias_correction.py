@@ -1,9 +1,9 @@
-"""Empirical bias correction: what quantization adds to the mean of each channel is taken away.
+"""Empirical bias correction: removes the shift that quantization adds to each channel's mean.
 
-Rounding weights shifts the mean of a layer's results. For each quantized layer with weights the
-mean over samples and places of its results before the activation, with quantized inputs and
-weights, is compared with that of the float layer, and the bias takes the difference (Nagel et al.
-2019, section 4.2, by samples instead of statistics).
+Rounding weights shifts the mean of a layer's results. For each quantized layer with weights, the
+mean over samples and places of its pre-activation results, with quantized inputs and weights, is
+compared with the float layer's, and the difference goes into the bias (Nagel et al. 2019, section
+4.2, by samples instead of statistics).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ Array = np.ndarray
 
 def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
                    tick: Tick = lambda count: None) -> dict[str, float]:
-    """Replaces the biases of quantized layers in the network. Returns the largest change of each,
-    by the layer's name.
+    """Replaces the biases of the network's quantized layers. Returns each layer's largest change,
+    by its name.
     """
     layers = {place: layer for place, layer in enumerate(network.layers)
               if _is_correctable(layer, network, plan)}
@@ -54,7 +54,7 @@ def correct_biases(network: Network, graph: Graph, plan: Plan, scales: Scales, s
 
 
 def _is_correctable(layer: Layer, network: Network, plan: Plan) -> bool:
-    """Whether it is quantized and has constant weights."""
+    """Whether the layer is quantized and has constant weights."""
     node = layer.node
     return (layer.value in plan.quantized and node.op in WEIGHTED
             and node.inputs[1] in network.tensors)
@@ -62,7 +62,7 @@ def _is_correctable(layer: Layer, network: Network, plan: Plan) -> bool:
 
 def _before_activation(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
                        ) -> Callable[[Mapping[str, Array]], Array]:
-    """Computes the layer's sums from quantized inputs and weights; these have no scale."""
+    """Computes the layer's sums from quantized inputs and weights; the sums have no scale."""
     single = replace(plan, quantized=frozenset([layer.inner]))
     others = {value: scale for value, scale in scales.items() if value != layer.inner}
     return part(network, graph, single, others, [replace(layer, clamp=None)], layer.inner)
@@ -79,7 +79,7 @@ def _channel_sums(array: Array) -> Array:
 
 
 def _with_bias(network: Network, layer: Layer, shift: Array, rank: int) -> Layer:
-    """The layer with another bias, which only it reads."""
+    """The layer with another bias, which no other layer reads."""
     bias = network.names.fresh(f"{layer.name}.bias")
     network.tensors[bias] = vector(layer.node, network.tensors) + shift
     node = replace(layer.node, inputs=(*layer.node.inputs[:2], bias))

@@ -12,8 +12,8 @@ __all__ = ["Budget"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """At most `points` percentage points of agreement with the float network may be lost, or the
-    outputs have at least `decibels` of signal to quantization noise: one of the two.
+    """The limit: either at most `points` percentage points of agreement with the float network may
+    be lost, or the outputs must have at least `decibels` of signal to quantization noise.
     """
 
     points: float | None = None
@@ -21,7 +21,7 @@ class Budget:
 
     @classmethod
     def of(cls, given: "float | str | None") -> "Budget | None":
-        """Reads a number of points, or text: points, or decibels followed by ``dB``."""
+        """Parses a number of points, or text: points, or decibels followed by ``dB``."""
         if given is None:
             return None
         match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*(dB)?", str(given).strip(), re.IGNORECASE)
@@ -38,7 +38,9 @@ class Budget:
         return f"fell back to float for the budget of {wanted}"
 
     def met_by(self, measured: Measured, place: str) -> bool:
-        """Raises QuantizeRefused for points where the network has no classes."""
+        """Whether the figures stay within the budget. Raises QuantizeRefused for points where the
+        network has no classes.
+        """
         if self.points is None:
             reached = measured.decibels
             return (inf if reached is None else reached) >= (self.decibels or 0)

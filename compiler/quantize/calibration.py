@@ -1,4 +1,4 @@
-"""Samples that a network is calibrated and judged on, and running them on the host."""
+"""Samples that a network is calibrated and evaluated on, and running them on the host."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +13,14 @@ from compiler.quantize.refusal import QuantizeRefused
 
 __all__ = ["Input", "Samples", "program"]
 
-BATCH = 4               # samples at a time where the model leaves it open: all values are kept
+BATCH = 4               # samples at a time where the batch is open: all values are kept
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of a network whose extents may be open: then they have a name. `dtype` is None where
-    the network tells none that NumPy has.
+    """An input of a network; open extents have names. `dtype` is None where NumPy has no such type.
     """
 
     name: str
@@ -43,13 +42,11 @@ class Samples:
     @classmethod
     def of(cls, inputs: Iterable[Input], place: str, given: Mapping[str, Array] | Array
            ) -> "Samples":
-        """Raises QuantizeRefused, with `place` before the reason, for a set that does not fit these
-        inputs of a network.
-
-        An array stands for that of the only input. One with a dimension more than its input has
-        an element for each run. Else a first dimension that the model leaves open has the
-        samples, at most `BATCH` in a run; one that it fixes is cut into as many runs, and what is
-        enough for a single run is given to each.
+        """Cuts a set into runs for these inputs of a network. A bare array belongs to the only
+        input. An array with one dimension more than its input has an element for each run.
+        Otherwise an open first dimension holds the samples, at most `BATCH` in a run; a fixed one
+        is cut into runs, and an array that suffices for one run is given to each. Raises
+        QuantizeRefused, with `place` before the reason, for a set that does not fit.
         """
         named = {declared.name: declared for declared in inputs}
         arrays = _by_name(place, named, given)
@@ -67,20 +64,18 @@ class Samples:
 
     @property
     def count(self) -> int:
-        """Samples of all runs."""
+        """The number of samples in all runs."""
         return self.runs * self.batch
 
     def require_finite(self, place: str, values: Iterable[str]) -> None:
-        """Raises QuantizeRefused where one of these is an input."""
+        """Raises QuantizeRefused if one of these values is an input."""
         for name in self.arrays.keys() & values:
             infinite = ~np.isfinite(self.arrays[name]).reshape(-1)
             sample = int(np.argmax(infinite)) * self.count // infinite.size
             _refuse(place, f"must be finite: sample {sample} of {name!r} is not")
 
     def batches(self, limit: int | None = None) -> Iterator[dict[str, Array]]:
-        """The inputs of one run after the other, at least one and as many as `limit` samples
-        allow.
-        """
+        """Yields the inputs of each run: as many runs as `limit` samples allow, at least one."""
         runs = self.runs if limit is None else min(self.runs, max(1, limit // self.batch))
         for run in range(runs):
             yield {name: np.ascontiguousarray(array[run]) if array.ndim > 1 else array[run, ...]
@@ -114,14 +109,14 @@ def _checked(place: str, value: Input, array: Array) -> Array:
         _refuse(place, f"must hold {value.dtype} for {name!r}, not {array.dtype}")
     if array.ndim == 0 < len(value.dims) or not array.size:
         _refuse(place, f"must hold at least one sample of {name!r}, not shape {array.shape}")
-    if len(value.dims) >= MOST_DIMENSIONS:       # runs are a dimension more
+    if len(value.dims) >= MOST_DIMENSIONS:       # runs are an extra dimension
         raise QuantizeRefused(f"{place}: input {name!r} must have {MOST_DIMENSIONS - 1} dimensions "
                               f"at most, not {len(value.dims)}")
     return array
 
 
 def _runs(place: str, value: Input, array: Array) -> int | None:
-    """How many runs the array has enough for; None where the model leaves that open."""
+    """The number of runs that the array suffices for; None where the model leaves that open."""
     dims = value.dims
     if array.ndim == len(dims) + 1:
         return len(array)
@@ -136,7 +131,7 @@ def _runs(place: str, value: Input, array: Array) -> int | None:
 
 
 def _only(place: str, counts: Mapping[str, int], what: str) -> int | None:
-    """The number that all inputs have, None where there are none."""
+    """The number that all inputs share; None where there are none."""
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{number} of {name!r}" for name, number in counts.items())
         _refuse(place, f"must have as many {what} of every input, not {listed}")
@@ -145,8 +140,8 @@ def _only(place: str, counts: Mapping[str, int], what: str) -> int | None:
 
 def _loose_runs(place: str, loose: Mapping[str, int], counts: Mapping[str, int | None],
                 arrays: Mapping[str, Array]) -> int:
-    """The number of runs: as few as `BATCH` allows, or one for each sample where some input is the
-    same in all.
+    """The number of runs: as few as `BATCH` allows, or one for each sample where some input is
+    shared.
     """
     count = _only(place, loose, "samples")
     if count is None:
@@ -158,8 +153,7 @@ def _loose_runs(place: str, loose: Mapping[str, int], counts: Mapping[str, int |
 
 def _batch(place: str, inputs: Mapping[str, Input], loose: Mapping[str, int],
            runs: int, arrays: Mapping[str, Array]) -> int:
-    """Samples of a run: of the inputs that are left open, else of the first that has more than
-    one.
+    """The samples in a run: those of the open inputs, else of the first input with more than one.
     """
     count = _only(place, loose, "samples")
     if count is None:
@@ -173,7 +167,7 @@ def _batch(place: str, inputs: Mapping[str, Input], loose: Mapping[str, int],
 
 
 def _cut(array: Array, value: Input, count: int | None, runs: int) -> Array:
-    """[runs, ...] from an array with enough for all, or for one."""
+    """Cuts an array that suffices for all runs, or for one, into [runs, ...]."""
     if array.ndim == len(value.dims) + 1:
         return array
     if count == 1:

@@ -1,10 +1,10 @@
-"""Cross-layer equalization: channels of two layers in a row brought to like ranges.
+"""Cross-layer equalization: brings the channels of two consecutive layers to similar ranges.
 
 After Nagel, van Baalen, Blankevoort, Welling: Data-free quantization through weight equalization
-and bias correction, 2019, section 4.1. What lies between the two layers must let a positive factor
-a channel pass: f(s x) = s f(x). Then output channel i of the first may be divided by s_i and input
-channel i of the second multiplied by it; s_i = sqrt(r1_i / r2_i), with r the largest magnitudes of
-the weights of the channel, makes both ranges sqrt(r1_i r2_i).
+and bias correction, 2019, section 4.1. Everything between the two layers must pass a positive
+factor of each channel: f(s x) = s f(x). Then output channel i of the first may be divided by s_i
+and input channel i of the second multiplied by it; s_i = sqrt(r1_i / r2_i), with r the largest
+magnitudes of the weights of the channel, makes both ranges sqrt(r1_i r2_i).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from compiler.quantize.weights import WEIGHTED, canonical, outputs, scaled, vect
 __all__ = ["Pair", "equalize", "pairs"]
 
 ROUNDS = 40
-CLOSE = 1e-3            # the largest factor's distance from 1 at which rounds end
+CLOSE = 1e-3            # iteration ends once the largest factor is this near to 1
 PASSING = {name for name, operator in OPERATORS.items() if operator.homogeneous}    # of images
 
 Array = np.ndarray
@@ -29,7 +29,9 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Places of two layers; each channel of the first is `repeat` input channels of the second."""
+    """The places of two layers; each channel of the first becomes `repeat` input channels of the
+    second.
+    """
 
     first: int
     second: int
@@ -37,8 +39,8 @@ class Pair:
 
 
 def equalize(network: Network) -> int:
-    """Replaces weights and biases in the network, whose float function stays but for rounding.
-    Returns the number of pairs.
+    """Replaces weights and biases; the network's float function changes by rounding alone. Returns
+    the number of pairs.
     """
     chain = list(pairs(network))
     for place in {place for pair in chain for place in (pair.first, pair.second)}:
@@ -51,7 +53,9 @@ def equalize(network: Network) -> int:
 
 
 def pairs(network: Network) -> Iterator[Pair]:
-    """Layers with weights, of which the second alone reads the first, whatever passes between."""
+    """Finds pairs of layers with weights where the second is the first's only reader, possibly
+    through layers that pass factors.
+    """
     readers, places = network.readers(), {layer.name: i for i, layer in enumerate(network.layers)}
     for first, layer in enumerate(network.layers):
         if not _has_weights(layer, network):
@@ -91,7 +95,9 @@ def _lets_pass(layer: Layer) -> bool:
 
 
 def _passes(layer: Layer, network: Network, passing: Collection[str]) -> bool:
-    """Whether a factor a channel passes the layer's node; a reshape only flattens images."""
+    """Whether the layer's node passes a factor of each channel; a reshape does where it flattens
+    images.
+    """
     node, values = layer.node, network.graph.values
     if node.op not in passing:
         return False
@@ -101,7 +107,7 @@ def _passes(layer: Layer, network: Network, passing: Collection[str]) -> bool:
 
 
 def _own_weights(network: Network, place: int) -> None:
-    """Gives the layer constants that no other layer reads, and a vector for a bias."""
+    """Gives the layer constants that no other layer reads, and a bias in vector form."""
     layer = network.layers[place]
     inputs = list(layer.node.inputs)
     for role, array in zip((1, 2), (network.tensors[inputs[1]],
@@ -113,7 +119,7 @@ def _own_weights(network: Network, place: int) -> None:
 
 
 def _balance(network: Network, pair: Pair) -> float:
-    """Equalizes one pair; returns how far the farthest factor was from 1."""
+    """Equalizes one pair; returns the largest distance of a factor from 1."""
     tensors = network.tensors
     first, second = (network.layers[place].node for place in (pair.first, pair.second))
     own = _largest(first, tensors, (2, 3))

@@ -6,13 +6,13 @@ __all__ = ["Names"]
 
 
 class Names:
-    """What is taken is never free again."""
+    """Hands out unused names; a name that is taken never becomes free."""
 
     def __init__(self, taken: Iterable[str]):
         self._taken = set(taken)
 
     def fresh(self, stem: str) -> str:
-        """The stem, or the stem and a number."""
+        """The stem if it is free, else the stem and a number."""
         name, count = stem, 1
         while name in self._taken:
             name, count = f"{stem}_{count}", count + 1

@@ -1,6 +1,5 @@
-"""A float graph as layers: products and sums folded, activations with what they bound.
-
-Everything that the quantizer does not know stays as it is in the graph and passes through.
+"""A float graph as layers: products and sums are folded, activations joined with the nodes that
+they clamp. Operators that the quantizer does not know pass through unchanged.
 """
 
 from collections import Counter
@@ -36,10 +35,9 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """A node, and the relu or clip behind it where that alone reads it.
-
-    A matmul may have a bias as a third input, which graphs have as an add behind it: `nodes` does.
-    `names` are those of the graph's nodes that became this layer.
+    """A node, with the relu or clip behind it if that is its only reader. A matmul may have a bias
+    as third input; `nodes` gives the add that graphs need for it. `names` are those of the graph's
+    nodes that became this layer.
     """
 
     node: Node
@@ -62,7 +60,7 @@ class Layer:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Values, constants included."""
+        """The values that the layer reads, constants included."""
         return tuple(dict.fromkeys(self.node.inputs))
 
     def nodes(self) -> tuple[Node, ...]:
@@ -70,7 +68,7 @@ class Layer:
 
 
 def plain(node: Node) -> list[Node]:
-    """The nodes that graphs have for a matmul with a bias; any other node alone."""
+    """The node as graphs have it: a matmul with a bias becomes a matmul and an add."""
     if node.op != "matmul" or len(node.inputs) < 3:
         return [node]
     product = f"{node.outputs[0]}_product"
@@ -80,9 +78,8 @@ def plain(node: Node) -> list[Node]:
 
 @dataclass(slots=True)
 class Network:
-    """Layers in topological order and constants by name. `graph` has what else a graph has: inputs
-    and outputs. The layers' weights and biases may be replaced in place; `place` stands before what
-    is refused.
+    """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
+    layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
     """
 
     graph: Graph
@@ -121,14 +118,14 @@ class Network:
                 self.tensors.update((name, other.tensors[name]) for name in constants)
 
     def float_graph(self) -> Graph:
-        """The float network that the layers are."""
+        """The layers as a float graph."""
         nodes = [node for layer in self.layers for node in layer.nodes()]
         return built(self.graph.name, self.inputs, nodes, self.tensors, self.outputs)
 
 
 def built(name: str, inputs: Mapping[str, TensorType], nodes: Iterable[Node],
           tensors: Mapping[str, Array], outputs: Iterable[str]) -> Graph:
-    """A graph with the constants that its nodes read or that it gives out."""
+    """Builds a graph with the constants that its nodes read or that are its outputs."""
     nodes, outputs = list(nodes), list(outputs)
     builder = Builder(name)
     for value, type_ in inputs.items():
@@ -143,7 +140,7 @@ def built(name: str, inputs: Mapping[str, TensorType], nodes: Iterable[Node],
 
 
 def bounds(clamp: Node) -> tuple[float, float] | None:
-    """What a relu or clip lets through, None for other nodes."""
+    """The bounds of a relu or clip; None for other nodes."""
     rule = find(clamp.op).bounds
     return None if rule is None else rule(clamp.attrs)
 
@@ -162,14 +159,14 @@ def prepare(graph: Graph, place: str = "model") -> Network:
 
 @dataclass(slots=True)
 class _Preparation:
-    """Goes through the graph's nodes once, in order. Each is folded into the layer that made its
-    input, or becomes a layer.
+    """Visits the graph's nodes once, in order: folds each into the layer that made its input, or
+    makes it a layer.
     """
 
     network: Network
     readers: Counter = field(default_factory=Counter)
-    layers: dict[str, Layer] = field(default_factory=dict)     # by the value they make
-    own: dict[str, str] = field(default_factory=dict)          # first name of a layer's result
+    layers: dict[str, Layer] = field(default_factory=dict)     # by the value that they make
+    own: dict[str, str] = field(default_factory=dict)          # original name of a layer's result
 
     def run(self) -> None:
         for node in self.network.graph.nodes:
@@ -185,7 +182,7 @@ class _Preparation:
         self.own.setdefault(layer.value, layer.value)
 
     def _before(self, value: str) -> Layer | None:
-        """The layer that makes the value when nobody else reads it."""
+        """The layer that makes the value, if this is its only reader."""
         return self.layers.get(value) if self.readers[value] == 1 else None
 
     def _absorb_affine(self, node: Node) -> bool:
@@ -198,14 +195,14 @@ class _Preparation:
             return True
         source = self._moved(affine.source)
         if source is not None and source.node.op not in INTEGER_FORMS:
-            return False            # a step between two in float, as in 1 / (1 + exp(-x))
+            return False            # a step between two float nodes, as in 1 / (1 + exp(-x))
         alone = as_convolution(node, affine, network.tensors, network.names, types)
         if alone is not None:
             self._add(Layer(alone, (node.name,)))
         return alone is not None
 
     def _moved(self, value: str) -> Layer | None:
-        """The layer that computes the elements, which others may have moved since."""
+        """The layer that computes the elements; layers in between only moved them."""
         layer = self.layers.get(value)
         while layer is not None and layer.node.op in PICKS:
             layer = self.layers.get(layer.node.inputs[0])
@@ -226,7 +223,7 @@ class _Preparation:
         return True
 
     def _absorb_clamp(self, node: Node) -> bool:
-        """A relu or clip behind an operator that can clamp; the operator gets its first name back.
+        """Joins a relu or clip with an operator that can clamp, which gets its original name back.
         """
         if bounds(node) is None:
             return False
@@ -241,7 +238,7 @@ class _Preparation:
 
 
 def layers_after(network: Network, value: str) -> Iterator[Layer]:
-    """Every layer that the value reaches, in order."""
+    """All layers that depend on the value, in order."""
     reached = {value}
     for layer in network.layers:
         if reached.intersection(layer.read):

@@ -1,7 +1,8 @@
-"""How far a quantized network is from the float one: noise of each layer, agreement of outputs.
+"""Measures how far a quantized network is from the float one: noise of each layer, agreement of
+outputs.
 
 The signal to quantization noise ratio of a value is 10 log10(sum x**2 / sum (x - y)**2) decibels
-over all samples and elements, x in float and y quantized; without any noise there is none to tell.
+over all samples and elements, x in float and y quantized; it is undefined (None) without noise.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ class Noise:
     noise: float = 0.0
 
     def add(self, real: Array, other: Array) -> None:
-        """Where the signal is finite; what is then added is at most the largest float32."""
+        """Adds a batch where the signal is finite; noise is clipped to the largest float32."""
         wide = real.astype(np.float64)
         known = np.isfinite(wide)
         wide = np.where(known, wide, 0)
@@ -46,14 +47,14 @@ class Noise:
 
     @property
     def decibels(self) -> float | None:
-        """None without noise."""
+        """The signal to noise ratio; None without noise."""
         return 10 * log10(max(self.signal, TINY) / self.noise) if self.noise else None
 
 
 @dataclass(slots=True)
 class Measured:
-    """A quantized network against the float one: noise of the values by name, and of how many
-    places the largest element along axis 1 of an output [N, C, ...] is the same one.
+    """Figures of a quantized network against the float one: noise of the values by name, and in how
+    many places of an output [N, C, ...] the largest element along axis 1 is the same.
     """
 
     noises: dict[str, Noise]
@@ -91,7 +92,9 @@ def results_of(graph: Graph) -> list[str]:
 
 def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
             tick: Tick = lambda count: None) -> Measured:
-    """The quantized network on all samples: noise of every layer's result and of every output."""
+    """Runs the quantized network on all samples and measures the noise of every layer's result and
+    output.
+    """
     written = write(network, plan, scales)
     observable = set(observed(graph))
     values = [layer.value for layer in network.layers if layer.value in observable]
@@ -109,8 +112,8 @@ def measure(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
 
 def alone(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: Samples,
           tick: Tick = lambda count: None) -> dict[str, Noise]:
-    """The noise that each quantized layer makes by itself, by the name of its value: its inputs
-    come from the float network, and it quantizes them, its weights and its result.
+    """The noise of each quantized layer by itself, by the name of its value: it reads the float
+    network's values, and quantizes them, its weights and its result.
     """
     layers = [layer for layer in network.layers if layer.value in plan.quantized]
     runs = {layer.value: part(network, graph, plan, scales, [layer], layer.value)
@@ -127,7 +130,9 @@ def alone(network: Network, graph: Graph, plan: Plan, scales: Scales, samples: S
 
 def part(network: Network, graph: Graph, plan: Plan, scales: Scales, layers: Sequence[Layer],
          output: str) -> Callable[[Mapping[str, Array]], Array]:
-    """Computes a value by some layers in the QDQ form, from the float network's values."""
+    """Builds a function that computes a value by some layers in QDQ form from the float network's
+    values.
+    """
     written = write_part(network, graph, plan, scales, layers, [output])
     part, name = written.graph, written.names.get(output, output)
     run = program(part, part.outputs)
@@ -153,7 +158,7 @@ def effects(network: Network, graph: Graph, plan: Plan, scales: Scales, samples:
 
 def _downstream(network: Network, graph: Graph, plan: Plan, scales: Scales, layer: Layer
                 ) -> Iterator[tuple[str, Callable[[Mapping], Array]]]:
-    """Each float output that the layer reaches, with what computes it."""
+    """Each float output that depends on the layer, with the layers that compute it."""
     layers = [layer, *layers_after(network, layer.value)]
     reached = {layer.value for layer in layers}
     single = replace(plan, quantized=frozenset([layer.value]))

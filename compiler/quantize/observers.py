@@ -1,8 +1,8 @@
-"""Ranges of values from samples of them: least and greatest, percentiles, least squared error.
+"""Derives ranges of values from samples: extremes, percentiles, least squared error.
 
-An observer sees a tensor a batch at a time and then gives the range (low, high) that quantization
-shall span. Both others count values in equal bins around 0 whose width doubles when a value lies
-outside: `BINS` of them from minus to plus the largest magnitude, so a range is right to two bins.
+An observer sees a tensor batch by batch, then gives the range (low, high) for quantization. All but
+the first count values in equal bins around 0, whose width doubles when a value lies outside: `BINS`
+of them from minus to plus the largest magnitude, so a range is right to two bins.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ __all__ = ["OBSERVERS", "Histogram", "MinMax", "MeanSquare", "Observer", "Percen
 
 BINS = 1 << 14
 STEPS = 128             # candidates for each end of a range
-SWEEPS = 2              # how often each end is chosen again
+SWEEPS = 2              # rounds of choosing each end anew
 
 Array = np.ndarray
 Range = tuple[float, float]
@@ -27,7 +27,7 @@ Range = tuple[float, float]
 
 class Observer(Protocol):
     def update(self, values: Array) -> None:
-        """Sees finite float32 numbers of any shape, at least one."""
+        """Observes finite float32 numbers of any shape, at least one."""
         ...
 
     def range(self) -> Range: ...
@@ -80,8 +80,8 @@ class Histogram:
 
 @dataclass(slots=True)
 class Percentile:
-    """From the (100 - percent)th percentile to the `percent`th, each of them a value that was
-    seen: the one below, and above, where the rank is no whole number.
+    """The range from the (100 - percent)th percentile to the `percent`th. Both ends are observed
+    values: the next one outwards where the rank is not integral.
     """
 
     percent: float = 99.99

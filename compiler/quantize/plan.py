@@ -1,10 +1,10 @@
-"""What is quantized, and which values share a scale.
+"""Plans which layers are quantized, and which values share a scale.
 
-A layer is quantized when the integer operators have it: with constant weights wherever it stands,
-any other when it reads a quantized value or an input of the network. What only moves elements
-keeps the scale of its input. All inputs of a concatenation have the scale of its result, which
-spans them all, so that joining them moves bytes and computes nothing. Both inputs of a product of
-computed values have zero point 128, which is 0 in int8.
+A layer is quantized when an integer operator exists for it: with constant weights anywhere, any
+other when it reads a quantized value or an input of the network. An operator that only moves
+elements keeps the scale of its input. All inputs of a concatenation have the scale of its result,
+which spans them all, so that joining them moves bytes and computes nothing. Both inputs of a
+product of computed values have zero point 128, which is 0 in int8.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ __all__ = ["Plan", "make_plan"]
 
 Ranges = Mapping[str, tuple[float, float]]
 MOVES = {*PICKS, "identity"}
-"""What gives elements of its input, and has the scale of that."""
+"""Operators that only move elements of their input, and keep its scale."""
 QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
 
 
@@ -40,14 +40,14 @@ class Plan:
     symmetric: frozenset[str] = frozenset()
 
     def within(self, network: Network, scales: Mapping[str, Scale]) -> "Plan":
-        """The plan for the network with other extents, whose operators may differ with these."""
+        """The plan restricted to the network with other extents, whose operators may differ."""
         known = {layer.value for layer in network.layers
                  if all(value in scales or value in network.tensors for value in layer.node.inputs)}
         return replace(self, quantized=self.quantized & known)
 
     def scales(self, ranges: Ranges) -> dict[str, Scale]:
         """The scale of every value that quantized layers read or make. A group spans the ranges of
-        all its values but those that only moved.
+        all its values that are not merely moved.
         """
         spans: dict[str, tuple[float, float]] = {}
         for value, group in self.groups.items():
@@ -121,7 +121,7 @@ class _Planning:
         return self._refusal(node, data)
 
     def data(self, layer: Layer) -> list[str]:
-        """What the layer reads that is computed."""
+        """The computed values that the layer reads."""
         return [value for value in layer.node.inputs if value not in self.network.tensors]
 
     def _quantize(self, layer: Layer) -> None:
@@ -143,7 +143,7 @@ class _Planning:
             value = self.parent[value]
         return value
 
-    # ---- what integer operators refuse ---------------------------------------------------------
+    # ---- refusals of integer operators ---------------------------------------------------------
 
     def weighted(self, node: Node, data: list[str]) -> str | None:
         if len(data) != 1 or node.inputs[0] != data[0]:
@@ -162,7 +162,7 @@ class _Planning:
         return self.weighted(node, data)
 
     def _refusal(self, node: Node, data: list[str]) -> str | None:
-        """The reason why a layer cannot be an integer operator."""
+        """Why a layer cannot be an integer operator."""
         if node.op in MATRICES:
             return self.product(node, data)
         if node.op in WEIGHTED:

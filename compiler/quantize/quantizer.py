@@ -43,14 +43,14 @@ from compiler.quantize.writer import write
 
 __all__ = ["LayerFigures", "Quantized", "Watch", "quantize", "quantize_ranges"]
 
-RANKING_SAMPLES = 4         # that layers are ranked on before some fall back to float
+RANKING_SAMPLES = 4         # for ranking layers before some fall back to float
 NOTHING = "nothing runs on the accelerator: the quantizer left every layer in float"
 KEPT = "kept in float on request"
 
 Array = np.ndarray
 Ranges = dict[str, tuple[float, float]]
 Watch = Callable[[str, int], AbstractContextManager[Tick]]
-"""Called with what begins and how many steps it has; what it gives hears of steps done."""
+"""Called with the title of a task and its number of steps; returns a callback that counts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class LayerFigures:
 
 @dataclass(frozen=True)
 class Quantized:
-    """The graph in the QDQ form, for the extents of the samples, and what is known of it.
+    """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
     samples, of the worst output.
@@ -91,8 +91,8 @@ class Quantized:
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
-        """The graph for other extents of the network's open dimensions: of `shapes`, by their name
-        or place, else of `arrays`, by the name of the input. Raises QuantizeRefused.
+        """The graph for other extents of the network's open dimensions, taken from `shapes`, by
+        name or place, or else from `arrays`, by the name of the input. Raises QuantizeRefused.
         """
         opened = any(isinstance(dim, str) for declared in self.forms.source.inputs
                      for dim in declared.dims)
@@ -107,8 +107,8 @@ class Quantized:
 
     @property
     def fixed(self) -> dict[str, int]:
-        """Open dimensions of the network that `model` has the samples' extents for, since ONNX
-        cannot say what depends on them.
+        """Open dimensions of the network that `model` fixes to the samples' extents, because ONNX
+        cannot express the values that depend on them.
         """
         shapes = {value.name: value.type.tensor_type.shape.dim for value in self.model.graph.input}
         return {name: dim.dim_value for declared in self.forms.source.inputs
@@ -117,8 +117,8 @@ class Quantized:
 
     @property
     def hindrance(self) -> str:
-        """Why no layer is in int8, by the reason that most layers with weights have, or most of
-        all where none has; empty where some layer is.
+        """Why no layer is in int8: the most frequent reason among layers with weights, or among all
+        layers where none has weights; empty where some layer is.
         """
         if any(layer.quantized for layer in self.layers):
             return ""
@@ -132,7 +132,7 @@ class Quantized:
         return f"{NOTHING}: {first.name} ({first.op}): {reason}{more}"
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Raises FileError where it cannot be written."""
+        """Writes the model; raises FileError where it cannot be written."""
         write_bytes(path, self.model.SerializeToString(deterministic=True))
 
 
@@ -165,7 +165,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         that hurt most first, until it is met.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
-    watch : is told of long work.
+    watch : is notified of long tasks.
 
     Raises QuantizeRefused with one line: what, where and what to do; ArgumentError for options that
     are not known.
@@ -180,8 +180,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
 
 
 def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
-    """The QDQ form of a float model from the least and greatest element of its values; layers stay
-    in float whose values have none.
+    """The QDQ form of a float model from the least and greatest element of each value; layers whose
+    values have none stay in float.
     """
     network = prepare(convert(model))
     plan = make_plan(network, {}, set(network.graph.values).difference(ranges))
@@ -200,7 +200,7 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A choice of layers in float, and what came of it."""
+    """A choice of layers in float, and its results."""
 
     network: Network
     plan: Plan
@@ -210,8 +210,8 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Forms:
-    """A quantized network for all extents of its open dimensions, of which it was calibrated with
-    some.
+    """Forms of a quantized network for any extents of its open dimensions; it was calibrated with
+    one set of them.
     """
 
     source: Source
@@ -225,8 +225,8 @@ class _Forms:
         return write(network, plan.within(network, scales), scales).graph
 
     def variants(self) -> Iterator[Variant]:
-        """Variants with other extents of all open dimensions, then with dimensions of equal extent
-        kept alike, since they may have to be, then with some of them alone.
+        """Variants with other extents: of all open dimensions; then with dimensions of equal extent
+        kept equal, since they may have to be; then of some dimensions alone.
         """
         alone, alike = [[name] for name in self.calibrated], defaultdict(list)
         for name, extent in self.calibrated.items():
@@ -239,14 +239,14 @@ class _Forms:
                 yield variant
 
     def _variant(self, groups: Sequence[Sequence[str]]) -> Variant | None:
-        """The variant with other extents of some dimensions, alike within a group; None where the
-        network is refused with them.
+        """The variant with other extents of some dimensions, equal within a group; None where the
+        network is refused with these.
         """
         others = {name: self.calibrated[name] + number
                   for number, group in enumerate(groups, 1) for name in group}
         try:
             graph = self.graph({**self.calibrated, **others}, {})
-        except QuantizeRefused:         # as the network is, it takes these alone
+        except QuantizeRefused:         # the network itself takes these alone
             return None
         return Variant(graph, {(self.calibrated[first], others[first]): first
                                for first, *_ in groups})
@@ -279,8 +279,8 @@ class _Quantizer:
                          _Forms(self.source, self.samples.shapes, attempt))
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
-        """The range of each of these values, from the float network on all samples; those that are
-        not finite have none.
+        """The range of each value in the float network over all samples; non-finite values have
+        none.
         """
         watchers: dict[str, Observer] = {value: self.make_observer() for value in wanted}
         run = program(self.graph, [value for value in wanted if value not in self.graph.inputs])
@@ -309,7 +309,7 @@ class _Quantizer:
         return _Attempt(network, plan, scales, measured)
 
     def _rank(self, attempt: _Attempt) -> dict[str, Noise]:
-        """Noise at the output of each layer by itself, those that hurt most first."""
+        """The output noise of each layer quantized by itself, largest first."""
         plan = attempt.plan
         with self.watch("ranking layers", len(plan.quantized)) as tick:
             noises = effects(attempt.network, self.graph, plan, attempt.scales, self.samples,
@@ -352,7 +352,7 @@ def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
 
 
 def _named(network: Network, names: Sequence[str]) -> dict[str, str]:
-    """The layers that these nodes became, with the reason."""
+    """Maps the layers that these nodes became to the reason."""
     kept = {name: parts(network, name) for name in names}
     for name, layers in kept.items():
         if not layers:

@@ -1,4 +1,4 @@
-"""Recurrent layers of ONNX models: which become products that can be quantized.
+"""Selects the recurrent layers of ONNX models that become products that can be quantized.
 
 The importer writes a plain LSTM with one product for the inputs of all steps, and one for the state
 of each (`compiler.frontend.onnx_ops.recurrent`). All others stay in float.
@@ -15,10 +15,10 @@ __all__ = ["Recurrent"]
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 PLAIN = {"clip": 0.0, "input_forget": 0, "layout": 0}
-"""Attributes, and what they must be; `activations` must be those that ONNX takes unless told."""
+"""Attributes and their required values; `activations` must be ONNX's defaults."""
 
 MOST_STEPS = 1000
-"""Each has a product, which is measured by itself."""
+"""The most steps of a layer: each has a product, which is measured by itself."""
 
 ACTIVATIONS = [b"Sigmoid", b"Tanh", b"Tanh"]
 
@@ -32,7 +32,9 @@ class Recurrent:
 
     @classmethod
     def of(cls, model: ModelProto, keep_float: Collection[str] = ()) -> "Recurrent":
-        """The recurrent layers of a model; plain LSTMs are arranged unless they stay in float."""
+        """Finds the recurrent layers of a model; plain LSTMs are arranged unless they stay in
+        float.
+        """
         constants = {tensor.name for tensor in model.graph.initializer}
         named = {node.name or f"{node.op_type}_{index}": node
                  for index, node in enumerate(model.graph.node) if node.op_type in RECURRENT}
@@ -42,7 +44,9 @@ class Recurrent:
                                          if name not in arranged})
 
     def reasons(self, network: Network) -> dict[str, str]:
-        """Why layers of the network that belong to these stay in float, by the layer's name."""
+        """Why layers of the network that belong to recurrent nodes stay in float, by the layer's
+        name.
+        """
         whole = {name: f"{op} has no integer form" for name, op in self.whole.items()}
         for name in self.arranged:
             steps = sum(layer.node.op == "matmul" for layer in parts(network, name))

@@ -1,4 +1,4 @@
-"""What a quantizer refuses."""
+"""The quantizer's refusals."""
 
 from compiler.errors import Error
 

@@ -7,8 +7,8 @@ import numpy as np
 __all__ = ["Scale", "quantized_bias", "quantized_weight"]
 
 WEIGHT_LIMIT = 127
-BIAS_LIMIT = 2**30          # leaves the accumulator the other half
-EMPTY_STEPS = 2**20         # of the bias of a channel whose weights are all zero
+BIAS_LIMIT = 2**30          # leaves half of the accumulator's range
+EMPTY_STEPS = 2**20         # step of the bias of a channel whose weights are all zero
 
 Array = np.ndarray
 
@@ -22,7 +22,9 @@ class Scale:
 
     @classmethod
     def of(cls, low: float, high: float, symmetric: bool = False) -> "Scale":
-        """Spans the range and 0, which padding needs; `symmetric` has zero point 128."""
+        """The scale that spans the range and 0, which padding needs; `symmetric` fixes zero point
+        128.
+        """
         low, high = min(low, 0.0), max(high, 0.0)
         if symmetric:
             return cls(_step(max(-low, high) / WEIGHT_LIMIT), np.uint8(128))
@@ -30,24 +32,24 @@ class Scale:
         return cls(scale, np.uint8(np.clip(np.rint(-low / scale), 0, 255)))
 
     def reaches(self, low: float, high: float) -> bool:
-        """Whether the bounds change a stored number: some lies outside of them."""
+        """Whether clamping to the bounds changes any stored number."""
         with np.errstate(over="ignore"):
             first, last = np.rint(np.array([low, high], np.float32) / self.scale) + self.zero
         return first > 0 or last < 255
 
     def rounded(self, real: Array) -> Array:
-        """The real numbers that stand for these."""
+        """The real numbers after quantization."""
         return (np.clip(np.rint(real / self.scale) + self.zero, 0, 255) - self.zero) * self.scale
 
 
 def _step(real: float) -> np.float32:
-    """A scale of float32; 1 for a range too small to have one."""
+    """The range's scale as a float32; 1 for a range too small to have one."""
     return np.float32(real if real >= np.finfo(np.float32).tiny else 1)
 
 
 def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32
                      ) -> tuple[Array, Array]:
-    """int8 steps and a float32 scale for each channel along the axis.
+    """Quantizes a weight to int8 steps and a float32 scale for each channel along the axis.
 
     `bias` has a number for each channel, or the largest one where channels share a scale;
     `source` is the scale of the data. A scale is as small as weights allow unless the bias would
@@ -64,5 +66,5 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32
 
 
 def quantized_bias(bias: Array, scale: Array) -> Array:
-    """int32 steps of the scale, which is that of the data times that of the weight."""
+    """Quantizes a bias to int32 steps of the data's scale times the weight's."""
     return np.rint(bias / scale).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Calibration sets as users have them: arrays, batches one by one, files."""
+"""Calibration sets in any form that users have: arrays, iterables of batches, files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
@@ -13,8 +13,8 @@ __all__ = ["CalibrationSet", "calibration_set"]
 
 Array = np.ndarray
 CalibrationSet = Mapping[str, Any] | Iterable[Any] | str | PathLike[str]
-"""Samples [N, ...]: by the name of the input, or those of the only input; or batches of either in
-any iterable; or the path of an .npz or .npy file, or several.
+"""Samples [N, ...]: by the name of the input, or an array for the only input; or an iterable of
+batches of either; or paths of .npz or .npy files.
 """
 
 

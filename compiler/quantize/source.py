@@ -1,4 +1,4 @@
-"""Float networks in whatever form they come, as graphs for the extents that are asked for."""
+"""Float networks of any supported form, imported as graphs for requested extents."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ Importing = Callable[[Mapping[str, int], Mapping[str, Array]], Graph]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A network; `place` stands before what is refused. `imported` gives its graph for extents of
+    """A network; `place` begins the messages of refusals. `imported` gives its graph for extents of
     open dimensions, and for those of arrays where these leave some open.
     """
 
@@ -56,7 +56,7 @@ class Source:
 
 def source_of(model: Any, samples: Mapping[str, Array] | Array, example_inputs: Any = None,
               bind: Bindings | None = None, keep_float: tuple[str, ...] = ()) -> Source:
-    """The network of what `quantize` takes, the inputs in `bind` as constants. Raises
+    """The network from an argument of `quantize`, with the inputs in `bind` as constants. Raises
     QuantizeRefused.
     """
     place = str(model) if isinstance(model, str | PathLike) else "model"

@@ -1,4 +1,4 @@
-"""Weights of nodes, as the records of their operators see them (`compiler.ops.weights`)."""
+"""Weights of nodes, as described by the records of their operators (`compiler.ops.weights`)."""
 
 from collections.abc import Mapping
 
@@ -35,7 +35,7 @@ def canonical(node: Node, weight: Array) -> Array:
 
 
 def outputs(node: Node, weight: Array) -> int:
-    """How many output channels the node has."""
+    """The number of the node's output channels."""
     return _weights(node).outputs(node.attrs, weight)
 
 

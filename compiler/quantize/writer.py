@@ -25,7 +25,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A graph, and under which name it has each value of the network as readers see it."""
+    """A graph, and the name under which its readers see each value of the network."""
 
     graph: Graph
     names: Mapping[str, str]
@@ -39,8 +39,8 @@ def write(network: Network, plan: Plan, scales: Mapping[str, Scale]) -> Written:
 
 def write_part(network: Network, graph: Graph, plan: Plan, scales: Mapping[str, Scale],
                layers: Sequence[Layer], outputs: Iterable[str] = ()) -> Written:
-    """The QDQ form of some layers, with what they read from others as inputs of the types that
-    `graph`, the float network, has; `outputs` are the values of the network that it gives.
+    """The QDQ form of some layers. Values that they read from others become inputs, with the types
+    that the float network `graph` has; `outputs` are the values of the network that it returns.
     """
     writer = _Writer(network, layers, plan, scales, ())
     results = {value for layer in layers for value in (layer.value, layer.inner)}
@@ -82,7 +82,7 @@ class _Writer:
         return Written(graph, {layer.value: self.seen(layer.value) for layer in self.layers})
 
     def seen(self, value: str) -> str:
-        """The name by which readers in float know the value."""
+        """The name by which float readers know the value."""
         return self.real.get(value, value) if value in self.plan.quantized else value
 
     def add(self, layer: Layer) -> None:
@@ -115,15 +115,15 @@ class _Writer:
             self.nodes.append(replace(clamp, outputs=(computed,)))
 
     def _dequantized(self, value: str) -> str:
-        """The value's dequantized form, quantizing it first where a float layer or nobody here
-        makes it.
+        """The value's dequantized form; a value that a float layer or no layer here makes is
+        quantized first.
         """
         if value not in self.real:
             self._quantize(value, value)
         return self.real[value]
 
     def _quantize(self, computed: str, value: str) -> None:
-        """`computed` is the float value, `value` the name of what it stands for."""
+        """Quantizes the float value `computed`, which stands for the network's `value`."""
         constants = self._parameters(value)
         stored = self.names.fresh(f"{value}_QuantizeLinear_Output")
         real = (value if value in self.results and value in self.plan.quantized
@@ -133,7 +133,7 @@ class _Writer:
         self.real[value] = real
 
     def _parameters(self, value: str) -> list[str]:
-        """Names of the scale and zero point; what only moved has those of where it came from."""
+        """The names of the scale and zero point; a moved value has those of its source."""
         source = value
         while source in self.plan.moved:
             source = self.plan.moved[source]
@@ -158,8 +158,8 @@ class _Writer:
         return inputs
 
     def _steps(self, name: str, steps: Array, scale: Array, axis: int) -> str:
-        """Constant integers, dequantized with one scale for each channel along the axis; once for
-        all layers that share them.
+        """Writes constant integers, dequantized with one scale for each channel along the axis;
+        layers that share them share the nodes.
         """
         key = name, axis, scale.tobytes(), steps.tobytes()
         if key not in self.shared:

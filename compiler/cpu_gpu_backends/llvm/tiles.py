@@ -62,7 +62,7 @@ class IntrinsicCall:
             pointer)
 
     def either(self, begin: Callable[[], None], resume: Callable[[], None]) -> None:
-        """Writes one of two: `begin` where the reduction begins, `go_on` where it continues."""
+        """Writes one of two: `begin` where the reduction begins, `resume` where it continues."""
         if self.begins in ("true", "false"):
             (begin if self.begins == "true" else resume)()
             return

@@ -20,8 +20,8 @@ def code_of(dtype: str) -> int:
 
 
 def converted(t, x: Value, code: int, saturate: int = 1, round_mode: str = "up") -> Value:
-    """Between numbers that processors have this is compiled; all others are converted when their
-    elements are known.
+    """Converts between types. Conversions between types that processors have are compiled; others
+    are done once the elements are known.
     """
     target = element_type(code)
     name = dtype_name(target)
@@ -52,7 +52,9 @@ def _text(element: object) -> str:
 
 
 def _small(array: np.ndarray, target: np.dtype, saturate: bool) -> np.ndarray:
-    """Beyond the largest number: that number, or what the type has for it."""
+    """Converts to a small float; numbers beyond the largest become it, or the type's overflow
+    value.
+    """
     info = ml_dtypes.finfo(target)
     if saturate or target.name.startswith("float4"):
         array = np.where(np.isnan(array), array, np.clip(array, float(info.min), float(info.max)))
@@ -63,7 +65,7 @@ def _small(array: np.ndarray, target: np.dtype, saturate: bool) -> np.ndarray:
 
 
 def _exponents(array: np.ndarray, saturate: bool, round_mode: str) -> np.ndarray:
-    """Powers of two alone: eight bits of exponent."""
+    """Converts to eight exponent bits: powers of two alone."""
     bits = array.astype(np.float32).view(np.uint32)
     exponent, rest = (bits >> 23) & 0xFF, bits & 0x7FFFFF
     if round_mode == "nearest":

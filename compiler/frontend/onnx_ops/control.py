@@ -1,6 +1,7 @@
 """Control flow, resolved while a network is built: branches are chosen and loops unrolled.
 
-What decides must be known: a constant, or, where a network is run while it is built, anything.
+Conditions and counts must be known: constants, or, where a network runs while it is built, any
+value.
 """
 
 import numpy as np
@@ -50,7 +51,7 @@ def _stacked(t, parts: list[Value], axis: int, backwards: bool, kind) -> Value:
 
 
 def require_turns(count: int) -> None:
-    """Refuses more turns than are unrolled."""
+    """Refuses loops with more iterations than are unrolled."""
     if count > MOST_TIMES:
         raise NodeRefused(f"must take {MOST_TIMES:,} turns at most, not {count:,}")
 

@@ -1,5 +1,5 @@
-"""Operators that choose elements by their values. Where shapes depend on them, or updates may meet
-at one place, they are computed when the data is known.
+"""Operators that choose elements by their values. Those whose shapes depend on data, or whose
+updates may meet at one place, are computed once the data is known.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def unique(t, x, *, axis=None, sorted):
 
 @operator("TopK")
 def top_k(t, x, k, *, axis=-1, largest=1, sorted=1):
-    """The first k elements in order, and where they were; in order also where that is not asked."""
+    """The first k elements and their places; always sorted, also where that is not requested."""
     count = int(t.demand(k, "k").reshape(()))
     place, = axes_of((axis,), x.rank)
     order = t.emit("sorted_places", x, axis=place, count=count, largest=largest)

@@ -60,7 +60,7 @@ def greater_or_equal(t, a, b):
 
 @operator("Identity")
 def identity(t, x):
-    """A value that is computed gets another name, unless it is one within a function."""
+    """Gives a computed value another name, except inside a function."""
     if not isinstance(x, Value) or x.array is not None or t.depth:
         return x
     return t.emit("identity", x)
@@ -147,7 +147,7 @@ def clip(t, x, min=None, max=None):
 # Activations. No step on the way to a finite result overflows.
 
 LARGEST_POWER = {"float32": 88.0, "float64": 709.0}
-"""e to the power of these is finite, and so is one more."""
+"""Powers for which both e**x and e**x + 1 are finite."""
 SATURATED = 10.0
 """From here on Gelu's tanh is 1 in every type."""
 

@@ -42,7 +42,7 @@ def grid_sample(t, x, grid, *, align_corners=0, mode="linear", padding_mode="zer
 
 
 def _place(grid: Value, axis: int, rank: int, extent: int, align_corners: int) -> Value:
-    """Places along one axis; the grid has the last axis first, from -1 to 1."""
+    """Pixel coordinates along one axis; the grid has the last axis first, from -1 to 1."""
     column = rank - 1 - axis
     places = grid.cut(grid.rank - 1, column, column + 1).reshape(*grid.shape[:-1])
     if align_corners:
@@ -51,7 +51,7 @@ def _place(grid: Value, axis: int, rank: int, extent: int, align_corners: int) -
 
 
 def _taps(t, place: Value, mode: str) -> list[tuple[Value, Value]]:
-    """Neighbours, as whole floats, and their weights."""
+    """Neighbouring pixels, as integral floats, and their weights."""
     if mode == "nearest":
         return [(t.emit("rint", place), place * 0 + 1)]
     base = t.emit("floor", place)
@@ -62,7 +62,7 @@ def _taps(t, place: Value, mode: str) -> list[tuple[Value, Value]]:
 
 
 def _keys(distance: Value, tap: int, a: float = -0.75) -> Value:
-    """Keys' kernel, of a distance below 1 for the two nearest taps and beyond it for the others."""
+    """Weights of Keys' kernel: one formula for the two nearest taps, another for the outer ones."""
     d = distance
     if tap in (0, 1):
         return ((d * (a + 2) - (a + 3)) * d) * d + 1
@@ -154,7 +154,7 @@ def col2im(t, x, image_shape, block_shape, *, dilations=None, pads=None, strides
 @operator("DeformConv")
 def deform_conv(t, x, w, offset, b=None, mask=None, *, dilations=None, group=1, kernel_shape=None,
                 offset_group=1, pads=None, strides=None):
-    """The taps of each window are moved by the offsets, and weighed by the mask."""
+    """Convolves with taps that the offsets move and the mask weighs."""
     rows, columns = w.shape[2:]
     dilations, strides, pads = dilations or (1, 1), strides or (1, 1), pads or (0,) * 4
     check_window(2, kernel_shape=kernel_shape, dilations=dilations, strides=strides, pads=pads)

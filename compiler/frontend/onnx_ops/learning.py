@@ -58,7 +58,7 @@ def tree_ensemble(t, x, *, aggregate_function, leaf_targetids, leaf_weights, mem
                   n_targets, nodes_falseleafs, nodes_falsenodeids, nodes_featureids,
                   nodes_hitrates=None, nodes_missing_value_tracks_true=None, nodes_modes,
                   nodes_splits, nodes_trueleafs, nodes_truenodeids, post_transform, tree_roots):
-    """Every tree leads to a leaf, which has a weight for one target."""
+    """Evaluates trees: each leads to a leaf, which has a weight for one target."""
     if post_transform:
         raise NodeRefused(f"post_transform must be 0 (none), not {post_transform}")
     if not 0 <= aggregate_function <= 3:
@@ -95,7 +95,7 @@ def tree_ensemble(t, x, *, aggregate_function, leaf_targetids, leaf_weights, mem
 
 
 def _members(modes, values) -> dict[int, set]:
-    """The sets of the nodes that ask for membership; NaN ends each."""
+    """The sets of the membership tests; NaN ends each set."""
     members: dict[int, set] = {}
     nodes = iter([node for node, mode in enumerate(modes) if mode == MEMBER])
     current: set = set()
@@ -108,7 +108,7 @@ def _members(modes, values) -> dict[int, set]:
 
 
 def _groups(tensors: tuple[Value, ...], kinds: int) -> list[tuple[Value, ...]]:
-    """The parameters with what belongs to each: all of a kind stand together."""
+    """Groups each parameter with its optimizer state; the inputs list all of one kind together."""
     count = len(tensors) // kinds
     return list(zip(*(tensors[kind * count:(kind + 1) * count] for kind in range(kinds)),
                     strict=True))

@@ -56,7 +56,7 @@ def einsum(t, *inputs, equation):
 
 
 def _explicit(equation: str, inputs: tuple[Value, ...]) -> str:
-    """The equation with letters for what `...` stands for, and with a result."""
+    """The equation with letters in place of `...`, and with an explicit result."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(inputs):

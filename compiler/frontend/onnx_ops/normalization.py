@@ -20,7 +20,7 @@ def in_single(x: Value, rule: Callable[[Value], Value]) -> Value:
 
 
 def _flattened(t, x: Value, axis: int) -> tuple[Value, int]:
-    """Before opset 13 all dimensions from the axis on are one."""
+    """Flattens to two dimensions: before opset 13 all dimensions from the axis on count as one."""
     if t.opset >= 13:
         return x, axes_of((axis,), x.rank)[0]
     place = axis % x.rank if x.rank else 0
@@ -105,7 +105,7 @@ def layer_normalization(t, x, scale, bias=None, *, axis, epsilon, stash_type=1):
 
 @operator("LRN")
 def lrn(t, x, *, alpha, beta, bias, size):
-    """Squares are summed over neighbouring channels."""
+    """Normalizes by the sum of squares over neighbouring channels."""
     square = (x * x).reshape(x.shape[0], 1, x.shape[1], prod(x.shape[2:]))
     before = (size - 1) // 2
     total = t.emit("pool_sum", square, kernel=(size, 1), strides=(1, 1), dilations=(1, 1),
@@ -133,7 +133,7 @@ def mean_variance_normalization(t, x, *, axes):
 
 @operator("Dropout")
 def dropout(t, x, ratio=None, training_mode=None, *, seed=None):
-    """In inference nothing is dropped."""
+    """Drops nothing in inference."""
     dropping = training_mode is not None and bool(t.demand(training_mode, "training mode"))
     share = 0.5 if ratio is None else float(t.demand(ratio, "ratio").reshape(()))
     if not dropping or share == 0:

@@ -31,7 +31,7 @@ def _windows(x: Value, kernel_shape, strides, pads, dilations, auto_pad: str,
 
 
 def _beyond(size: int, before: int, after: int, reach: int, stride: int) -> int:
-    """What is missing for the last window, which must begin in the input or in the pads before."""
+    """The padding that the last window lacks; it must begin in the input or in the leading pads."""
     whole = size + before + after
     count = -(-(whole - reach) // stride) + 1
     if (count - 1) * stride >= size + before:
@@ -69,7 +69,7 @@ def max_pool(t, x, *, auto_pad, ceil_mode=0, dilations=None, kernel_shape, pads=
 
 
 def _by_columns(place: Value, shape: tuple[int, ...]) -> Value:
-    """Numbers of elements counted in columns within each plane."""
+    """Converts element numbers to column-major order within each plane."""
     plane = prod(shape[2:])
     rest = place.tracer.emit("mod", place, plane)
     number = place - rest

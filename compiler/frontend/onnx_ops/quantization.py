@@ -1,7 +1,8 @@
 """Quantization, and products of quantized tensors.
 
-What the accelerator can take (float32 and bytes, constant scales for the whole or for each slice
-along an axis) becomes the operators that the quantizer's passes know; all else is general.
+Forms that the accelerator supports (float32 and bytes, constant scales for the whole tensor or each
+slice along an axis) become the operators that the quantizer's passes know; all others become
+general arithmetic.
 """
 
 import ml_dtypes
@@ -85,7 +86,9 @@ def _scalar(t, value: Value, role: str) -> Value:
 
 
 def _along(x: Value, value: Value, axis: int, block_size: int) -> Value:
-    """A parameter as it broadcasts to x: one number, one for each slice, or one for each block."""
+    """Shapes a parameter so that it broadcasts to x: one number, one for each slice, or one for
+    each block.
+    """
     if value.size == 1:
         return value.reshape()
     place, = axes_of((axis,), x.rank)

@@ -49,7 +49,7 @@ def _clipped(x: Value, limit: float) -> Value:
 
 
 def _matrix(x: Value, w: Value) -> Value:
-    """x [B,I] times the turned w [O,I]."""
+    """x [B,I] times the transposed w [O,I]."""
     return x.tracer.emit("matmul" if x.dtype == "float32" else "einsum", x, w.transpose(1, 0),
                          **({} if x.dtype == "float32" else {"equation": "ab,bc->ac"}))
 
@@ -59,14 +59,16 @@ def _part(value: Value, direction: int) -> Value:
 
 
 def _gates(value: Value, count: int) -> list[Value]:
-    """The last dimension in as many equal parts."""
+    """Splits the last dimension into equal parts, one for each gate."""
     size = value.shape[-1] // count
     return [value.cut(value.rank - 1, gate * size, (gate + 1) * size) for gate in range(count)]
 
 
 def _recur(t, x: Value, lengths: Value | None, first: list[Value | None], hidden: int,
            direction: str, layout: int, steps: Sequence[Step]) -> tuple[Value, list[Value]]:
-    """All states of the first kind, [T,D,B,H] or [B,T,D,H], and the last ones of every kind."""
+    """Returns all states of the first kind, [T,D,B,H] or [B,T,D,H], and the last state of each
+    kind.
+    """
     x = x.transpose(1, 0, 2) if layout else x
     times, batch = x.shape[:2]
     require_turns(times)
@@ -113,7 +115,7 @@ def _directions(direction: str) -> int:
 
 
 def _bias(b: Value | None, number: int, gates: int) -> list[Value | None]:
-    """The bias of the input's gates, then that of the state's."""
+    """The biases of the input's gates and of the state's."""
     return [None] * (2 * gates) if b is None else list(_gates(_part(b, number), 2 * gates))
 
 
@@ -222,7 +224,7 @@ def _arranged(t, x: Value, w: Value, r: Value, b: Value | None, direction: str
 
 def _arranged_direction(t, x: Value, w: Value, r: Value, b: Value | None, backwards: bool
                         ) -> tuple[Value, Value, Value]:
-    """All states [T,1,B,H], the last one [1,B,H], and the last of the cell."""
+    """Returns all states [T,1,B,H], the last state [1,B,H], and the last cell."""
     turned, hidden = r.transpose(1, 0), r.shape[1]
     product = given = _named(t, "inputs", lambda: t.emit("matmul", x, w.transpose(1, 0)))
     if b is not None:
@@ -242,7 +244,7 @@ def _arranged_direction(t, x: Value, w: Value, r: Value, b: Value | None, backwa
 
 
 def _sums(t, given: Value, time: int, state: Value | None, turned: Value) -> Value:
-    """The sums that all gates of a step read."""
+    """The sums of products that all gates of a step read."""
     now = _named(t, "slice", lambda: given.cut(0, time, time + 1))
     if state is None:
         return now
@@ -269,7 +271,7 @@ def _arranged_cell(t, sums: Value, cell: Value | None, hidden: int) -> tuple[Val
 
 
 def _named(t, role: str, make: Callable[[], Value]) -> Value:
-    """The result of `make`; it and its node are named after the layer and this role."""
+    """The result of `make`, named with its node after the layer and this role."""
     layer, start = t.current, len(t.builder.nodes)
     value = t.builder.fresh(f"{layer}.{role}")
     t.current = t.builder.fresh_node(value)

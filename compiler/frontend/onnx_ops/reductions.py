@@ -1,4 +1,4 @@
-"""Reductions, extrema's places, running sums."""
+"""Reductions, places of extrema, running sums."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,9 @@ __all__ = ["log_sum_exp", "reduced_axes"]
 
 
 def reduced_axes(t, x: Value, axes: Value | None, noop: int = 0) -> tuple[int, ...]:
-    """The axes to reduce: all, unless they are told; none, if that is what telling none means."""
+    """The axes to reduce: those given; without any, all, or none where `noop_with_empty_axes` is
+    set.
+    """
     if axes is None or axes.size == 0:
         return () if noop else tuple(range(x.rank))
     told = t.demand(axes, "axes").reshape(-1).tolist()
@@ -24,7 +26,7 @@ def _register(name: str, reduce: Callable[..., Value]) -> None:
 
 
 def _wide(rule: Callable[..., Value]) -> Callable[..., Value]:
-    """A rule that computes float16 and bfloat16 in float32 and rounds once."""
+    """Wraps a rule: float16 and bfloat16 are computed in float32 and rounded once."""
     def widened(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
         if not is_float(x.dtype) or x.dtype in ("float32", "float64"):
             return rule(x, axes, keepdims)
@@ -45,7 +47,8 @@ def _log_sum(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
 
 
 def log_sum_exp(x: Value, axes: tuple[int, ...], keepdims: int) -> Value:
-    """Subtracts the greatest element first, so that no power overflows."""
+    """Log of the sum of exponentials; subtracts the greatest element first, so that none overflows.
+    """
     wide = _floats(x)
     if 0 in x.shape:
         return wide.exp().sum(*axes, keepdims=keepdims).log().astype(x.dtype)

@@ -62,7 +62,7 @@ def resize(t, x, roi=None, scales=None, sizes=None, *, antialias=0, axes=None,
 
 def _factors(t, x: Value, places: Sequence[int], scales: Value | None, sizes: Value | None,
              policy: str) -> tuple[list[float], list[int]]:
-    """The factor and the new extent of each axis."""
+    """Returns the factor and the new extent of each axis."""
     if scales is not None and scales.size:
         factors = [float(factor) for factor in t.demand(scales, "scales").reshape(-1)]
         _check_count("scales", factors, places)
@@ -113,7 +113,7 @@ def _rounded(how: str, at: np.ndarray, extent: int) -> np.ndarray:
 
 
 def nearest(t, x: Value, places: Sequence[int], indices: Sequence[np.ndarray]) -> Value:
-    """Whole repetitions of an image's pixels have an operator of their own."""
+    """Gathers the nearest elements; integral upscaling of images has an operator of its own."""
     moved = {axis: at for axis, at in zip(places, indices, strict=True)
              if not np.array_equal(at, np.arange(x.shape[axis]))}
     factors = [len(at) // x.shape[axis] for axis, at in moved.items()]
@@ -158,7 +158,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 def _extrapolated(t, result: Value, places: Sequence[int], indices: Sequence[np.ndarray],
                   old: Sequence[int], value: float) -> Value:
-    """The value instead where an element lies outside."""
+    """Replaces elements that lie outside the input by `value`."""
     inside = np.ones((1,) * result.rank, bool)
     for axis, at in zip(places, indices, strict=True):
         within = (at >= 0) & (at <= old[axis] - 1)

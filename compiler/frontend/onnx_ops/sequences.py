@@ -1,4 +1,4 @@
-"""Sequences are lists and optionals perhaps None while a network is built; none is left in it."""
+"""Sequences and optionals: lists and None while a network is built; the graph holds neither."""
 
 import numpy as np
 
@@ -78,7 +78,8 @@ def split_to_sequence(t, x, split=None, *, axis=0, keepdims=1):
 
 @operator("SequenceMap")
 def sequence_map(t, sequence, *others, body):
-    """The body for each element, with the elements of other sequences at its place."""
+    """Runs the body for each element, with the elements of the other sequences at the same place.
+    """
     rows = [t.graph(body, [element, *(other[place] if isinstance(other, list) else other
                                       for other in others)])
             for place, element in enumerate(sequence)]

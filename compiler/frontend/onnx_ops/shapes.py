@@ -1,4 +1,4 @@
-"""Constants, and what shapes alone decide."""
+"""Constants, and operators whose results depend on shapes alone."""
 
 import numpy as np
 import onnx
@@ -70,7 +70,7 @@ def eye_like(t, x, *, dtype=None, k):
 
 @operator("Range")
 def range_(t, start, limit, delta, *, stash_type=1):
-    """Each number is the start and so many steps, in the type itself."""
+    """A range: each number is the start plus a multiple of the step, in the result's type."""
     first, last, step = (t.demand(value, role).reshape(()) for value, role
                          in ((start, "start"), (limit, "limit"), (delta, "delta")))
     kind = numpy_dtype(start.dtype)

@@ -10,7 +10,9 @@ from compiler.frontend.values import NodeRefused, Value, axes_of
 
 @operator("DFT")
 def dft(t, x, dft_length=None, axis=None, *, inverse=0, onesided=0):
-    """The last dimension holds real parts and, perhaps, imaginary ones."""
+    """The discrete Fourier transform. The last dimension holds real and, optionally, imaginary
+    parts.
+    """
     told = -2 if axis is None else int(t.demand(axis, "axis").reshape(()))
     place, = axes_of((told,), x.rank)
     length = None if dft_length is None else int(t.demand(dft_length, "length").reshape(()))
@@ -50,7 +52,7 @@ def _transformed(t, x: Value, axis: int, length: int | None, inverse: bool,
 
 
 def _fitted(t, x: Value, axis: int, count: int) -> Value:
-    """Cuts a signal, or pads it with zeros, to so many elements."""
+    """Crops a signal, or pads it with zeros, to the given length."""
     if x.shape[axis] >= count:
         return x.cut(axis, 0, count)
     after = [count - x.shape[axis] if place == axis else 0 for place in range(x.rank)]
@@ -58,7 +60,8 @@ def _fitted(t, x: Value, axis: int, count: int) -> Value:
 
 
 def _parts(t, x: Value, cosines: Value, sines: Value, inverse: bool, real: bool) -> list[Value]:
-    """Real and imaginary parts; those of x stand in the dimension before the last."""
+    """Real and imaginary parts of the transform; the dimension of x before the last holds x's own.
+    """
     axis = x.rank - 2
     halves = [x.cut(axis, part, part + 1) for part in range(x.shape[axis])]
     along = [product(t, half, cosines) for half in halves]
@@ -91,7 +94,7 @@ def stft(t, signal, frame_step, window=None, frame_length=None, *, onesided):
 @operator("MelWeightMatrix")
 def mel_weight_matrix(t, num_mel_bins, dft_length, sample_rate, lower_edge_hertz,
                       upper_edge_hertz, *, output_datatype=1):
-    """Triangles whose corners are equally far apart on the mel scale, in whole bins."""
+    """Triangular filters with corners equally spaced on the mel scale, rounded to whole bins."""
     inputs = (num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz)
 
     def triangles(*numbers: np.ndarray) -> np.ndarray:

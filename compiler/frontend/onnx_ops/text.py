@@ -1,4 +1,4 @@
-"""Strings, which are known while a network is built."""
+"""Operators on strings, which must be known while a network is built."""
 
 import re
 from collections import Counter
@@ -89,7 +89,7 @@ def tf_idf_vectorizer(t, x, *, max_gram_length, max_skip_count, min_gram_length,
 
 
 def _grams(pool, starts) -> list[tuple]:
-    """The pool holds grams of one word, then those of two, and so on."""
+    """The n-grams of the pool, which lists those of one word, then those of two, and so on."""
     ends = [*starts[1:], len(pool)]
     return [tuple(pool[place:place + length])
             for length, (start, end) in enumerate(zip(starts, ends, strict=True), start=1)
@@ -97,7 +97,7 @@ def _grams(pool, starts) -> list[tuple]:
 
 
 def _counted(words: list, least: int, most: int, skips: int) -> Counter:
-    """Grams of words that stand equally far apart."""
+    """Counts n-grams of equally spaced words."""
     counter: Counter = Counter()
     for length in range(least, most + 1):
         for step in range(1, (skips + 1 if length > 1 else 1) + 1):

@@ -1,7 +1,7 @@
 """Convolutions.
 
-Those of float32 images have operators of their own, which the accelerator knows in integers; all
-others are general.
+Convolutions of float32 images have operators of their own, which the accelerator supports in
+integers; all others use the general form.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def check_window(rank: int, **numbers: Sequence[int] | None) -> None:
 
 def padded_sides(x: Value, reach: Sequence[int], strides: Sequence[int],
                  pads: Sequence[int] | None, auto_pad: str) -> tuple[int, ...]:
-    """Pads before all axes, then after."""
+    """The pads before all axes, then those after."""
     if auto_pad not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
         raise NodeRefused("auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, "
                           f"not {auto_pad}")
@@ -32,7 +32,7 @@ def padded_sides(x: Value, reach: Sequence[int], strides: Sequence[int],
 
 
 def _sides(size: int, reach: int, stride: int, mode: str) -> tuple[int, int]:
-    """SAME gives ceil(size / stride) results."""
+    """The pads of one axis; SAME gives ceil(size / stride) results."""
     if mode == "VALID" or stride < 1:
         return 0, 0
     total = max((-(-size // stride) - 1) * stride + reach - size, 0)
@@ -42,7 +42,7 @@ def _sides(size: int, reach: int, stride: int, mode: str) -> tuple[int, int]:
 
 def _reach(x: Value, w: Value, kernel: Sequence[int] | None, dilations: Sequence[int],
            ) -> tuple[int, ...]:
-    """The distance from the first to the last tap of a kernel, along each axis."""
+    """The distance from a kernel's first tap to its last along each axis."""
     if x.rank != w.rank or x.rank < 3:
         raise NodeRefused(f"input must have {max(w.rank, 3)} dimensions, not {_typed(x)}")
     if kernel is not None and tuple(kernel) != w.shape[2:]:
@@ -55,7 +55,7 @@ def _typed(x: Value) -> str:
 
 
 def _unusual(**numbers: object) -> dict[str, object]:
-    """Dilations, group and output padding where they are not the usual ones."""
+    """The attributes among dilations, group and output padding that differ from their defaults."""
     usual = {"dilations": (1, 1), "group": 1, "output_padding": (0, 0)}
     return {name: value for name, value in numbers.items() if value not in (usual[name], None)}
 
@@ -77,7 +77,7 @@ def conv(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_shape=None,
 
 def convolved(t, x: Value, w: Value, strides: Sequence[int], pads: Sequence[int],
               dilations: Sequence[int], group: int) -> Value:
-    """Sums of products in the type of the inputs; pads below zero crop."""
+    """Convolves in the type of the inputs; negative pads crop."""
     rank = w.rank - 2
     if min(pads) < 0:
         cut = [(0, 0, *(min(pad, 0) for pad in side)) for side in (pads[:rank], pads[rank:])]
@@ -111,7 +111,7 @@ def conv_transpose(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_s
 
 def _wanted(x: Value, strides: Sequence[int], output_shape: Sequence[int] | None,
             auto_pad: str) -> tuple[int, ...] | None:
-    """Extents of the result where the node says them."""
+    """The extents of the result, where the node gives them."""
     if output_shape is not None:
         check_window(x.rank - 2, output_shape=output_shape)
         return tuple(output_shape)
@@ -122,7 +122,7 @@ def _wanted(x: Value, strides: Sequence[int], output_shape: Sequence[int] | None
 
 def _cut(size: int, reach: int, stride: int, more: int, wanted: int,
          mode: str) -> tuple[int, int, int]:
-    """Pads before and after, and output padding, along one axis that shall have `wanted` results.
+    """Pads before and after, and output padding, for `wanted` results along one axis.
     """
     total = (size - 1) * stride + reach + more - wanted
     if total < 0 and mode.startswith("SAME"):
@@ -135,7 +135,7 @@ def _cut(size: int, reach: int, stride: int, more: int, wanted: int,
 
 def _spread(t, x: Value, w: Value, strides, pads, dilations, group: int, output_padding,
             reach) -> Value:
-    """A convolution of x with its elements apart by the turned kernel."""
+    """A convolution of x, with zeros between its elements, by the flipped kernel."""
     rank = w.rank - 2
     inputs, each, *kernel = w.shape
     if group < 1 or inputs % group or x.shape[1] != inputs:
