@@ -1,4 +1,5 @@
-"""Schedules: how it is computed. Each primitive is a pure function from program to program."""
+"""Schedules: how a program is computed. Each primitive is a pure function from program to program.
+"""
 
 from .compute import compute_at, compute_inline
 from .handle import PRIMITIVES, Schedule, StageSchedule

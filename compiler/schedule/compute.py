@@ -1,4 +1,4 @@
-"""Where a stage is computed: inside a loop of its consumer, or in the consumer's expression."""
+"""Moves a stage to its consumer: into one of its loops, or into its expression."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ __all__ = ["compute_at", "compute_inline", "is_safe", "require_unchanged_reads"]
 
 
 def compute_at(program: Program, stage: str, loop: str) -> Program:
-    """Compute, in every iteration of `loop`, only the part of `stage` that it needs.
+    """Computes, in every iteration of `loop`, only the part of `stage` that it needs.
 
     ::
 
@@ -28,17 +28,18 @@ def compute_at(program: Program, stage: str, loop: str) -> Program:
           for i_i in 0..4:         for i_i in 0..4:
             s(a[i_o*4 + i_i + 2])    s(a[i_i + 2])
 
-    The buffer shrinks to the box of elements that one iteration reads, with constant extents and
-    a lower corner that is linear in the variables of the loops around; a dimension for which no
-    such box is smaller keeps its extent. Where boxes reach over the edge of the tensor, guards
-    keep to what exists, unless isl proves that nothing is there to guard.
+    The buffer shrinks to the box of elements that one iteration reads, with constant extents and a
+    lower corner that is linear in the variables of the loops around; a dimension for which no such
+    box is smaller keeps its extent. Where boxes reach over the edge of the tensor, guards exclude
+    what does not exist, unless isl proves that none is needed.
 
     A ``shared`` buffer holds what all threads around it need: its box does not depend on loops of
-    threads, and guards that do are moved inwards, past it, so that every thread helps to fill it.
+    threads. Guards that do depend on them move inwards, past the buffer, so that every thread helps
+    to fill it.
 
     1. The stage is not an output and its axes are not split or fused yet.
-    2. All its readers are inside `loop`, and `loop` is after it in its block.
-    3. The loop is not inside an intrinsic; no axis that shrinks is one of an intrinsic.
+    2. All its readers are inside `loop`, and `loop` is after it in its block. 3. The loop is not
+      inside an intrinsic; no axis that shrinks is one of an intrinsic.
     4. Nothing that the stage reads is written after it: it would read what is not there any more.
     5. The buffer has no gaps yet: `storage_align` comes after.
 
@@ -89,7 +90,9 @@ def _target(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
 
 
 def _with_guards(path: tuple[Stmt, ...], threads: frozenset[Var]) -> tuple[Stmt, ...]:
-    """The path and the guards directly under its last loop that do not depend on `threads`."""
+    """The path, extended by the guards directly under its last loop that do not depend on
+    `threads`.
+    """
     node = path[-1]
     while isinstance(node, For | If) and isinstance(node.body, If) and not (
             free_variables(node.body.condition) & threads):
@@ -100,7 +103,8 @@ def _with_guards(path: tuple[Stmt, ...], threads: frozenset[Var]) -> tuple[Stmt,
 
 def _sunk(program: Program, path: tuple[Stmt, ...], threads: frozenset[Var]) -> Program | None:
     """The program with guards that depend on `threads` moved from around the last loop of the path
-    to what is inside of it; None when there are no such guards."""
+    into it; None without such guards.
+    """
     def is_guard(stmt: Stmt) -> bool:
         return isinstance(stmt, If) and bool(free_variables(stmt.condition) & threads)
 
@@ -135,7 +139,7 @@ def _require_whole_tiles(program: Program, stage: Stage, nest: Nest, box: Box):
 
 
 def _shrunk(program: Program, stage: Stage, nest: Nest, box: Box, around: Domain) -> Stmt:
-    """The stage over the box alone, still with subscripts of the whole buffer."""
+    """The stage restricted to the box, still with subscripts of the whole buffer."""
     moved = {var: from_linear(linear(low) + linear(var))
              for var, low in zip(nest.vars, box.lower)}
     extents = dict(zip(nest.vars, box.extents))
@@ -163,7 +167,9 @@ def _with_loops(stmt: Stmt, extents: dict[Var, int], guards: dict[Var, list[Expr
 
 
 def is_safe(program: Program, stmt: Stmt, around: Domain) -> bool:
-    """Whether all that it reads lies inside its buffer and holds a value, wherever it runs."""
+    """Whether every element that the expression reads lies inside its buffer and holds a value,
+    wherever it runs.
+    """
     reads = [a for a in accesses(stmt, around) if a.kind == "read"]
     return (all(_is_inside(read) for read in reads)
             and all(is_complete(program, buffer) for buffer in {read.buffer for read in reads}))
@@ -176,7 +182,8 @@ def _is_inside(read: Access) -> bool:
 
 
 def _rebased(stmt: Stmt, old: Buffer, new: Buffer, box: Box) -> Stmt:
-    """Subscripts of `old` as subscripts of `new`, which begins at the corner of the box."""
+    """Rewrites subscripts of `old` as subscripts of `new`, which begins at the corner of the box.
+    """
     def offset(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(index if low == Const(0, INDEX) else index - low
                      for index, low in zip(indices, box.lower))
@@ -204,7 +211,7 @@ def _placed(body: Stmt, buffer: Buffer, producer: Stmt, threads: frozenset[Var])
 
 
 def compute_inline(program: Program, stage: str) -> Program:
-    """Compute the stage where it is read, anew each time.
+    """Computes the stage where it is read, anew each time.
 
     ::
 
@@ -245,7 +252,7 @@ def compute_inline(program: Program, stage: str) -> Program:
 
 
 def require_unchanged_reads(program: Program, stage: Stage, primitive: str):
-    """Refuse to move a stage behind a statement that overwrites what it reads."""
+    """Refuses to move a stage behind a statement that overwrites what it reads."""
     path = path_to(program.body, lambda s: s is stage.stmt)
     around = loop_domain(path[:-1])
     stmts = unblock(stage.home)[1]

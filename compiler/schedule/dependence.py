@@ -1,8 +1,8 @@
-"""Which iterations depend on each other, and how a refusal shows it.
+"""Finds iterations that depend on each other, and shows them in refusals.
 
 Two instances of statements depend on each other when they touch one element of a buffer and one of
-them writes it. isl finds such pairs. An index that isl cannot take, a gather say, may be anything:
-then the two *may* touch one element, which is as bad.
+them writes it. isl finds such pairs. An index that isl cannot express, such as a gather, may be
+anything: then the two *may* touch one element, which counts the same.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,15 @@ _VERBS = {"read": "reads", "store": "stores", "update": "updates"}
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """Two accesses and a pair of their instances that touch one element; `a` runs first."""
+    """Two accesses, and a pair of their instances that touch one element; `a` runs first."""
 
     a: Access
     b: Access
     witness: Witness
 
     def text(self) -> str:
-        """Two lines, one for each instance: what it does to which element, where, by what."""
+        """Two lines, one for each instance: its access, the element, the place and the statement.
+        """
         return (f"{_instance(self.a, self.witness.first, self.witness.element)}\n"
                 f"{_instance(self.b, self.witness.second, self.witness.element)}")
 
@@ -73,10 +74,9 @@ def outside_accesses(stmt: Stmt, path: tuple[Stmt, ...]) -> list[Access]:
 
 def carried(path: tuple[Stmt, ...], exchange: bool = False,
             reassociate: bool = False) -> Dependence | None:
-    """A dependence between two iterations of the loop at the end of `path`, if there is one.
-
-    What is allocated inside the loop belongs to one iteration. `exchange` leaves out pairs of
-    updates that may change their order (see `commutes`).
+    """A dependence between two iterations of the loop at the end of `path`, if there is one. A
+    buffer that is allocated inside the loop belongs to one iteration. `exchange` leaves out pairs
+    of updates that may change their order (see `commutes`).
     """
     loop = path[-1]
     assert isinstance(loop, For)
@@ -91,7 +91,7 @@ def carried(path: tuple[Stmt, ...], exchange: bool = False,
 
 
 def commutes(a: Access, b: Access, reassociate: bool) -> bool:
-    """Whether two updates by one statement may change their order: always where nothing rounds."""
+    """Whether two updates by one statement may change their order: always, where nothing rounds."""
     if a.stmt is not b.stmt or not a.kind == b.kind == "update":
         return False
     match a.stmt:
@@ -104,7 +104,7 @@ def commutes(a: Access, b: Access, reassociate: bool) -> bool:
 
 
 def earlier(order: Iterable[Var], a: str = "a", b: str = "b") -> str:
-    """Condition that instance `a` runs before `b` where loops nest in this order."""
+    """The condition that instance `a` runs before `b` where loops nest in this order."""
     parts, equal = [], []
     for var in order:
         parts.append(" and ".join([*equal, f"{{{a}[{var.name}]}} < {{{b}[{var.name}]}}"]))
@@ -113,7 +113,7 @@ def earlier(order: Iterable[Var], a: str = "a", b: str = "b") -> str:
 
 
 def program_order(root: Stmt, a: Stmt, b: Stmt) -> str:
-    """Condition that an instance of `a` runs before one of `b`, two statements below `root`."""
+    """The condition that an instance of `a` runs before one of `b`, two statements below `root`."""
     first, second = (path_to(root, lambda s, stmt=stmt: s is stmt) for stmt in (a, b))
     common = [ancestor for ancestor, other in zip(first, second) if ancestor is other]
     loops = [stmt.var for stmt in common if isinstance(stmt, For)]
@@ -124,7 +124,7 @@ def program_order(root: Stmt, a: Stmt, b: Stmt) -> str:
 
 
 def _is_before(parent: Stmt, a: Stmt, b: Stmt) -> bool:
-    """Whether a child comes before another."""
+    """Whether one child comes before another."""
     children = stmt_children(parent)
     places = [next(place for place, child in enumerate(children) if child is stmt)
               for stmt in (a, b)]

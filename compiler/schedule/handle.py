@@ -45,15 +45,15 @@ PRIMITIVES = {primitive.__name__: primitive for primitive in (
     double_buffer, fuse, pad, parallel, pipeline, reorder, reverse_compute_at, reverse_inline,
     rfactor, set_scope, split, storage_align, tensorize, tile, transform_layout, unroll, vectorize,
     virtual_thread)}
-"""The whole language: each is ``primitive(program, ...) -> program``."""
+"""The whole schedule language: each entry is ``primitive(program, ...) -> program``."""
 
 
 class Schedule:
     """A program and the steps that made it.
 
     `s[tensor]` or `s["name"]` addresses a stage; its loops are named as in the program or, for
-    short, without the name of the stage in front. Every step replaces `program`; `steps` holds
-    pairs (text, program after it).
+    short, without the stage's prefix. Every step replaces `program`; `steps` holds pairs (text,
+    program after it).
     """
 
     def __init__(self, outputs: Sequence[Tensor] | Program, name: str = "main"):
@@ -65,7 +65,7 @@ class Schedule:
                intrinsics: Iterable[Intrinsic] = ()) -> "Schedule":
         """The schedule with the steps that `text` records, one a line, as `text()` gives them.
 
-        `intrinsics` are those that steps name. Raises ValueError for a line that is no step,
+        `intrinsics` are the ones that steps name. Raises ValueError for a line that is not a step,
         ScheduleError for a step that the program does not allow.
         """
         schedule = cls(outputs)
@@ -90,7 +90,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class StageSchedule:
-    """Primitives on one stage of a schedule. What a method returns are names for further steps."""
+    """Primitives on one stage of a schedule. Methods return names for further steps."""
 
     schedule: Schedule
     name: str
@@ -170,17 +170,17 @@ class StageSchedule:
 
     def rfactor(self, loop: Loop, reassociate: bool = False,
                 scope: str | None = None) -> "StageSchedule":
-        """Stage of the partial results."""
+        """Returns the name of the stage of partial results."""
         self.schedule.apply(rfactor, self.name, self._loop(loop),
                             **_if_set(reassociate=reassociate, scope=scope))
         return self.schedule[f"{self.name}_rf"]
 
     def tensorize(self, loop: Loop | None, intrinsic: Intrinsic, **immediates) -> None:
-        """`loop` is the outermost of the tile; None takes the bare store of the stage."""
+        """`loop` is the tile's outermost loop; None takes the bare store of the stage."""
         place = self.name if loop is None else self._loop(loop)
         self.schedule.apply(tensorize, place, intrinsic, **immediates)
 
-    # Where its elements lie
+    # Layout of its elements
 
     def set_scope(self, scope: str) -> None:
         self.schedule.apply(set_scope, self.name, scope)
@@ -196,12 +196,12 @@ class StageSchedule:
 
     def cache_read(self, scope: str, readers: Sequence[str] | None = None,
                    name: str | None = None) -> "StageSchedule":
-        """Stage of the copy."""
+        """Returns the name of the copy's stage."""
         self.schedule.apply(cache_read, self.name, scope, **_if_set(readers=readers, name=name))
         return self.schedule[name or f"{self.name}_{scope}"]
 
     def cache_write(self, scope: str, name: str | None = None) -> "StageSchedule":
-        """Stage that computes into the copy's source."""
+        """Returns the name of the stage that computes into the copy's source."""
         self.schedule.apply(cache_write, self.name, scope, **_if_set(name=name))
         return self.schedule[name or f"{self.name}_{scope}"]
 

@@ -11,7 +11,7 @@ __all__ = ["tensorize"]
 
 
 def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) -> Program:
-    """Let `intrinsic` perform the nest that begins at a loop, or the one store of a stage.
+    """Lets `intrinsic` perform the nest that begins at a loop, or the one store of a stage.
 
     ::
 
@@ -20,8 +20,8 @@ def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) 
             for i in 0..16:
               acc[h, b, o] += x[h, b, i] * w[o, i] begin(kh, kw, ci, i)
 
-    `place` names the outermost loop of the tile; for tiles of no dimension, as copies have, it
-    names the stage whose store is replaced. `immediates` say what values the instruction is
+    `place` names the outermost loop of the tile; for tiles without dimensions, as in copies, it
+    names the stage whose store is replaced. `immediates` are the values that the instruction is
     expected to carry.
 
     1. The nest is what the intrinsic computes: see `compiler.tensorize.match`.

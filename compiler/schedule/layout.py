@@ -1,4 +1,4 @@
-"""How the elements of an allocated buffer lie in memory."""
+"""Changes how the elements of an allocated buffer lie in memory."""
 
 import ast
 import inspect
@@ -23,7 +23,7 @@ _OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "fl
 
 def storage_align(program: Program, buffer: str, dimension: int, factor: int,
                   offset: int = 0) -> Program:
-    """Leave gaps: neighbours in `dimension` lie ``n * factor + offset`` elements apart.
+    """Leaves gaps: neighbours in `dimension` lie ``n * factor + offset`` elements apart.
 
     ::
 
@@ -33,8 +33,8 @@ def storage_align(program: Program, buffer: str, dimension: int, factor: int,
     least distance that keeps rows apart is taken.
 
     1. The buffer is allocated by the program: inputs and outputs are dense.
-    2. The dimension is one of it, not the last; `factor` is positive and `offset` from 0 to less
-       than `factor`.
+    2. The dimension is one of the buffer's, not the last; `factor` is positive and `offset` from 0
+       to less than `factor`.
     3. The buffer has no gaps yet. No intrinsic uses it already and no reduction of several outputs
        writes it.
     """
@@ -56,7 +56,7 @@ def storage_align(program: Program, buffer: str, dimension: int, factor: int,
 
 
 def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
-    """Let element ``[i, j, ...]`` lie at what `layout` maps the indices to.
+    """Moves element ``[i, j, ...]`` to the place that `layout` maps the indices to.
 
     ::
 
@@ -69,8 +69,8 @@ def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
     that holds all elements; the loops stay as they are.
 
     1. The buffer is allocated by the program and has no gaps.
-    2. The layout has a name for each dimension and gives sums, products, quotients and remainders
-       of them and of integers, none of them negative.
+    2. The layout has a name for each dimension. Its results are sums, products, quotients and
+      remainders of these and of integers, none of them negative.
     3. No two elements come to lie in one place.
     4. No intrinsic uses the buffer already and no reduction of several outputs writes it.
     """
@@ -98,7 +98,7 @@ def transform_layout(program: Program, buffer: str, layout: Layout) -> Program:
 
 
 def layout_text(layout: Layout) -> str:
-    """A layout as text, which `transform_layout` takes too."""
+    """A layout as text, which `transform_layout` also accepts."""
     if isinstance(layout, str):
         return layout
     names = list(inspect.signature(layout).parameters)
@@ -127,7 +127,7 @@ def _parsed(program: Program, buffer: Buffer,
 
 
 class _Foreign(ValueError):
-    """Something that is no index arithmetic."""
+    """An operation that is no index arithmetic."""
 
 
 def _expr(node: ast.expr) -> Expr:
@@ -145,7 +145,7 @@ def _variables(expr: Expr) -> list[Var]:
 
 def _require_one_place_each(program: Program, buffer: Buffer, axes: tuple[Var, ...],
                             exprs: tuple[Expr, ...]):
-    """Elements with the same new indices are the same element."""
+    """Refuses layouts that give different elements the same indices."""
     here = Domain(tuple(zip(axes, buffer.shape, strict=True)))
     image = Buffer("image", tuple(1 << 30 for _ in exprs), buffer.dtype)
     access = Access(image, exprs, "store", here, Seq(()))
@@ -185,7 +185,7 @@ def _require_alone(program: Program, buffer: Buffer, primitive: str):
 
 def _with(program: Program, old: Buffer, new: Buffer,
           moved: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]) -> Stmt:
-    """The program's body with the buffer exchanged and its indices moved."""
+    """The program's body with the new buffer and the new indices."""
     def read(node: Expr) -> Expr | None:
         return Read(new, moved(node.indices)) if (
             isinstance(node, Read) and node.buffer == old) else None

@@ -15,7 +15,7 @@ __all__ = ["fuse", "split", "tile", "unroll"]
 
 def split(program: Program, loop: str, factor: Extent, outer: str | None = None,
           inner: str | None = None) -> Program:
-    """Two loops for one; the inner one runs `factor` iterations.
+    """Splits a loop into two; the inner one runs `factor` iterations.
 
     ::
 
@@ -50,7 +50,7 @@ def split(program: Program, loop: str, factor: Extent, outer: str | None = None,
 
 
 def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> Program:
-    """One loop for two that are directly nested.
+    """Fuses two directly nested loops into one.
 
     ::
 
@@ -90,7 +90,7 @@ def fuse(program: Program, outer: str, inner: str, fused: str | None = None) -> 
 
 
 def _parts(extent: Extent, factor: int) -> tuple[Extent, bool]:
-    """How many times `factor` goes into the extent, rounded up, and whether it divides it."""
+    """The extent divided by `factor`, rounded up, and whether `factor` divides it."""
     if isinstance(extent, int):
         return -(-extent // factor), extent % factor == 0
     form = linear(extent)
@@ -100,7 +100,7 @@ def _parts(extent: Extent, factor: int) -> tuple[Extent, bool]:
 
 
 def tile(program: Program, x: str, y: str, x_factor: int, y_factor: int) -> Program:
-    """`split` both and `reorder` to blocks.
+    """Splits both loops and reorders them into blocks.
 
     ::
 
@@ -115,7 +115,7 @@ def tile(program: Program, x: str, y: str, x_factor: int, y_factor: int) -> Prog
 
 
 def unroll(program: Program, loop: str) -> Program:
-    """Mark a loop to be unrolled by the back end: ``for i in 0..4 (unroll):``."""
+    """Marks a loop to be unrolled by the back end: ``for i in 0..4 (unroll):``."""
     node = _loop(program, loop, "unroll")
     require_serial(program, node, "unroll")
     require_number(program, node, "unroll")

@@ -15,7 +15,7 @@ __all__ = ["pad"]
 
 
 def pad(program: Program, loop: str, extent: int) -> Program:
-    """Let a loop run further than it needs to, without effect on what is used.
+    """Lets a loop run further than it needs to, without effect on the elements in use.
 
     ::
 
@@ -27,9 +27,9 @@ def pad(program: Program, loop: str, extent: int) -> Program:
           c[i] += x[k] begin(k)              c[i] += select(k < 10, x[k], 0) begin(k)
 
     The dimension of an allocated buffer that the loop runs over grows with it; the elements beyond
-    are zero, or what the statement makes of elements that are there. A reduction combines neutral
-    values beyond; where it sums products of operands that are padded with zeros they are neutral by
-    themselves, and nothing is selected (a sum of floats that is -0.0 becomes 0.0).
+    are zero, or computed by the statement from existing elements. A reduction combines neutral
+    values beyond. Where it sums products of operands that are padded with zeros, these are neutral
+    already, and nothing is selected (a sum of floats that is -0.0 becomes 0.0).
 
     1. The loop is serial and carries no notes; `extent` is not less than its own.
     2. It holds one statement, in loops and guards, that reduces over it, or is the only one to
@@ -60,7 +60,7 @@ def pad(program: Program, loop: str, extent: int) -> Program:
 
 
 def _only_write(program: Program, node: For) -> Write:
-    """The one statement of a nest of loops and guards."""
+    """The only statement of a nest of loops and guards."""
     stmt: Stmt = node
     while isinstance(stmt, For | If):
         stmt = stmt.body

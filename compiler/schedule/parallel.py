@@ -1,4 +1,4 @@
-"""Loops whose iterations run at the same time, and notes on loops for back ends."""
+"""Marks loops whose iterations run at the same time, and annotates loops for back ends."""
 
 import re
 from dataclasses import replace
@@ -15,11 +15,11 @@ _LANES = ("parallel", "vectorize")
 OUTSIDE = ({"parallel": (*_LANES, *BLOCK_KINDS, *THREAD_KINDS), "vectorize": ("vectorize",)}
            | {kind: (kind, *THREAD_KINDS, *_LANES) for kind in BLOCK_KINDS}
            | dict.fromkeys(THREAD_KINDS, _LANES))
-"""Kind of a loop to the kinds that no loop around it may have."""
+"""Maps a loop's kind to the kinds that no enclosing loop may have."""
 
 
 def parallel(program: Program, loop: str) -> Program:
-    """Let threads of the CPU share the iterations: ``for i in 0..64 (parallel):``.
+    """Lets threads of the CPU share the iterations: ``for i in 0..64 (parallel):``.
 
     1. The loop is serial: not marked already.
     2. No iteration touches an element of a buffer allocated outside of the loop that another one
@@ -35,7 +35,7 @@ def parallel(program: Program, loop: str) -> Program:
 
 
 def vectorize(program: Program, loop: str) -> Program:
-    """Let the iterations be the lanes of vectors: ``for j in 0..16 (vectorize):``.
+    """Makes the iterations the lanes of vectors: ``for j in 0..16 (vectorize):``.
 
     1. The loop is serial, not marked already, and its extent is a number.
     2. No iteration touches an element of a buffer allocated outside of the loop that another one
@@ -51,10 +51,10 @@ def vectorize(program: Program, loop: str) -> Program:
 
 
 def annotate(program: Program, loop: str, key: str, value) -> Program:
-    """Tell the back end something about a loop: ``for i in 0..4 (parallel, num_threads=2):``.
+    """Annotates a loop for the back end: ``for i in 0..4 (parallel, num_threads=2):``.
 
-    The value takes the place of an earlier one. What it means is the back end's affair; a note
-    never changes what is computed.
+    The value takes the place of an earlier one. Its meaning is up to the back end; a note never
+    changes what is computed.
 
     1. The key is a name. The value is an integer, a string or a truth value.
     """
@@ -78,7 +78,7 @@ def _serial(program: Program, loop: str, primitive: str):
 
 
 def require_independent(program: Program, path: tuple, primitive: str, **exchange: bool):
-    """Refuse a loop that carries a dependence; `exchange` says which do not count."""
+    """Refuses a loop that carries a dependence; `exchange` says which do not count."""
     loop = path[-1]
     if dependence := carried(path, **exchange):
         why = f": {dependence.a.buffer.name} {ROUNDS}" if exchange.get("exchange") and (
@@ -102,12 +102,13 @@ def require_no_mark_inside(program: Program, node: For, kinds: tuple[str, ...], 
 
 
 def require_marks(program: Program, primitive: str):
-    """Refuse a program in which a marked loop has come to carry a dependence, or to stand inside
-    of a loop that it must be around."""
+    """Refuses a program in which a marked loop now carries a dependence, or stands inside a loop
+    that it must enclose.
+    """
     for loop in loops(program.body):
         if loop.kind not in UNORDERED_KINDS:
             continue
         path = find_loop(program, loop.var.name, primitive)
         require_no_mark_around(program, path, OUTSIDE[loop.kind], primitive)
-        threads = loop.kind in THREAD_KINDS     # permitted to reduce together when it was bound
+        threads = loop.kind in THREAD_KINDS     # `bind` permitted reducing together
         require_independent(program, path, primitive, exchange=threads, reassociate=threads)

@@ -1,8 +1,7 @@
-"""Loading what a later iteration needs while this one computes: the same for every machine.
-
-On a GPU the copies may be asynchronous, on a CPU they are prefetched by the order of instructions,
-on the accelerator units work side by side as far as tokens allow, and every copy of a buffer has
-storage of its own.
+"""Software pipelining: loads what a later iteration needs while this one computes. It is the same
+for every machine. On a GPU the copies may be asynchronous; on a CPU the order of instructions
+prefetches; on the accelerator units work side by side as far as tokens allow, and every copy of a
+buffer has storage of its own.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ __all__ = ["double_buffer", "pipeline"]
 
 
 def double_buffer(program: Program, buffer: str) -> Program:
-    """Two copies of a buffer that is allocated inside of a loop, used in turns.
+    """Gives a buffer that is allocated inside a loop two copies, used in turns.
 
     ::
 
@@ -35,8 +34,8 @@ def double_buffer(program: Program, buffer: str) -> Program:
           for j in 0..8:                  c[j] += t[k % 2, j] begin(k)
             c[j] += t[j] begin(k)
 
-    Then the next iteration may write one while this one still reads the other: `pipeline` makes
-    it, and as many copies as that takes.
+    Then the next iteration may write one copy while this one still reads the other. `pipeline`
+    arranges that, with as many copies as it takes.
 
     1. The buffer is allocated by the program, inside of a serial loop of two iterations or more.
     """
@@ -58,7 +57,7 @@ def double_buffer(program: Program, buffer: str) -> Program:
 
 
 def _copies(buffer: Buffer, count: int) -> Buffer:
-    """`count` of the buffer, as one."""
+    """The buffer with a leading dimension of `count` copies."""
     if count == 1:
         return buffer
     strides = None if buffer.strides is None else (buffer.size, *buffer.strides)
@@ -66,7 +65,7 @@ def _copies(buffer: Buffer, count: int) -> Buffer:
 
 
 def _in_turns(stmt: Stmt, copies: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
-    """The statement with copy ``turn % count`` for each buffer."""
+    """The statement with copy ``turn % count`` of each buffer."""
     def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
         new, turn = copies[buffer]
         return new, indices if new is buffer else (turn % new.shape[0], *indices)
@@ -85,7 +84,7 @@ def _in_turns(stmt: Stmt, copies: dict[Buffer, tuple[Buffer, Expr]]) -> Stmt:
 
 
 def _allocated_around(program: Program, old: Stmt, new: Stmt, buffers: tuple[Buffer, ...]) -> Stmt:
-    """The program's body with `new` for `old` and the buffers allocated in the block of it."""
+    """The program's body with `new` in place of `old`, and the buffers allocated in its block."""
     path = path_to(program.body, lambda s: s is old)
     owner = next((s for s in reversed(path[:-1]) if isinstance(s, For | If)), None)
     whole = program.body if owner is None else owner.body
@@ -95,7 +94,7 @@ def _allocated_around(program: Program, old: Stmt, new: Stmt, buffers: tuple[Buf
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A statement of the loop, its stage, and by how many iterations it runs ahead."""
+    """A statement of the loop, its stage, and the number of iterations that it runs ahead."""
 
     stmt: Stmt
     stage: int
@@ -103,7 +102,7 @@ class _Part:
 
 
 def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = False) -> Program:
-    """Run the statements of a loop for different iterations at a time.
+    """Runs the statements of a loop for different iterations at the same time.
 
     ::
 
@@ -117,10 +116,10 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
                                           for j in 0..4:              this iteration's
                                             c[j] += t[k % 2, j] begin(k)
 
-    `stages` holds a number for every statement of the loop's block, in order: 0 for what runs
-    first, the highest for what runs in step with the loop. A statement of stage `s` of `n` runs
-    ``n - s`` iterations ahead; ``pipeline(p, "k", 0, 0, 3)`` has three loads in flight. A buffer
-    that is allocated in the block becomes as many copies as iterations use it at a time.
+    `stages` holds a number for every statement of the loop's block, in order: 0 for the first to
+    run, the highest for those in step with the loop. A statement of stage `s` of `n` runs ``n - s``
+    iterations ahead; ``pipeline(p, "k", 0, 0, 3)`` has three loads in flight. A buffer that is
+    allocated in the block becomes as many copies as iterations use it at a time.
 
     `asynchronous` notes ``async_copy`` at the outermost loop of what only copies to a ``shared``
     buffer: how many iterations ahead it runs. The back end waits for it where it is used.
@@ -128,7 +127,7 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
     1. The loop is serial. There is a number for each statement; the least is 0, the highest at
        least 1 and less than the number of iterations.
     2. No two instances of statements that touch one element, one of them writing, change their
-       order. What is allocated in the block is in the way of the same iteration only.
+       order. A buffer that is allocated in the block conflicts within the same iteration only.
     3. A reduction over the loop is in the last stage.
     4. The new names, with ``_pre``, are not in use.
     """
@@ -153,7 +152,7 @@ def pipeline(program: Program, loop: str, *stages: int, asynchronous: bool = Fal
 
 
 def _statements(node: For) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
-    """The block of a loop; a guard of all of it becomes a guard of each statement."""
+    """The statements of a loop's block; a guard around all becomes a guard of each."""
     body, conditions = node.body, []
     while isinstance(body, If):
         conditions += conjuncts(body.condition)
@@ -213,7 +212,7 @@ def _require_no_early_reduction(program: Program, node: For, part: _Part):
 
 
 def _lifetime(buffer: Buffer, parts: list[_Part]) -> int:
-    """How many iterations at a time use the buffer."""
+    """The number of iterations that use the buffer at the same time."""
     using = [part.ahead for part in parts
              if any(a.buffer == buffer for a in accesses(part.stmt))]
     return max(using, default=0) - min(using, default=0) + 1
@@ -241,7 +240,9 @@ def _is_copy(value: Expr) -> bool:
 
 
 def _steady(node: For, parts: list[_Part], copies: dict[Buffer, Buffer]) -> Stmt:
-    """Parts that run equally far ahead, as long as there are iterations to run ahead for."""
+    """The loop in its steady state: parts that run equally far ahead share a guard for the last
+    iterations.
+    """
     ahead = parts[0].ahead
     turn = node.var + ahead if ahead else node.var
     stmt = block((), tuple(_at(part.stmt, node.var, turn, copies) for part in parts))
@@ -256,7 +257,7 @@ def _at(stmt: Stmt, var: Var, turn: Expr, copies: dict[Buffer, Buffer]) -> Stmt:
 
 def _prologue(program: Program, node: For, parts: list[_Part],
               copies: dict[Buffer, Buffer]) -> tuple[Stmt, ...]:
-    """What runs ahead of the first iteration: step `t` is iteration ``t - stage`` of a part."""
+    """The prologue: step `t` runs iteration ``t - stage`` of each part."""
     early = [part for part in parts if part.ahead]
     steps = max(part.ahead for part in early)
     step = Var(f"{node.var.name}_pre")

@@ -1,7 +1,6 @@
-"""Places in a program: finding loops and stages by name, refusing with the place marked.
-
-A **stage** is what computes one buffer: the statement of a block that holds every write of it.
-A **block** is what stands under a loop, a guard or the program: allocations, then statements.
+"""Places in a program: finds loops and stages by name, and refuses with the place marked. A
+**stage** computes one buffer: it is the statement of a block that holds every write of the buffer.
+A **block** is the content of a loop, a guard or the program: allocations, then statements.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +20,9 @@ __all__ = ["Nest", "ScheduleError", "Stage", "find_buffer", "find_loop", "find_s
 
 
 class ScheduleError(Error, ValueError):
-    """A step that the program does not allow: primitive, fact, program with the place marked."""
+    """A step that the program does not allow; the message has the primitive, the fact and the
+    program with the place marked.
+    """
 
     exit_status = None
 
@@ -31,7 +32,7 @@ def refuse(primitive: str, fact: str, program: Program, place: Stmt | None = Non
 
 
 def find_loop(program: Program, name: str, primitive: str) -> tuple[Stmt, ...]:
-    """Statements from the body of the program down to the loop over `name`."""
+    """The statements from the body of the program down to the loop over `name`."""
     path = path_to(program.body, lambda s: isinstance(s, For) and s.var.name == name)
     if not path:
         known = ", ".join(loop.var.name for loop in loops(program.body))
@@ -52,7 +53,8 @@ def find_buffer(program: Program, name: str, primitive: str) -> Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`stmt` computes `buffer` in the block `home`; `alloc` holds it, for outputs it is None."""
+    """`stmt` computes `buffer` in the block `home`; `alloc` allocates it and is None for outputs.
+    """
 
     buffer: Buffer
     alloc: Alloc | None
@@ -77,7 +79,8 @@ def find_stage(program: Program, name: str, primitive: str) -> Stage:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The one write of a stage whose subscripts are loop variables: loop `d` runs dimension d."""
+    """The only write of a stage, with loop variables as subscripts: loop `d` runs over dimension d.
+    """
 
     write: Write
     loops: tuple[For, ...]
@@ -88,8 +91,9 @@ class Nest:
 
 
 def naive_nest(program: Program, stage: Stage, primitive: str, together: bool = False) -> Nest:
-    """The nest of a stage whose axes are not split or fused yet; refuses any other, and one that
-    writes other buffers too unless `together`."""
+    """The nest of a stage whose axes are not split or fused yet. Refuses any other, and, unless
+    `together`, one that also writes other buffers.
+    """
     stores = [write for write in writes(stage.stmt) if stage.buffer in write.buffers]
     if len(stores) != 1:
         refuse(primitive, f"{stage.buffer.name} must be written in one place, "
@@ -147,7 +151,7 @@ def require_number(program: Program, node: For, primitive: str):
 
 
 def require_numbers(program: Program, primitive: str):
-    """Refuse a program with symbols, for a primitive that calculates with extents."""
+    """Refuses a program with symbols, for a primitive that calculates with extents."""
     if program.parameters:
         names = ", ".join(symbol.name for symbol in program.parameters)
         refuse(primitive, f"extents must be numbers, but the program has symbols ({names}): "
@@ -170,7 +174,7 @@ def guarded(conditions: list[Expr], body: Stmt) -> Stmt:
 
 
 def hoist_guards(stmt: Stmt) -> Stmt:
-    """Guards directly under a loop on which they do not depend, moved out of it."""
+    """Moves guards out of a loop that they are directly under and do not depend on."""
     def rule(node: Stmt) -> Stmt | None:
         match node:
             case For(var, _, If(condition, body)):
@@ -203,7 +207,9 @@ def _flat(stmt: Stmt) -> Stmt | None:
 
 
 def finish(program: Program, body: Stmt) -> Program:
-    """The program with a new body in its usual form: indices normal, guards far out."""
+    """The program with a new body in normal form: indices normalized, guards as far out as
+    possible.
+    """
     return replace(program, body=rewrite_stmts(hoist_guards(normalize_stmt(body)), _flat))
 
 
@@ -212,5 +218,5 @@ def swap(program: Program, old: Stmt, new: Stmt) -> Program:
 
 
 def inside_of(path: tuple[Stmt, ...]) -> set[int]:
-    """Identities of every statement below the last one of `path`, itself included."""
+    """The identities of all statements below the last one of `path`, itself included."""
     return {id(stmt) for stmt in walk_stmts(path[-1])}

@@ -32,7 +32,9 @@ def _text(value) -> str:
 
 def read_step(line: str, primitives: dict[str, Callable],
               intrinsics: Iterable[Intrinsic]) -> tuple[Callable, tuple, dict[str, Any]]:
-    """Primitive, arguments and options of a line; ValueError for a line that is no step."""
+    """The primitive, arguments and options of a line. Raises ValueError for a line that is not a
+    step.
+    """
     try:
         call = ast.parse(line.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):

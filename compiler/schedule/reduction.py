@@ -1,4 +1,4 @@
-"""Reductions: their beginning apart from the rest, or in several partial results."""
+"""Divides reductions: into the initialization and the rest, or into partial results."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ Reduction = Update | Combine
 
 
 def decompose_reduction(program: Program, stage: str, loop: str) -> Program:
-    """Give the buffer the neutral value before `loop`, so that the reduction never begins.
+    """Stores the neutral value in the buffer before `loop`, so that the reduction never begins.
 
     ::
 
@@ -28,8 +28,8 @@ def decompose_reduction(program: Program, stage: str, loop: str) -> Program:
             c[i] += x begin(k)       for k in 0..8:
                                        c[i] += x over(k)      decompose_reduction(p, "c", "i")
 
-    The loops of the beginning are those from `loop` inwards that do not reduce, under their names
-    with ``_init``. The neutral value of a sum of floats is -0.0, of `max` the least value.
+    The initialization has the loops from `loop` inwards that do not reduce, with ``_init`` after
+    their names. The neutral value of a sum of floats is -0.0, of `max` the least value.
 
     1. The stage is one reduction that begins; it is not inside an intrinsic.
     2. `loop` is around it, inside of what allocates the buffer, and no loop that reduces is
@@ -55,7 +55,7 @@ def decompose_reduction(program: Program, stage: str, loop: str) -> Program:
 
 
 def _reduction(program: Program, stage: str, primitive: str) -> Reduction:
-    """The one reduction that writes the buffer."""
+    """The only reduction that writes the buffer."""
     buffer = find_buffer(program, stage, primitive)
     reductions = [write for write in writes(program.body) if buffer in write.buffers]
     if len(reductions) != 1 or not isinstance(reductions[0], Reduction) or not reductions[0].begins:
@@ -121,7 +121,8 @@ def _neutral(write: Reduction) -> tuple[Const, ...]:
 
 def rfactor(program: Program, stage: str, loop: str, reassociate: bool = False,
             scope: str | None = None) -> Program:
-    """Reduce every iteration of `loop` to a partial result of its own, then those together.
+    """Reduces every iteration of `loop` to a partial result of its own, then reduces the partial
+    results.
 
     ::
 
@@ -134,9 +135,10 @@ def rfactor(program: Program, stage: str, loop: str, reassociate: bool = False,
                                            for c_k_o in 0..2:
                                              c[i] += c_rf[c_k_o, i] begin(c_k_o)
 
-    `loop` reduces no more: it may be parallel, vectorized or bound to threads. The partial results
-    are a stage ``<stage>_rf`` whose loops take its name, except those that reduce; they lie where
-    the stage lies unless `scope` says otherwise. Several outputs have a partial result each.
+    Afterwards `loop` does not reduce: it may be parallel, vectorized or bound to threads. The
+    partial results are a stage ``<stage>_rf`` whose loops take its name, except those that reduce;
+    they lie where the stage lies unless `scope` says otherwise. Several outputs have a partial
+    result each.
 
     1. The stage is one reduction that begins, in a block of its own; its axes are not split or
        fused yet and it is not inside an intrinsic.
@@ -188,7 +190,7 @@ def _require_exact(program: Program, write: Reduction, stage: str, reassociate: 
 
 
 def _require_terms(program: Program, write: Reduction, node: For):
-    """The first term of each partial result is always there."""
+    """Refuses a partial result without a first term."""
     domain = loop_domain(path_to(program.body, lambda s: s is write))
     zeros: dict[Var, Expr] = {var: Const(0, INDEX) for var in write.axes if var != node.var}
     free = replace(domain, conditions=tuple(c for c in domain.conditions

@@ -16,7 +16,7 @@ __all__ = ["reorder"]
 
 
 def reorder(program: Program, *names: str, reassociate: bool = False) -> Program:
-    """Nest loops in the given order, outermost first.
+    """Nests loops in the given order, outermost first.
 
     ::
 
@@ -25,7 +25,7 @@ def reorder(program: Program, *names: str, reassociate: bool = False) -> Program
             for k in 0..8:           for i in 0..4:
               s(i, j, k)               s(i, j, k)          reorder(program, "k", "i")
 
-    The loops trade the places that they have; loops between them that are not named keep theirs.
+    The named loops exchange their places; other loops between them keep theirs.
 
     1. All loops are named once and lie in one nest, with nothing but loops and guards between
        them. Guards move with the loops that they depend on.
@@ -54,7 +54,9 @@ def reorder(program: Program, *names: str, reassociate: bool = False) -> Program
 
 
 def _nest(program: Program, names: tuple[str, ...]) -> tuple[list[For], list[Expr], Stmt]:
-    """Loops from the outermost to the innermost of `names`, guards among them, what is inside."""
+    """The loops from the outermost to the innermost of `names`, the guards among them, and the
+    content.
+    """
     paths = [find_loop(program, name, "reorder") for name in names]
     outermost = min(paths, key=len)[-1]
     missing = set(names)
@@ -101,7 +103,7 @@ def _refuse(program: Program, loops: list[For], dependence: Dependence) -> NoRet
 
 
 def _reversed(old: list[Var], new: list[Var]) -> str | None:
-    """Condition that instance a runs before b in the old order and after it in the new one."""
+    """The condition that instance a runs before b in the old order and after it in the new one."""
     if old == new:
         return None
     return f"({earlier(old)}) and ({earlier(new, 'b', 'a')})"

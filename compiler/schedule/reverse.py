@@ -1,4 +1,4 @@
-"""Where a consumer is computed: inside a loop of its producer, or in the producer's statement."""
+"""Moves a consumer to its producer: into one of its loops, or into its statement."""
 
 from dataclasses import replace
 
@@ -17,7 +17,8 @@ __all__ = ["reverse_compute_at", "reverse_inline"]
 
 
 def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
-    """Compute, in every iteration of `loop`, the part of `stage` that uses what was made there.
+    """Computes, in every iteration of `loop`, the part of `stage` that uses the elements made
+    there.
 
     ::
 
@@ -62,7 +63,7 @@ def reverse_compute_at(program: Program, stage: str, loop: str) -> Program:
 
 
 def _producer(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
-    """Path to the loop, which must be in a statement before the stage, in its block."""
+    """The path to the loop, which must be in a statement before the stage, in its block."""
     path = find_loop(program, loop, "reverse_compute_at")
     stmts = unblock(stage.home)[1]
     before = stmts[:next(place for place, stmt in enumerate(stmts) if stmt is stage.stmt)]
@@ -73,7 +74,7 @@ def _producer(program: Program, stage: Stage, loop: str) -> tuple[Stmt, ...]:
 
 
 def _read_of(program: Program, nest: Nest, path: tuple[Stmt, ...]) -> Read:
-    """The one way in which the stage reads what is written inside of the loop."""
+    """The only read of the stage from what the loop writes."""
     name, loop = nest.write.buffers[0].name, path[-1]
     assert isinstance(loop, For)
     written = {buffer for write in writes(loop) for buffer in write.buffers}
@@ -92,7 +93,7 @@ def _read_of(program: Program, nest: Nest, path: tuple[Stmt, ...]) -> Read:
 
 
 def _moving(index: Expr) -> tuple[Var | None, int]:
-    """``v`` and ``c`` of ``v + c``."""
+    """Splits ``v + c`` into ``v`` and ``c``."""
     form = linear(index)
     match form.terms:
         case ((Var() as var, 1),): return var, form.constant
@@ -100,7 +101,7 @@ def _moving(index: Expr) -> tuple[Var | None, int]:
 
 
 def _shrunk(stmt: Stmt, nest: Nest, read: Read, box: Box, around: Domain) -> Stmt:
-    """The stage over what reads the box alone."""
+    """The stage restricted to the elements that read the box."""
     moved: dict[Var, Expr] = {}
     guards: dict[Var, list[Expr]] = {}
     extents: dict[Var, int] = {}
@@ -131,7 +132,7 @@ def _write_in(program: Program, nest: Nest) -> Access:
 
 
 def _require_order(program: Program, moved: Program, nest: Nest):
-    """Nothing that the stage reads is written after it does."""
+    """Refuses a stage that reads what is written after it."""
     stmt = _write_in(moved, nest).stmt
     touched = list(accesses(moved.body))
     for read in (a for a in touched if a.stmt is stmt and a.kind == "read"):
@@ -161,7 +162,7 @@ def _require_no_intrinsic(program: Program, around: Stmt, buffer: Buffer, primit
 
 
 def reverse_inline(program: Program, stage: str) -> Program:
-    """Compute the stage where what it reads is stored, instead of that.
+    """Computes the stage where its input is stored, in place of that store.
 
     ::
 
@@ -172,7 +173,7 @@ def reverse_inline(program: Program, stage: str) -> Program:
         for c_i in 0..8:
           c[c_i] = f(a[c_i])
 
-    The loops stay those of what is read, however they are scheduled.
+    The input's loops remain, however they are scheduled.
 
     1. The stage is no reduction, its axes are not split or fused yet, and neither it nor what it
        reads is inside an intrinsic.

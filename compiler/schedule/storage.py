@@ -1,4 +1,4 @@
-"""Copies of buffers in other scopes, and the scopes themselves."""
+"""Copies buffers to other scopes, and sets scopes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,8 @@ __all__ = ["cache_read", "cache_write", "set_scope"]
 
 
 def set_scope(program: Program, buffer: str, scope: str) -> Program:
-    """Let an allocated buffer live elsewhere: ``alloc acc.c: int32[4]`` for ``alloc c: int32[4]``.
+    """Moves an allocated buffer to another scope: ``alloc acc.c: int32[4]`` for ``alloc c:
+    int32[4]``.
 
     1. The buffer is allocated by the program: inputs and outputs stay where they are.
     2. What is ``shared`` inside a loop of threads does not depend on it (see `bind`).
@@ -32,7 +33,7 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
 
 def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str] | None = None,
                name: str | None = None) -> Program:
-    """Read a copy of `buffer` that lives in `scope`.
+    """Reads a copy of `buffer` that lives in `scope`.
 
     ::
 
@@ -45,7 +46,7 @@ def cache_read(program: Program, buffer: str, scope: str, readers: Sequence[str]
     The copy is a stage of its own, ready for `compute_at`. Its name is ``<buffer>_<scope>``
     unless given; its loops are the name and the number of the dimension.
 
-    The copy leaves out what the buffer does not hold, say over the edge of a tile.
+    The copy omits elements that the buffer does not hold, such as those over the edge of a tile.
 
     1. The stages `readers` (all, unless given) read the buffer, and none of them is inside an
        intrinsic yet.
@@ -75,7 +76,7 @@ def _home(program: Program, buffer: Buffer) -> Stmt:
 
 
 def _readers(program: Program, buffer: Buffer, names: Sequence[str] | None) -> set[str]:
-    """Names of the buffers whose stages read `buffer` and are to read the copy."""
+    """The buffers whose stages read `buffer` and shall read the copy, by name."""
     reading = {}
     for access in accesses(program.body):
         if access.kind == "read" and access.buffer == buffer and (
@@ -148,7 +149,7 @@ def _copy(target: Buffer, source: Buffer, axes: tuple[Var, ...], conditions: lis
 
 
 def cache_write(program: Program, buffer: str, scope: str, name: str | None = None) -> Program:
-    """Compute into a copy that lives in `scope`, then copy to `buffer`.
+    """Computes into a copy that lives in `scope`, then copies it to `buffer`.
 
     ::
 

@@ -1,4 +1,4 @@
-"""Threads: virtual ones, which take turns with storage of their own, and those of a GPU."""
+"""Threads: virtual ones, which take turns and have their own storage, and those of a GPU."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +15,7 @@ __all__ = ["bind", "require_cooperation", "thread_vars", "virtual_thread"]
 
 
 def virtual_thread(program: Program, loop: str) -> Program:
-    """Let iterations overlap as far as their data allow: ``for i in 0..2 (virtual_thread):``.
+    """Lets iterations overlap as far as their data allow: ``for i in 0..2 (virtual_thread):``.
 
     ::
 
@@ -24,10 +24,10 @@ def virtual_thread(program: Program, loop: str) -> Program:
           load t                 ->    load t                        while the other thread
           c += f(t)                    c += f(t)                     computes
 
-    Every thread owns what is allocated inside the loop; where threads nest, the innermost one
-    does. Iterations keep their order wherever they depend on each other through what lies
-    outside, an accumulator say: the tokens that are derived from the final stream see to it. So
-    the mark changes where data lie, never what is computed.
+    Every thread owns what is allocated inside the loop; where threads nest, the innermost one does.
+    Iterations keep their order wherever they depend on each other through outer buffers, such as an
+    accumulator: the tokens derived from the final stream ensure that. So the mark changes where
+    data lie, never what is computed.
 
     1. The loop is serial: not marked already.
     """
@@ -39,7 +39,7 @@ def virtual_thread(program: Program, loop: str) -> Program:
 
 
 def bind(program: Program, loop: str, axis: str, reassociate: bool = False) -> Program:
-    """Let the blocks or the threads of a GPU run the iterations.
+    """Lets the blocks or threads of a GPU run the iterations.
 
     ::
 
@@ -50,10 +50,10 @@ def bind(program: Program, loop: str, axis: str, reassociate: bool = False) -> P
           for k in 0..32:        for k in 0..32 (threadIdx.x):
             ... t[31 - k]          ... t[31 - k]
 
-    Loops over one axis of threads that follow each other are run by the same threads, and so are
-    loops one inside the other: the inner one then fills a buffer that all threads of the block
-    share, each thread its part (cooperative fetching). Read as a plain loop nest, every iteration
-    of the outer loop fills the buffer anew with the same values. Barriers are the back end's work.
+    The same threads run consecutive loops over one axis, and also nested ones: the inner one then
+    fills a buffer that all threads of the block share, each thread its part (cooperative fetching).
+    Read as a plain loop nest, every iteration of the outer loop fills the buffer anew with the same
+    values. The back end inserts barriers.
 
     1. The axis is one of ``blockIdx.x|y|z`` and ``threadIdx.x|y|z``; the loop is serial.
     2. No iteration touches an element of a buffer allocated outside of the loop that another one
@@ -63,8 +63,8 @@ def bind(program: Program, loop: str, axis: str, reassociate: bool = False) -> P
        parallel or vectorized loop. No loop of blocks is inside a loop of threads.
     4. A loop of threads inside one of the same axis writes nothing but ``shared`` buffers that are
        allocated inside the outer one.
-    5. What is written to a ``shared`` buffer, and whether it is, does not depend on a loop of
-       threads that the buffer is allocated in: place it (`compute_at`) after the loop is bound.
+    5. The values written to a ``shared`` buffer, and whether they are, do not depend on a loop of
+      threads that the buffer is allocated in: place it (`compute_at`) after the loop is bound.
     6. ``local`` buffers that a loop of threads uses are allocated inside of it, ``shared`` ones
        that a loop of blocks uses inside of that.
     """
@@ -97,18 +97,18 @@ def _require_own_storage(program: Program, node: For, axis: str):
 
 
 def _read_buffers(stmt: Stmt) -> list[Buffer]:
-    """Buffers that the statement itself reads."""
+    """The buffers that the statement itself reads."""
     return [node.buffer for expr in expressions(stmt) for node in walk(expr)
             if isinstance(node, Read)] if isinstance(stmt, If | Write) else []
 
 
 def thread_vars(path: tuple[Stmt, ...]) -> frozenset[Var]:
-    """Variables of the loops of threads on a path."""
+    """The variables of the loops of threads on a path."""
     return frozenset(s.var for s in path if isinstance(s, For) and s.kind in THREAD_KINDS)
 
 
 def require_cooperation(program: Program, primitive: str):
-    """Refuse what threads that run one nest cannot do together: rules 4 and 5 of `bind`."""
+    """Refuses what threads that run one nest cannot do together: rules 4 and 5 of `bind`."""
     if not any(isinstance(s, For) and s.kind in THREAD_KINDS for s in walk_stmts(program.body)):
         return
     for stmt in walk_stmts(program.body):
