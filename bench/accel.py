@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def accelerated(name: str, target: AccelTarget) -> Graph:
-    """The part of a network that the accelerator takes: all but the ends, which are float."""
+    """The accelerator's part of a network: all but its ends, which are float."""
     graph = optimize(convert(zoo.build(name, int8=True), name))
     parts = partition(graph, lambda node: target.refusal(graph, node))
     taken, = (one for one in parts.segments if one.target == ACCEL)
@@ -99,7 +99,8 @@ def accelerated(name: str, target: AccelTarget) -> Graph:
 
 def compiled_twice(machine: Machine, name: str,
                    config: str) -> tuple[Executable, dict[str, float]]:
-    """The same, and seconds: of compiling it, and then of finding it in a cache of its own."""
+    """The compiled network, and the seconds of compiling it and of loading it from its own cache.
+    """
     with TemporaryDirectory() as folder, cache_in(folder):
         path = Path(folder) / f"{name}.onnx"
         onnx.save(zoo.build(name, int8=True), path)
@@ -162,7 +163,7 @@ def table(cycles: dict[int, list[int]]) -> None:
 
 
 def picture(cycles: Mapping[int, Sequence[int]]) -> str:
-    """Bars of both for each latency, as SVG."""
+    """Draws both cycle counts for each latency as bars, in SVG."""
     width, height, left, top = 640, 320, 60, 40
     most = max(map(max, cycles.values()))
     scale = (height - top - 40) / most

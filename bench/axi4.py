@@ -2,10 +2,10 @@
 
 Without ``--network``: reads and writes of 1 to 32 beats with random masks, a third of them near a
 boundary of 4 KiB. With it: the core for a Zynq, started over AXI4-Lite, computes the network for
-so many images; after each run all bytes of its memory must be those of the functional simulator.
+that many images; after each run all bytes of its memory must be those of the functional simulator.
 
-Both in RTL (Verilator), with random pauses on every channel. The rules of the specification that a
-master can break are watched over in every cycle. Prints ``name value`` lines or JSON; exit status
+Both in RTL (Verilator), with random pauses on every channel. Every cycle is checked against the
+rules of the specification that a master can break. Prints ``name value`` lines or JSON; exit status
 1 if a rule was broken or a byte is wrong.
 """
 
@@ -35,7 +35,7 @@ NETWORKS = {"digits": Path(__file__).parents[1] / "examples" / "digits" / "digit
 
 
 def transfers(machine: Machine, count: int, seed: int, folder: Path) -> dict[str, Any]:
-    """Random ones. Raises AssertionError."""
+    """Checks random transfers. Raises AssertionError."""
     config = machine.config
     run_bench(Axi4Master(config), "tests.fpga.gateware.axi4_transfers", folder, "-Os",
               TRANSFERS=count, BUS_BYTES=config.bus_bytes, SEED=seed)
@@ -43,7 +43,7 @@ def transfers(machine: Machine, count: int, seed: int, folder: Path) -> dict[str
 
 
 def network(machine: Machine, name: str, images: int, seed: int, folder: Path) -> dict[str, Any]:
-    """A network's programs. Raises AssertionError."""
+    """Checks the programs of a network. Raises AssertionError."""
     stored: dict[str, np.ndarray] = {}
 
     def simulate(machine: Machine, program: AccelProgram, memory: np.ndarray) -> Run:

@@ -1,7 +1,8 @@
-"""What do machines take of boards, and which clock do they reach? From the records of builds.
+"""How much of a board does each machine take, and which clock does it reach? From the records of
+builds.
 
 Prints a table of the bitstreams that were built here (`fpga.build` keeps them in the cache), or of
-the records that are named; of several builds of a machine for a board the fastest. With ``--write``
+the named records. It shows the fastest of several builds of a machine for a board. With ``--write``
 the table takes its place in docs/fpga.md.
 """
 
@@ -22,7 +23,7 @@ Record = Mapping[str, Any]
 
 
 def fastest(records: Iterable[Record]) -> list[Record]:
-    """One for each board and machine, in their order."""
+    """The fastest record of each board and machine, in their order."""
     best: dict[tuple[str, str, str], Record] = {}
     for one in records:
         key = one["board"], one["config"], one["machine"]
@@ -31,7 +32,7 @@ def fastest(records: Iterable[Record]) -> list[Record]:
 
 
 def table(records: Iterable[Record]) -> str:
-    """In Markdown."""
+    """The records as a table in Markdown."""
     head = ["board", "machine", *NAMES.values(), "clock (reached), MHz", "peak GOP/s", "seeds"]
     rows = [[one["board"], one["config"], *(_share(one, name) for name in NAMES),
              f"{one['clock_hz'] / 1e6:g} ({one['mhz']:g})", f"{one['peak_gops']:g}",

@@ -1,7 +1,7 @@
 """Does the emulated board compute networks as the functional simulator does?
 
-The unmodified driver on the whole gateware in Verilator, with a model of the SDRAM chip that
-watches over its rules (docs/fpga.md):
+The unmodified driver on the whole gateware in Verilator, with a model of the SDRAM chip that checks
+the chip's rules (docs/fpga.md):
 
     digits           held-out digits through the int8 network, one after another
     resnet18_block   the first residual block of the zoo's int8 ResNet-18, 56x56x64, one image
@@ -40,14 +40,14 @@ from runtime import Module, SimulatedDevice, compile_for, simulator
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits-int8.onnx"
 BLOCK = "maxpool.out", "layer1.0.relu_1.out_DequantizeLinear_Output"
-"""The values between which the block lies."""
+"""The values at the ends of the block."""
 
-RESET_CYCLES = 1000         # after the start of a run; no run is as short
+RESET_CYCLES = 1000         # after the start of a run; every run is longer
 REPORT_SECONDS = 5.0        # until a reset must be reported
 
 
 class Watched(BoardDevice):
-    """The driver, with a record of its runs. `launched`: when the last one began."""
+    """The driver, with a record of its runs; `launched` is when the last one began."""
 
     def __init__(self, machine: Machine, board: EmulatedBoard):
         self.wire = Link(SerialLine(board.port, board.baud))
@@ -78,7 +78,7 @@ def inputs_of(name: str, count: int) -> list[dict[str, np.ndarray]]:
 
 
 def measure(name: str, machine: Machine, count: int, spoil: float) -> dict[str, Any]:
-    """A network's inputs on the board, with figures."""
+    """Runs a network's inputs on the board; returns figures."""
     model, given = _model(name), inputs_of(name, count)
     here = compile_for(model, SimulatedDevice(machine, simulator("functional")))
     begin, done = time.monotonic(), [0]
@@ -96,7 +96,7 @@ def measure(name: str, machine: Machine, count: int, spoil: float) -> dict[str, 
 
 
 def measure_reset(machine: Machine) -> dict[str, Any]:
-    """A reset in the middle of a run of the digits network, and the run after it."""
+    """Resets the board in the middle of a run of the digits network, then runs it again."""
     values, = inputs_of("digits", 1)
     here = compile_for(DIGITS, SimulatedDevice(machine, simulator("functional")))
     with EmulatedBoard(machine, reset_within=RESET_CYCLES) as board:
@@ -105,7 +105,7 @@ def measure_reset(machine: Machine) -> dict[str, Any]:
             compile_for(DIGITS, device)(values)
             return {"reported": 0, "seconds": 0.0, "equal": 0}
         except LinkError:
-            seconds = time.monotonic() - device.launched    # the reset came later
+            seconds = time.monotonic() - device.launched    # the run ended before the reset
         equal = _same(compile_for(DIGITS, device), here, values)
         return {"reported": 1, "seconds": round(seconds, 2), "equal": int(equal)}
 

@@ -1,12 +1,12 @@
 """How fast are matrix products by the processor's tile instructions, on one thread?
 
-Each kind of `compiler.cpu_gpu_backends.cpu.product_templates` that this processor has, of size
-1024 x 1024 x 1024 without an argument: first checked, then timed in turns with NumPy's BLAS on
-float32, so that all share what else the machine does; the best processor time of all rounds counts.
+Each kind of `compiler.cpu_gpu_backends.cpu.product_templates` that this processor has, of size 1024
+x 1024 x 1024 by default, is checked first, then timed in turns with NumPy's BLAS on float32, so
+that other load on the machine affects all alike. The best processor time of all rounds counts.
 Prints ``name value`` lines:
 
-- ``cpu_KIND_tmacs``: millions of millions of multiply-accumulates a second, b packed in panels
-  beforehand, as weights are; ``cpu_KIND_packing_tmacs``: packing b is part of it;
+- ``cpu_KIND_tmacs``: 10**12 multiply-accumulates a second, with b packed in panels beforehand, as
+  weights are; ``cpu_KIND_packing_tmacs``: packing b is part of it;
 - ``cpu_KIND_over_blas``: the same, divided by what NumPy's BLAS does on float32 in this run;
 - ``cpu_fp32_ratio``: time of NumPy's BLAS divided by that of the fastest float32 kind, b packed
   beforehand; ``cpu_fp32_packing_ratio``: packing is part of it.
@@ -59,7 +59,7 @@ def _blas(size: int) -> Run:
 
 
 def _ours(kind: str, size: int, packed: bool) -> Run:
-    """A product of random operands; raises ArithmeticError if it is wrong."""
+    """Computes a product of random operands; raises ArithmeticError if it is wrong."""
     way, rng = TEMPLATES[kind], np.random.default_rng(0)
     kernel = build(product(kind, size, size, size, packed), contract=True, strict=True)
     a, b, c = (aligned((size, size), dtype) for dtype in (way.a, way.b, way.c))

@@ -25,7 +25,7 @@ LAYERS = ((32, 112, 1), (64, 112, 2), (128, 56, 1), (128, 56, 2), (256, 28, 1), 
 
 
 def measure(machine: Machine, layer: tuple[int, int, int], latency: int) -> tuple[int, int]:
-    """Prints one layer; its cycles and its products."""
+    """Runs and prints one layer; returns its cycles and its products."""
     channels, size, stride = layer
     compiled = AccelTarget(machine).compile(depthwise_graph(channels, size, stride))
     run = simulate(machine, compiled.program, values=False, timeline=True, latency=latency)

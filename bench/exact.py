@@ -1,11 +1,11 @@
 """Is the cycle simulator equal to the RTL, on programs of real size?
 
-The digits network and one convolution of ResNet-18 (3x3, 64 -> 64 channels, 56x56) on every
-preset, each with memories of several latencies, with and without random stalls, and with one that
-has little bandwidth and rows besides. Compared are memory, status, all counters, and the start and
-the retirement of every instruction. Prints a line for each run: its cycles, and millions of cycles
-a second (processor time) with time alone, with values, and of the Verilated RTL; then
-``exact_runs`` and ``exact_differences``. Exit status 1 if there are any.
+The digits network and one convolution of ResNet-18 (3x3, 64 -> 64 channels, 56x56) on every preset,
+each with memories of several latencies, with and without random stalls, and also with one of low
+bandwidth and with rows. The bench compares memory, status, all counters, and the start and
+retirement of every instruction. Prints a line for each run: its cycles, and millions of cycles a
+second (processor time) with time alone, with values, and of the Verilated RTL; then ``exact_runs``
+and ``exact_differences``. Exit status 1 if there are any.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def _random_image(program: AccelProgram) -> np.ndarray:
 
 def _compare(machine: Machine, program: AccelProgram, image: np.ndarray,
              dram: Dram) -> tuple[str, str]:
-    """The figures, and the first difference (empty: there is none)."""
+    """The figures, and the first difference; empty if there is none."""
     ways: dict[str, Callable[[], Run]] = {
         "timing": lambda: cycle.simulate(machine, program, image, values=False, dram=dram),
         "values": lambda: cycle.simulate(machine, program, image, dram=dram),

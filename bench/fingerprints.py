@@ -4,12 +4,12 @@
     python -m bench.fingerprints --compare FILE.json [--networks ...] [--targets ...]
 
 compiles the networks of `examples/zoo.py` at their smallest size, int8 on every target and float32
-on the CPU, runs each once on seeded inputs, and writes what must not move: hashes of the model, of
-every program of the accelerator and of every output, the cycles of every program, segments and
-copies. `--compare` does it again for what the file has, and prints a table of what differs. Exit
-status 1: something does. 2: the request is wrong.
+on the CPU, runs each once on seeded inputs, and records what must stay the same: hashes of the
+model, of every program of the accelerator and of every output, the cycles of every program,
+segments and copies. `--compare` repeats that for the file's entries, and prints a table of
+differences. Exit status 1: something does. 2: the request is wrong.
 
-`auto` divides by prices that are made up, so that it divides alike on every computer.
+`auto` divides by fixed prices, so that it divides alike on every computer.
 
 To fingerprint another tree, copy this file elsewhere and run it with PYTHONPATH set to that tree.
 What it reads from compiled networks is in `observed`, and how it sets prices in `fixed_prices`.
@@ -48,20 +48,22 @@ TARGETS: Mapping[str, str] = {
     "accel:2x8x8": f"accel:{GEOMETRIES / '2x8x8.toml'}",    # batches of two
     "auto:pynq-1x16x16": "auto:pynq-1x16x16",
 }
-"""What `lockstep.compile` is given, by the name in the table."""
+"""Options of `lockstep.compile`, by the name in the table."""
 
 SIZE = 32       # pixels, tokens or frames: the least that every network of the zoo takes
 NODE_SECONDS, BYTE_SECONDS, CALL_SECONDS = 40e-6, 1e-9, 2e-6
 
 Fingerprint = dict[str, list[Any] | dict[str, Any]]
 Fingerprints = dict[str, Fingerprint]
-"""By network, form and target: ``resnet18 int8 cpu``."""
+"""Fingerprints by network, form and target: ``resnet18 int8 cpu``."""
 
 
-# What knows the insides of compiled networks
+# Access to the internals of compiled networks
 
 def observed(module: Any, inputs: Mapping[str, np.ndarray]) -> Fingerprint:
-    """What one run of a compiled network shows; `programs` and `cycles` in order of execution."""
+    """The fingerprint of one run of a compiled network; `programs` and `cycles` in order of
+    execution.
+    """
     for name, array in inputs.items():
         module.set_input(name, array)
     runs = module.run()
@@ -78,7 +80,7 @@ def observed(module: Any, inputs: Mapping[str, np.ndarray]) -> Fingerprint:
 
 @contextmanager
 def fixed_prices() -> Iterator[list[str]]:
-    """Has `auto` ask `made_up_seconds` instead of a clock; yields what it asked for."""
+    """Makes `auto` ask `made_up_seconds` instead of a clock; yields the list of its questions."""
     asked: list[str] = []
 
     def measured(what: str, run: Callable[[], object]) -> float:
@@ -90,7 +92,7 @@ def fixed_prices() -> Iterator[list[str]]:
 
 
 def device(target: str) -> str:
-    """``cpu`` or ``accel``, whatever the geometry and however the CPU is called."""
+    """``cpu`` or ``accel``, for every geometry and every name of the CPU."""
     kind = target.partition(":")[0]
     return "cpu" if kind == "host" else kind
 
@@ -98,7 +100,7 @@ def device(target: str) -> str:
 # Fingerprints
 
 def made_up_seconds(what: str) -> float:
-    """So much a node, and so much a byte that changes its layout."""
+    """A fixed time for each node, and for each byte that changes its layout."""
     for pattern, seconds in ((r"segment of (\d+) nodes", NODE_SECONDS),
                              (r"layout .* in (\d+) bytes", BYTE_SECONDS)):
         if found := re.match(pattern, what):
@@ -107,7 +109,7 @@ def made_up_seconds(what: str) -> float:
 
 
 def program_digest(program: Any) -> str:
-    """Hash of its words, its memory image and the places of its tensors."""
+    """A hash of the program's words, its memory image and the places of its tensors."""
     slots = [(slot.name, slot.base, slot.offset, slot.shape, slot.dtype, slot.layout, slot.logical)
              for slot in (*program.inputs, *program.outputs)]
     return digest(program.words.tobytes(), program.image().tobytes(), repr(slots).encode())
@@ -122,7 +124,7 @@ def digest(*parts: bytes) -> str:
 
 
 def fingerprints(name: str, keys: Sequence[str]) -> Fingerprints:
-    """Those of one network that `keys` name."""
+    """The fingerprints of one network that `keys` name."""
     net = zoo.network(name, SIZE)
     inputs = {net.source: zoo.samples(net, 1)[:1]}
     forms: dict[str, onnx.ModelProto] = {}
@@ -154,7 +156,9 @@ def wanted(networks: Sequence[str], targets: Sequence[str]) -> list[str]:
 
 
 def computed(keys: Sequence[str], jobs: int = 1) -> Fingerprints:
-    """Fingerprints in the order of the keys, one process a network where there are `jobs`."""
+    """The fingerprints in the order of the keys, computed by one process for each network where
+    there are `jobs`.
+    """
     parts: dict[str, list[str]] = {}
     for key in keys:
         parts.setdefault(key.split(" ")[0], []).append(key)
@@ -170,7 +174,7 @@ def computed(keys: Sequence[str], jobs: int = 1) -> Fingerprints:
 # Comparison
 
 def differences(before: Fingerprints, after: Fingerprints) -> list[tuple[str, str, str, str]]:
-    """Rows of what differs: network, what, before, after."""
+    """The differences as rows: network, field, before, after."""
     rows = []
     for key, fingerprint in after.items():
         old, new = _flat(before[key]), _flat(fingerprint)
@@ -186,7 +190,7 @@ def _flat(fingerprint: Fingerprint) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their words; long ones are cut."""
+    """Aligns the rows in columns; long cells are cut."""
     cells = [[cell if len(cell) <= 48 else f"{cell[:45]}..." for cell in row]
              for row in [("network", "what", "before", "after"), *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -220,7 +224,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _stored(parser: argparse.ArgumentParser, path: Path) -> Fingerprints:
-    """What the file has; refuses what cannot be compared, so that nothing is passed over."""
+    """The file's fingerprints; refuses entries that cannot be compared, so that none is passed
+    over.
+    """
     try:
         stored = json.loads(path.read_text())
     except (OSError, ValueError) as error:

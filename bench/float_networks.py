@@ -17,8 +17,8 @@ NAMES = (*zoo.NETWORKS, "densenet121")
 
 
 def float_model(name: str, size: int = 224) -> onnx.ModelProto:
-    """With seeded random weights; those of DenseNet-121 are all the same, and its size is 224.
-    Speech and sequences have sizes of their own.
+    """A float network with seeded random weights. DenseNet-121's weights are all the same, and its
+    size is 224. Speech and sequences have sizes of their own.
     """
     if name == "densenet121":
         return onnx.load(LIGHT / "light_densenet121.onnx")
@@ -27,7 +27,7 @@ def float_model(name: str, size: int = 224) -> onnx.ModelProto:
 
 
 def float_graph(name: str, size: int = 224) -> Graph:
-    """As the host gets it, batch norms folded."""
+    """The network's graph as the host compiles it, batch norms folded."""
     return optimize(convert(float_model(name, size), name))
 
 

@@ -1,10 +1,10 @@
 """What clock does the core reach on an ECP5-85F, speed grade 6? Synthesis, place and route.
 
 The **bare core** is measured: no pins, no memory controller. Its inputs come from a chain of
-registers and its outputs end in registers, so that every path counts that is inside the core or at
-its ports, and no path to a pin does. The registers of this harness are not counted in the figures.
-The clock is the best of ``--seeds`` placements; nothing but the seed differs between them, and all
-are printed.
+registers and its outputs end in registers, so that every path inside the core or at its ports
+counts, and no path to a pin does. The registers of this harness are not counted in the figures. The
+clock is the best of ``--seeds`` placements; nothing but the seed differs between them, and all are
+printed.
 
 Flow and tools are those of bitstreams (`fpga.flow`, `fpga.tools`). Prints ``name value`` lines (or
 JSON), and the critical path by unit.
@@ -35,7 +35,7 @@ from fpga.flow import CELLS
 from fpga.tools import Tools
 
 MOST_SEEDS = 5
-TARGET_MHZ = 100        # what place and route try to reach; it may fall short of it or exceed it
+TARGET_MHZ = 100        # of place and route, which may fall short of it or exceed it
 
 DEVICE = ("--85k", "--package", "CABGA381", "--speed", "6", "--freq", str(TARGET_MHZ))
 
@@ -92,7 +92,7 @@ class Placement:
 
 
 def synthesize(machine: Machine, tools: Tools) -> tuple[Path, int]:
-    """The folder of the netlist, and the number of registers of the harness."""
+    """Returns the folder of the netlist, and the number of registers of the harness."""
     harness = Harness(machine)
     return netlist(harness, machine.config.name, tools), harness.registers
 
@@ -108,14 +108,14 @@ def netlist(component: wiring.Component, name: str, tools: Tools) -> Path:
 
 
 def place(netlist: Path, seed: int, tools: Tools, harness_registers: int) -> Placement:
-    """Place and route with one seed."""
+    """Places and routes with one seed."""
     routed = flow.place(netlist, DEVICE, seed, tools)
     used = {**routed.used, "registers": routed.used["registers"] - harness_registers}
     return Placement(seed, routed.mhz, routed.path, **used)
 
 
 def measure(machine: Machine, seeds: int, jobs: int) -> list[Placement]:
-    """All placements, the fastest first; progress goes to stderr."""
+    """Makes all placements and returns them, the fastest first; progress goes to stderr."""
     tools, console = Tools(), Console(stderr=True)
     begin = time.monotonic()
 

@@ -4,8 +4,8 @@
     python -m bench.fusion --counts [--size N]
 
 Each float network (MobileNet-v1 unless told) is compiled four times: fused and not, with batch
-norms folded into weights and without. All four and ONNX Runtime run in turns, so that they share
-what else the machine does; the best processor time of all rounds counts. Prints ``name value``
+norms folded into weights and without. All four and ONNX Runtime run in turns, so that other load on
+the machine affects all alike. The best processor time of all rounds counts. Prints ``name value``
 lines:
 
 - ``fusion_NAME_ms``, ``fusion_NAME_unfused_ms``: one image, batch norms folded;
@@ -57,13 +57,13 @@ def main() -> int:
 
 
 def graph_of(model: onnx.ModelProto, folded: bool = True) -> Graph:
-    """As the host gets it, batch norms folded or not."""
+    """The network's graph as the host compiles it, batch norms folded or not."""
     passes = [one for one in standard_passes() if folded or not isinstance(one, FoldScales)]
     return optimize(convert(model), passes)
 
 
 def counts(model: onnx.ModelProto) -> tuple[int, int, int, int]:
-    """Operators as imported, those left when batch norms are folded, kernels, views."""
+    """Counts operators as imported, operators after folding batch norms, kernels, and views."""
     graph = graph_of(model)
     groups = fuse(graph).groups
     views = sum(group.is_view for group in groups)
@@ -94,7 +94,7 @@ def _compiled(graph: Graph, fusion: bool) -> HostSegment:
 
 
 def _session(model: onnx.ModelProto):
-    import onnxruntime              # of the extra `test`
+    import onnxruntime              # from the extra `test`
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -2,19 +2,17 @@
 
 Cases are command lines with files that are nearly right (`bench.fuzz_kinds`): ONNX models, tiny
 models that ask for much, .npz archives, geometries in TOML, compiled modules, caches, arguments.
-Each runs in a copy of this process that has everything imported, with a limit of processor time
-and of memory. Right is
-
-- exit status 2 with one line on standard error and nothing on standard output, or
+Each runs in a copy of this process that has everything imported, with a limit of processor time and
+of memory. These results are right: - exit status 2 with one line on standard error and nothing on
+standard output, or
 - exit status 0, and outputs that equal those of ONNX Runtime or of ONNX's reference implementation,
-  or those of the sound files where what was spoiled must not change them.
+  or those of the sound files where the damage must not change them.
 
-Everything else is a find: ``traceback``, ``hang`` (more than 10 s of processor time, and again when
-it is tried again), ``memory`` (more than 1 GiB beyond what a network may take for its values,
-`NETWORK_BYTES` here), ``crash`` (a signal), ``message`` (a refusal of more than one line),
-``wrong`` (other outputs). A find's files and command line are kept in a folder; ``--replay FOLDER``
-runs one again. The seed decides every case. Prints what became of the cases, by kind; exit status 1
-when something was found.
+Everything else is a find: ``traceback``, ``hang`` (more than 10 s of processor time, twice),
+``memory`` (more than 1 GiB beyond what a network may take for its values, `NETWORK_BYTES` here),
+``crash`` (a signal), ``message`` (a refusal of more than one line), ``wrong`` (other outputs). A
+find's files and command line are kept in a folder; ``--replay FOLDER`` runs one again. The seed
+decides every case. Prints the outcomes by kind; exit status 1 if there is a find.
 """
 
 import argparse
@@ -46,10 +44,10 @@ NETWORK_BYTES = 1 << 28
 MEMORY = NETWORK_BYTES + (1 << 30)
 LONGEST_LINE = 2000
 OUTCOMES = ("refused", "equal", "ran", "traceback", "hang", "memory", "crash", "message", "wrong")
-"""``ran`` are those whose outputs nobody else can tell."""
+"""``ran``: the case ran, and no peer can compute its outputs."""
 
 FINDS = OUTCOMES[3:]
-TRIES = 3                   # of what takes too long
+TRIES = 3                   # for cases that take too long
 MOST_KEPT = 10              # finds that look alike
 CASE = "case.json"
 COMMANDS = ("lockstep.commands.run", "lockstep.commands.compile", "lockstep.commands.quantize",
@@ -59,7 +57,7 @@ COMMANDS = ("lockstep.commands.run", "lockstep.commands.compile", "lockstep.comm
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a case: `outcome` is one of `OUTCOMES`, `detail` what was said or is wrong."""
+    """The result of a case: `outcome` is one of `OUTCOMES`, `detail` the message or the error."""
 
     case: Case
     outcome: str
@@ -69,7 +67,7 @@ class Verdict:
 
 
 def judge(case: Case, folder: Path) -> Verdict:
-    """Runs the case in its folder, which changes."""
+    """Runs the case in its folder, and changes the folder."""
     ended = isolated(lambda: _command(case.arguments), folder,
                      Limits(cpu_seconds=case.cpu_seconds))
     outcome, detail = _outcome(case, ended)
@@ -87,7 +85,7 @@ def _command(arguments: Sequence[str]) -> int:
 
 
 def _outcome(case: Case, ended: Ended) -> tuple[str, str]:
-    """Without one where the command is through and its outputs are to be judged."""
+    """The outcome; empty where the command succeeded and its outputs are still to be judged."""
     last = ended.err[-1500:]
     if ended.waited or ended.status == -signal.SIGXCPU or ended.seconds > case.cpu_seconds:
         return "hang", f"{ended.seconds:.1f} s; {last}"
@@ -129,8 +127,8 @@ def _compared(case: Case, folder: Path) -> tuple[str, str]:
 
 def fuzz(kinds: Sequence[str], seed: int, goes_on: Callable[[int], bool],
          finds: Path | None = None, numbers: Sequence[int] | None = None) -> Iterator[Verdict]:
-    """Judges one case after the other, the kinds in turn, as long as `goes_on` for the number of
-    those before; finds are kept in the folder.
+    """Judges case after case, the kinds in turn, while `goes_on(number of cases so far)`; keeps
+    finds in the folder.
     """
     _import()
     alike: Counter[str] = Counter()
@@ -164,7 +162,7 @@ def _one(kind: str, seed: int, number: int, place: Path, alike: Counter[str],
 
 
 def _signature(verdict: Verdict) -> str:
-    """What finds that look alike have in common."""
+    """The key that similar finds share."""
     lines = verdict.detail.strip().splitlines() or [""]
     where = [line.strip() for line in lines if line.startswith('  File "')][-1:]
     return re.sub(r"\d+", "N", " ".join([verdict.case.kind, verdict.outcome, *where,
@@ -179,7 +177,7 @@ def _keep(verdict: Verdict, made: Path, folder: Path) -> None:
 
 
 def replay(folder: Path) -> Verdict:
-    """Judges a find once more."""
+    """Judges a find again."""
     _import()
     told = json.loads((folder / CASE).read_text())["case"]
     case = replace(Case(**told), arguments=tuple(told["arguments"]))
@@ -191,8 +189,8 @@ def replay(folder: Path) -> Verdict:
 
 
 def _judged(case: Case, made: Path, folder: Path, tries: int = TRIES) -> Verdict:
-    """Judges the case in a copy of its files. What takes too long may be slowed by other work on
-    the processor: a `hang` is one every time.
+    """Judges the case in a copy of its files. Other load may slow a case down, so a `hang` must
+    repeat.
     """
     shutil.copytree(made, folder, symlinks=True)
     try:
@@ -210,14 +208,14 @@ def _required(arguments: Sequence[str], folder: Path) -> None:
 
 
 def _import() -> None:
-    """What commands import when they work, so that every copy has it."""
+    """Imports the modules that commands need, so that every copy has them."""
     for name in COMMANDS:
         importlib.import_module(name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
-    if isinstance(sys.stdout, io.TextIOWrapper):        # arguments may be in no character set
+    if isinstance(sys.stdout, io.TextIOWrapper):        # arguments may be bytes of no character set
         sys.stdout.reconfigure(errors="backslashreplace")
     if args.replay:
         verdict = replay(args.replay)

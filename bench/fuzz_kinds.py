@@ -1,7 +1,7 @@
 """The kinds of input that `bench.fuzz` spoils: each kind makes a case from sound files.
 
 A kind is a function of a random generator, an empty folder and the sound files. It fills the folder
-and gives the command line that is run there, and what its outputs must equal.
+and returns the command line to run there, with its expected outputs.
 """
 
 import argparse
@@ -31,7 +31,7 @@ INPUTS, RESULT, WANTED = "inputs.npz", "result.npz", "wanted.npz"
 GEOMETRY = "tiny-1x4x4"
 TARGETS = ("cpu", "cpu", f"accel:{GEOMETRY}")
 LARGEST_CONSTANT = 1e30
-LARGEST_INPUT = 1 << 20     # elements that are made for a model; beyond that the command makes them
+LARGEST_INPUT = 1 << 20     # the most elements of inputs that we make; the command makes others
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ Kind = Callable[[Rng, Path, Path], Case]
 
 
 def spoiled_model(rng: Rng, folder: Path, sound: Path) -> Case:
-    """A small model with one or two mutations of `bench.onnx_mutations`."""
+    """Spoils a small model by one or two mutations of `bench.onnx_mutations`."""
     model = str(rng.choice(list(MODELS)))
     onnx_mutations.write(model, folder)
     chosen = [MUTATIONS[int(place)] for place in
@@ -66,14 +66,14 @@ def spoiled_model(rng: Rng, folder: Path, sound: Path) -> Case:
     for mutate in chosen:
         try:
             mutate(rng, folder)
-        except Exception:       # noqa: BLE001 - the first has left nothing that is a model
+        except Exception:       # noqa: BLE001 - the first mutation left no model
             break
     what = f"{model}, {' and '.join(one.__name__ for one in chosen)}"
     return _of_model("onnx", what, rng, folder, 0.05 if model == "quantized" else 1e-4)
 
 
 def bomb(rng: Rng, folder: Path, sound: Path) -> Case:
-    """A tiny model that asks for much, or just for little enough."""
+    """Makes a tiny model that asks for too much memory or time, or for just little enough."""
     name = str(rng.choice(list(onnx_bombs.BOMBS)))
     (folder / MODEL).write_bytes(onnx_bombs.BOMBS[name](rng))
     return _of_model("bomb", name, rng, folder, 1e-4)
@@ -96,7 +96,7 @@ def _of_model(kind: str, what: str, rng: Rng, folder: Path, share: float) -> Cas
 
 
 def _is_open(path: Path) -> bool:
-    """Whether ONNX does not say what the model computes, as far as that was met."""
+    """Whether ONNX leaves open what the model computes, in the cases met so far."""
     try:
         graph = onnx.load(path).graph
         return _overflows(graph) or any(map(_pools_padding, graph.node))
@@ -105,9 +105,7 @@ def _is_open(path: Path) -> bool:
 
 
 def _overflows(graph: onnx.GraphProto) -> bool:
-    """Whether constants are so large that sums of them may be infinite less infinite, of which an
-    integer is made.
-    """
+    """Whether large constants may sum to inf - inf, which is then converted to an integer."""
     arrays = [onnx.numpy_helper.to_array(one) for one in graph.initializer]
     return any(array.dtype.kind == "f" and not np.all(np.abs(array) < LARGEST_CONSTANT)
                for array in arrays)
@@ -307,7 +305,7 @@ def _choices(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentP
 
 
 def _arguments(rng: Rng, parser: argparse.ArgumentParser, spoiled: bool) -> list[str]:
-    """Some options of the parser; `spoiled` ones have at least one value that cannot be."""
+    """Picks options of the parser; `spoiled` ones have at least one invalid value."""
     made: list[str] = []
     for action in parser._actions:
         wanted = not action.option_strings or action.required
@@ -356,8 +354,9 @@ def _value(rng: Rng, action: argparse.Action) -> str:
 
 
 def sound_files(folder: Path, run: Callable[[Sequence[str], Path], None]) -> None:
-    """What cases are made from: a float and an int8 network with inputs, outputs, compiled modules
-    and caches, and a geometry. `run` runs a command line in a folder, with its cache.
+    """Makes the files that cases start from: a float and an int8 network with inputs, outputs,
+    compiled modules and caches, and a geometry. `run` runs a command line in a folder, with its
+    cache.
     """
     from accel.machine.config import preset
 

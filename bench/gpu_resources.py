@@ -1,15 +1,16 @@
-"""What do the shipped kernels for GPUs take of a multiprocessor?
+"""How much of a multiprocessor do the shipped kernels for GPUs take?
 
 Every schedule of `compiler.cpu_gpu_backends.gpu.schedules` at the shapes under test is compiled by
 NVRTC; no GPU is needed. Prints the table of ``docs/gpu.md``, the most that any kernel of a row
 takes, then ``name value`` lines:
 
-- ``gpu_kernels``: how many there are;
+- ``gpu_kernels``: the number of kernels;
 - ``gpu_registers_SM``: the most registers of a thread, for each architecture;
 - ``gpu_shared_bytes``: the most shared memory of a block, on any architecture;
-- ``gpu_spill_bytes``, ``gpu_local_bytes``: what all threads spill, and have in local memory.
+- ``gpu_spill_bytes``, ``gpu_local_bytes``: bytes of all threads that are spilled, and that are in
+  local memory.
 
-With ``--json`` every kernel by itself. Exit status 2 without NVRTC.
+With ``--json`` it reports every kernel. Exit status 2 without NVRTC.
 """
 
 import argparse
@@ -30,7 +31,7 @@ COLUMNS = ("of", "kernels", *(f"registers, {arch}" for arch in ARCHITECTURES),
            "shared bytes", "spilled bytes", "local bytes")
 
 Found = Mapping[str, Mapping[str, Resources]]
-"""By architecture and kernel."""
+"""Resources by architecture and kernel."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,13 +58,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def resources(text: str) -> dict[str, dict[str, Resources]]:
-    """What the kernels of a CUDA text take, in order of their names."""
+    """The resources of a CUDA text's kernels, in order of their names."""
     return {arch: dict(sorted(compile_cuda(text, arch).resources.items()))
             for arch in ARCHITECTURES}
 
 
 def table(found: Found, version: str) -> str:
-    """Markdown: a row for each kind of kernel and type, with the most that any shape takes."""
+    """A table in Markdown: a row for each kind of kernel and type, with the maximum over shapes."""
     kinds: dict[str, list[str]] = {}
     for name in found[ARCHITECTURES[0]]:
         kinds.setdefault(" ".join(name.split("_")[:2]), []).append(name)

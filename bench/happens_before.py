@@ -1,10 +1,11 @@
-"""Whether tokens make a stream legal, by exhaustion: a judge of the proof of compiled programs.
+"""Decides by exhaustion whether tokens make a stream legal, to judge the proof of compiled
+programs.
 
 Every instruction's addresses are enumerated one by one into bit sets, every two instructions of
-different units are compared, and what comes before what is the transitive closure of the whole
-graph (the order within units, and the k-th signal of a pair before its k-th wait). Nothing is
-shared with the address sets, the insertion of tokens or the proof, so that they cannot share a
-mistake. Takes the square of the stream's length: for some hundred instructions.
+different units are compared, and the order is the transitive closure of the whole graph (the order
+within units, and the k-th signal of a pair before its k-th wait). Nothing is shared with the
+address sets, the insertion of tokens or the proof, so that they cannot share a mistake. Time grows
+with the square of the stream's length: suitable for some hundred instructions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +21,13 @@ from accel.machine.program import AccelProgram, Instruction
 __all__ = ["CAPACITY", "Judge", "Masks"]
 
 CAPACITY = 255
-"""Tokens that a counter of 8 bits holds."""
+"""The most tokens that a counter of 8 bits holds."""
 
 Masks = tuple[tuple[str, ...], tuple[str, ...]]
-"""Units for which an instruction waits, and units which it signals."""
+"""The units that an instruction waits for, and those that it signals."""
 
 _Sets = dict[str, int]
-"""Memory to a bit set of its addresses: bytes, of acc entries."""
+"""Memory to a bit set of its addresses: bytes, or entries of acc."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class _Touched:
 
 
 class Judge:
-    """Judges one program, whose instructions stay while its tokens change."""
+    """Judges one program with fixed instructions and changing tokens."""
 
     def __init__(self, machine: Machine, program: AccelProgram):
         self.stream = program.instructions(machine)[:-1]
@@ -54,13 +55,13 @@ class Judge:
 
     @property
     def tokens(self) -> list[Masks]:
-        """Those of the program."""
+        """The tokens of the program."""
         return [(one.waits, one.signals) for one in self.stream]
 
     def fault(self, tokens: Sequence[Masks]) -> str:
         """Why the stream with these tokens is not legal; empty if it is."""
-        known: list[int] = []               # of each instruction, a bit set: what is before it
-        last: dict[str, int] = {}           # of each unit, its last instruction
+        known: list[int] = []               # for each instruction, the bit set of those before it
+        last: dict[str, int] = {}           # for each unit, its last instruction
         given: dict[tuple[str, str], list[int]] = {}
         taken: dict[tuple[str, str], int] = {}
         for index, (unit, (waits, signals)) in enumerate(zip(self.units, tokens, strict=True)):
@@ -114,7 +115,9 @@ def _copied(one: Instruction) -> Iterator[tuple[str, np.ndarray, bool]]:
 
 
 def _computed(machine: Machine, one: Instruction) -> Iterator[tuple[str, np.ndarray, bool]]:
-    """An entry that is accumulated onto counts as written: what orders writes orders that read."""
+    """Yields each operand's memory, addresses and whether it is written. An entry that is
+    accumulated onto counts as written: the order of writes covers that read.
+    """
     fields, intrinsic = one.fields, machine.intrinsic(one.name)
     for operand in (*intrinsic.operands, intrinsic.dst):
         field, memory = _operand(one, operand)
@@ -126,7 +129,7 @@ def _computed(machine: Machine, one: Instruction) -> Iterator[tuple[str, np.ndar
 
 
 def _operand(one: Instruction, operand: Any) -> tuple[str, str]:
-    """The field that addresses it, and where it lives."""
+    """The field that addresses the operand, and its memory."""
     fields = one.fields
     if one.unit == "gemm":
         return {"inp": ("a", "inp"), "wgt": ("b", "wgt"), "dst": ("dst", "acc")}[operand.name]

@@ -1,6 +1,7 @@
-"""Work in a copy of this process: bounded in memory and time, its output kept, its end explained.
+"""Runs work in a copy of this process, bounded in memory and time; keeps its output and explains
+its end.
 
-A copy has everything imported already, which would take most of the time otherwise.
+The copy has everything imported already; importing would take most of the time.
 """
 
 import contextlib
@@ -31,8 +32,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process: its status (negative: the signal), what it said, its processor time, the largest
-    memory it held beyond what this process holds, and whether it was stopped for waiting.
+    """An ended process: its status (negative: the signal), its output, its processor time, its peak
+    memory beyond that of this process, and whether it was stopped for waiting.
     """
 
     status: int
@@ -44,7 +45,7 @@ class Ended:
 
 
 def isolated(work: Callable[[], int], folder: Path, limits: Limits) -> Ended:
-    """Does the work in a copy of this process, in the folder; what it prints lies beside it."""
+    """Does the work in a copy of this process, in the folder; its output lies beside the folder."""
     begin, waited = time.monotonic(), False
     sys.stdout.flush()
     sys.stderr.flush()
@@ -52,7 +53,7 @@ def isolated(work: Callable[[], int], folder: Path, limits: Limits) -> Ended:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        os.write(writer, _pages(1).to_bytes(8))     # less than here: a copy has what it touches
+        os.write(writer, _pages(1).to_bytes(8))     # less than here: copied on write
         _become(work, folder, said, limits)
     held = int.from_bytes(os.read(reader, 8))
     os.close(reader)
@@ -68,7 +69,7 @@ def isolated(work: Callable[[], int], folder: Path, limits: Limits) -> Ended:
         time.sleep(pause)
         pause = min(2 * pause, 0.01)
     with contextlib.suppress(OSError):
-        os.killpg(child, signal.SIGKILL)        # what it has left behind
+        os.killpg(child, signal.SIGKILL)        # processes that it left behind
     out, err = (path.read_text(errors="replace") for path in said)
     for path in said:
         path.unlink()
@@ -77,13 +78,13 @@ def isolated(work: Callable[[], int], folder: Path, limits: Limits) -> Ended:
 
 
 def _pages(field: int) -> int:
-    """Bytes of this process: 0 of its address space, 1 in memory."""
+    """Bytes of this process: of its address space (0), or in memory (1)."""
     pages = int(Path("/proc/self/statm").read_text().split()[field])
     return pages * resource.getpagesize()
 
 
 def _become(work: Callable[[], int], folder: Path, said: list[Path], limits: Limits) -> None:
-    """The child: what the interpreter would do with the work as its program."""
+    """The child: does what the interpreter would do with the work as its program."""
     status = 70
     try:
         faulthandler.disable()      # pytest's writes to where pytest's own errors go

@@ -5,10 +5,10 @@ with an empty cache of its own and is interrupted at a random moment, several ti
 SIGKILL (``--kills`` in all), or by SIGINT or SIGTERM, sent to the process or to its group
 (``--ends``). After each row the command runs once more, undisturbed. It must end with status 0 and
 with the result of a run that was never interrupted, and leave nothing: no file beside its result,
-nothing half built in the cache, no temporary file, no process. What SIGINT or SIGTERM ends must end
-with status 130 or 143 (by the signal itself before the command has begun) within `LIMIT_SECONDS`,
-with all its processes. A signal that comes while Python ends, with the result written, is one that
-came too late.
+nothing half built in the cache, no temporary file, no process. A command that SIGINT or SIGTERM
+ends must end with status 130 or 143 (by the signal itself before the command has begun) within
+`LIMIT_SECONDS`, with all its processes. A signal that comes while Python ends, with the result
+written, is one that came too late.
 
 A bitstream takes tens of minutes, so its job is over when the design is synthesized; then it is
 ended by SIGTERM, and the result is the netlist. ``--jobs`` chooses among the kinds; ``--row`` says
@@ -40,9 +40,9 @@ import numpy as np
 HOUSE = Path(__file__).parents[1]
 DIGITS = HOUSE / "examples" / "digits" / "digits-int8.onnx"
 LIMIT_SECONDS = 2.0
-EXIT_SECONDS = 0.2          # in which Python ends after a command's last line
-PATIENCE_SECONDS = 20.0     # for processes of somebody else's tools, which end by themselves
-MARK = "LOCKSTEP_KILLED"    # environment variable by which processes are known
+EXIT_SECONDS = 0.2          # for Python to end after a command's last line
+PATIENCE_SECONDS = 20.0     # for processes of other tools, which end by themselves
+MARK = "LOCKSTEP_KILLED"    # environment variable that marks our processes
 
 
 def _outputs(folder: Path) -> str:
@@ -57,7 +57,9 @@ def _netlist(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """`until`: what the command says when it is done; without it, it runs to its end."""
+    """`until` is the output that marks the command as done; without it, the command runs to its
+    end.
+    """
 
     command: tuple[str, ...]
     share: float
@@ -75,7 +77,7 @@ JOBS = {
 
 @dataclass
 class Record:
-    """What was found so far."""
+    """The figures so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
     slowest: float = 0.0
@@ -86,7 +88,7 @@ class Record:
 
 
 class Place:
-    """Folders of a row of runs: `root` has the result and the folders ``cache`` and ``tmp``."""
+    """The folders of a row of runs: `root` has the result and the folders ``cache`` and ``tmp``."""
 
     def __init__(self, root: Path, job: Job):
         self.root, self.job, self.mark = root, job, token_hex(8)
@@ -102,7 +104,7 @@ class Place:
                                     start_new_session=True)
 
     def finish(self) -> tuple[int, str]:
-        """Run it undisturbed: its status, and its result or what it said."""
+        """Runs the command undisturbed; returns its status, and its result or its output."""
         process = self.begin()
         while process.poll() is None and not (self.job.until and self.job.until in self.said):
             time.sleep(0.05)
@@ -118,7 +120,7 @@ class Place:
         return (self.root / "said").read_text(errors="replace")
 
     def processes(self) -> list[str]:
-        """Command lines of those that are left."""
+        """The command lines of processes that are left."""
         found = []
         for folder in Path("/proc").iterdir():
             try:
@@ -133,7 +135,7 @@ class Place:
         return {path.name for path in (self.root / "cache").glob("builds/*")}
 
     def leftovers(self) -> list[str]:
-        """Files that should not be there, and processes."""
+        """The files that should not be there, and processes."""
         until = time.monotonic() + PATIENCE_SECONDS
         while (running := self.processes()) and time.monotonic() < until:
             time.sleep(0.1)
@@ -144,7 +146,7 @@ class Place:
 
 def interrupted(place: Place, number: int, rng: Random, seconds: float, wanted: str,
                 record: Record) -> bool:
-    """Begin the command and send it the signal; False if it was over before."""
+    """Starts the command and sends it the signal; returns False if the command ended before."""
     before = place.building()
     process = place.begin()
     try:
@@ -175,10 +177,10 @@ def interrupted(place: Place, number: int, rng: Random, seconds: float, wanted: 
 
 def row(name: str, numbers: Sequence[int], place: Place, rng: Random, seconds: float, wanted: str,
         record: Record) -> None:
-    """Interruptions, and a run after them."""
+    """Performs a row of interruptions, then an undisturbed run."""
     for number in numbers:
         while not interrupted(place, number, rng, seconds, wanted, record):
-            shutil.rmtree(place.root / "cache")             # too late: once more, from nothing
+            shutil.rmtree(place.root / "cache")             # too late: start again from nothing
         record.counts[f"{'killed' if number == signal.SIGKILL else 'ended'}_{name}"] += 1
     status, result = place.finish()
     if status or result != wanted:

@@ -32,7 +32,7 @@ Values = dict[str, np.ndarray]
 
 @dataclass
 class Difference:
-    """How far the outputs of one layer differ, over all images."""
+    """The difference of one layer's outputs, over all images."""
 
     op: str
     elements: int = 0
@@ -68,7 +68,9 @@ def compare(machine: Machine, model: onnx.ModelProto,
 
 def _one(graph: Graph, modules: Mapping[str, Module], feed: Values, theirs: Values,
          differences: dict[str, Difference]) -> None:
-    """A layer reads ONNX Runtime's tensors; a value it does not have is computed from such."""
+    """Runs one layer on ONNX Runtime's tensors; a value that ONNX Runtime lacks is computed from
+    these.
+    """
     known: Values = {**graph.constants, **feed}
     for node in graph.nodes:
         value = node.outputs[0]
@@ -96,7 +98,7 @@ def _run(module: Module, node: Node, known: Values) -> np.ndarray:
 
 
 def _onnx_runtime(model: onnx.ModelProto):
-    """A session that shows every quantized tensor: our name of each, and its own."""
+    """A session that outputs every quantized tensor, with our name and its own name of each."""
     import onnxruntime as ort
 
     quantizers = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]

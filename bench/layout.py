@@ -44,7 +44,7 @@ NETWORKS: Mapping[str, tuple[Callable[[], Graph], Pins]] = {
     "vit_small": (partial(of_zoo, "vit_small", 64), {}),
     "bert_small": (partial(of_zoo, "bert_small", 64), {}),
 }
-"""With pins: what the host has between layers of the accelerator."""
+"""Networks with pins: nodes that the host has between layers of the accelerator."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

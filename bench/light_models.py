@@ -48,9 +48,9 @@ __all__ = ["TOLERANCE", "Figures", "compare_float", "compare_int8", "main", "run
            "with_logits"]
 
 TOLERANCE = 1e-4
-"""Of the largest element. Both sides round float32 sums of up to 25,088 products in orders of their
-own, through up to 121 layers: the differences seen are at most 1.4e-5. An error in a layer is
-seen as 1e-2 and more.
+"""A share of the largest element. Both sides round float32 sums of up to 25,088 products in
+different orders, through up to 121 layers; observed differences are at most 1.4e-5. An error in a
+layer shows as 1e-2 or more.
 """
 CONVOLUTIONS = ("conv2d", "qconv2d", "convtranspose2d", "qconvtranspose2d")
 PRODUCTS = (*CONVOLUTIONS, "dense", "qdense", "matmul", "qmatmul")
@@ -61,9 +61,9 @@ Stage = Callable[[str], AbstractContextManager[None]]
 
 @dataclass
 class Figures:
-    """What was found of a model. `float_error`: the largest difference from ONNX Runtime, as a
-    share of the largest element. `segments`: of the accelerator; `differing` those that are not
-    equal to the reference. Counts and multiply-accumulates are of the int8 network.
+    """The figures of a model. `float_error`: the largest difference from ONNX Runtime, as a share
+    of the largest element. `segments`: the accelerator's; `differing`: those that differ from the
+    reference. Counts and multiply-accumulates are of the int8 network.
     """
 
     name: str
@@ -89,7 +89,9 @@ class Figures:
 
 
 def with_logits(model: ModelProto) -> ModelProto:
-    """With what goes into a softmax as further outputs: it hides how far logits are off."""
+    """The model with the inputs of softmaxes as additional outputs: a softmax hides errors of
+    logits.
+    """
     wider = ModelProto()
     wider.CopyFrom(model)
     present = {one.name for one in model.graph.output}
@@ -132,7 +134,7 @@ def _difference(ours: Array, theirs: Array) -> float:
 
 def compare_int8(model: ModelProto, samples: Mapping[str, Array], inputs: Mapping[str, Array],
                  target: AccelTarget, figures: Figures, stage: Stage) -> None:
-    """Quantizes by the samples, runs the inputs and notes in `figures` what came of it."""
+    """Quantizes by the samples, runs the inputs and records the results in `figures`."""
     with stage("quantize"):
         made = quantize(model, samples)
     figures.decibels = made.decibels
@@ -165,7 +167,7 @@ def _count(figures: Figures, graph: Graph, parts: Partition) -> None:
 
 def run_segments(figures: Figures, module: Module, inputs: Mapping[str, Array],
                  stage: Stage) -> None:
-    """Every segment of the accelerator against the reference for the same inputs."""
+    """Compares every segment of the accelerator with the reference for the same inputs."""
     def perform(step: Step, given: Mapping[str, Array]) -> Outcome:
         if step.segment.target != ACCEL:
             with stage("host segments"):
@@ -242,7 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _shown(figures: Figures) -> Iterator[Stage]:
-    """What times the stages of a model and shows the one that runs."""
+    """Times the stages of a model and shows the one that runs."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -1,11 +1,11 @@
-"""ONNX's light models with weights by which an error shows: those that it ships are all 0.02.
+"""ONNX's light models with weights that expose errors: the shipped weights are all 0.02.
 
-A light model is a real network whose float weights are one constant. Here each is drawn with a seed
-instead, by what reads it:
+A light model is a real network whose float weights are one constant. Here each constant is drawn
+with a seed instead, depending on its reader:
 
 - weights of convolutions and dense layers: normal, variance 2 / inputs behind a Relu (He et al.
-  2015) and 1 / inputs elsewhere, so that values keep their size through the layers; of the last
-  one such that its results are about 1;
+  2015) and 1 / inputs elsewhere, so that values keep their size through the layers; in the last
+  layer scaled so that its results are about 1;
 - biases and means: normal, a tenth of the values' size;
 - variances 0.5 to 1.5, scales 0.4 to 1.4, which together keep the size; half of that before a
   residual sum, which would double the variance.
@@ -78,13 +78,13 @@ def _image_deviation(model: ModelProto) -> float:
 
 
 def _data(graph: onnx.GraphProto) -> list[str]:
-    """The inputs that are no initializers."""
+    """The inputs that are not initializers."""
     constant = {one.name for one in graph.initializer}
     return [one.name for one in graph.input if one.name not in constant]
 
 
 def _constant_shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
-    """Of every float constant, in the order in which nodes read them."""
+    """The shapes of all float constants, in the order in which nodes read them."""
     tensors = {one.name: one for one in graph.initializer}
     shapes = {one.name: tuple(one.dims) for one in graph.initializer
               if one.data_type == onnx.TensorProto.FLOAT}
@@ -135,11 +135,11 @@ class _Drawing:
         return self._normal(shape, gain * ((2 if self._rectified(node) else 1) / inputs) ** 0.5)
 
     def _size(self, node: NodeProto) -> float:
-        """Of what a product makes."""
+        """The standard deviation of a product's results."""
         return 1.0 if node is self.last else self.deviation
 
     def _rectified(self, node: NodeProto | None) -> bool:
-        """Whether the node reads what a Relu has left."""
+        """Whether the node reads the result of a Relu."""
         while node is not None:
             node = self.makers.get(node.input[0])
             if node is None or node.op_type in (*PRODUCTS, "BatchNormalization", "Sum", "Add"):
@@ -149,7 +149,7 @@ class _Drawing:
         return False
 
     def _share(self, node: NodeProto) -> np.float32:
-        """What stays of a batch norm: less in front of a residual sum."""
+        """The factor on a batch norm's scale: smaller before a residual sum."""
         return np.float32(0.5 if self.readers[node.output[0]][0].op_type == "Sum" else 1.0)
 
     def _normal(self, shape: tuple[int, ...], deviation: float) -> Array:

@@ -1,8 +1,8 @@
-"""Which bits of a netlist can be seen from outside, through registers and memories.
+"""Finds the bits of a netlist that outputs can observe, through registers and memories.
 
 Works on the JSON of Yosys for one flat module. A bit is live if an output of the module may depend
-on it; what is said to be dead cannot matter, so a change there is no change. Of cells that are not
-known here, every output is taken to depend on every input.
+on it; a dead bit cannot matter, so a change of it is no change. In cells of unknown types every
+output is assumed to depend on every input.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ Pin = tuple[str, str, int]
 
 
 class Liveness:
-    """Of the module `top` in what ``write_json`` wrote."""
+    """The live bits of the module `top` in a file of ``write_json``."""
 
     def __init__(self, netlist: dict[str, Any], top: str):
         module = netlist["modules"][top]
@@ -75,7 +75,7 @@ class Liveness:
                         if cell["port_directions"][p] == "input" for k in range(size))
 
     def _memory(self, name: str, index: int, sizes: dict[str, int]) -> Iterator[Pin]:
-        """A lane of a word needs the same lane of what is written, and all addresses."""
+        """A lane of a word needs the same lane of the written data, and all addresses."""
         width = int(self._cells[name]["parameters"]["WIDTH"], 2)
         for port, size in sizes.items():
             if port in ("WR_DATA", "WR_EN"):
@@ -84,7 +84,7 @@ class Liveness:
                 yield from ((name, port, k) for k in range(size))
 
     def live(self, pin: Pin) -> bool:
-        """Whether a pin, of an input or an output of a cell, can be seen from outside."""
+        """Whether a pin of a cell, input or output, can be observed from outside."""
         name, port, index = pin
         cell = self._cells[name]
         if cell["port_directions"][port] == "output":

@@ -1,6 +1,6 @@
 """The same networks on every machine: are the values right, and how busy is the array?
 
-Int8 networks of `examples.zoo`, 224 x 224, on the presets and on two geometries of one's own, in
+Int8 networks of `examples.zoo`, 224 x 224, on the presets and on two custom geometries, in
 the cycle simulator; the outputs must equal the integer reference (`compiler.graph.reference`), else
 the exit status is 1. Prints a line for each network and machine. With ``--rtl`` the Verilated core
 runs as well: its outputs and its cycles must equal the cycle simulator's.
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def measure(name: str, machine: Machine, graph: Graph, inputs, wanted, rtl: bool) -> bool:
-    """Compiles, runs, compares and prints."""
+    """Compiles, runs and compares one network, and prints its line."""
     begin = time.process_time()
     compiled = AccelTarget(machine).compile(graph)
     compiling = time.process_time() - begin

@@ -4,9 +4,9 @@
 
 Prints for each network (ResNet-50 and DenseNet-121 unless told) ``name value`` lines:
 
-- ``memory_NAME_bytes``: the block in which all values between input and output lie, and what
-  kernels need beside (padded copies of their inputs);
-- ``memory_NAME_live_bytes``: what is in use at one time at most; no plan is smaller;
+- ``memory_NAME_bytes``: the block in which all values between input and output lie, and the
+  kernels' scratch memory (padded copies of their inputs);
+- ``memory_NAME_live_bytes``: the most that is in use at one time; no plan is smaller;
 - ``memory_NAME_ratio``: the first by the second;
 - ``memory_NAME_unshared_bytes``: without sharing.
 
@@ -27,7 +27,7 @@ __all__ = ["plan_of"]
 
 
 def plan_of(graph: Graph) -> MemoryPlan:
-    """Of the whole graph on the host."""
+    """The memory plan of the whole graph on the host."""
     groups = fuse(graph).groups
     return plan_groups(graph, groups, [kernel_program(graph, group) for group in groups])
 

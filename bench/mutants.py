@@ -1,11 +1,11 @@
 """Does `lockstep check` notice a wrong machine? Random mutants of the netlist, each checked.
 
 Yosys changes one cell of the emitted core at a time (a pin inverted, tied, or inverted where
-another one is set). The netlist is flattened and optimized first, and a change of what no output
-depends on, or of what another bit of the cell settles (`bench.liveness`), is none. All mutants are
-built into one simulator, in which a number selects the one that is on; each runs the programs of
-``lockstep check``, and is killed when the simulators differ. With none on, they must not. Prints
-all mutants and the lines ``mutants``, ``mutants_killed_percent``.
+another one is set). The netlist is flattened and optimized first, and a change that no output
+depends on, or that another bit of the cell masks (`bench.liveness`), does not count. All mutants
+are built into one simulator, in which a number selects the active one; each runs the programs of
+``lockstep check``, and is killed when the simulators differ. Without an active mutant they must
+agree. Prints all mutants and the lines ``mutants``, ``mutants_killed_percent``.
 
 Needs the extra ``bench`` (Yosys with `mutate`): ``pip install -e '.[bench]' -c constraints.txt``.
 """
@@ -69,7 +69,7 @@ def netlist(text: str, count: int, seed: int, folder: Path) -> tuple[str, list[s
 
 
 def _matters(seen: Liveness, change: list[str]) -> bool:
-    """Whether anything outside could differ."""
+    """Whether the change could be observed from outside."""
     options = dict(zip(change[1::2], change[2::2]))
     pin = options["-cell"], options["-port"], int(options["-portbit"])
     mode = options["-mode"]
@@ -94,7 +94,7 @@ def _yosys(folder: Path, script: str) -> None:
 
 @cache
 def _expected(programs: int) -> list[tuple[Case, dict[str, Run]]]:
-    """The programs of a check, and what every simulator but the RTL makes of them."""
+    """The programs of a check, and the results of every simulator but the RTL."""
     machine = Machine(preset(CONFIG))
     others = {name: simulate for name, simulate in default_simulators().items()
               if name != "verilated"}
@@ -103,7 +103,7 @@ def _expected(programs: int) -> list[tuple[Case, dict[str, Run]]]:
 
 
 def examine(path: Path, number: int, change: str, programs: int) -> Mutant:
-    """Check one mutant, in a process of its own: Verilator aborts where logic does not settle."""
+    """Checks one mutant, in a process of its own: Verilator aborts where logic does not settle."""
     context = get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(

@@ -34,7 +34,7 @@ def convolution_graph(inputs: int, outputs: int, size: int, *, kernel: int = 3, 
 
 
 def depthwise_graph(channels: int, size: int, stride: int, seed: int = 0) -> Graph:
-    """A change of scale, which leaves its result in the accelerator's layout, and a depthwise 3x3
+    """A change of scale, whose result is in the accelerator's layout, and a depthwise 3x3
     convolution of it.
     """
     net = _Network("depthwise", seed)
@@ -45,7 +45,7 @@ def depthwise_graph(channels: int, size: int, stride: int, seed: int = 0) -> Gra
 def layer_graph(inputs: int, outputs: int, size: tuple[int, int], kernel: tuple[int, int],
                 strides: tuple[int, int], dilations: tuple[int, int],
                 pads: tuple[int, int, int, int], group: int, seed: int) -> Graph:
-    """A change of scale, which leaves its result in the accelerator's layout, and a convolution."""
+    """A change of scale, whose result is in the accelerator's layout, and a convolution."""
     net = _Network("layer", seed)
     x = net.builder.add_input("x", TensorType((1, inputs, *size), "int8"))
     x = net.add("qrescale", x, bias=0, mult=40000, shift=16, **_CLAMP)
@@ -99,7 +99,7 @@ def branches_graph(channels: int, size: int, seed: int = 0) -> Graph:
 
 
 def separable_graph(channels: int, size: int, blocks: int = 3, seed: int = 0) -> Graph:
-    """Depthwise convolutions, each before one of single pixels that mixes the channels."""
+    """Depthwise convolutions, each followed by a 1x1 convolution that mixes the channels."""
     net = _Network("separable", seed)
     x = net.input(channels, size)
     for _ in range(blocks):
@@ -108,7 +108,7 @@ def separable_graph(channels: int, size: int, blocks: int = 3, seed: int = 0) ->
 
 
 def detours_graph(size: int = 8, count: int = 3, seed: int = 0) -> Graph:
-    """Float arithmetic of the host, with a small operator between that the accelerator has."""
+    """Float arithmetic on the host, with a small operator in between that the accelerator has."""
     net = _Network("detours", seed)
     x = net.input(4, size)
     for _ in range(count):
@@ -144,7 +144,7 @@ class _Network:
         return self.add("quantize", self.add("clip", y, lo=-5.0, hi=5.0), scale=0.05, zp=-2)
 
     def parameters(self, shape: tuple[int, ...]) -> list[str]:
-        """Weights of a shape, and what requantizes each of its channels."""
+        """Weights of a shape, and the requantization of each channel."""
         channels = shape[0]
         constants = {
             "w": self.rng.integers(-128, 128, shape).astype(np.int8),
@@ -167,12 +167,14 @@ class _Network:
         return self.builder.finish((self.conv(x, 1000),))
 
     def basic(self, x: str, channels: int, stride: int) -> str:
-        """Two 3x3 beside the input, which a 1x1 brings to shape where it has another."""
+        """A basic block: two 3x3 convolutions beside the input, which a 1x1 reshapes where
+        necessary.
+        """
         y = self.conv(x, channels, kernel=3, stride=stride)
         return self._joined(self.conv(y, channels, kernel=3), x, channels, stride)
 
     def bottleneck(self, x: str, channels: int, stride: int) -> str:
-        """1x1, 3x3, 1x1 beside the input, which a 1x1 brings to shape where it has another."""
+        """A bottleneck: 1x1, 3x3, 1x1 beside the input, which a 1x1 reshapes where necessary."""
         y = self.conv(self.conv(x, channels), channels, kernel=3, stride=stride)
         return self._joined(self.conv(y, 4 * channels), x, 4 * channels, stride)
 

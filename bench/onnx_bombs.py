@@ -27,7 +27,7 @@ def _bomb(make: Bomb) -> Bomb:
 
 
 def _size(rng: Rng, limit: int = 1 << 63) -> int:
-    """Small half of the time, so that some of it runs."""
+    """A random extent, small half of the time, so that some models run."""
     few = [size for size in SIZES if 0 < size < 10]
     sizes = few if rng.random() < 0.3 else [size for size in SIZES if size < limit]
     return int(sizes[int(rng.integers(len(sizes)))])
@@ -39,7 +39,7 @@ def _depth(rng: Rng) -> int:
 
 def _bytes(made: Made, value: str, opset: int = 17, shape: Sequence[int] = (2, 3),
            functions: Sequence[FunctionProto] = ()) -> bytes:
-    """The model whose y is x and the mean of the value."""
+    """The bytes of a model whose y is x plus the mean of the value."""
     made.node("Cast", value, to=TensorProto.FLOAT, y="as_float")
     made.node("ReduceMean", "as_float", keepdims=0, y="mean")
     made.node("Add", "x", "mean", y="y")
@@ -62,7 +62,7 @@ def range_(rng: Rng) -> bytes:
 
 @_bomb
 def chain(rng: Rng) -> bytes:
-    """Each doubles, or squares, what the one before it has made."""
+    """A chain of nodes, each of which doubles or squares the result of the one before."""
     made, last = Made(), ""
     last = _source(rng, made) if rng.random() < 0.7 else made.numbers(1, 2)
     operator = str(rng.choice(["Concat", "Tile", "Sequence", "Add", "Pad"]))
@@ -162,7 +162,7 @@ def one_hot(rng: Rng) -> bytes:
 
 @_bomb
 def outer(rng: Rng) -> bytes:
-    """Broadcast and products that are large, of factors that are not."""
+    """Large broadcasts and products of small factors."""
     made, size = Made(), _size(rng, 1 << 18)
     size = max(size, 0)
     left = made.constant(np.zeros((min(size, 1 << 15), 1), np.float32))
@@ -175,7 +175,7 @@ def outer(rng: Rng) -> bytes:
 
 @_bomb
 def wide_window(rng: Rng) -> bytes:
-    """Attributes that are large: kernels, paddings, strides, blocks."""
+    """Large attributes: kernels, paddings, strides, blocks."""
     made, size = Made(), _size(rng)
     operator = str(rng.choice(["MaxPool", "AveragePool", "Conv", "ConvTranspose", "LpPool",
                                "DepthToSpace", "SpaceToDepth", "Col2Im"]))
@@ -199,7 +199,7 @@ def wide_window(rng: Rng) -> bytes:
 
 @_bomb
 def generated(rng: Rng) -> bytes:
-    """Operators that make much of a number."""
+    """Operators that make large tensors of a number."""
     made, size = Made(), _size(rng)
     number = made.constant(np.array(size, np.int64))
     match int(rng.integers(5)):
@@ -216,7 +216,7 @@ def generated(rng: Rng) -> bytes:
 
 
 def _body(nodes, last: str, depth: int) -> GraphProto:
-    """Of a loop that carries one value."""
+    """The body of a loop that carries one value."""
     return helper.make_graph(
         [*nodes, helper.make_node("Identity", [f"more{depth}"], [f"still{depth}"])],
         f"body{depth}",
@@ -229,7 +229,7 @@ def _body(nodes, last: str, depth: int) -> GraphProto:
 
 @_bomb
 def loops(rng: Rng) -> bytes:
-    """Loops in loops; what the innermost does may grow."""
+    """Nested loops; the innermost may grow its value."""
     made, depth = Made(), int(rng.choice([1, 1, 2, 3, 5, 20, 30]))
     trips = made.constant(np.array(_size(rng), np.int64))
     always = made.constant(np.array(True))
@@ -249,7 +249,7 @@ def loops(rng: Rng) -> bytes:
 
 @_bomb
 def choices(rng: Rng) -> bytes:
-    """If in If."""
+    """Nested Ifs."""
     made, depth = Made(), int(rng.choice([1, 3, 10, 20, 30]))
     always = made.constant(np.array(bool(rng.random() < 0.5)))
     last = "x"
@@ -373,7 +373,7 @@ def blocks(rng: Rng) -> bytes:
 
 @_bomb
 def recurrent(rng: Rng) -> bytes:
-    """Steps of a recurrent network, which are unrolled."""
+    """Many steps of a recurrent network, which are unrolled."""
     made, steps = Made(), max(_size(rng, 1 << 20), 1)
     made.node("Expand", "x", made.numbers(steps, 1, 3), y="long")
     hidden = int(rng.choice([1, 4, _size(rng)]))
@@ -397,7 +397,7 @@ def scanned(rng: Rng) -> bytes:
 
 @_bomb
 def attribute(rng: Rng) -> bytes:
-    """A graph, or a long list, where there should be another attribute."""
+    """A graph, or a long list, in place of another attribute."""
     made = Made()
     made.node("Softmax", "x", y="a")
     one = AttributeProto(name="axis")

@@ -1,4 +1,4 @@
-"""Small real ONNX models, and ways to spoil their files.
+"""Small realistic ONNX models, and ways to spoil their files.
 
 A mutation is a function of a random generator and a folder that holds ``model.onnx``, and beside it
 ``weights.bin`` where the model has external data. It changes the files in place.
@@ -71,7 +71,7 @@ def attention() -> ModelProto:
 
 
 def recurrent() -> ModelProto:
-    """An LSTM, a loop of constant length around a part of it, and a choice that is known."""
+    """An LSTM, a loop of constant length around a part, and a choice with a known condition."""
     made = Made()
     made.node("LSTM", "x", made.weight(1, 32, 6), made.weight(1, 32, 8), made.weight(1, 64),
               hidden_size=8, y="states")
@@ -98,7 +98,7 @@ def recurrent() -> ModelProto:
 
 
 def resized() -> ModelProto:
-    """Sizes that constants decide: padding, resampling, tiling, filling, expanding, ranges."""
+    """Sizes that depend on constants: padding, resampling, tiling, filling, expanding, ranges."""
     made = Made()
     made.node("Pad", "x", made.numbers(0, 0, 1, 2, 0, 0, 1, 2), y="a")
     made.node("Resize", "a", "", made.floats(1, 1, 2, 2), mode="linear", y="b")
@@ -116,7 +116,7 @@ def resized() -> ModelProto:
 
 
 class Made:
-    """A model node by node, with seeded weights."""
+    """Builds a model node by node, with seeded weights."""
 
     def __init__(self):
         self.rng = np.random.default_rng(0)
@@ -145,7 +145,7 @@ class Made:
 
     def model(self, shape: tuple[int, ...], opset: int = OPSET,
               functions: Sequence[FunctionProto] = ()) -> ModelProto:
-        """From an input x of this shape to y."""
+        """The model from an input x of this shape to y."""
         graph = helper.make_graph(
             self.nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], self.constants)
@@ -176,7 +176,7 @@ def write(name: str, folder: Path) -> Path:
 
 
 def flip(rng: Rng, folder: Path) -> None:
-    """1 to 8 bytes become others."""
+    """Changes 1 to 8 bytes."""
     path = _file(rng, folder)
     data = bytearray(path.read_bytes())
     for place in rng.integers(len(data), size=int(rng.integers(1, 9))):
@@ -185,7 +185,7 @@ def flip(rng: Rng, folder: Path) -> None:
 
 
 def cut(rng: Rng, folder: Path) -> None:
-    """The end of a file is missing, or a piece of its middle."""
+    """Cuts off the end of a file, or cuts out a piece."""
     path = _file(rng, folder)
     data = path.read_bytes()
     begin, end = sorted(int(one) for one in rng.integers(len(data), size=2))
@@ -193,7 +193,7 @@ def cut(rng: Rng, folder: Path) -> None:
 
 
 def insert(rng: Rng, folder: Path) -> None:
-    """Random bytes, or a piece of the file once more, stand where nothing stood."""
+    """Inserts random bytes, or a copy of a piece of the file."""
     path = _file(rng, folder)
     data = path.read_bytes()
     place, begin = (int(one) for one in rng.integers(len(data), size=2))
@@ -207,11 +207,11 @@ def _file(rng: Rng, folder: Path) -> Path:
     return found[int(rng.integers(len(found)))]
 
 
-# ---- mutations of what a model says --------------------------------------------------------------
+# ---- mutations of a model's content --------------------------------------------------------------
 
 
 def spoils(change: Callable[[Rng, ModelProto], None]) -> Mutation:
-    """A mutation from a change of the model without its external data."""
+    """Makes a mutation of a function that changes the model without its external data."""
     def mutate(rng: Rng, folder: Path) -> None:
         model = onnx.load(folder / MODEL, load_external_data=False)
         change(rng, model)
@@ -221,14 +221,14 @@ def spoils(change: Callable[[Rng, ModelProto], None]) -> Mutation:
 
 
 def drop(rng: Rng, model: ModelProto) -> None:
-    """A node, an initializer, an input or an output is missing."""
+    """Drops a node, an initializer, an input or an output."""
     graph = model.graph
     lists = [graph.node, graph.node, graph.initializer, graph.input, graph.output]
     _remove(rng, lists[int(rng.integers(len(lists)))])
 
 
 def cycle(rng: Rng, model: ModelProto) -> None:
-    """A node reads what a later one makes, or its own result; or nodes change places."""
+    """Lets a node read a later node's result or its own, or exchanges nodes."""
     nodes = model.graph.node
     first, last = sorted(int(one) for one in rng.integers(len(nodes), size=2))
     if rng.random() < 0.3 and first != last:
@@ -242,7 +242,7 @@ def cycle(rng: Rng, model: ModelProto) -> None:
 
 
 def rewire(rng: Rng, model: ModelProto) -> None:
-    """A node reads another value, has an input less or more, or makes what another one makes."""
+    """Changes, removes or adds an input of a node, or lets two nodes make one value."""
     nodes = model.graph.node
     node = _one(rng, nodes)
     names = [value for other in nodes for value in (*other.input, *other.output)] + ["", "nothing"]
@@ -257,7 +257,7 @@ def rewire(rng: Rng, model: ModelProto) -> None:
 
 
 def contradict(rng: Rng, model: ModelProto) -> None:
-    """A shape that is declared differs from what is there."""
+    """Declares a wrong shape."""
     graph = model.graph
     if rng.random() < 0.5:
         dims = _one(rng, graph.initializer).dims
@@ -277,7 +277,7 @@ def contradict(rng: Rng, model: ModelProto) -> None:
 
 
 def enlarge(rng: Rng, model: ModelProto) -> None:
-    """A dimension, an attribute or an element of an integer constant is huge."""
+    """Makes a dimension, an attribute or an element of an integer constant huge."""
     graph = model.graph
     huge = int(rng.choice(HUGE))
     places: list[Callable[[], None]] = []
@@ -298,7 +298,7 @@ def enlarge(rng: Rng, model: ModelProto) -> None:
 
 
 def disagree(rng: Rng, model: ModelProto) -> None:
-    """An attribute has another value or is missing, an operator or type is another one."""
+    """Changes or removes an attribute, or changes an operator or a type."""
     graph = model.graph
     action = rng.integers(4)
     if action == 0:
@@ -320,7 +320,7 @@ def disagree(rng: Rng, model: ModelProto) -> None:
 
 
 def misplace(rng: Rng, model: ModelProto) -> None:
-    """Where external data lie is wrong; without any, some constant is said to lie elsewhere."""
+    """Spoils the location of external data; without any, gives a constant such a location."""
     tensor = _one(rng, model.graph.initializer)
     tensor.data_location = TensorProto.EXTERNAL
     entries = {one.key: one.value for one in tensor.external_data}

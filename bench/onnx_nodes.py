@@ -2,7 +2,7 @@
 
 Each case of `onnx.backend.test` is a model, inputs and outputs; a case counts when the backend's
 outputs agree by ONNX's own comparison. Nothing is skipped. The last line is ``onnx_node_tests N``.
-``--write`` makes docs/onnx.md, the page that says what is supported and what is not.
+``--write`` makes docs/onnx.md, the page of supported and unsupported operators.
 """
 
 import argparse
@@ -31,7 +31,7 @@ EXPANDED = "_expanded"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a case; `reason` is empty when it passed."""
+    """The outcome of a case; `reason` is empty if it passed."""
 
     name: str
     operator: str
@@ -47,12 +47,12 @@ def cases() -> list:
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")         # theirs, while they make the data
+        warnings.simplefilter("ignore")         # onnx's own, while it makes the data
         return sorted(load_model_tests(kind="node"), key=lambda case: case.name)
 
 
 def operators_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """The operators of nodes and of what is in them, with the domain where it is not ONNX's."""
+    """The operators of nodes and of their subgraphs, with the domain where it is not ONNX's."""
     for node in nodes:
         yield f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         for attribute in node.attribute:
@@ -60,7 +60,7 @@ def operators_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
 
 
 def operator_of(case) -> str:
-    """The operator that a case is about, as well as its name tells where it has several."""
+    """The operator that a case tests, inferred from the name where the case has several."""
     found = list(dict.fromkeys(operators_of(case.model.graph.node)))
     if len(found) == 1:
         return found[0]
@@ -70,7 +70,7 @@ def operator_of(case) -> str:
 
 
 def judge(case) -> Outcome:
-    """Runs the case. Whatever the backend does wrong is the reason why it failed."""
+    """Runs the case. Any error of the backend becomes the reason of the failure."""
     from onnx.backend.test.runner import Runner, _normalize_tensor
 
     reason = ""
@@ -82,7 +82,7 @@ def judge(case) -> Outcome:
                 found = prepared.run([_normalize_tensor(one) for one in inputs])
                 Runner.assert_similar_outputs([_normalize_tensor(one) for one in wanted],
                                               list(found), case.rtol, case.atol)
-        except Exception as error:      # noqa: BLE001 - the reason is what is measured
+        except Exception as error:      # noqa: BLE001 - any error is a result
             text = " ".join(str(error).split())
             kind = "" if isinstance(error, onnx_backend.ImportRefused) else (
                 f"{type(error).__name__}: ")
@@ -91,12 +91,12 @@ def judge(case) -> Outcome:
 
 
 def unsupported(text: str) -> dict[str, str]:
-    """What the page says of each case that does not pass."""
+    """The page's reason for each case that does not pass."""
     return dict(re.findall(r"^\| `(test_\w+)` \| (.*) \|$", text, re.MULTILINE))
 
 
 def sample(found: Sequence, count: int = 100) -> list:
-    """So many of the cases that pass, spread over operators: the same ones every time."""
+    """A fixed sample of passing cases, spread over operators."""
     by_operator: dict[str, list] = {}
     failing = unsupported(PAGE.read_text())
     for case in [one for one in found if one.name not in failing]:
@@ -176,7 +176,7 @@ def _has_body(schema: Any) -> bool:
 
 
 def _cell(outcome: Outcome) -> str:
-    """The reason, without the name of the model and without numbers that machines differ in."""
+    """The reason, without the model's name and without numbers that differ between machines."""
     reason = outcome.reason.removeprefix(f"{outcome.name}: ")
     reason = re.sub(r"^(AssertionError: Not equal to tolerance).*", r"\1", reason)
     return reason.replace("|", "\\|")[:160]

@@ -1,4 +1,4 @@
-"""Is the target `auto` as cheap as can be? Simulated cycles and measured times of the host.
+"""Is the target `auto` optimal? Simulated cycles and measured times of the host.
 
 Prices are those of `runtime.costs`: cycles of the accelerator at the clock of its preset, times of
 the host measured on this computer (and kept), copies and starts over the assumed link. Prints
@@ -11,8 +11,8 @@ the host measured on this computer (and kept), copies and starts over the assume
 ``partition_over_either``                the largest of them
 ``partition_greedy_lost``                price of greedy above that of `auto` where it loses, %
 
-``--table`` shows the prices behind them. Enumeration leaves out what cannot be best: divisions
-whose copies, starts and least cycles alone cost more than the best one found.
+``--table`` shows the prices behind them. Enumeration skips divisions whose copies, starts and least
+cycles alone cost more than the best known one.
 """
 
 import argparse
@@ -110,8 +110,8 @@ def detours(table: bool) -> None:
 
 
 def cheapest(pricing: Pricing, known: float) -> tuple[float, int, int]:
-    """The least price of all divisions, or `known` if that is less; how many were priced, and how
-    many there are.
+    """The least price of all divisions, or `known` if that is less; the number of divisions priced,
+    and of all.
     """
     divisions = sorted(((least(pricing, parts), number, parts)
                         for number, parts in enumerate(every_division(pricing))))
@@ -136,7 +136,7 @@ def every_division(pricing: Pricing) -> Iterator[Partition]:
 
 
 def least(pricing: Pricing, parts: Partition) -> float:
-    """What a division costs at least, without compiling what was not compiled yet."""
+    """A lower bound on the price of a division, which compiles nothing new."""
     return sum(map(pricing.least, parts.steps))
 
 

@@ -1,4 +1,4 @@
-"""What ONNX Runtime, or ONNX's reference implementation, makes of a model and its inputs."""
+"""Runs models in ONNX Runtime or ONNX's reference implementation, to compare outputs."""
 
 import warnings
 import zipfile
@@ -15,13 +15,13 @@ __all__ = ["compared", "difference", "save_arrays"]
 Arrays = Mapping[str, np.ndarray]
 LIMITS = Limits(cpu_seconds=30)
 RANDOM = (b"RandomNormal", b"RandomUniform", b"Bernoulli", b"Multinomial")
-"""Beginnings of operators whose results nobody else has."""
+"""Prefixes of operators that no peer has."""
 
 
 def compared(folder: Path, model: str, inputs: str, ours: Arrays, share: float
              ) -> tuple[str, str]:
-    """Our outputs for the model and the inputs beside those of peers until one agrees: ``equal``,
-    ``wrong`` or ``no peer``, and what was said. Where they differ, ONNX Runtime in float64 is asked
+    """Compares our outputs for the model and the inputs with peers until one agrees: ``equal``,
+    ``wrong`` or ``no peer``, and a message. Where they differ, ONNX Runtime in float64 is asked
     too: others take long sums in float32 one element after the other.
     """
     text = (folder / model).read_bytes()
@@ -45,7 +45,9 @@ def compared(folder: Path, model: str, inputs: str, ours: Arrays, share: float
 
 
 def difference(ours: Arrays, theirs: Arrays, share: float) -> str:
-    """What is different, if anything, by more than this share of the largest element."""
+    """Describes the first difference above this share of the largest element; empty if there is
+    none.
+    """
     for name, wanted in theirs.items():
         found = ours.get(name)
         if found is None or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
@@ -64,7 +66,7 @@ Peer = Callable[[str, Arrays], tuple[Sequence[str], Sequence]]
 
 def _asked(peer: Peer, model: str, inputs: str) -> Callable[[], int]:
     def ask() -> int:
-        warnings.simplefilter("ignore")         # what a peer warns of is its answer all the same
+        warnings.simplefilter("ignore")         # a peer's answer counts despite its warnings
         names, arrays = peer(model, _arrays(Path(inputs)))
         save_arrays(Path("peer.npz"), dict(zip(names, map(np.asarray, arrays), strict=True)))
         return 0
@@ -133,7 +135,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def save_arrays(path: Path, arrays: Arrays) -> None:
-    """As np.savez does, which cannot take every name."""
+    """Saves arrays as np.savez does, but with any name."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -1,9 +1,9 @@
-"""Does the netlist that an ECP5 gets compute what the RTL does? Random programs on both.
+"""Does the netlist for an ECP5 compute the same as the RTL? Random programs on both.
 
 The core as `bench.fmax` synthesizes it (its carry chains trimmed) is simulated cell by cell
 (`fpga.emulation.ecp5`) and runs random programs of ``lockstep check``: the memory, the cycle of
-every event and all counters must be those of the RTL. With ``--mutants`` outputs of cells are
-inverted, one at a time, which must be noticed.
+every event and all counters must be those of the RTL. With ``--mutants`` it inverts outputs of
+cells, one at a time; each must be noticed.
 
 The first time takes some ten minutes. Needs the extra ``fpga``: ``pip install -e '.[fpga]' -c
 constraints.txt``. Prints ``name value`` lines or JSON; exit status 1 if anything differs.
@@ -37,7 +37,7 @@ from bench.mutants import SELECT
 from compiler.native import BuildError
 from fpga.emulation.ecp5 import SELECT_BITS, simulated
 
-PROGRAMS = 10           # that are to notice a mutant
+PROGRAMS = 10           # to detect a mutant
 
 
 def build(machine: Machine, mutants: int = 0) -> Path:
@@ -63,7 +63,7 @@ def build(machine: Machine, mutants: int = 0) -> Path:
 
 @dataclass
 class Comparison:
-    """What was run until the first difference, whose description is empty if there is none."""
+    """The runs up to the first difference; its description is empty if there is none."""
 
     programs: int = 0
     instructions: int = 0
@@ -73,7 +73,7 @@ class Comparison:
 
 def compare(machine: Machine, path: Path, count: int, seed: int = 0, mutant: int = 0,
             progress: Callable[[int], None] = lambda done: None) -> Comparison:
-    """Random programs on RTL and netlist, perhaps with an inverted output in it."""
+    """Runs random programs on the RTL and the netlist, optionally with an inverted output."""
     core, found = VerilatedCore(machine, path), Comparison()
     if mutant:
         ctypes.c_uint32.in_dll(core.library, f"lockstep_{SELECT}").value = mutant
@@ -97,10 +97,10 @@ def compare(machine: Machine, path: Path, count: int, seed: int = 0, mutant: int
 
 
 def verdict(machine: Machine, path: Path, count: int, mutant: int) -> str:
-    """What differs with a mutant, empty if nothing does. In a process of its own: Verilator aborts
-    where logic does not settle.
+    """The difference that a mutant makes, empty if none. Runs in a process of its own: Verilator
+    aborts where logic does not settle.
     """
-    # A machine has functions, which only a fork hands on.
+    # A machine has functions, which cannot be pickled: fork.
     with ProcessPoolExecutor(1, get_context("fork"), _played.append, (machine,)) as pool:
         try:
             return pool.submit(_difference, path, count, mutant).result()

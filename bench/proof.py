@@ -1,4 +1,4 @@
-"""How long is a program of ResNet-50's size proved?
+"""How long does the proof of a program of ResNet-50's size take?
 
 Compiles ResNet-50 with random int8 weights for one machine (random weights change no address),
 then proves it again, whole and with one token lost. Prints ``name value`` lines: instructions of
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def lose_token(machine: Machine, program: AccelProgram) -> AccelProgram:
-    """Without the first token from load to gemm of the stream's second half."""
+    """The stream without the first token from load to gemm in its second half."""
     stream = program.instructions(machine)
     pairs = pair_tokens([one.unit for one in stream],
                         [Tokens(one.waits, one.signals) for one in stream])

@@ -1,12 +1,12 @@
-"""Random convolutions: are the values right, and how near to the ideal do they come?
+"""Random convolutions: are the values right, and how near are the cycles to the ideal?
 
 Kernels 1 to 7, strides and dilations 1 to 3, groups, odd sizes, 1 to 300 channels; each behind a
 change of scale, which leaves its input in the accelerator's layout. Every layer is compiled for
 each preset, simulated by the cycle simulator and compared with the integer reference. Real cycles
-are those from the end of the layer before to its own end, ideal ones the larger of its products
-and its compulsory bytes. Prints the layers whose ratio is above 3, with what their carrier waits
-for, and the lines ``layers``, ``layers_wrong``, ``layers_refused``, ``layers_ratio`` (geometric
-mean) and ``layers_worst``.
+are those from the end of the previous layer to its own end. Ideal cycles are the larger of those
+for its products and for its compulsory bytes. Prints the layers whose ratio is above 3, with the
+main stall of their carrier, and the lines ``layers``, ``layers_wrong``, ``layers_refused``,
+``layers_ratio`` (geometric mean) and ``layers_worst``.
 """
 
 import argparse
@@ -99,7 +99,8 @@ def main() -> int:
 
 def run(machine: Machine, graph: Graph, x: np.ndarray,
         wanted: np.ndarray) -> tuple[bool, float, str]:
-    """Whether the values are right, real by ideal cycles, and what the layer waits for."""
+    """Whether the values are right, the ratio of real to ideal cycles, and the layer's main stall.
+    """
     compiled = AccelTarget(machine).compile(graph)
     slot, = compiled.program.inputs
     made = cycle.simulate(machine, compiled.program, inputs={slot.name: to_plain(x)},

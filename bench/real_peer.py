@@ -44,7 +44,7 @@ class Peer:
 
 
 def bound(model: ModelProto, values: Mapping[str, Array]) -> ModelProto:
-    """With constants in place of these inputs."""
+    """The model with constants in place of these inputs."""
     made = ModelProto()
     made.CopyFrom(model)
     for value in list(made.graph.input):
@@ -59,9 +59,9 @@ def is_int8(model: ModelProto) -> bool:
 
 
 def in_float(model: ModelProto) -> ModelProto:
-    """The float network that an int8 one stands for: values are as they were before they were
-    quantized, weights are the products of their integers and scales. A Relu that a quantizer left
-    out, because the integers end at zero, is not there.
+    """The float network that an int8 one stands for: values are not quantized, weights are the
+    products of their integers and scales. A Relu that a quantizer left out, because the integers
+    end at zero, is not there.
     """
     made = ModelProto()
     made.CopyFrom(model)
@@ -97,8 +97,8 @@ def _dequantized(node: NodeProto, tensors: Mapping[str, TensorProto]) -> TensorP
 
 
 def quantized_by_onnx_runtime(model: ModelProto, samples: Sequence[Values]) -> ModelProto:
-    """Static, QDQ, int8, a scale for each output channel, after ONNX Runtime's own preparation.
-    What its quantizer makes invalid models of is written in another way before.
+    """Quantizes by ONNX Runtime: static, QDQ, int8, a scale for each output channel, after its own
+    preparation. Forms that its quantizer turns into invalid models are rewritten before.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -138,7 +138,7 @@ SCALES_OF_CHANNELS = 13     # the first opset whose DequantizeLinear has an axis
 
 
 def _with_scales_of_channels(model: ModelProto) -> ModelProto:
-    """The same network in an opset that has them."""
+    """The same network in an opset that has scales for channels."""
     (opset,) = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
     if opset >= SCALES_OF_CHANNELS:
         return model
@@ -146,7 +146,7 @@ def _with_scales_of_channels(model: ModelProto) -> ModelProto:
 
 
 def _with_flat_biases(model: ModelProto) -> ModelProto:
-    """The same network: a bias [1, N] of Gemm, which takes [N] as well, is that."""
+    """The same network with biases [1, N] of Gemm as [N], which Gemm also accepts."""
     biases = {node.input[2] for node in model.graph.node
               if node.op_type == "Gemm" and len(node.input) == 3}
     for one in model.graph.initializer:

@@ -1,9 +1,8 @@
-"""The scoreboard: runs the commands of ``scoreboard.toml`` and holds each figure to its floor.
-
-A command prints lines ``name value``; other lines are passed over. ``python -m bench.scoreboard``
-measures everything and exits with 1 when a floor is lost, a command fails or does not print its
-figure. ``python -m bench.scoreboard measure [NAME ...]`` measures the named figures; it holds
-them to their floors just the same. Exit status 2: the table or a name is wrong.
+"""The scoreboard: runs the commands of ``scoreboard.toml`` and checks each figure against its
+floor. A command prints lines ``name value``; other lines are ignored. ``python -m
+bench.scoreboard`` measures everything and exits with 1 when a floor is lost, a command fails or
+does not print its figure. ``python -m bench.scoreboard measure [NAME ...]`` measures the named
+figures and checks them in the same way. Exit status 2: the table or a name is wrong.
 """
 
 import argparse
@@ -51,7 +50,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure with its value; without one, `verdict` says why. A `lost` one fails the run."""
+    """A figure with its value; without a value, `verdict` says why. A `lost` figure fails the run.
+    """
 
     figure: Figure
     value: float | None
@@ -89,7 +89,7 @@ def values_in(text: str) -> dict[str, float]:
 
 
 def judge(figure: Figure, value: float) -> Measured:
-    """Compare a value with floor and aim."""
+    """Compares a value with floor and aim."""
     if figure.floor is not None and not figure.reaches(value, figure.floor):
         return Measured(figure, value, "LOST: worse than its floor", True)
     if figure.reaches(value, figure.aim):
@@ -98,7 +98,7 @@ def judge(figure: Figure, value: float) -> Measured:
 
 
 def run_command(command: tuple[str, ...]) -> tuple[dict[str, float], str]:
-    """The values that a command printed, and why there are none if it failed."""
+    """Returns the values that a command printed, and the reason if it failed."""
     arguments = [sys.executable if word == "python" else word for word in command]
     try:
         done = subprocess.run(arguments, cwd=TABLE.parents[1], capture_output=True, text=True,
@@ -112,7 +112,7 @@ def run_command(command: tuple[str, ...]) -> tuple[dict[str, float], str]:
 
 
 def measure(figures: Sequence[Figure]) -> list[Measured]:
-    """Run every command once and judge the figures in the order of the table."""
+    """Runs every command once and judges the figures in the order of the table."""
     outputs: dict[tuple[str, ...], tuple[dict[str, float], str]] = {}
     measured = []
     for figure in figures:

@@ -1,10 +1,10 @@
-"""What of a network's multiply-accumulates the accelerator performs.
+"""Measures the share of a network's multiply-accumulates that the accelerator performs.
 
     python -m bench.shares [--target PRESET] [--size N] [NAME ...]
 
 builds int8 networks of `examples/zoo.py` and prints `share_NAME` in percent of the products of
-convolutions, dense layers and matrices, with how many segments the partition has and every reason
-why products stay on the host.
+convolutions, dense layers and matrices, with the number of segments and every reason why products
+stay on the host.
 """
 
 import argparse
@@ -29,7 +29,9 @@ NAMES = ("vit_small", "bert_small", "unet", "mobilenet_v2")
 
 @dataclass(frozen=True)
 class Share:
-    """Multiply-accumulates by target; `reasons` why those on the host are there, and how many."""
+    """Multiply-accumulates by target; `reasons` maps each reason to the number that it keeps on the
+    host.
+    """
 
     parts: Partition
     accel: int
@@ -42,7 +44,7 @@ class Share:
 
 
 def macs(graph: Graph, node: Node) -> int:
-    """Multiply-accumulates of a node; 0 of operators without products."""
+    """The multiply-accumulates of a node; 0 for operators without products."""
     made, *read = (graph.values[value].shape for value in (*node.outputs, *node.inputs))
     match node.op.removeprefix("q"):
         case "dense" | "matmul":
@@ -56,7 +58,7 @@ def macs(graph: Graph, node: Node) -> int:
 
 
 def share_of(graph: Graph, target: AccelTarget) -> Share:
-    """Of an optimized graph."""
+    """The shares of an optimized graph."""
     parts = partition(graph, lambda node: target.refusal(graph, node))
     counted: Counter[str] = Counter()
     reasons: Counter[str] = Counter()

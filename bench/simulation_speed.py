@@ -1,7 +1,7 @@
 """How many cycles does each simulator simulate in a second?
 
 On `pynq-1x16x16`: the digits network, compiled once and repeated as one program of at least five
-million cycles (short instructions: the most there is to follow in a cycle), or ResNet-50. Prints
+million cycles (short instructions: the most events in a cycle), or ResNet-50. Prints
 ``name value`` lines, in millions of cycles a second of processor time: of the cycle simulator with
 time alone, with values, and with values and a timeline; of the Verilated RTL; and the first two as
 multiples of the last. All four must end with the same cycles.
@@ -76,7 +76,7 @@ def digits(machine: Machine) -> AccelProgram:
 
 
 def repeated(machine: Machine, program: AccelProgram, times: int) -> AccelProgram:
-    """The same stream `times` over, with new tokens, so that the repetitions overlap legally."""
+    """Repeats the stream, with new tokens, so that the repetitions overlap legally."""
     *stream, finish = decode_words(machine, program.words)
     words = np.concatenate([np.tile(program.words[:-1], (times, 1)), program.words[-1:]])
     for word, one in zip(words, with_tokens(machine, [*stream * times, finish]), strict=True):
@@ -91,7 +91,7 @@ def random_image(program: AccelProgram) -> np.ndarray:
 
 
 def timed(way: Callable[[], Run]) -> tuple[Run, float]:
-    """The run, and its seconds of processor time: the better of two."""
+    """The run, and the better processor time of two, in seconds."""
     begin = time.process_time()
     way()
     middle = time.process_time()
@@ -100,7 +100,8 @@ def timed(way: Callable[[], Run]) -> tuple[Run, float]:
 
 
 def same(runs: list[Run]) -> bool:
-    """Events of all, and memory of those with values (all but the first)."""
+    """Whether all runs agree: in events, and in memory where there are values (all but the first).
+    """
     first, *others = runs
     return all(run.ok and run.cycles == first.cycles and np.array_equal(run.start, first.start)
                and np.array_equal(run.retire, first.retire)

@@ -1,4 +1,4 @@
-"""Archives of arrays (.npz) that are not what they say, or say what cannot be."""
+"""Archives of arrays (.npz) with wrong or impossible content."""
 
 import io
 import struct
@@ -19,7 +19,7 @@ METHODS = (*(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) * 4, zipfile.ZIP_BZIP2, z
 
 
 def spoiled_archive(rng: Rng, path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Writes an archive of the arrays with something wrong, and says what."""
+    """Writes an archive of the arrays with an error; returns its description."""
     action = int(rng.integers(8))
     name = str(rng.choice(list(arrays)))
     if action == 0:
@@ -55,13 +55,13 @@ def _npy(array: np.ndarray) -> bytes:
 def _npy_header(text: bytes, version: int = 1, length: int | None = None) -> bytes:
     length = len(text) if length is None else length
     if version == 1:
-        length = min(length, 0xFFFF)        # as many as its field holds
+        length = min(length, 0xFFFF)        # as many as the field holds
     return (b"\x93NUMPY" + bytes([version, 0])
             + struct.pack("<H" if version == 1 else "<I", length) + text)
 
 
 def _header(rng: Rng, array: np.ndarray) -> tuple[bytes, str]:
-    """Another header before the same elements."""
+    """Replaces the header of the elements."""
     descr, order, shape = repr(array.dtype.str), "False", repr(array.shape)
     version, length = int(rng.choice([1, 1, 1, 2, 3, 9])), None
     action = int(rng.integers(6))
@@ -95,7 +95,7 @@ TEXTS = ("", "{", "{}", "[]", "1", "(" * 5000, "[" * 5000 + "]" * 5000, "-" * 20
 
 
 def _array(rng: Rng, array: np.ndarray) -> tuple[np.ndarray, str]:
-    """Other elements, another type or shape."""
+    """Replaces elements, the type or the shape."""
     others = (array.astype(np.float64), array.astype(">f4"), array.astype(np.float16),
               array.astype(np.int64), array.astype(str), array[..., :0], array[None], array[0],
               np.asfortranarray(array), array * np.float32(np.nan), array * np.float32(1e38),
@@ -107,7 +107,7 @@ def _array(rng: Rng, array: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _names(rng: Rng, members: Members, name: str) -> str:
-    """An array more, less, or by another name."""
+    """Adds, removes or renames an array."""
     new = str(rng.choice(["other.npy", "x", "/x.npy", "../x.npy", "x.npy.npy", "é.npy", ".npy",
                           "a" * 1000 + ".npy", "x.npy/", "X.npy"]))
     action = int(rng.integers(3))
@@ -121,7 +121,7 @@ def _names(rng: Rng, members: Members, name: str) -> str:
 
 
 def _of_zip(rng: Rng, path: Path) -> str:
-    """Another field in the headers of the zip: local ones, those of the directory, or both."""
+    """Changes a field in the zip's headers: the local ones, those of the directory, or both."""
     data = bytearray(path.read_bytes())
     field, offsets, numbers = FIELDS[int(rng.integers(len(FIELDS)))]
     number = int(rng.choice(numbers))
@@ -143,7 +143,7 @@ FIELDS = (("version", (4, 6), (0, 63, 255, 65535)),
 
 
 def _bomb(rng: Rng, path: Path, name: str, array: np.ndarray) -> str:
-    """A small member of zeros that expands to much: its size is in its header, or is not."""
+    """A small member of zeros that expands enormously; its header gives its size or not."""
     mebibytes = int(rng.choice([1, 300, 2000, 6000]))
     shape = [(mebibytes << 18,), array.shape, (1, 3, mebibytes << 10, 256)][int(rng.integers(3))]
     member = f"{name}.npy" if rng.random() < 0.7 else "other.npy"
@@ -152,7 +152,8 @@ def _bomb(rng: Rng, path: Path, name: str, array: np.ndarray) -> str:
 
 
 def zeros_archive(path: Path, member: str, shape: tuple[int, ...], mebibytes: int) -> None:
-    """Writes an archive of one member of float32, so many MiB of zeros, in a thousandth of that."""
+    """Writes an archive of one float32 member of zeros, a thousand times smaller than its content.
+    """
     header = _npy_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n"
                          .encode())
     parts = []
@@ -164,7 +165,7 @@ def zeros_archive(path: Path, member: str, shape: tuple[int, ...], mebibytes: in
 
 
 def _write_deflated(path: Path, name: bytes, body: bytes, size: int) -> None:
-    """A zip archive of one member, by hand: nobody compresses gigabytes for a test."""
+    """A zip archive of one member, without compressing gigabytes."""
     most = 0xffffffff
     extra = struct.pack("<HHQQ", 1, 16, size, len(body))
     common = struct.pack("<HHHHHIII", 45, 0, 8, 0, 33, 0, most, most)

@@ -1,4 +1,4 @@
-"""Files with other bytes, and geometries in TOML with other fields."""
+"""Spoils files byte by byte, and geometries in TOML field by field."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ Rng = np.random.Generator
 
 
 def damage(rng: Rng, data: bytes) -> tuple[bytes, str]:
-    """The bytes with some changed, left out or put in, and what was done."""
+    """The bytes with some changed, removed or inserted, and a description."""
     begin, end = sorted(int(one) for one in rng.integers(len(data) + 1, size=2))
     match int(rng.integers(5)):
         case 0:
@@ -36,7 +36,7 @@ LINES = ("x = 1", "[table]", "[[table]]", "a.b.c = 1", '"" = 1', "name = 'again'
 
 
 def spoiled_toml(rng: Rng, text: bytes) -> tuple[bytes, str]:
-    """The geometry with another value, line or byte, and what was done."""
+    """The geometry with another value, line or byte, and a description."""
     lines = text.decode().splitlines()
     fields = [place for place, line in enumerate(lines) if "=" in line]
     place = fields[int(rng.integers(len(fields)))]

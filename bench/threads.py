@@ -1,4 +1,5 @@
-"""Is one module right in many threads? Eight threads, 200 inferences each, on digits.
+"""Does one module give right results in many threads? Eight threads, 200 inferences each, on
+digits.
 
 Compares every output with that of a single thread, to the bit. Prints ``threads_inferences`` and
 ``threads_wrong``; for the host, and for the accelerator on its functional and cycle simulators.

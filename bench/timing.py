@@ -1,4 +1,4 @@
-"""Times that may be compared with each other."""
+"""Measures times that are comparable with each other."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,8 +9,8 @@ Run = Callable[[], object]
 
 
 def best_times(runs: Mapping[str, Run], rounds: int) -> dict[str, float]:
-    """Seconds of processor time of this thread for each, the best of all rounds; in each round
-    they run in turns, so that a busy machine is busy for all of them.
+    """This thread's best processor time of each function over all rounds, in seconds. The functions
+    take turns in each round, so that other load affects all alike.
     """
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(rounds):

@@ -7,7 +7,7 @@ the program, unless `bench.happens_before` finds by exhaustion that the fault is
 the program is still legal, and the proof must accept it. It must accept every compiled program
 too.
 
-Prints what was missed, then ``name value`` lines: `token_faults`, `token_faults_redundant`,
+Prints the missed faults, then ``name value`` lines: `token_faults`, `token_faults_redundant`,
 `token_faults_missed` (accepted, and not legal), `token_faults_false_alarms` (refused, and legal).
 Exit status 1 if there is one of the last two.
 """
@@ -51,7 +51,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Fault:
-    """What was done to the tokens of a subject, and what both said of it (empty: nothing)."""
+    """A change of a subject's tokens, and the verdicts of both judges (empty: legal)."""
 
     subject: str
     kind: str
@@ -100,11 +100,11 @@ def subjects() -> Iterator[Subject]:
 # ---- faults ------------------------------------------------------------------------------------
 
 class _NoFault(Exception):
-    """Nothing of the kind can be done here."""
+    """A fault of this kind is impossible here."""
 
 
 class _Faulty:
-    """The tokens of a subject, about to be made wrong."""
+    """The tokens of a subject, while a fault is planted."""
 
     def __init__(self, judge: Judge, random: Random):
         self.units, self.random = judge.units, random
@@ -185,7 +185,7 @@ def _delete_token(one: _Faulty) -> str:
 
 
 def _turn_token(one: _Faulty) -> str:
-    """The pair of another unit gets it: taken by the next instruction there."""
+    """Turns a token to another unit, where the next instruction takes it."""
     source, target, signal, wait = one.token()
     unit = one.random.choice([name for name in UNITS if name != target])
     takers = [k for k in range(signal + 1, len(one.units)) if one.units[k] == unit
@@ -202,7 +202,9 @@ def _turn_token(one: _Faulty) -> str:
 FAULTS: dict[str, Callable[[_Faulty], str]] = {
     "delete": _delete, "duplicate": _duplicate, "move": _move, "turn": _turn,
     "delete token": _delete_token, "turn token": _turn_token}
-"""By name; those that keep counters balanced are the hard ones: moves and whole tokens."""
+"""Kinds of faults by name. Moves and whole tokens keep counters balanced, which makes them hard to
+find.
+"""
 
 _TURNS = ("move", "delete token", "move", "turn token", "delete", "duplicate", "turn")
 
@@ -225,7 +227,7 @@ def with_tokens(program: AccelProgram, tokens: Sequence[Masks]) -> AccelProgram:
 
 
 def refusal(one: Subject, tokens: Sequence[Masks]) -> str:
-    """What the proof says."""
+    """The proof's message; empty if it accepts the program."""
     try:
         prove(one.machine, with_tokens(one.program, tokens))
     except IllegalProgram as error:

@@ -1,14 +1,14 @@
-"""Do the example networks give through torch.export what torch gives?
+"""Do the example networks give the same results through torch.export as in torch?
 
     python -m bench.torch_export [NAME ...] [--json FILE]
     python -m bench.torch_export --operators
 
 Each network of `examples/torch_networks.py` (all ten unless told; ResNet-18, both MobileNets and
-SqueezeNet on images of 224, all others on 64) is exported, imported, compiled for the target
-`cpu`, and run on the same two random inputs as the module itself. Printed are the graph's
-operators, how many of its constants lie where torch has them, and the error: the largest difference
-from torch by the largest output of torch. The exit status is 1 where an error is above the
-tolerance. `--operators` prints what is imported of ATen, as `docs/torch.md` has it.
+SqueezeNet on images of 224, all others on 64) is exported, imported, compiled for the target `cpu`,
+and run on the same two random inputs as the module itself. It prints the graph's operators, the
+number of constants that share torch's memory, and the error: the largest difference from torch
+relative to torch's largest output. The exit status is 1 where an error is above the tolerance.
+`--operators` prints the supported operators of ATen, as in `docs/torch.md`.
 
 The tolerance is 64 roundings of float32 (2**-24 each) times the root of the number of layers with
 products. A sum of n products that is rounded after each of them errs by about sqrt(n / 6) roundings
@@ -96,7 +96,7 @@ def _show(one: Figures) -> None:
 
 
 def measure(name: str, size: int = 64) -> Figures:
-    """Of one network, on a batch of two."""
+    """Measures one network on a batch of two."""
     import torch  # pyright: ignore[reportMissingImports]
 
     import lockstep

@@ -1,17 +1,17 @@
-"""Do PyTorch's usual networks come through the quantizer to the accelerator?
+"""Do common PyTorch networks pass the quantizer and run on the accelerator?
 
     python -m bench.torch_quantized [NAME ...] [--size small|full] [--sim functional|cycle]
                                     [--json FILE]
 
 Each network (all unless told), with seeded random weights, is exported by torch.export, quantized
-by 8 seeded samples, compiled for `accel:pynq-1x16x16`, and run on a sample that is none of them.
+by 8 seeded samples, compiled for `accel:pynq-1x16x16`, and run on a sample that is not among them.
 Language models come from transformers; they have two layers and a small vocabulary: `full` has
 their real width, `small` a few dozen channels. Images are 224 to 320 pixels wide, 32 to 64 when
-small. Printed are layers of the network in int8, products (convolutions, dense layers, products of
-two computed matrices) on the accelerator and in all, segments on the accelerator, and the signal to
+small. It prints the network's layers in int8, products (convolutions, dense layers, products of two
+computed matrices) on the accelerator and in all, segments on the accelerator, and the signal to
 quantization noise ratio of the output against torch in float. The exit status is 1 where a network
-is refused, or where nothing runs on the accelerator. Random weights tell nothing about accuracy:
-the ratio shows that values are right.
+is refused, or where nothing runs on the accelerator. Random weights say nothing about accuracy; the
+ratio shows that the values are right.
 """
 
 import argparse
@@ -35,13 +35,13 @@ PRODUCTS = ("conv2d", "convtranspose2d", "dense", "matmul", "conv", "einsum",
             "qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
 
 Network = tuple[Any, list[tuple]]
-"""A module, and samples: a tuple of its inputs each."""
+"""A module and its samples, each a tuple of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`products` are in the compiled network, `on_accelerator` how many of them run there;
-    `refused` is the reason if there is one.
+    """`products` counts those of the compiled network, `on_accelerator` those that run there;
+    `refused` is the reason of a refusal, if there is one.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Figures:
 # ---- networks ----------------------------------------------------------------------------------
 
 def _language(model: Any, masked: bool, seed: int) -> Network:
-    """Samples of random words; with a mask, the last few of some are none."""
+    """Samples of random words; with a mask, some samples end early."""
     import torch  # pyright: ignore[reportMissingImports]
 
     class Logits(torch.nn.Module):
@@ -101,7 +101,7 @@ def gpt2(small: bool) -> Network:
 
 
 def llama(small: bool) -> Network:
-    """Rotary positions, grouped queries, gates of SiLU."""
+    """Llama: rotary positions, grouped queries, SiLU gates."""
     from transformers import LlamaConfig, LlamaForCausalLM  # pyright: ignore[reportMissingImports]
 
     width = 64 if small else 1024
@@ -131,7 +131,9 @@ def _images(module: Any, size: int, seed: int) -> Network:
 
 
 def _settle(module: Any, images: list) -> None:
-    """Batch norms with the statistics of these images: else random weights let values die."""
+    """Sets the batch norms' statistics from these images; otherwise random weights make values
+    vanish.
+    """
     import torch  # pyright: ignore[reportMissingImports]
 
     for layer in module.modules():
@@ -143,8 +145,8 @@ def _settle(module: Any, images: list) -> None:
 
 
 def _yolo(width: int) -> Any:
-    """As YOLOv8 is built: convolutions with batch norm and SiLU, blocks that split, shorten and
-    join, pooling at three scales, two heads; boxes are distances decoded by a softmax.
+    """A network built like YOLOv8: convolutions with batch norm and SiLU, blocks that split,
+    shorten and join, pooling at three scales, two heads; boxes are distances decoded by a softmax.
     """
     import torch  # pyright: ignore[reportMissingImports]
     from torch import nn  # pyright: ignore[reportMissingImports]
@@ -204,7 +206,7 @@ def yolo(small: bool) -> Network:
 
 
 def _efficientnet_b0(classes: int) -> Any:
-    """Tan and Le 2019, table 1, with the layers that torchvision's has in inference: inverted
+    """EfficientNet-B0 (Tan and Le 2019, table 1), with torchvision's layers in inference: inverted
     bottlenecks with SiLU and a squeeze to a quarter of what enters, gated by a sigmoid.
     """
     from torch import nn  # pyright: ignore[reportMissingImports]
@@ -259,7 +261,7 @@ NETWORKS: dict[str, Callable[[bool], Network]] = {
 # ---- figures -----------------------------------------------------------------------------------
 
 def measure(name: str, small: bool = True, sim: str = "functional") -> Figures:
-    """Of one network. A refusal is among the figures."""
+    """Measures one network. A refusal is among the figures."""
     import torch  # pyright: ignore[reportMissingImports]
 
     from compiler.errors import Error
