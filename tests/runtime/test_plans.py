@@ -100,6 +100,16 @@ def plan_of(recorder: Recorder, title: str) -> tuple[str, str]:
                 if task.title.startswith(title))
 
 
+def refusal_of(plan: str, title: str) -> str:
+    """What is said of a plan for the network's task whose title begins so."""
+    recorder = Recorder()
+    compiled(recorder, network())
+    digest, _ = plan_of(recorder, title)
+    with pytest.raises(PlanRefused) as refusal:
+        compiled(Table({digest: plan}), network())
+    return str(refusal.value)
+
+
 def test_tiles_of_a_layer_are_given_from_outside() -> None:
     recorder = Recorder()
     best = right(compiled(recorder, network()))
@@ -132,12 +142,7 @@ def test_two_layers_are_computed_together_or_apart_as_the_plan_says() -> None:
     ("rows=1 columns=1 channels=1 depth=1 stationary=x threads=1", "Plan of a layer must be like"),
 ])
 def test_tiles_that_cannot_be_are_refused(plan: str, reason: str) -> None:
-    recorder = Recorder()
-    compiled(recorder, network())
-    digest, _ = plan_of(recorder, "layer ")
-    with pytest.raises(PlanRefused) as refusal:
-        compiled(Table({digest: plan}), network())
-    assert reason in str(refusal.value)
+    assert reason in refusal_of(plan, "layer ")
 
 
 @pytest.mark.parametrize(("plan", "reason"), [
@@ -148,12 +153,7 @@ def test_tiles_that_cannot_be_are_refused(plan: str, reason: str) -> None:
      "threads=1", "threads of layers that are computed together must be 2"),
 ])
 def test_pairs_that_cannot_be_are_refused(plan: str, reason: str) -> None:
-    recorder = Recorder()
-    compiled(recorder, network())
-    digest, _ = plan_of(recorder, "layers ")
-    with pytest.raises(PlanRefused) as refusal:
-        compiled(Table({digest: plan}), network())
-    assert reason in str(refusal.value)
+    assert reason in refusal_of(plan, "layers ")
 
 
 def float_graph() -> Graph:

@@ -12,6 +12,7 @@ from accel.hw.interface import COMMAND
 from accel.machine.config import BUFFERS, AccelConfig
 from accel.machine.isa import BASES, DMA, encode
 from tests.support.amaranth_sim import put
+from tests.support.memory_model import Memory
 
 __all__ = ["BASE", "Bench", "Events", "feed_commands", "grant", "instruction", "iterations",
            "random_instruction", "watch"]
@@ -34,6 +35,16 @@ class Bench(Elaboratable):
         wiring.connect(m, self.unit.mem, getattr(self.arbiter, self.client))
         m.d.comb += [self.unit.bases[BASES.index(name)].eq(at) for name, at in BASE.items()]
         return m
+
+    def retired(self, count: int, events: "Events", memory: Memory):
+        """A testbench that ends when `count` instructions have retired and the unit is idle."""
+        async def testbench(ctx):
+            while len(events.retired) < count:
+                await ctx.tick()
+            while not ctx.get(self.unit.idle):
+                await ctx.tick()
+            assert not memory.outstanding
+        return testbench
 
 
 def instruction(config: AccelConfig, buffer: str, **fields) -> dict:

@@ -60,15 +60,7 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
     bench = Bench(config, Load(config), "load")
     memory = Memory(contents(), config.bus_bytes, latency, stalls(3, memory_stall))
     buffers, events = Buffers(config, bench.unit), Events()
-
-    async def finished(ctx):
-        while len(events.retired) < len(programs):
-            await ctx.tick()
-        while not ctx.get(bench.unit.idle):
-            await ctx.tick()
-        assert not memory.outstanding
-
-    simulate(bench, finished, processes=[
+    simulate(bench, bench.retired(len(programs), events, memory), processes=[
         memory.serve(bench.arbiter.mem), buffers.record, watch(bench.unit, events),
         grant(bench.unit, stalls(4, token_stall)), feed_commands(bench.unit, programs)],
         max_cycles=cycles)

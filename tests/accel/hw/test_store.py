@@ -48,15 +48,7 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
     bench = Bench(config, Store(config), "store")
     memory = Memory(bytearray(SIZE), config.bus_bytes, latency, stalls(3, memory_stall))
     events = Events()
-
-    async def finished(ctx):
-        while len(events.retired) < len(programs):
-            await ctx.tick()
-        while not ctx.get(bench.unit.idle):
-            await ctx.tick()
-        assert not memory.outstanding
-
-    simulate(bench, finished, processes=[
+    simulate(bench, bench.retired(len(programs), events, memory), processes=[
         memory.serve(bench.arbiter.mem), serve_out(config, bench.unit.out),
         watch(bench.unit, events), grant(bench.unit, stalls(4, token_stall)),
         feed_commands(bench.unit, programs)], max_cycles=cycles)

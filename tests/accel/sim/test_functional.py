@@ -11,6 +11,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import Status
 from accel.sim.functional import _Execution, simulate
+from tests.support.random_vectors import vector_fields
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 CONFIG = MACHINE.config
@@ -136,17 +137,7 @@ def test_gemm_with_distinct_destinations_is_its_iterations(rng):
 @pytest.mark.parametrize("seed", range(6))
 def test_vector_is_its_iterations(name, seed):
     rng = np.random.default_rng(seed)
-    intrinsic = MACHINE.intrinsic(name)
-    scopes = {o.name: o.scopes for o in intrinsic.operands}
-    pick = {key: rng.choice(scopes.get(key, ("res",))) for key in "ab"}
-    fields = compute_fields(rng, 5, seed % 2) | {
-        "a_source": isa.SOURCES_A.index(pick["a"]), "b_source": isa.SOURCES_B.index(pick["b"]),
-        "destination": isa.DESTINATIONS.index(rng.choice(intrinsic.dst.scopes)),
-        "imm": int(rng.integers(-1 << 31, 1 << 31)), "ma": int(rng.integers(1 << 16)),
-        "mb": int(rng.integers(1 << 16)), "s": int(rng.integers(64)),
-        "zp": int(rng.integers(-128, 128)), "lo": -100, "hi": 90}
-    if "bias" in scopes:
-        fields["b_source"] = 2
+    fields = compute_fields(rng, 5, seed % 2) | vector_fields(rng, MACHINE.intrinsic(name))
     same_as_slow(rng, Instruction(name, "vector", fields))
 
 

@@ -17,6 +17,7 @@ from accel.sim.programs.generate import generate
 from bench.networks import convolution_graph
 from compiler import te
 from compiler.tensorize import Intrinsic, Operand
+from tests.support.random_vectors import vector_fields
 
 TINY = preset("tiny-1x4x4")
 
@@ -103,17 +104,7 @@ def compute_fields(rng, loops):
 
 
 def vector(machine, rng, name):
-    intrinsic = machine.intrinsic(name)
-    scopes = {operand.name: operand.scopes for operand in intrinsic.operands}
-    pick = {key: rng.choice(scopes.get(key, ("res",))) for key in "ab"}
-    fields = compute_fields(rng, 5) | {
-        "a_source": isa.SOURCES_A.index(pick["a"]), "b_source": isa.SOURCES_B.index(pick["b"]),
-        "destination": isa.DESTINATIONS.index(rng.choice(intrinsic.dst.scopes)),
-        "imm": int(rng.integers(-1 << 31, 1 << 31)), "ma": int(rng.integers(1 << 16)),
-        "mb": int(rng.integers(1 << 16)), "s": int(rng.integers(64)),
-        "zp": int(rng.integers(-128, 128)), "lo": -100, "hi": 90}
-    if "bias" in scopes:
-        fields["b_source"] = isa.SOURCES_B.index("par")
+    fields = compute_fields(rng, 5) | vector_fields(rng, machine.intrinsic(name))
     return Instruction(name, "vector", fields)
 
 

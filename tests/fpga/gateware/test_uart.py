@@ -76,12 +76,9 @@ def test_a_byte_without_a_stop_bit_is_none():
     assert received(line) == [ord("A")]
 
 
-@pytest.mark.parametrize("cycles", [4, 7])
-def test_bytes_are_sent(cycles):
-    """Each bit so many cycles, the lowest first; back to back where there are enough bytes."""
-    data, dut, line = random.Random(2).randbytes(8), Uart(cycles), []
-
-    async def feed(ctx):
+def sending(dut, data: bytes, rest: int):
+    """A testbench that hands bytes over without a gap, then waits for `rest` cycles."""
+    async def testbench(ctx):
         for byte in data:
             ctx.set(dut.sent.payload, byte)
             ctx.set(dut.sent.valid, 1)
@@ -89,15 +86,22 @@ def test_bytes_are_sent(cycles):
             while not ready:
                 *_, ready = await ctx.tick().sample(dut.sent.ready)
         ctx.set(dut.sent.valid, 0)
-        for _ in range(12 * cycles):
+        for _ in range(rest):
             await ctx.tick()
+    return testbench
+
+
+@pytest.mark.parametrize("cycles", [4, 7])
+def test_bytes_are_sent(cycles):
+    """Each bit so many cycles, the lowest first; back to back where there are enough bytes."""
+    data, dut, line = random.Random(2).randbytes(8), Uart(cycles), []
 
     async def listen(ctx):
         while True:
             *_, level = await ctx.tick().sample(dut.tx)
             line.append(level)
 
-    simulate(dut, feed, processes=[listen])
+    simulate(dut, sending(dut, data, 12 * cycles), processes=[listen])
     begin = line.index(0)
     assert all(line[:begin])
     assert _sent(line[begin:], cycles) == list(data)
@@ -128,18 +132,7 @@ def test_what_is_sent_is_received():
             if valid:
                 found.append(byte)
 
-    async def feed(ctx):
-        for byte in data:
-            ctx.set(dut.sent.payload, byte)
-            ctx.set(dut.sent.valid, 1)
-            ready = False
-            while not ready:
-                *_, ready = await ctx.tick().sample(dut.sent.ready)
-        ctx.set(dut.sent.valid, 0)
-        for _ in range(100):
-            await ctx.tick()
-
-    simulate(dut, feed, processes=[wire])
+    simulate(dut, sending(dut, data, 100), processes=[wire])
     assert bytes(found) == data
 
 
