@@ -11,7 +11,8 @@ from compiler.errors import ArgumentError, Error, RequestError
 ROOT = Path(__file__).resolve().parents[2]
 HOUSES = ("accel", "compiler", "fpga", "lockstep", "runtime")
 CONTROL = {"accel.proof.access.Fault", "accel.mapping.lowering.nest.NotAffine",
-           "accel.sim.steps.Foreign", "compiler.frontend.values.NodeRefused",
+           "accel.sim.programs.places.NoPlace", "accel.sim.steps.Foreign",
+           "compiler.frontend.values.NodeRefused",
            "compiler.ops.integer_forms.StaysFloat"}
 """Caught where they are raised; no caller meets them."""
 
