@@ -1,10 +1,15 @@
 """What Lockstep raises on purpose: one base class, under every part of the house."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
-from typing import ClassVar
+from functools import wraps
+from inspect import Parameter, signature
+from typing import ClassVar, ParamSpec, TypeVar
 
-__all__ = ["ArgumentError", "Error", "RequestError", "require_names"]
+__all__ = ["ArgumentError", "Error", "RequestError", "called_by_name", "require_names"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Error(Exception):
@@ -38,3 +43,30 @@ def require_names(function: str, given: Collection[str], known: Collection[str])
             raise ArgumentError(f"{function} has no option {name!r}; the nearest are "
                                 f"{', '.join(like)}" if like else
                                 f"{function} has no option {name!r}")
+
+
+def called_by_name(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes a public function raise ArgumentError, not TypeError, for a call that does not fit it.
+
+    One with ``**options`` checks them itself; only names like a missing argument are refused here.
+    """
+    fits = signature(function)
+    parameters = [parameter for parameter in fits.parameters.values()
+                  if parameter.kind != Parameter.VAR_KEYWORD]
+    names = [parameter.name for parameter in parameters]
+    required = [parameter.name for parameter in parameters
+                if parameter.default is Parameter.empty]
+    takes_options = len(parameters) < len(fits.parameters)
+
+    @wraps(function)
+    def checked(*args: P.args, **options: P.kwargs) -> R:
+        missing = [name for name in required[len(args):] if name not in options]
+        require_names(function.__name__, [
+            name for name in options
+            if not takes_options or get_close_matches(name, missing, 1)], names)
+        try:
+            fits.bind(*args, **options)
+        except TypeError as error:
+            raise ArgumentError(f"{function.__name__}: {error}") from None
+        return function(*args, **options)
+    return checked

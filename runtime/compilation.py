@@ -19,7 +19,7 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
-from compiler.errors import ArgumentError
+from compiler.errors import ArgumentError, called_by_name
 from compiler.frontend.binding import Bindings
 from compiler.frontend.models import Model, graph_of
 from compiler.graph.graph import Graph
@@ -42,6 +42,7 @@ from runtime.targets import Placed, Targets, accelerator, request
 __all__ = ["compile", "compile_for", "compile_graph", "compile_on", "module_of", "quantized"]
 
 
+@called_by_name
 def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
             sim: str = "functional", integerize: bool = True, threads: int = 2,
             shapes: Mapping[str, int] | None = None, after: AfterStage | None = None,

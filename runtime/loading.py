@@ -3,6 +3,7 @@
 from os import PathLike
 
 from accel.machine.machine import Machine
+from compiler.errors import called_by_name
 from runtime.arguments import require_kind, require_path
 from runtime.artifact import Saved, read
 from runtime.device import Device, SimulatedDevice, simulator
@@ -11,6 +12,7 @@ from runtime.module import Module, Step
 __all__ = ["load", "placed"]
 
 
+@called_by_name
 def load(path: str | PathLike[str], *, sim: str = "functional", machine: Machine | None = None,
          **options) -> Module:
     """The module that `Module.save` wrote.

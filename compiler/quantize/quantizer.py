@@ -5,14 +5,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import signature
 from os import PathLike
 from typing import Any
 
 import numpy as np
 from onnx import ModelProto
 
-from compiler.errors import require_names
+from compiler.errors import called_by_name
 from compiler.files import write_bytes
 from compiler.frontend.binding import Bindings
 from compiler.frontend.onnx_export import Variant, exported_model
@@ -140,11 +139,12 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
     return nullcontext(lambda count: None)
 
 
+@called_by_name
 def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None, example_inputs: Any = None,
-             bind: Bindings | None = None, watch: Watch = _unwatched, **unknown: Any) -> Quantized:
+             bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
     Parameters
@@ -170,7 +170,6 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     Raises QuantizeRefused with one line: what, where and what to do; ArgumentError for options that
     are not known.
     """
-    require_names("quantize", unknown, signature(quantize).parameters.keys() - {"unknown"})
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
                        Budget.of(budget))
     samples = calibration_set(calibration)

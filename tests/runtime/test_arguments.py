@@ -53,6 +53,23 @@ def test_an_option_that_the_quantizer_does_not_take(name: str, nearest: str | No
             f"quantize has no option {name!r}; the nearest are {near}")
 
 
+@pytest.mark.parametrize(("function", "given", "options", "message"), [
+    ("quantize", [DIGITS], {"calibraton": 1},
+     "quantize has no option 'calibraton'; the nearest are calibration"),
+    ("quantize", [], {"modle": DIGITS, "calibration": 1},
+     "quantize has no option 'modle'; the nearest are model"),
+    ("quantize", [DIGITS], {}, "quantize: missing a required argument: 'calibration'"),
+    ("quantize", [DIGITS, 1, "mse"], {}, "quantize: too many positional arguments"),
+    ("compile", [], {"modl": DIGITS}, "compile has no option 'modl'; the nearest are model"),
+    ("compile", [], {"latency": 1}, "compile: missing a required argument: 'model'"),
+    ("compile", [DIGITS], {"model": DIGITS}, "compile: multiple values for argument 'model'"),
+    ("load", [], {"pth": "x"}, "load has no option 'pth'; the nearest are path"),
+])
+def test_a_call_that_does_not_fit(function: str, given: list, options, message: str) -> None:
+    refused(lambda: getattr(lockstep, function)(*given, **options), lockstep.ArgumentError,
+            message)
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"sim": None}, "Simulator must be one of functional, cycle, verilator, not None"),
     ({"sim": ["cycle"]}, "Simulator must be one of functional, cycle, verilator, not ['cycle']"),
