@@ -38,7 +38,7 @@ from typing import Any
 import onnx
 
 from accel.figures.layers import layer_rows
-from accel.machine.config import load
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import Run
 from accel.mapping.target import AccelTarget, CompiledSegment
@@ -58,16 +58,16 @@ Rows = list[dict[str, Any]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="pynq-1x16x16")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16")
     parser.add_argument("--layers", action="store_true")
     parser.add_argument("--latency-hiding", action="store_true")
     parser.add_argument("--picture", type=Path, metavar="FILE.svg")
     parser.add_argument("networks", nargs="*", metavar="NETWORK", default=NETWORKS,
                         help=f"of examples/zoo.py (default {' '.join(NETWORKS)})")
     args = parser.parse_args()
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
     for name in args.networks:
-        segment, seconds = compiled_twice(machine, name, args.config)
+        segment, seconds = compiled_twice(machine, name, args.machine)
         rows, run = timed(machine, segment)
         summary(name, machine, rows, run, args.layers)
         for figure, value in seconds.items():

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from accel.machine.config import ConfigError, load
+from accel.machine.config import ConfigError
 from accel.machine.isa import BASES
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
@@ -69,7 +70,7 @@ def network(machine: Machine, name: str, images: int, seed: int, folder: Path) -
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.axi4", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="pynq-1x16x16", help="preset or TOML file")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16", help="preset or file")
     parser.add_argument("--transfers", type=_positive, default=10_000)
     parser.add_argument("--network", choices=list(NETWORKS))
     parser.add_argument("--images", type=_positive, default=1, help="of the network (default 1)")
@@ -77,7 +78,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     try:
-        machine = Machine(load(args.config))
+        machine = load_machine(args.machine)
     except ConfigError as error:
         print(f"bench.axi4: {error}", file=sys.stderr)
         return 2

@@ -23,7 +23,8 @@ import numpy as np
 from onnx import ModelProto, shape_inference
 from onnx.utils import Extractor
 
-from accel.machine.config import ConfigError, load
+from accel.machine.config import ConfigError
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
@@ -125,7 +126,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("networks", nargs="*", metavar="NETWORK",
                         help="digits, resnet18_block (default both)")
-    parser.add_argument("--config", default="ecp5-1x8x8", help="preset or TOML file")
+    parser.add_argument("--machine", "--config", default="ecp5-1x8x8", help="preset or file")
     parser.add_argument("--images", type=int, default=20, choices=range(1, 361), metavar="N",
                         help="digits, at most 360 (default 20)")
     parser.add_argument("--spoil", type=float, default=0.0, metavar="SHARE",
@@ -141,7 +142,7 @@ def main() -> int:
         parser.error(f"--spoil must be 0 to 0.05, not {args.spoil:g}: a line that is worse "
                      "carries nothing")
     try:
-        machine = Machine(load(args.config))
+        machine = load_machine(args.machine)
         found = {name: measure(name, machine, args.images, args.spoil)
                  for name in args.networks or known}
         if args.reset:

@@ -9,7 +9,7 @@ import sys
 
 from accel.figures.attribution import activities, layer_ends
 from accel.figures.traffic import dram_bytes
-from accel.machine.config import load
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import STALLS
 from accel.mapping.schedules import tiles_of
@@ -45,10 +45,10 @@ def measure(machine: Machine, layer: tuple[int, int, int], latency: int) -> tupl
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", default="pynq-1x16x16")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16")
     parser.add_argument("--dram-latency", type=int, default=64)
     args = parser.parse_args()
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
     made = {layer: measure(machine, layer, args.dram_latency) for layer in dict.fromkeys(LAYERS)}
     print("depthwise_cycles", sum(made[layer][0] for layer in LAYERS))
     print("depthwise_products", sum(made[layer][1] for layer in LAYERS))

@@ -12,8 +12,7 @@ import sys
 
 import numpy as np
 
-from accel.machine.config import load
-from accel.machine.machine import Machine
+from accel.machine.loading import load_machine
 from accel.mapping.layout import from_blocked, to_plain
 from accel.mapping.schedules import Tiles, schedule, tiles_of
 from accel.mapping.target import AccelTarget, assemble
@@ -25,12 +24,12 @@ from compiler.graph.reference import evaluate
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", default="pynq-1x16x16")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16")
     parser.add_argument("--dram-latency", type=int, default=64)
     parser.add_argument("--channels", type=int, default=128)
     parser.add_argument("--size", type=int, default=28)
     args = parser.parse_args()
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
     graph = convolution_graph(args.channels, args.channels, args.size, seed=0)
     layer = AccelTarget(machine).compile(graph).layers[0]
     x = np.random.default_rng(0).integers(-128, 128, graph.values["x"].shape).astype(np.int8)

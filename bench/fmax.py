@@ -26,7 +26,8 @@ from rich.console import Console
 
 from accel.hw.core import Core
 from accel.hw.parts import ECP5
-from accel.machine.config import ConfigError, load
+from accel.machine.config import ConfigError
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from compiler.native import BuildError
 from fpga import flow
@@ -139,14 +140,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.fmax", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="ecp5-1x16x16", help="preset or TOML file")
+    parser.add_argument("--machine", "--config", default="ecp5-1x16x16", help="preset or file")
     parser.add_argument("--seeds", type=int, default=1, choices=range(1, MOST_SEEDS + 1),
                         help="placements, of which the best counts")
     parser.add_argument("--jobs", type=int, default=1, help="placements at a time")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     try:
-        machine = Machine(load(args.config))
+        machine = load_machine(args.machine)
         placements = measure(machine, args.seeds, max(args.jobs, 1))
     except (BuildError, ConfigError) as error:
         print(f"bench.fmax: {error}", file=sys.stderr)

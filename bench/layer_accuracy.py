@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from accel.machine.config import load
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.mapping.target import AccelTarget
 from compiler.frontend.onnx_import import convert
@@ -119,12 +119,12 @@ def _stored(array: np.ndarray) -> np.ndarray:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", default="pynq-1x16x16")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16")
     parser.add_argument("--images", type=int, default=360)
     args = parser.parse_args()
     images = held_out()[0][:args.images]
     feeds = [{"image": image[None]} for image in images]
-    differences = compare(Machine(load(args.config)), onnx.load(MODEL), feeds)
+    differences = compare(load_machine(args.machine), onnx.load(MODEL), feeds)
     for name, one in differences.items():
         print(f"{name:10} {one.op:16} {one.elements:9,} elements, {one.equal:9.4%} equal, "
               f"largest difference {one.largest}")

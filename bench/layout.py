@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from accel.machine.config import load
-from accel.machine.machine import Machine
+from accel.machine.loading import load_machine
 from bench.networks import branches_graph, residual_graph
 from compiler.frontend.onnx_import import convert
 from compiler.graph import Copy, Graph, optimize
@@ -54,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help=", ".join(NETWORKS))
     parser.add_argument("--target", default="pynq-1x16x16", metavar="PRESET")
     args = parser.parse_args(argv)
-    targets = Targets([accelerator(Machine(load(args.target)))])
+    targets = Targets([accelerator(load_machine(args.target))])
     for name in args.names or NETWORKS:
         make, pins = NETWORKS[name]
         graph = make()

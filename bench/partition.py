@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 
-from accel.machine.config import load
-from accel.machine.machine import Machine
+from accel.machine.loading import load_machine
 from accel.mapping.lowering.nest import LoweringError
 from bench.networks import branches_graph, detours_graph, residual_graph, separable_graph
 from compiler.frontend.onnx_import import convert
@@ -72,7 +71,7 @@ def main() -> int:
 
 
 def pricing_of(graph: Graph, preset: str) -> Pricing:
-    return Pricing(graph, Targets([accelerator(Machine(load(preset)))]))
+    return Pricing(graph, Targets([accelerator(load_machine(preset))]))
 
 
 def small(table: bool) -> None:

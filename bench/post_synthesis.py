@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from accel.hw.core import Core
-from accel.machine.config import ConfigError, load
+from accel.machine.config import ConfigError
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.sim import check, verilated
 from accel.sim.check import MAX_CYCLES
@@ -119,14 +120,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.post_synthesis", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="tiny-1x4x4", help="preset or TOML file")
+    parser.add_argument("--machine", "--config", default="tiny-1x4x4", help="preset or file")
     parser.add_argument("--count", type=_positive, default=50, help="random programs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mutants", type=int, default=0, choices=range(100), metavar="N")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     try:
-        machine = Machine(load(args.config))
+        machine = load_machine(args.machine)
         path = build(machine, args.mutants)
     except (BuildError, ConfigError) as error:
         print(f"bench.post_synthesis: {error}", file=sys.stderr)

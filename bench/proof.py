@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 
 from accel.machine import isa
-from accel.machine.config import load
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
@@ -24,10 +24,10 @@ WAITS, SIGNALS = 1, 2           # bytes of a word
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", default="pynq-1x16x16")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16")
     parser.add_argument("--size", type=int, default=224, help="pixels of the image, each way")
     args = parser.parse_args()
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
     program = AccelTarget(machine).compile(resnet50_graph(args.size)).program
     print("proof_instructions", program.count)
     begin = time.process_time()

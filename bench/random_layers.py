@@ -18,7 +18,7 @@ import numpy as np
 from rich.progress import track
 
 from accel.figures.layers import layer_rows
-from accel.machine.config import load
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.mapping.layout import from_blocked, to_plain
 from accel.mapping.target import AccelTarget
@@ -67,11 +67,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--config", action="append", help=f"default {', '.join(PRESETS)}")
+    parser.add_argument("--machine", "--config", action="append",
+                        help=f"default {', '.join(PRESETS)}")
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     layers = [Layer.random(rng) for _ in range(args.layers)]
-    machines = [Machine(load(name)) for name in args.config or PRESETS]
+    machines = [load_machine(name) for name in args.machine or PRESETS]
     ratios, wrong, refused = [], 0, 0
     for number, layer in enumerate(track(layers, "layers", disable=not sys.stderr.isatty())):
         graph = layer_graph(seed=number, **vars(layer))

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import load
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Run
@@ -36,12 +36,12 @@ WAITS, SIGNALS = 1, 2           # bytes of a word
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", default="pynq-1x16x16")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16")
     parser.add_argument("--network", choices=("digits", "resnet50"), default="digits")
     parser.add_argument("--cycles", type=int, default=5_000_000,
                         help="of the digits, at least (default 5000000)")
     args = parser.parse_args()
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
     if args.network == "digits":
         program = digits(machine)
         once = cycle.simulate(machine, program, values=False).cycles

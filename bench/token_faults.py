@@ -20,7 +20,8 @@ from pathlib import Path
 from random import Random
 
 from accel.machine import isa
-from accel.machine.config import UNITS, load
+from accel.machine.config import UNITS
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.target import AccelTarget
@@ -69,13 +70,13 @@ class Fault:
 
 
 def subject(name: str, config: str, program: AccelProgram) -> Subject:
-    machine = Machine(load(config))
+    machine = load_machine(config)
     return Subject(f"{name} on {machine.config.name}", machine, program, Judge(machine, program))
 
 
 def convolution(config: str, channels: int, size: int, threads: int, **shape: int) -> Subject:
     graph = convolution_graph(channels, channels, size, **shape)
-    program = AccelTarget(Machine(load(config)), threads).compile(graph).program
+    program = AccelTarget(load_machine(config), threads).compile(graph).program
     return subject(f"{channels} channels, {size}x{size}, {threads} threads", config, program)
 
 

@@ -10,7 +10,7 @@ Then it runs it again under a probe (`accel.sim.probe`):
 
 The waveforms of all ports go to a VCD file, for GTKWave or Surfer. ::
 
-    python -m examples.probe_rtl [--config PRESET|FILE.toml] [--vcd FILE]
+    python -m examples.probe_rtl [--machine M] [--vcd FILE]
 """
 
 import argparse
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from accel.machine.config import UNITS, load
-from accel.machine.machine import Machine
+from accel.machine.config import UNITS
+from accel.machine.loading import load_machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import Status
 from accel.mapping.target import AccelTarget
@@ -36,11 +36,11 @@ BIT = 6                         # that is inverted
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", default="tiny-1x4x4")
+    parser.add_argument("--machine", "--config", default="tiny-1x4x4")
     parser.add_argument("--vcd", type=Path, default=Path("build/probe.vcd"))
     args = parser.parse_args()
     args.vcd.parent.mkdir(parents=True, exist_ok=True)
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
     program = AccelTarget(machine).compile(convolution_graph(8, 8, 8, seed=0)).program
     x, = program.inputs
     rng = np.random.default_rng(0)

@@ -9,13 +9,13 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from pathlib import PosixPath
+from pathlib import Path, PosixPath
 from typing import Any
 
 from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
 
-__all__ = ["Geometry", "InputFile", "ModelFile", "OutputFile", "OutputFolder", "input_file",
+__all__ = ["InputFile", "MachineName", "ModelFile", "OutputFile", "OutputFolder", "input_file",
            "model_file", "output_file", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
@@ -38,14 +38,18 @@ class OutputFolder(PosixPath):
     """A folder for the network after each pass."""
 
 
-class Geometry(str):
-    """``PRESET`` or ``FILE.toml``, or a target, in which such files stand behind ``accel:`` or
+class MachineName(str):
+    """A machine's name or file, or a target, in which machines stand behind ``accel:`` or
     ``auto:``.
     """
 
     def files(self) -> list[str]:
-        names = re.split(",(?=accel:|cpu$|cpu,)", self.removeprefix("auto:"))
-        return [file for name in names if (file := name.removeprefix("accel:")).endswith(".toml")]
+        """The files that say what the machines are; of a folder, all Python files."""
+        names = re.split(",(?=accel:|accel$|accel,|cpu$|cpu,)", self.removeprefix("auto:"))
+        files = [name.removeprefix("accel:") for name in names]
+        return [*(file for file in files if file.endswith((".toml", ".py"))),
+                *(str(path) for file in files if file and os.path.isdir(file)
+                  for path in Path(file).rglob("*.py"))]
 
 
 def input_file(text: str) -> InputFile:
@@ -111,7 +115,7 @@ def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
             from compiler.frontend.external import external_files
 
             yield from external_files(value)
-        if isinstance(value, Geometry):
+        if isinstance(value, MachineName):
             yield from value.files()
 
 

@@ -9,4 +9,4 @@ from .link import Link
 from .loading import load
 from .module import InputError, Module
 from .report import report
-from .targets import TargetError, register, target_config
+from .targets import TargetError, register, target_machine

@@ -12,6 +12,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from compiler.graph.room import require_room
 from compiler.plans import OWN, Plans, Recorder
 from compiler.quantize import QuantizeRefused, quantize
 from compiler.quantize.sets import CalibrationSet
-from runtime.arguments import require_settings, require_targets, shapes_of
+from runtime.arguments import require_kind, require_settings, require_targets, shapes_of
 from runtime.auto import OBJECTIVES
 from runtime.cache import Division, Made, cached
 from runtime.costs import Pricing
@@ -43,22 +44,25 @@ __all__ = ["compile", "compile_for", "compile_graph", "compile_on", "module_of",
 
 
 @called_by_name
-def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A001
+def compile(model: Model, target: str = "accel", *,       # noqa: A001
             sim: str = "functional", integerize: bool = True, threads: int = 2,
             shapes: Mapping[str, int] | None = None, after: AfterStage | None = None,
             cache: bool = True, pins: Pins | None = None, link: Link = LINK,
             example_inputs: Any = None, calibration: CalibrationSet | None = None,
             bind: Bindings | None = None, plans: Plans = OWN, objective: str = "latency",
-            **options) -> Module:
+            machine: Machine | str | Path | None = None, **options) -> Module:
     """Compile a network.
 
     Parameters
     ----------
     model : an ONNX file or model, a .pt2 file of torch.export.save, a torch.export.ExportedProgram,
         an nn.Module with its `example_inputs`, or an imported graph.
-    target : ``accel:PRESET``, ``accel:FILE.toml``, ``cpu``, or a list of targets in order of
-        preference, such as ``accel:PRESET,cpu``; or ``auto:PRESET``, ``auto:`` before a list, which
-        gives each part of the network to the target where it costs least: see `runtime.targets`.
+    target : ``accel:MACHINE``, ``cpu``, or a list of targets in order of preference, such as
+        ``accel:MACHINE,cpu``; or ``auto:MACHINE``, ``auto:`` before a list, which gives each part
+        of the network to the target where it costs least: see `runtime.targets`.
+    machine : the accelerator of a target that says ``accel`` alone: a `Machine`, or its name or
+        file as `accel.machine.loading` has them, whose Python code is run. By default
+        pynq-1x16x16.
     sim : the device behind an accelerator, with its `options`: see `runtime.simulator`.
     integerize : replace dequantize → operator → quantize by integer operators.
     threads : virtual threads of the accelerator's schedules.
@@ -85,9 +89,11 @@ def compile(model: Model, target: str = "accel:pynq-1x16x16", *,       # noqa: A
     settings: dict[str, Any] = {"integerize": integerize, "threads": threads, "after": after,
                                 "cache": cache, "pins": pins, "link": link}
     require_settings(**settings)
-    shapes, simulate, wanted = shapes_of(shapes), simulator(sim, **options), request(target)
-    targets = wanted.placed(lambda config: SimulatedDevice(Machine(config), simulate), threads,
-                            link, plans=plans)
+    require_kind("machine", machine, Machine | str | Path | None, "a Machine, a name or a path")
+    shapes, simulate = shapes_of(shapes), simulator(sim, **options)
+    wanted = request(target, machine)
+    targets = wanted.placed(lambda machine: SimulatedDevice(machine, simulate), threads, link,
+                            plans=plans)
     if calibration is not None:
         graph = quantized(model, calibration, shapes, example_inputs=example_inputs, bind=bind,
                           **quantizer)

@@ -3,9 +3,10 @@
 ::
 
     cpu                     this processor
-    accel:PRESET            an accelerator, and this processor for what it does not take; or
-    accel:FILE.toml
-    auto:accel:PRESET,cpu   each part of the network where it costs least; auto:PRESET is the same
+    accel:MACHINE           an accelerator, and this processor for what it does not take; MACHINE
+                            is a preset or a file, as in `accel.machine.loading`
+    accel                   the same, of the machine that is given beside the text, if any
+    auto:accel:MACHINE,cpu  each part of the network where it costs least; auto:MACHINE is the same
     A,B,cpu                 a list in order of preference: the first that takes an operator gets it
 
 Other names are those that `register` was called with. The processor is always among the targets,
@@ -16,11 +17,13 @@ processor, ``accel`` for the first accelerator, and the text for any other.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from accel.machine.config import AccelConfig, load
 from accel.machine.device import Device
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
+from accel.machine.config import MACHINE
 from accel.mapping.target import AccelTarget
 from accel.sim.dram import DRAM, Dram
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
@@ -34,7 +37,7 @@ from runtime.link import LINK, Link
 from runtime.prices import AccelPrices, MeasuredPrices
 
 __all__ = ["Placed", "Request", "TargetError", "Targets", "accelerator", "register", "request",
-           "target_config"]
+           "target_machine"]
 
 CPU, AUTO = "cpu", "auto"
 
@@ -129,22 +132,29 @@ def register(kind: str, make: Make) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What a text asks for: names of targets in order, and whether costs decide."""
+    """What a text asks for: names of targets in order, whether costs decide, and the machine of the
+    name ``accel``.
+    """
 
     names: tuple[str, ...]
     auto: bool = False
+    machine: Machine | None = None
 
     @property
-    def configs(self) -> tuple[AccelConfig, ...]:
-        """The geometries of the accelerators, in order."""
-        return tuple(load(name.partition(":")[2]) for name in self.names
-                     if name.startswith(f"{ACCEL}:"))
+    def machines(self) -> tuple[Machine, ...]:
+        """The accelerators, in order."""
+        return tuple(self._machine(name) for name in self.names
+                     if name.partition(":")[0] == ACCEL)
+
+    def _machine(self, name: str) -> Machine:
+        return self.machine if name == ACCEL and self.machine else load_machine(
+            name.partition(":")[2])
 
     @property
     def title(self) -> str:
         return f"{AUTO}:" * self.auto + ",".join(self.names)
 
-    def placed(self, on: Callable[[AccelConfig], Device | None], threads: int = 2,
+    def placed(self, on: Callable[[Machine], Device | None], threads: int = 2,
                link: Link = LINK, dram: Dram = DRAM, plans: Plans = OWN) -> Targets:
         """The targets; `on` gives each accelerator its device, whose machine counts."""
         accelerators = 0
@@ -154,8 +164,8 @@ class Request:
             if name == CPU:
                 targets.append(Placed(CpuTarget(plans=plans)))
             elif kind == ACCEL:
-                device = on(config := load(where))
-                machine = device.machine if device else Machine(config)
+                device = on(machine := self._machine(name))
+                machine = device.machine if device else machine
                 targets.append(accelerator(machine, device, threads, link, dram,
                                            name if accelerators else ACCEL, plans))
                 accelerators += 1
@@ -164,20 +174,28 @@ class Request:
         return Targets(targets, plans)
 
 
-def request(text: Any) -> Request:
-    """What the text asks for. Raises TargetError for one that names no target."""
+def request(text: Any, machine: Machine | str | Path | None = None) -> Request:
+    """What the text asks for. Where it says ``accel`` alone, that is `machine`, or what its name or
+    path means; by default `MACHINE`. Raises TargetError for a text that names no target.
+    """
     if not isinstance(text, str):
         raise _no_target(text)
     auto = text.startswith(f"{AUTO}:")
     kinds = "|".join(map(re.escape, (CPU, ACCEL, *_registered)))
     names = re.split(rf",(?=(?:{kinds})(?:[:,]|$))", text.removeprefix(f"{AUTO}:" * auto))
-    if auto and len(names) == 1 and names[0] and not _is_name(names[0]):
+    if auto and len(names) == 1 and names[0] and names[0] != ACCEL and not _is_name(names[0]):
         names = [f"{ACCEL}:{names[0]}"]
-    if not all(map(_is_name, names)):
+    if not all(_is_name(name) or name == ACCEL for name in names):
         raise _no_target(text)
+    if ACCEL not in names and machine is not None:
+        raise TargetError(f"Target must say accel alone where a machine is given beside it, not "
+                          f"{text!r}")
+    if not isinstance(machine, Machine):
+        accel = f"{ACCEL}:{MACHINE if machine is None else machine}"
+        names = [accel if name == ACCEL else name for name in names]
     if len(set(names)) < len(names):
         raise TargetError(f"Target must name each of its targets once, not {text!r}")
-    return Request(tuple(names), auto)
+    return Request(tuple(names), auto, machine if isinstance(machine, Machine) else None)
 
 
 def _is_name(name: str) -> bool:
@@ -189,13 +207,13 @@ def _is_name(name: str) -> bool:
 
 def _no_target(text: Any) -> TargetError:
     own = "".join(f", {kind}" for kind in _registered)
-    return TargetError(f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml "
-                       f"or cpu{own}, or a list of targets, not {text!r}")
+    return TargetError(f"Target must be accel:MACHINE, auto:MACHINE or cpu{own}, or a list of "
+                       f"targets, not {text!r}; a machine is a preset or a file")
 
 
-def target_config(target: str) -> AccelConfig | None:
-    """The geometry of the only accelerator that a target names; None where it names none."""
-    configs = request(target).configs
-    if len(configs) > 1:
+def target_machine(target: str, machine: Machine | str | Path | None = None) -> Machine | None:
+    """The machine of the only accelerator that a target names; None where it names none."""
+    machines = request(target, machine).machines
+    if len(machines) > 1:
         raise TargetError(f"Target must name one accelerator here, not {target!r}")
-    return configs[0] if configs else None
+    return machines[0] if machines else None

@@ -12,8 +12,11 @@ from pathlib import Path
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
-__all__ = ["BUFFERS", "UNITS", "AccelConfig", "BufferGeometry", "ConfigError", "load", "preset",
-           "preset_names"]
+__all__ = ["BUFFERS", "MACHINE", "UNITS", "AccelConfig", "BufferGeometry", "ConfigError", "load",
+           "preset", "preset_names"]
+
+MACHINE = "pynq-1x16x16"
+"""The preset where no machine is named."""
 
 UNITS = ("load", "gemm", "vector", "store")
 """Execution units, in the order of their bit in the `waits` and `signals` masks."""

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from accel.machine.config import UNITS, load
+from accel.machine.config import UNITS
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 from accel.machine.status import ACTIVITIES, Run
 from accel.mapping.target import AccelTarget
@@ -29,13 +30,13 @@ HERE = Path(__file__).parent
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="examples.digits.demo")
-    parser.add_argument("--config", default="pynq-1x16x16", help="preset or TOML file")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16", help="preset or file")
     parser.add_argument("--images", type=int, default=360, help="how many (at most 360)")
     parser.add_argument("--dram-latency", type=int, default=64, help="cycles (default 64)")
     args = parser.parse_args()
     console = Console()
     images, labels = (part[:args.images] for part in held_out())
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
 
     right = {"float, on the host": np.mean(_float_classes(images) == labels)}
     outputs, times = {}, {}

@@ -1,6 +1,6 @@
 """From the float digits network to the accelerator, by our own quantizer.
 
-    python -m examples.digits.quantized [--samples N] [--config C] [--sim S] [-o FILE]
+    python -m examples.digits.quantized [--samples N] [--machine M] [--sim S] [-o FILE]
 
 calibrates digits-float.onnx on N training images (64 unless told), runs the held-out images on the
 accelerator in simulation, and prints the accuracy of both. It needs scikit-learn, which has the
@@ -12,8 +12,7 @@ import sys
 
 import numpy as np
 
-from accel.machine.config import load
-from accel.machine.machine import Machine
+from accel.machine.loading import load_machine
 from accel.mapping.target import AccelTarget
 from compiler.frontend.onnx_import import load as load_model
 from compiler.graph.pipeline import optimize
@@ -53,19 +52,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="examples.digits.quantized", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=64, help="calibration images (default 64)")
-    parser.add_argument("--config", default="pynq-1x16x16", help="preset or TOML file")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16", help="preset or file")
     parser.add_argument("--sim", default="functional", help="functional, cycle or verilator")
     parser.add_argument("-o", dest="output", metavar="FILE", help="write the int8 network")
     args = parser.parse_args()
     made = quantized(calibration(args.samples))
     if args.output:
         made.save(args.output)
-    machine = Machine(load(args.config))
+    machine = load_machine(args.machine)
     accel = compile_graph(optimize(made.graph), AccelTarget(machine),
                           SimulatedDevice(machine, simulator(args.sim)))
     host = compile_graph(optimize(load_model(FLOAT)), None)
     found = {"float, host": accuracy(host, *held_out()),
-             f"int8, {args.config}, {args.sim}": accuracy(accel, *held_out())}
+             f"int8, {args.machine}, {args.sim}": accuracy(accel, *held_out())}
     print(f"{args.samples} calibration images, seed {SEED}; output {made.decibels:.1f} dB")
     for name, share in found.items():
         print(f"{name}: {share:.2%} of {len(held_out()[1])} held-out images right")

@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from accel.machine.config import load
-from accel.machine.machine import Machine
+from accel.machine.loading import load_machine
 from compiler import te
 from compiler.schedule import Schedule
 
 from .example import Example
 
-MACHINE = Machine(load("tiny-1x4x4"))
+MACHINE = load_machine("tiny-1x4x4")
 BATCH, BLOCK_IN, BLOCK_OUT = (MACHINE.config.batch, MACHINE.config.block_in,
                               MACHINE.config.block_out)
 ROWS, DEPTH, COLUMNS = 6, 4, 3              # in blocks

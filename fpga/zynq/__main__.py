@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from accel.machine.config import ConfigError, load
-from accel.machine.machine import Machine
+from accel.machine.config import ConfigError
+from accel.machine.loading import load_machine
 from fpga.zynq.export import export
 
 LOWEST_MHZ, HIGHEST_MHZ = 10, 250       # that the processor's PLLs give the logic
@@ -13,13 +13,13 @@ LOWEST_MHZ, HIGHEST_MHZ = 10, 250       # that the processor's PLLs give the log
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m fpga.zynq", description=__doc__)
-    parser.add_argument("--config", default="pynq-1x16x16", help="preset or TOML file")
+    parser.add_argument("--machine", "--config", default="pynq-1x16x16", help="preset or file")
     parser.add_argument("--clock-mhz", type=int, metavar="N",
                         help="of the core (default: that of the configuration)")
     parser.add_argument("-o", dest="folder", type=Path, required=True, metavar="FOLDER")
     args = parser.parse_args()
     try:
-        machine = Machine(load(args.config))
+        machine = load_machine(args.machine)
         clock_mhz = machine.config.clock_mhz if args.clock_mhz is None else args.clock_mhz
         if not LOWEST_MHZ <= clock_mhz <= HIGHEST_MHZ:
             parser.error(f"--clock-mhz must be {LOWEST_MHZ} to {HIGHEST_MHZ}, not {clock_mhz}")

@@ -5,14 +5,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from accel.machine.config import MACHINE
 from compiler.target_names import ACCEL, HOST
-from lockstep.paths import Geometry, input_file
+from lockstep.paths import MachineName, input_file
 
-__all__ = ["CALIBRATION", "DEFAULT_TARGET", "DEFAULT_THREADS", "QUANTIZER", "add_compilation",
-           "add_quantizer", "add_verbose", "at_least", "link", "pin", "quantizer_options", "rate",
-           "add_bind", "row_buffer", "shape"]
+__all__ = ["CALIBRATION", "DEFAULT_THREADS", "QUANTIZER", "add_bind", "add_compilation",
+           "add_machine", "add_quantizer", "add_verbose", "at_least", "link", "pin",
+           "quantizer_options", "rate", "row_buffer", "shape"]
 
-DEFAULT_TARGET = "accel:pynq-1x16x16"
 DEFAULT_THREADS = 2
 
 OBSERVERS = ("minmax", "percentile", "mse")
@@ -23,10 +23,11 @@ CALIBRATION = ("samples: .npz with an array [N, ...] for each input, or .npy for
 def add_compilation(parser: argparse.ArgumentParser) -> None:
     """Adds the options of compilation. An option that is not given is None, False or empty."""
     add = parser.add_argument
-    add("--target", type=Geometry, metavar="T",
-        help=f"accel:PRESET, accel:FILE.toml or cpu; a list of them in order of preference, such "
-             f"as accel:PRESET,cpu; or auto:PRESET, or auto: before a list, which gives each part "
-             f"of the network to the target where it costs least (default {DEFAULT_TARGET})")
+    add("--target", type=MachineName, metavar="T",
+        help="accel:MACHINE or cpu; a list of them in order of preference, such as "
+             "accel:MACHINE,cpu; or auto:MACHINE, or auto: before a list, which gives each part "
+             "of the network to the target where it costs least (default accel)")
+    add_machine(parser, f"that a target means by accel alone (default {MACHINE})", None)
     add("--pin", action="append", type=pin, default=[], metavar=f"NAME={HOST}|{ACCEL}",
         help="where a layer, or all layers of an operator, must be computed")
     add("--link", type=link, default={}, metavar="BYTES[,LATENCY[,START]]",
@@ -51,6 +52,14 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
     quantizer.add_argument("--calibration", type=input_file, nargs="+", metavar="FILE",
                            help=f"quantize the network by these {CALIBRATION}")
     add_quantizer(quantizer)
+
+
+def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None) -> None:
+    """Adds the option that names a machine. ``--config`` is its older name."""
+    parser.add_argument(
+        "--machine", "--config", type=MachineName, default=default, metavar="M",
+        help=f"the machine {which}: a preset, FILE.toml, or FILE.py (a folder, an installed "
+             f"package's name), which is run: trust it like a program")
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

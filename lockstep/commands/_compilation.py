@@ -12,18 +12,25 @@ from compiler.frontend.models import graph_of
 from compiler.graph.graph import Graph
 from compiler.graph.pipeline import AfterStage
 from lockstep.commands._arguments import quantizer_options
-from runtime import Device, Link, Module, compile_on, quantized, target_config
+from runtime import Device, Link, Module, compile_on, quantized, target_machine
 from runtime.targets import request
 
-__all__ = ["compiled", "imported", "machine_of"]
+__all__ = ["compiled", "imported", "machine_of", "target_of"]
+
+
+def target_of(args: argparse.Namespace) -> str:
+    """The target, with the machine of ``--machine`` in it."""
+    if args.target is not None and args.machine is None:
+        return args.target
+    return request("accel" if args.target is None else args.target, args.machine).title
 
 
 def machine_of(args: argparse.Namespace) -> Machine | None:
     """The accelerator; None for the host alone."""
-    config = target_config(args.target)
-    if config and args.bus_bytes:
-        config = replace(config, bus_bytes=args.bus_bytes)
-    return Machine(config) if config else None
+    machine = target_machine(args.target)
+    if machine and args.bus_bytes:
+        return replace(machine, config=replace(machine.config, bus_bytes=args.bus_bytes))
+    return machine
 
 
 def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) -> Graph:
@@ -54,7 +61,7 @@ def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage 
         raise RequestError("--objective must come with --target auto:PRESET: nothing else weighs "
                            "costs")
     link = Link(**args.link)
-    targets = wanted.placed(lambda config: device, args.threads, link, dram)
+    targets = wanted.placed(lambda machine: device, args.threads, link, dram)
     return compile_on(graph or imported(args), targets, wanted.auto,
                       integerize=not args.no_integerize, threads=args.threads, after=after,
                       cache=not args.no_cache, pins=dict(args.pin), link=link, dram=dram,

@@ -13,6 +13,7 @@ def saved_module(args: argparse.Namespace):
     """The compiled module, if the file is one, else None. `args` then says what it was compiled
     for; without one, `args.target` stays as it is.
     """
+    from accel.machine.loading import load_machine
     from runtime.artifact import is_archive, read
 
     of_torch = args.model.suffix == ".pt2"          # an archive too
@@ -24,7 +25,7 @@ def saved_module(args: argparse.Namespace):
         if getattr(args, option) not in (None, False, [], {}):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")
-    saved = read(args.model)
+    saved = read(args.model, load_machine(args.machine) if args.machine else None)
     args.target = f"accel:{saved.machine.config.name}" if saved.machine else "cpu"
     args.threads = saved.settings.get("threads", DEFAULT_THREADS)
     return saved

@@ -8,7 +8,8 @@ from typing import Any
 
 from compiler.errors import RequestError
 from compiler.files import write_text
-from lockstep.paths import Geometry, output_file
+from lockstep.commands._arguments import add_machine
+from lockstep.paths import output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -23,8 +24,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
                     "the cycle of every event, and count what the programs covered: every form of "
                     "every instruction runs. Exit status: 0 they agree and every bin is filled, 1 "
                     "the first difference or an empty bin, 2 the request was wrong.")
-    parser.add_argument("--config", type=Geometry, metavar="PRESET|FILE.toml",
-                        help=f"the machine (default {DEFAULT})")
+    add_machine(parser, f"(default {DEFAULT})", None)
     parser.add_argument("--geometries", type=_positive, metavar="N",
                         help="spread the programs over so many random machines instead (each is "
                              "built first, in up to a minute; empty bins are allowed)")
@@ -45,11 +45,10 @@ def _positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     if args.geometries:
         return _run_geometries(args)
-    from accel.machine.config import load
-    from accel.machine.machine import Machine
+    from accel.machine.loading import load_machine
     from accel.sim.check import check
 
-    machine = Machine(load(args.config or DEFAULT))
+    machine = load_machine(args.machine or DEFAULT)
     with _progress(f"check {machine.config.name}") as progress:
         report = check(machine, args.count, args.seed, progress=progress)
     _write(args, report.as_json())
@@ -59,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_geometries(args: argparse.Namespace) -> int:
     """Runs the programs on every machine; stops at the first on which the simulators differ."""
-    if args.config:
-        raise RequestError("--config must be left out with --geometries: its machines are random")
+    if args.machine:
+        raise RequestError("--machine must be left out with --geometries: its machines are random")
     from accel.sim.geometries import check_geometries
 
     reports = []

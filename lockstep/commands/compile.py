@@ -5,7 +5,7 @@ from pathlib import Path
 
 from compiler.errors import RequestError
 from compiler.files import is_stream, whole_file
-from lockstep.commands._arguments import DEFAULT_TARGET, DEFAULT_THREADS, add_compilation
+from lockstep.commands._arguments import DEFAULT_THREADS, add_compilation
 from lockstep.lines import say
 from lockstep.paths import OutputFolder, model_file, output_file
 
@@ -31,12 +31,12 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> int:
     from compiler.graph.pipeline import dump_into
-    from lockstep.commands._compilation import compiled, machine_of
+    from lockstep.commands._compilation import compiled, machine_of, target_of
     from runtime import SimulatedDevice, simulator
     from runtime.artifact import write
     from runtime.pipeline import is_about_float
 
-    args.target = DEFAULT_TARGET if args.target is None else args.target
+    args.target = target_of(args)
     args.threads = args.threads or DEFAULT_THREADS
     machine = machine_of(args)
     device = SimulatedDevice(machine, simulator("functional")) if machine else None

@@ -1,6 +1,6 @@
 """``lockstep configs [NAME]``: the shipped geometries, or one of them in full.
 
-The text of one geometry is TOML that every ``--config`` reads back, so that
+The text of one geometry is TOML that every ``--machine`` reads back, so that
 ``lockstep configs tiny-1x4x4 > mine.toml`` starts a geometry of one's own.
 """
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import add_compilation, at_least
+from lockstep.commands._arguments import add_compilation, add_machine, at_least
 from lockstep.lines import say
-from lockstep.paths import Geometry, input_file, model_file, output_file, require_files
+from lockstep.paths import input_file, model_file, output_file, require_files
 
 __all__ = ["add_parser", "run"]
 
@@ -44,8 +44,7 @@ def _add_build(kinds) -> argparse.ArgumentParser:
                     "and placements are kept in the cache.")
     add = parser.add_argument
     add("--board", required=True, metavar="B", help="ulx3s-12f, -25f, -45f, -85f or ecpix5-85f")
-    add("--config", type=Geometry, default=DEFAULT, metavar="PRESET|FILE.toml",
-        help=f"the machine (default {DEFAULT})")
+    add_machine(parser, f"(default {DEFAULT})", DEFAULT)
     add("--mhz", type=_mhz, metavar="X", help="clock (default: the board's)")
     add("--seeds", type=at_least(1), default=1, metavar="N",
         help="placements, of which the fastest is taken (default 1)")
@@ -90,8 +89,7 @@ def _add_selftest(kinds) -> argparse.ArgumentParser:
                     "on the functional simulator, compared to the byte.")
     _add_board(parser)
     add = parser.add_argument
-    add("--config", type=Geometry, metavar="PRESET|FILE.toml",
-        help=f"the machine (default: the board's own, or {DEFAULT} for --emulated)")
+    add_machine(parser, f"(default: the board's own, or {DEFAULT} for --emulated)", None)
     add("--count", type=at_least(1), default=50, metavar="N", help="random programs (default 50)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="default 0")
     add("--json", type=output_file, metavar="R.json", help="write the report")
@@ -122,12 +120,11 @@ def _build(args: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from accel.machine.config import load
-    from accel.machine.machine import Machine
+    from accel.machine.loading import load_machine
     from fpga.boards import board
     from fpga.build import build, written
 
-    chosen, machine = board(args.board), Machine(load(args.config))
+    chosen, machine = board(args.board), load_machine(args.machine)
     if os.path.exists(args.out) and not os.path.isdir(args.out):    # pathlib's raise for some names
         raise RequestError(f"--out must name a folder, not {str(args.out)!r}")
     try:
@@ -266,19 +263,20 @@ def _write_json(path: Path | None, report: Mapping[str, Any]) -> None:
 
 def _machine(args: argparse.Namespace, saved):
     """The machine that the network is for; None for the board's own."""
-    from lockstep.commands._compilation import machine_of
+    from lockstep.commands._compilation import machine_of, target_of
 
-    if saved is None and args.target is None:
+    if saved is None and args.target is None and args.machine is None:
         if args.bus_bytes:
-            raise RequestError("--bus-bytes must come with --target accel:PRESET, and a board "
-                               "of that machine")
+            raise RequestError("--bus-bytes must come with --machine M, and a board of that "
+                               "machine")
         return None
+    if saved is None:
+        args.target = target_of(args)
     machine = saved.machine if saved else machine_of(args)
     if machine is None:
         raise RequestError(f"{str(args.model)!r} must have layers for the accelerator: it is "
                            f"compiled for the host alone" if saved else
-                           "--target must be accel:PRESET, accel:FILE.toml or auto:PRESET for a "
-                           "board, not cpu")
+                           "--target must be accel:MACHINE or auto:MACHINE for a board, not cpu")
     return machine
 
 
@@ -293,11 +291,10 @@ def _on(args: argparse.Namespace, saved, device, graph):
 
 
 def _selftest(args: argparse.Namespace) -> int:
-    from accel.machine.config import load
-    from accel.machine.machine import Machine
+    from accel.machine.loading import load_machine
     from fpga.selftest import selftest
 
-    machine = Machine(load(args.config)) if args.config else None
+    machine = load_machine(args.machine) if args.machine else None
     with _opened(args, machine) as device, _bars() as progress:
         report = selftest(device, args.count, args.seed, progress)
     print(f"link: {report.frames} frames, {report.repeated} requests repeated, "

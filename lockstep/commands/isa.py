@@ -2,6 +2,8 @@
 
 import argparse
 
+from accel.machine.config import MACHINE
+from lockstep.commands._arguments import add_machine
 from lockstep.lines import say
 
 __all__ = ["add_parser", "run"]
@@ -14,17 +16,15 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "isa", help="list instructions, what they compute, and their words",
         description="List every instruction with its opcode, unit and meaning, then the fields of "
                     "the words; or, with --status, the codes that a run can end with.")
-    parser.add_argument("--config", default="pynq-1x16x16", metavar="PRESET|FILE.toml",
-                        help="the machine (default pynq-1x16x16)")
+    add_machine(parser, f"(default {MACHINE})", MACHINE)
     parser.add_argument("--status", action="store_true", help="status codes instead")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    from accel.machine.config import load
-    from accel.machine.machine import Machine
+    from accel.machine.loading import load_machine
 
-    lines = _status() if args.status else _instructions(Machine(load(args.config)))
+    lines = _status() if args.status else _instructions(load_machine(args.machine))
     for line in lines:
         say(line, indent=_MEANING)
     return 0

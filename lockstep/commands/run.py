@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.errors import RequestError
-from lockstep.commands._arguments import (DEFAULT_TARGET, add_compilation, at_least, rate,
-                                          row_buffer)
+from lockstep.commands._arguments import add_compilation, at_least, rate, row_buffer
 from lockstep.commands._inputs import arrays, random_inputs, set_inputs, write_outputs
 from lockstep.commands._saved import saved_module
 from lockstep.paths import input_file, model_file, output_file
@@ -59,8 +58,11 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
+    from lockstep.commands._compilation import target_of
+
     saved = saved_module(args)
-    args.target = DEFAULT_TARGET if args.target is None else args.target
+    if saved is None:
+        args.target = target_of(args)
     _require_sense(args)
     with _opened(args.trace) as trace:
         return _run(args, saved, trace)

@@ -10,7 +10,7 @@ TINY = Machine(preset("tiny-1x4x4"))
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["--config", "nope"], "bench.board_networks: Preset must be one of "),
+    (["--machine", "nope"], "bench.board_networks: Machine must be one of "),
     (["lenet"], "NETWORK must be one of digits, resnet18_block, not 'lenet'"),
     (["--spoil", "0.5"], "--spoil must be 0 to 0.05, not 0.5")])
 def test_wrong_requests(monkeypatch, capsys, arguments, text):

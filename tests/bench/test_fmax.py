@@ -21,7 +21,7 @@ def test_harness_leaves_nothing_open_and_takes_primitives():
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--config", "nope"], "bench.fmax: Preset must be one of "),
+    (["--machine", "nope"], "bench.fmax: Machine must be one of "),
     ([], "bench.fmax: yosys must be there for synthesis: pip install -e '.[fpga]' -c ")])
 def test_wrong_requests(monkeypatch, capsys, tmp_path, arguments, message):
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))

@@ -10,7 +10,7 @@ MUTANTS = 6
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--config", "nope"], "bench.post_synthesis: Preset must be one of "),
+    (["--machine", "nope"], "bench.post_synthesis: Machine must be one of "),
     (["--count", "0"], "must be at least 1, not 0")])
 def test_wrong_requests(monkeypatch, capsys, arguments, message):
     monkeypatch.setattr("sys.argv", ["post_synthesis", *arguments])

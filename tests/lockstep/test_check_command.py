@@ -40,7 +40,7 @@ def test_the_rtl_and_the_functional_simulator_agree(capsys, tmp_path):
 def test_a_configuration_of_ones_own(capsys, tmp_path, only_functional):
     own = replace(preset("tiny-1x4x4"), name="own", block_in=8)
     (tmp_path / "own.toml").write_text(own.to_toml())
-    assert main(["check", "--config", str(tmp_path / "own.toml"), "--count", "2"]) == 0
+    assert main(["check", "--machine", str(tmp_path / "own.toml"), "--count", "2"]) == 0
     assert capsys.readouterr().out.startswith(f"own ({Machine(own).hash[:12]}), seed 0\n")
 
 
@@ -73,7 +73,7 @@ def test_a_form_that_never_ran_is_printed_and_is_status_1(capsys, monkeypatch, o
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--config", "nope"], "Preset must be one of ecp5-1x16x16, "),
+    (["--machine", "nope"], "Machine must be one of ecp5-1x16x16, "),
     (["--count", "0"], "argument --count: must be at least 1, not 0 (see lockstep check --help)"),
     (["--json", "/no/such/folder/r.json"], "'/no/such/folder/r.json' must name a file in a folder "
      "that exists")])
@@ -97,6 +97,6 @@ def test_random_geometries(capsys, tmp_path, monkeypatch):
 
 
 def test_geometries_and_a_machine_are_refused(capsys):
-    assert main(["check", "--geometries", "2", "--config", "tiny-1x4x4"]) == 2
+    assert main(["check", "--geometries", "2", "--machine", "tiny-1x4x4"]) == 2
     assert capsys.readouterr().err == (
-        "lockstep: error: --config must be left out with --geometries: its machines are random\n")
+        "lockstep: error: --machine must be left out with --geometries: its machines are random\n")

@@ -112,7 +112,7 @@ def test_a_port_that_is_not_there_or_busy(capsys):
 @pytest.mark.parametrize("arguments, message", [
     (["build", "--board", "de10"], "Board must be one of ulx3s-12f, ulx3s-25f, ulx3s-45f, "
      "ulx3s-85f, ecpix5-85f, not 'de10'"),
-    (["build", "--board", "ulx3s-85f", "--config", "nope"], "Preset must be one of ecp5-1x16x16, "),
+    (["build", "--board", "ulx3s-85f", "--config", "nope"], "Machine must be one of ecp5-1x16x16, "),
     (["build", "--board", "ulx3s-85f", "--mhz", "fast"], "argument --mhz: must be a number of MHz"),
     (["build", "--board", "ulx3s-85f", "--mhz", "2"], "Build of tiny-1x4x4 on ulx3s-85f "
      "is not possible: Clock must be from 3.125 to 400 MHz, not 2 MHz"),
@@ -120,7 +120,7 @@ def test_a_port_that_is_not_there_or_busy(capsys):
      "is not possible: Clock of SDRAM of the ULX3S must be slower than 125 MHz: data before"),
     (["program", "no-such.bit"], "'no-such.bit' must be a file that exists"),
     (["run", DIGITS], "one of the arguments --port --emulated is required"),
-    (["run", DIGITS, "--emulated", "--target", "cpu"], "--target must be accel:PRESET, "),
+    (["run", DIGITS, "--emulated", "--target", "cpu"], "--target must be accel:MACHINE or "),
     (["run", DIGITS, "--emulated", "--baud", "9600"], "--baud must be left out with --emulated"),
     (["selftest", "--emulated", "--count", "0"], "argument --count: must be an integer of at"),
     (["selftest", "--port", "/dev/null", "--baud", "1"], "argument --baud: must be an integer of"),

@@ -24,7 +24,7 @@ def test_every_instruction_has_its_opcode_and_unit(capsys):
 
 
 def test_meanings_are_the_declared_bodies(capsys):
-    text = "\n".join(shown(capsys, "--config", "tiny-1x4x4"))
+    text = "\n".join(shown(capsys, "--machine", "tiny-1x4x4"))
     assert "dst += int32(inp[lane_b, lane_i]) * int32(wgt[lane_o, lane_i]) summed over " \
            "lane_i < 4; dst in acc, inp in inp, wgt in wgt" in text
     assert "dst max= a[lane_b, lane_o]; dst in acc, a in res" in text
@@ -45,5 +45,5 @@ def test_status_codes(capsys):
 
 
 def test_an_unknown_preset_is_one_line(capsys):
-    assert main(["isa", "--config", "nope"]) == 2
-    assert capsys.readouterr().err.startswith("lockstep: error: Preset must be one of ")
+    assert main(["isa", "--machine", "nope"]) == 2
+    assert capsys.readouterr().err.startswith("lockstep: error: Machine must be one of ")

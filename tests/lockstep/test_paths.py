@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 from compiler.frontend.external import external_files
 from lockstep import cli
-from lockstep.paths import (Geometry, ModelFile, OutputFile, OutputFolder, input_file, model_file,
-                             output_file, require_files)
+from lockstep.paths import (MachineName, ModelFile, OutputFile, OutputFolder, input_file,
+                            model_file, output_file, require_files)
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits-int8.onnx"
 
@@ -24,6 +24,9 @@ def there(tmp_path, monkeypatch) -> Path:
     Path("m.onnx").write_bytes(DIGITS.read_bytes())
     np.savez("x.npz", image=np.zeros((1, 1, 8, 8), np.float32))
     Path("own.toml").write_text("batch = 1\n")
+    Path("own").mkdir()
+    for name in ("own.py", "own/__init__.py", "own/ops.py"):
+        Path(name).write_text("raise SystemExit\n")
     os.link("m.onnx", "hard.onnx")
     os.symlink("m.onnx", "soft.onnx")
     return tmp_path
@@ -64,6 +67,10 @@ QUANTIZE = ["quantize", "m.onnx", "--calibration", "x.npz", "-o"]
     ([*QUANTIZE, "m.onnx"], "--output 'm.onnx' must be another file than 'm.onnx', which is read"),
     ([*QUANTIZE, "x.npz"], "--output 'x.npz' must be another file than 'x.npz', which is read"),
     ([*QUANTIZE, "q", "--report", "q"], "--report 'q' and --output 'q' must be different files"),
+    (["run", "m.onnx", "--machine", "own.py", "--output", "own.py"],
+     "--output 'own.py' must be another file than 'own.py', which is read"),
+    (["run", "m.onnx", "--target", "auto:accel:own,cpu", "--output", "own/ops.py"],
+     "--output 'own/ops.py' must be another file than 'own/ops.py', which is read"),
     (["check", "--config", "own.toml", "--json", "own.toml"],
      "--json 'own.toml' must be another file than 'own.toml', which is read"),
     (["fpga", "run", "m.onnx", "--emulated", "--output", "hard.onnx"],
@@ -72,7 +79,8 @@ QUANTIZE = ["quantize", "m.onnx", "--calibration", "x.npz", "-o"]
 ])
 def test_files_that_meet_are_refused(there, monkeypatch, capsys, line: list[str],
                                      message: str) -> None:
-    monkeypatch.setattr("accel.machine.machine.Machine", lambda config: pytest.fail("it began"))
+    monkeypatch.setattr("accel.machine.machine.Machine.__post_init__",
+                        lambda machine: pytest.fail("it began"))
     before = contents(there)
     assert cli.main(line) == 2
     assert capsys.readouterr() == ("", f"lockstep: error: {message}\n")
@@ -142,7 +150,7 @@ def test_a_pipe_is_an_input_and_two_outputs(tmp_path) -> None:
 def test_outputs_may_replace_what_they_made_before(there) -> None:
     arguments = {"model": model_file("m.onnx"), "output": output_file("y"),
                  "dump": OutputFolder("d"), "input": [input_file("x.npz")],
-                 "target": Geometry("accel:own.toml")}
+                 "target": MachineName("accel:own.toml")}
     for _ in range(2):
         require_files(arguments)
         Path("y").write_text("made")
@@ -160,7 +168,8 @@ def test_outputs_may_replace_what_they_made_before(there) -> None:
     ["quantize", "m.onnx", "--calibration", "N", "-o", "y"],
     ["quantize", "m.onnx", "--calibration", "x.npz", "-o", "N"],
     ["check", "--config", "N.toml"], ["check", "--json", "N"], ["configs", "N"],
-    ["configs", "N.toml"], ["isa", "--config", "N.toml"], ["fpga", "program", "N"],
+    ["configs", "N.toml"], ["isa", "--config", "N.toml"],
+    ["isa", "--machine", "N.py"], ["isa", "--machine", "N"], ["fpga", "program", "N"],
     ["fpga", "build", "--board", "ulx3s-12f", "--config", "N.toml"],
     ["fpga", "build", "--board", "ulx3s-12f", "--out", "N"],
     ["fpga", "build", "--board", "N"], ["fpga", "run", "N", "--emulated"],
@@ -197,12 +206,12 @@ def test_a_file_that_cannot_be_read_is_one_line(there, capsys, line: list[str]) 
 
 @pytest.mark.parametrize("command", [["run", "m.onnx"], ["compile", "m.onnx", "-o", "y"],
                                      ["fpga", "run", "m.onnx", "--emulated"]])
-@pytest.mark.parametrize("target", ["", "cpu:", "accel:", "gpu", "accel"])
+@pytest.mark.parametrize("target", ["", "cpu:", "accel:", "gpu", "accelerator"])
 def test_a_target_that_is_none(there, capsys, command: list[str], target: str) -> None:
     assert cli.main([*command, "--target", target]) == 2
-    assert capsys.readouterr() == ("", f"lockstep: error: Target must be accel:PRESET, "
-                                       f"accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, or "
-                                       f"a list of targets, not {target!r}\n")
+    assert capsys.readouterr() == ("", f"lockstep: error: Target must be accel:MACHINE, "
+                                       f"auto:MACHINE or cpu, or a list of targets, not "
+                                       f"{target!r}; a machine is a preset or a file\n")
 
 
 @pytest.mark.parametrize("text", ["x=" + "[" * 2000 + "]" * 2000, "x=" + "{a=" * 2000 + "1"])

@@ -363,16 +363,16 @@ def test_a_geometry_that_is_not_toml(capsys, tmp_path) -> None:
     assert err.startswith(f"lockstep: error: Configuration {path} cannot be read: ")
 
 
-@pytest.mark.parametrize("target", ["accel", "accel:", "cpu:1", "tpu"])
+@pytest.mark.parametrize("target", ["accelerator", "accel:", "cpu:1", "tpu"])
 def test_an_unknown_target(capsys, target: str) -> None:
-    refused(capsys, f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or "
-                    f"cpu, or a list of targets, not {target!r}",
+    refused(capsys, f"Target must be accel:MACHINE, auto:MACHINE or cpu, or a list of targets, "
+                    f"not {target!r}; a machine is a preset or a file",
             DIGITS, "--target", target)
 
 
 def test_an_unknown_preset(capsys) -> None:
-    refused(capsys, "Preset must be one of ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, "
-            "tiny-1x4x4, not 'pynk'",
+    refused(capsys, "Machine must be one of ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, "
+            "tiny-1x4x4, a .toml or .py file or a folder with __init__.py, not 'pynk'",
             DIGITS, "--target", "accel:pynk")
 
 

@@ -79,7 +79,7 @@ def test_a_call_that_does_not_fit(function: str, given: list, options, message: 
     ({"sim": "verilator", "values": True},
      "values must come with the simulator cycle, not verilator"),
     ({"sim": "cycle", "latencies": 1}, "compile has no option 'latencies'; the nearest are "
-                                       "latency, plans"),
+                                       "latency, plans, machine"),
     ({"sim": "cycle", "values": 1}, "values must be True or False, not 1"),
     ({"sim": "cycle", "dram": 64}, "dram must be an accel.sim.dram.Dram, not 64"),
     ({"sim": "cycle", "max_cycles": 0}, "max_cycles must be an integer of at least 1, not 0"),
@@ -89,11 +89,11 @@ def test_an_option_that_nobody_takes(target: str, options, message: str) -> None
     refused(lambda: lockstep.compile(DIGITS, target, **options), lockstep.ArgumentError, message)
 
 
-@pytest.mark.parametrize("target", [None, 5, b"cpu", "", "cpu:", "cpu:0", "accel:", "accel"])
+@pytest.mark.parametrize("target", [None, 5, b"cpu", "", "cpu:", "cpu:0", "accel:", "accelerator"])
 def test_a_target_that_is_none(target) -> None:
     refused(lambda: lockstep.compile(DIGITS, target), TargetError,
-            f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, "
-            f"or a list of targets, not {target!r}")
+            f"Target must be accel:MACHINE, auto:MACHINE or cpu, or a list of targets, not "
+            f"{target!r}; a machine is a preset or a file")
 
 
 @pytest.mark.parametrize("model", [None, 5, b"m.onnx", [DIGITS]])
@@ -115,7 +115,7 @@ def test_a_link_that_cannot_be() -> None:
 
 @pytest.mark.parametrize(("path", "options", "message"), [
     (5, {}, "Path must be text or a path, not 5"),
-    ("x", {"machine": "tiny"}, "machine must be an accel.machine.machine.Machine, not 'tiny'"),
+    ("x", {"machine": 3}, "machine must be a Machine, a name or a path, not 3"),
     ("x", {"sim": "fast"}, "Simulator must be one of functional, cycle, verilator, not 'fast'"),
     ("x", {"sim": "cycle", "laency": 5}, "Simulator cycle has no option 'laency'; the nearest are "
                                          "latency"),

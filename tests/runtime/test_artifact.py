@@ -158,7 +158,7 @@ def test_a_machine_of_ones_own(tmp_path) -> None:
     graph = net.graph(net.rescale(net.input(1, 4, 3, 3)))
     module_of(graph, mine).save(tmp_path / "net")
     assert_right(load(tmp_path / "net", machine=mine), net.samples())
-    refused(tmp_path / "net", "was compiled for machine", "give the machine")
+    refused(tmp_path / "net", "was compiled for machine", "give its machine")
     with pytest.raises(ArtifactError, match="not for .*: instruction absdiff is one more; compile "
                                             "the network again$"):
         load(tmp_path / "net", machine=TINY)
@@ -224,7 +224,7 @@ def sealed(members: dict[str, bytes]) -> dict[str, bytes]:
     (lambda path: edited(path, lambda m: m["partition"]["reasons"].update(conv1=[1, 2])),
      "contradicts itself (ValueError: partition.reasons.conv1 must be text, not [1, 2])"),
     (lambda path: edited(path, lambda m: m["machine"]["config"].update(block_in=8)),
-     "(tiny-1x4x4): block_in is 4, not 8; compile the network again, or give the machine"),
+     "(tiny-1x4x4): block_in is 4, not 8; compile the network again, or give its machine"),
     (lambda path: packed(content(path) | {"more": b""}), "more is no member of it"),
     (lambda path: packed(content(path) | {"manifest.sha256": b""}), "its manifest is not the one"),
     (lambda path: packed(content(path) | {"constants/0": b""}), "constants/0 is not what was"),

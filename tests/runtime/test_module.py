@@ -172,17 +172,17 @@ def test_an_output_before_the_run_or_of_another_name_is_refused(module: Module) 
                 f"Output must be one of {name}, and the network must have run, not {wanted!r}")
 
 
-@pytest.mark.parametrize("target", ["accel", "accel:", "cpu:0", "gpu", ""])
+@pytest.mark.parametrize("target", ["accelerator", "accel:", "cpu:0", "gpu", ""])
 def test_an_unknown_target_is_refused(target: str) -> None:
     refused(lambda: compile(DIGITS / "digits-int8.onnx", target), TargetError,
-            f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, "
-            f"or a list of targets, not {target!r}")
+            f"Target must be accel:MACHINE, auto:MACHINE or cpu, or a list of targets, not "
+            f"{target!r}; a machine is a preset or a file")
 
 
 def test_an_unknown_machine_is_refused() -> None:
     refused(lambda: compile(DIGITS / "digits-int8.onnx", "accel:pynk"), ConfigError,
-            "Preset must be one of ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, "
-            "tiny-1x4x4, not 'pynk'")
+            "Machine must be one of ecp5-1x16x16, ecp5-1x2x2, ecp5-1x8x8, pynq-1x16x16, "
+            "tiny-1x4x4, a .toml or .py file or a folder with __init__.py, not 'pynk'")
 
 
 def test_an_unknown_simulator_is_refused() -> None:

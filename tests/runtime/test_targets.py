@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import lockstep
 import runtime
-from accel.machine.config import AccelConfig
+from accel.machine.config import preset
+from accel.machine.machine import Machine
 from compiler.graph import Graph, Node, evaluate
 from compiler.graph.partition import Copy, Segment
 from compiler.target import CannotCompile, Compiled, Executable, Outcome, Row, Target, plain
@@ -185,6 +187,9 @@ def test_two_accelerators() -> None:
     ("auto:dir/file.toml", ["accel:dir/file.toml"], True),
     ("auto:accel:tiny-1x4x4,cpu", ["accel:tiny-1x4x4", "cpu"], True),
     ("auto:accel:a,accel:b,numpy:2", ["accel:a", "accel:b", "numpy:2"], True),
+    ("accel", ["accel:pynq-1x16x16"], False),
+    ("auto:accel", ["accel:pynq-1x16x16"], True),
+    ("accel:a,accel,cpu", ["accel:a", "accel:pynq-1x16x16", "cpu"], False),
 ])
 def test_texts_name_targets(text: str, names: list[str], auto: bool) -> None:
     found = request(text)
@@ -192,19 +197,40 @@ def test_texts_name_targets(text: str, names: list[str], auto: bool) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "", "cpu:", "accel", "accel:", "auto:", "auto", "gpu", "cpu,", ",cpu", "cpu,gpu", "numpy:",
+    "", "cpu:", "accel:", "auto:", "auto", "gpu", "cpu,", ",cpu", "cpu,gpu", "numpy:",
     None, 3, b"cpu"])
 def test_other_texts_are_refused(text: Any) -> None:
     with pytest.raises(TargetError) as refusal:
         request(text)
     assert str(refusal.value) == (
-        f"Target must be accel:PRESET, accel:FILE.toml, auto:PRESET, auto:FILE.toml or cpu, "
-        f"numpy, or a list of targets, not {text!r}")
+        f"Target must be accel:MACHINE, auto:MACHINE or cpu, numpy, or a list of targets, not "
+        f"{text!r}; a machine is a preset or a file")
 
 
-def test_a_target_that_is_named_twice_is_refused() -> None:
+@pytest.mark.parametrize("machine", ["tiny-1x4x4", Path("tiny-1x4x4")])
+def test_a_name_of_a_machine_stands_where_accel_stands_alone(machine: str | Path) -> None:
+    assert request("auto:accel,cpu", machine).title == "auto:accel:tiny-1x4x4,cpu"
+
+
+def test_a_machine_is_that_of_accel_alone() -> None:
+    machine = Machine(preset("tiny-1x4x4"))
+    asked: list[Machine] = []
+    request("accel:pynq-1x16x16,accel", machine).placed(asked.append)
+    assert asked[0].config.name == "pynq-1x16x16" and asked[1] is machine
+
+
+@pytest.mark.parametrize("text", ["cpu", "accel:tiny-1x4x4", "auto:tiny-1x4x4"])
+def test_a_machine_needs_its_place(text: str) -> None:
+    with pytest.raises(TargetError) as refusal:
+        request(text, "tiny-1x4x4")
+    assert str(refusal.value) == ("Target must say accel alone where a machine is given beside it, "
+                                  f"not {text!r}")
+
+
+@pytest.mark.parametrize("text", ["cpu,numpy,cpu", "accel,accel:pynq-1x16x16"])
+def test_a_target_that_is_named_twice_is_refused(text: str) -> None:
     with pytest.raises(TargetError, match="^Target must name each of its targets once, not "):
-        request("cpu,numpy,cpu")
+        request(text)
 
 
 def test_what_a_target_cannot_have_after_all_is_no_candidate(slow_host) -> None:
@@ -220,9 +246,9 @@ def test_what_a_target_cannot_have_after_all_is_no_candidate(slow_host) -> None:
 
 
 def test_one_machine_for_each_name() -> None:
-    asked: list[AccelConfig] = []
+    asked: list[Machine] = []
     request("accel:tiny-1x4x4,accel:pynq-1x16x16").placed(asked.append)
-    assert [one.name for one in asked] == ["tiny-1x4x4", "pynq-1x16x16"]
+    assert [machine.config.name for machine in asked] == ["tiny-1x4x4", "pynq-1x16x16"]
 
 
 def copy(value: str, source: str, target: str) -> Copy:

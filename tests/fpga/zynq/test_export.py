@@ -117,7 +117,7 @@ def test_script_fails_where_vivado_does(folder, tmp_path, progress, slack, text)
 
 
 @pytest.mark.parametrize("arguments, text", [
-    (["--config", "nope"], "fpga.zynq: Preset must be one of "),
+    (["--machine", "nope"], "fpga.zynq: Machine must be one of "),
     (["--clock-mhz", "400"], "--clock-mhz must be 10 to 250, not 400")])
 def test_wrong_requests(monkeypatch, capsys, tmp_path, arguments, text):
     monkeypatch.setattr("sys.argv", ["zynq", "-o", str(tmp_path), *arguments])
@@ -131,7 +131,7 @@ def test_wrong_requests(monkeypatch, capsys, tmp_path, arguments, text):
 
 def test_command(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr("fpga.zynq.export.zynq_verilog", lambda machine, clock_mhz: "")
-    monkeypatch.setattr("sys.argv", ["zynq", "--config", "tiny-1x4x4", "-o", str(tmp_path / "x")])
+    monkeypatch.setattr("sys.argv", ["zynq", "--machine", "tiny-1x4x4", "-o", str(tmp_path / "x")])
     assert command.main() == 0
     assert "tiny-1x4x4 at 100 MHz; in that folder run `vivado" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "x").iterdir()} == {
