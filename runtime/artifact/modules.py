@@ -111,8 +111,8 @@ def _machine(entry: Mapping[str, Any] | None, given: Machine | None) -> Machine 
     machine = given or Machine(AccelConfig(**entry["config"]))
     if machine.hash != entry["hash"]:
         hint = ("compile the network again" if given else
-                "compile the network again, or give its machine if it has instructions of your own: "
-                "--machine M")
+                "compile the network again, or give its machine if it has instructions of your "
+                "own: --machine M")
         known = MachineRecord.parse(entry)
         raise ArtifactError(f"was compiled for machine {known}, not for {machine.record}: "
                             f"{known.difference(machine.record)}; {hint}")

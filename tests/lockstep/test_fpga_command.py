@@ -112,7 +112,7 @@ def test_a_port_that_is_not_there_or_busy(capsys):
 @pytest.mark.parametrize("arguments, message", [
     (["build", "--board", "de10"], "Board must be one of ulx3s-12f, ulx3s-25f, ulx3s-45f, "
      "ulx3s-85f, ecpix5-85f, not 'de10'"),
-    (["build", "--board", "ulx3s-85f", "--config", "nope"], "Machine must be one of ecp5-1x16x16, "),
+    (["build", "--board", "ulx3s-85f", "--machine", "no"], "Machine must be one of ecp5-1x16x16, "),
     (["build", "--board", "ulx3s-85f", "--mhz", "fast"], "argument --mhz: must be a number of MHz"),
     (["build", "--board", "ulx3s-85f", "--mhz", "2"], "Build of tiny-1x4x4 on ulx3s-85f "
      "is not possible: Clock must be from 3.125 to 400 MHz, not 2 MHz"),
