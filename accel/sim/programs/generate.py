@@ -20,7 +20,7 @@ from compiler.te import numpy_dtype
 from .case import Case
 from .forms import Form, forms
 from .instructions import Instructions, operands
-from .order import Placed, order
+from .order import Touching, order
 from .places import SEGMENTS, NoPlace, Places
 
 __all__ = ["generate", "with_forms"]
@@ -48,7 +48,7 @@ class _Generator:
         self.machine = machine
         self.seed = seed
         self.random = Random(f"{machine.hash} {seed}")
-        self.stream: list[Placed] = []
+        self.stream: list[Touching] = []
         self.forms = forms(machine)
         self.places = Places(machine.config, self.random)
         self.instructions = Instructions(machine, self.random, self.places)
@@ -74,7 +74,7 @@ class _Generator:
         units = {unit: [form for form in forms if form.unit == unit] for unit in UNITS}
         kinds = [lambda unit=unit: self.instructions.of(_any_name(random, units[unit]))
                  for unit in ("load", "gemm", "store", "vector", "vector")]
-        chosen: list[Callable[[], Placed]] = [
+        chosen: list[Callable[[], Touching]] = [
             random.choice(kinds) for _ in range(random.randrange(3, 29))]
         for turn in range(self.seed * ASSIGNED, (self.seed + 1) * ASSIGNED):
             place = random.randrange(len(chosen) // 2, len(chosen) + 1)
@@ -131,7 +131,7 @@ class _Generator:
         data[self.places.records:] = records.view(np.uint8)
         return data
 
-    def _try(self, kind: Callable[[], Placed], must: bool = False) -> None:
+    def _try(self, kind: Callable[[], Touching], must: bool = False) -> None:
         """Adds an instruction, unless none of several shapes can be placed."""
         tries = TRIES if must else FEW_TRIES
         for number in range(tries):
@@ -145,7 +145,7 @@ class _Generator:
             self._append(placed)
             return
 
-    def _append(self, placed: Placed) -> None:
+    def _append(self, placed: Touching) -> None:
         self.stream.append(placed)
         self.places.write(placed)
 

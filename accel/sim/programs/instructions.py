@@ -8,7 +8,7 @@ from accel.machine.machine import Machine
 
 from . import shapes
 from .forms import Form, reads
-from .order import Placed
+from .order import Touching
 from .places import ITERATIONS, RUN, NoPlace, Places
 
 __all__ = ["Instructions", "operands"]
@@ -23,7 +23,7 @@ class Instructions:
         self.random = random
         self.places = places
 
-    def of(self, form: Form, level: int | None = None) -> Placed:
+    def of(self, form: Form, level: int | None = None) -> Touching:
         """An instruction of a form; `level` is that of a loop that vector must have."""
         match form.unit:
             case "load": return self.load(form.target, name=form.name, padded=form.padded)
@@ -31,7 +31,7 @@ class Instructions:
             case "gemm": return self.gemm(form)
             case _: return self.vector(form, level)
 
-    def load_entries(self, buffer: str) -> Placed:
+    def load_entries(self, buffer: str) -> Touching:
         """A load that fills a whole entry, and mostly several."""
         placed = self.load(buffer, wide=True)
         if not self.places.whole_entries(buffer, placed.writes[buffer]):
@@ -39,7 +39,7 @@ class Instructions:
         return placed
 
     def load(self, buffer: str, wide: bool = False, name: str = "",
-             padded: bool | None = None) -> Placed:
+             padded: bool | None = None) -> Touching:
         """`padded`: whether some iterations are padding; None: now and then."""
         random = self.random
         name = name or self.machine.of_unit("load")[0].name
@@ -60,7 +60,7 @@ class Instructions:
                 raise NoPlace
         return self._dma(name, "load", buffer, run, loops)
 
-    def _load_records(self, name: str) -> Placed:
+    def _load_records(self, name: str) -> Touching:
         """Whole records on whole records: their fields have ranges."""
         random = self.random
         block = self.config.block_out
@@ -79,12 +79,12 @@ class Instructions:
                          dram=self.places.records + PARAM_BYTES * first,
                          step=PARAM_BYTES * random.choice([1, block, block]))
 
-    def store(self, name: str) -> Placed:
+    def store(self, name: str) -> Touching:
         return self._dma(name, "store", "out", self.random.randrange(1, RUN),
                          self.places.loops(4, ("dram", "buffer"), 8, 12))
 
     def _dma(self, name: str, unit: str, buffer: str, run: int, loops: list[dict[str, int]],
-             dram: int | None = None, step: int = 1) -> Placed:
+             dram: int | None = None, step: int = 1) -> Touching:
         """Place both sides; `dram` says where in io, `step` is the alignment in the buffer."""
         valid = {index for index in shapes.indices(loops)
                  if unit == "store" or not shapes.padding(index, loops)}
@@ -107,17 +107,17 @@ class Instructions:
                   "dram": dram % (1 << 32), "address": address, "run": run,
                   "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
         reads, writes = (remote, local) if unit == "load" else (local, remote)
-        return Placed(name, unit, fields, reads, writes)
+        return Touching(name, unit, fields, reads, writes)
 
-    def shown(self, run: int, address: int) -> Placed:
+    def shown(self, run: int, address: int) -> Touching:
         """One run of out to a place in io that nothing else touches."""
         dram, name = self.places.fresh(run), self.machine.of_unit("store")[0].name
         fields = {"buffer": isa.BUFFERS.index("out"), "base": isa.BASES.index("io"),
                   "dram": dram, "address": address, "run": run, "loops": []}
-        return Placed(name, "store", fields, {"out": (1 << run) - 1 << address},
+        return Touching(name, "store", fields, {"out": (1 << run) - 1 << address},
                        {"io": (1 << run) - 1 << dram})
 
-    def gemm(self, form: Form) -> Placed:
+    def gemm(self, form: Form) -> Touching:
         loops = self.places.loops(6, ("dst", "a", "b"), 3, ITERATIONS)
         self.places.meet(loops)
         offsets = shapes.offsets(loops)
@@ -128,7 +128,7 @@ class Instructions:
                        else self.places.anywhere(offsets["dst"], self.config.buffers["acc"].depth))
         return self.gemm_at(form, loops, base)
 
-    def gemm_at(self, form: Form, loops: list[dict[str, int]], base: dict[str, int]) -> Placed:
+    def gemm_at(self, form: Form, loops: list[dict[str, int]], base: dict[str, int]) -> Touching:
         offsets = shapes.offsets(loops)
         written = shapes.bits(base["dst"] + o for o in offsets["dst"])
         read = {scope: self.places.touched(scope, base[key], offsets[key])
@@ -137,13 +137,13 @@ class Instructions:
             read["acc"] = written
         fields = {"banks": self._banks(written), "reset": self._reset(form),
                   "base": base, "loops": shapes.modular(loops, 1 << 16)}
-        return Placed(form.name, "gemm", fields, read, {"acc": written})
+        return Touching(form.name, "gemm", fields, read, {"acc": written})
 
     def _reset(self, form: Form) -> int:
         """The field `reset`: random for updates that do not accumulate, which ignore it."""
         return self.random.randrange(2) if form.reset is None else int(form.reset)
 
-    def vector(self, form: Form, level: int | None = None) -> Placed:
+    def vector(self, form: Form, level: int | None = None) -> Touching:
         random = self.random
         loops = self.places.loops(5, ("dst", "a", "b"), 3, ITERATIONS, level)
         if form.reset is not None:
@@ -157,7 +157,7 @@ class Instructions:
         return self.vector_at(form, loops, base)
 
     def vector_at(self, form: Form, loops: list[dict[str, int]],
-                  base: dict[str, int]) -> Placed:
+                  base: dict[str, int]) -> Touching:
         offsets, scopes = shapes.offsets(loops), form.scopes
         read: dict[str, int] = {}
         for key, scope in operands(form).items():
@@ -174,7 +174,7 @@ class Instructions:
             "b_source": isa.SOURCES_B.index(scopes.get("b", "par")),
             "destination": isa.DESTINATIONS.index(form.target),
             "loops": shapes.modular(loops, 1 << 16)}
-        return Placed(form.name, "vector", fields, read, {form.target: written})
+        return Touching(form.name, "vector", fields, read, {form.target: written})
 
     def source(self, scope: str, offsets: list[int]) -> int:
         """A base at which an operand in `scope` has been written."""

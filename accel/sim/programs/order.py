@@ -10,11 +10,11 @@ from typing import Any
 
 from accel.machine.config import UNITS
 
-__all__ = ["Placed", "order"]
+__all__ = ["Touching", "order"]
 
 
 @dataclass
-class Placed:
+class Touching:
     """An instruction of a stream, with what it touches as bit sets by memory."""
 
     name: str
@@ -27,13 +27,13 @@ class Placed:
     signals: int = 0
 
 
-def order(stream: list[Placed], random: Random) -> None:
+def order(stream: list[Touching], random: Random) -> None:
     """Adds tokens for every conflict that is not ordered yet, and some more at random."""
     _Order(stream, random).add_tokens()
 
 
 class _Order:
-    def __init__(self, stream: list[Placed], random: Random):
+    def __init__(self, stream: list[Touching], random: Random):
         self.stream = stream
         self.random = random
         self.signalled: dict[tuple[str, str], int] = {}     # source, target: the last that signals
@@ -79,7 +79,7 @@ class _Order:
             self._token(earlier, index)
 
 
-def _conflict(a: Placed, b: Placed) -> bool:
+def _conflict(a: Touching, b: Touching) -> bool:
     """Whether two instructions of different units touch one address, and one writes it."""
     if a.unit == b.unit:
         return False

@@ -11,7 +11,7 @@ from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, AccelConfig
 
 from . import shapes
-from .order import Placed
+from .order import Touching
 
 __all__ = ["ITERATIONS", "RUN", "SEGMENTS", "NoPlace", "Places"]
 
@@ -49,7 +49,7 @@ class Places:
         self.written["io"] = (1 << self.inputs) - 1
         self.written["weights"] = (1 << SEGMENTS["weights"]) - 1
 
-    def write(self, placed: Placed) -> None:
+    def write(self, placed: Touching) -> None:
         """Counts what an instruction writes as written."""
         for memory, addresses in placed.writes.items():
             self.written[memory] |= addresses
