@@ -126,16 +126,17 @@ def _added(x: Value, *biases: Value | None) -> Value:
 
 
 def _require(x: Value, gates: int, directions: int, hidden: int, layout: int,
-             **operands: Value | None) -> None:
+             sequence_lens: Value | None, **operands: Value | None) -> None:
     """Refuses operands of other shapes or another type than ONNX asks for."""
     rows, batch = gates * hidden, x.shape[0 if layout else 1]
     state = (batch, directions, hidden) if layout else (directions, batch, hidden)
     wanted = {"W": (directions, rows, x.shape[2]), "R": (directions, rows, hidden),
               "B": (directions, 2 * rows), "P": (directions, 3 * hidden),
-              "initial_h": state, "initial_c": state}
-    for name, value in operands.items():
-        if value is not None and (value.shape, value.dtype) != (wanted[name], x.dtype):
-            raise NodeRefused(f"{name} must be {x.dtype} of shape {wanted[name]}, not "
+              "initial_h": state, "initial_c": state, "sequence_lens": (batch,)}
+    for name, value in {"sequence_lens": sequence_lens, **operands}.items():
+        dtype = "int32" if name == "sequence_lens" else x.dtype
+        if value is not None and (value.shape, value.dtype) != (wanted[name], dtype):
+            raise NodeRefused(f"{name} must be {dtype} of shape {wanted[name]}, not "
                               f"{value.dtype} of shape {value.shape}")
 
 
@@ -144,7 +145,8 @@ def rnn(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
         activation_beta=None, activations=None, clip=0.0, direction="forward", hidden_size,
         layout=0):
     count = _directions(direction)
-    _require(x, 1, count, hidden_size, layout, W=w, R=r, B=b, initial_h=initial_h)
+    _require(x, 1, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b,
+             initial_h=initial_h)
     functions = _activations(t, activations, activation_alpha, activation_beta, ["Tanh"], count)
 
     def step_of(number: int) -> Step:
@@ -165,7 +167,8 @@ def gru(t, x, w, r, b=None, sequence_lens=None, initial_h=None, *, activation_al
         activation_beta=None, activations=None, clip=0.0, direction="forward", hidden_size,
         layout=0, linear_before_reset=0):
     count = _directions(direction)
-    _require(x, 3, count, hidden_size, layout, W=w, R=r, B=b, initial_h=initial_h)
+    _require(x, 3, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b,
+             initial_h=initial_h)
     functions = _activations(t, activations, activation_alpha, activation_beta,
                              ["Sigmoid", "Tanh"], count)
 
@@ -197,8 +200,8 @@ def lstm(t, x, w, r, b=None, sequence_lens=None, initial_h=None, initial_c=None,
          activation_alpha=None, activation_beta=None, activations=None, clip=0.0,
          direction="forward", hidden_size, input_forget=0, layout=0):
     count = _directions(direction)
-    _require(x, 4, count, hidden_size, layout, W=w, R=r, B=b, P=p, initial_h=initial_h,
-             initial_c=initial_c)
+    _require(x, 4, count, hidden_size, layout, sequence_lens, W=w, R=r, B=b, P=p,
+             initial_h=initial_h, initial_c=initial_c)
     if t.current in t.arranged:
         return _arranged(t, x, w, r, b, direction)
     functions = _activations(t, activations, activation_alpha, activation_beta,

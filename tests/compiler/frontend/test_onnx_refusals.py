@@ -555,16 +555,17 @@ def test_a_split_into_many_parts_is_told_in_one_short_line() -> None:
 @pytest.mark.parametrize(("op", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 @pytest.mark.parametrize(("name", "shape", "dtype"), [
     ("W", (1, 2, 6), "float32"), ("R", (1, 8, 3), "float32"), ("B", (1,), "int64"),
-    ("B", (1, 8), "float32"), ("B", None, "float64"), ("initial_h", (1, 1, 2), "float32")])
+    ("B", (1, 8), "float32"), ("B", None, "float64"), ("initial_h", (1, 1, 2), "float32"),
+    ("sequence_lens", None, "int64"), ("sequence_lens", (1,), "int32")])
 def test_operands_of_recurrent_layers(op: str, gates: int, name: str,
                                       shape: tuple[int, ...] | None, dtype: str) -> None:
     """Seven steps of three samples with six features; five hidden elements."""
     shapes = {"W": (1, gates * 5, 6), "R": (1, gates * 5, 5), "B": (1, gates * 10),
-              "initial_h": (1, 3, 5)}
+              "sequence_lens": (3,), "initial_h": (1, 3, 5)}
+    types = dict.fromkeys(shapes, "float32") | {"sequence_lens": "int32"}
     wanted, shape = shapes[name], shape or shapes[name]
-    constants = [constant(key, *its) for key, its in (shapes | {name: shape}).items()]
-    constants = [constant(name, *shape, dtype=dtype) if tensor.name == name else tensor
-                 for tensor in constants]
-    line = refused_node(op, "x", "W", "R", "B", "", "initial_h", attrs={"hidden_size": 5},
-                        shape=[7, 3, 6], constants=constants)
-    assert line == f"{name} must be float32 of shape {wanted}, not {dtype} of shape {shape}"
+    constants = [constant(key, *its, dtype=types[key]) for key, its in shapes.items()
+                 if key != name]
+    line = refused_node(op, "x", *shapes, attrs={"hidden_size": 5}, shape=[7, 3, 6],
+                        constants=[*constants, constant(name, *shape, dtype=dtype)])
+    assert line == f"{name} must be {types[name]} of shape {wanted}, not {dtype} of shape {shape}"
