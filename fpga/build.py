@@ -203,8 +203,8 @@ def _require_room(cells: Mapping[str, int], device: tuple[str, ...], build: str)
     for name, count in flow.taken(cells).items():
         if count > capacity[name]:
             raise BuildError(f"Build of {build} does not fit: it takes {count:,} {NAMES[name]}, "
-                             f"the FPGA has {capacity[name]:,}; take "
-                             f"a larger FPGA or a smaller machine")
+                             f"and the FPGA has {capacity[name]:,}; take a larger FPGA or a "
+                             f"smaller machine")
 
 
 def _placed(netlist: Path, device: tuple[str, ...], seed: int, tools: Tools, constraints: str,

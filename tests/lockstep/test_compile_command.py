@@ -144,7 +144,7 @@ def test_damaged_files(capsys, compiled, tmp_path) -> None:
     ("required: -o", [DIGITS]),
     ("must name a file in a folder that exists", [DIGITS, "-o", "none/d.lockstep"]),
     ("no such file", ["none.onnx", "-o", "d.lockstep"]),
-    ("Target must be accel:PRESET", [DIGITS, "-o", "d.lockstep", "--target", "gpu"]),
+    ("Target must be accel:MACHINE", [DIGITS, "-o", "d.lockstep", "--target", "gpu"]),
     ("is not an ONNX file", [Path(__file__), "-o", "d.lockstep"]),
     ("--observer must come with --calibration FILE", [FLOAT, "--observer", "mse", "-o", "d"]),
     ("must be a folder that can be written", [DIGITS, "-o", "d", "--dump", Path(__file__)]),
