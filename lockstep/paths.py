@@ -16,7 +16,7 @@ from compiler.errors import RequestError
 from compiler.files import is_stream, require_writable
 
 __all__ = ["InputFile", "MachineName", "ModelFile", "OutputFile", "OutputFolder", "input_file",
-           "model_file", "output_file", "require_files"]
+           "machine_name", "model_file", "output_file", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
 """What `compiler.graph.pipeline.dump_into` writes into its folder."""
@@ -48,8 +48,15 @@ class MachineName(str):
         names = re.split(",(?=accel:|accel$|accel,|cpu$|cpu,)", self.removeprefix("auto:"))
         files = [name.removeprefix("accel:") for name in names]
         return [*(file for file in files if file.endswith((".toml", ".py"))),
-                *(str(path) for file in files if file and os.path.isdir(file)
+                *(str(path) for file in files if os.path.isfile(os.path.join(file, "__init__.py"))
                   for path in Path(file).rglob("*.py"))]
+
+
+def machine_name(text: str) -> MachineName:
+    """An argument that names a machine. Raises RequestError for an empty one."""
+    if not text:
+        raise RequestError("--machine must name a machine, not ''")
+    return MachineName(text)
 
 
 def input_file(text: str) -> InputFile:

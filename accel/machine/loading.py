@@ -26,32 +26,30 @@ from types import ModuleType
 from accel.machine.config import ConfigError, load, preset_names
 from accel.machine.machine import Machine
 
-__all__ = ["GROUP", "VARIABLE", "is_code", "load_machine"]
+__all__ = ["load_machine"]
 
 GROUP, VARIABLE = "lockstep.machines", "machine"
 
 
-def is_code(name: str | Path) -> bool:
+def _is_code(name: str | Path) -> bool:
     """Whether the name is that of a file or a folder of Python code."""
     return str(name).endswith(".py") or os.path.isfile(os.path.join(name, "__init__.py"))
 
 
 def load_machine(name: str | Path) -> Machine:
-    """The machine that a name or a file means; code runs once for each state of its file.
+    """The machine that a name or a file means; code runs once for each state of its files.
 
     Raises ConfigError, for code that fails with its line.
     """
     if not isinstance(name, str | Path):
         raise ConfigError(f"Machine must be a preset's name or a path, not {name!r}")
     path = Path(name)
-    if is_code(path):
+    if str(name) in preset_names() or path.suffix == ".toml":
+        return Machine(load(name))
+    if _is_code(name):
         return _of_code(path)
-    if path.suffix == ".toml":
-        return Machine(load(path))
     if os.path.isdir(path):
         raise ConfigError(f"Machine {path} is a folder without __init__.py")
-    if str(name) in preset_names():
-        return Machine(load(name))
     installed = {point.name: point for point in entry_points(group=GROUP)}
     if str(name) in installed:
         return _of_package(installed[str(name)])
@@ -64,28 +62,32 @@ def _of_code(path: Path) -> Machine:
     file = path if path.suffix == ".py" else path / "__init__.py"
     try:
         place, text = file.resolve(), file.read_bytes()
+        parts = sorted(place.parent.rglob("*.py")) if place.name == "__init__.py" else [place]
+        state = sha256(b"".join(sha256(os.fsencode(part) + b"\0" + part.read_bytes()).digest()
+                                for part in parts))
     except OSError as error:
         raise ConfigError(f"Machine {path} cannot be read: {error.strerror or error}") from None
-    return _run(str(path), place, sha256(text).hexdigest())
+    return _run(str(path), place, text, f"lockstep_machine_{state.hexdigest()[:16]}")
 
 
 @lru_cache(16)
-def _run(told: str, file: Path, digest: str) -> Machine:
-    """Runs the file as a module of its own; a folder's is a package, whose parts it may import."""
+def _run(told: str, file: Path, text: bytes, name: str) -> Machine:
+    """Runs the file as the module `name`; a folder's is a package, whose parts it may import."""
     package = [str(file.parent)] if file.name == "__init__.py" else None
-    name = f"lockstep_machine_{digest[:16]}"
     spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=package)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        exec(compile(text, file, "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        for part in [part for part in sys.modules if part.partition(".")[0] == name]:
+            del sys.modules[part]
         raise _failed(told, file, error) from error
     return _machine(told, module)
 
 
-def _failed(told: str, file: Path, error: Exception) -> ConfigError:
+def _failed(told: str, file: Path, error: BaseException) -> ConfigError:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
              if frame.filename == str(file)]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None

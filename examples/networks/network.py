@@ -181,7 +181,7 @@ class Network:
         return self.add("Transpose", name, [x], shape, perm=[0, *(axis + 1 for axis in axes)])
 
     def matmul(self, name: str, x: str, y: str) -> str:
-        """Of two computed values."""
+        """The product of two computed matrices."""
         return self.add("MatMul", name, [x, y], (*self.shapes[x][:-1], self.shapes[y][-1]))
 
     def product(self, name: str, x: str, channels: int, scale: float = 1.0) -> str:

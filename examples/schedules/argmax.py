@@ -10,7 +10,7 @@ ROWS, COLUMNS = 6, 40
 
 
 def larger(left, right):
-    """Of two pairs (value, place), the one with the larger value; of equals the first."""
+    """Returns the pair (value, place) with the larger value; the first of two that are equal."""
     better = te.any_of(right[0] > left[0], te.all_of(right[0].equal(left[0]), right[1] < left[1]))
     return te.select(better, right[0], left[0]), te.select(better, right[1], left[1])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from accel.machine.config import MACHINE
 from compiler.target_names import ACCEL, HOST
-from lockstep.paths import MachineName, input_file
+from lockstep.paths import MachineName, input_file, machine_name
 
 __all__ = ["CALIBRATION", "DEFAULT_THREADS", "QUANTIZER", "add_bind", "add_compilation",
            "add_machine", "add_quantizer", "add_verbose", "at_least", "link", "pin",
@@ -57,7 +57,7 @@ def add_compilation(parser: argparse.ArgumentParser) -> None:
 def add_machine(parser: argparse.ArgumentParser, which: str, default: str | None) -> None:
     """Adds the option that names a machine. ``--config`` is its older name."""
     parser.add_argument(
-        "--machine", "--config", type=MachineName, default=default, metavar="M",
+        "--machine", "--config", type=machine_name, default=default, metavar="M",
         help=f"the machine {which}: a preset, FILE.toml, or FILE.py (a folder, an installed "
              f"package's name), which is run: trust it like a program")
 

@@ -26,6 +26,9 @@ def saved_module(args: argparse.Namespace):
             raise RequestError(f"--{option.replace('_', '-')} must be left out for "
                                f"{str(args.model)!r}: it is compiled")
     saved = read(args.model, load_machine(args.machine) if args.machine else None)
+    if args.machine and saved.machine is None:
+        raise RequestError(f"--machine must be left out for {str(args.model)!r}: it is compiled "
+                           f"for the host alone")
     args.target = f"accel:{saved.machine.config.name}" if saved.machine else "cpu"
     args.threads = saved.settings.get("threads", DEFAULT_THREADS)
     return saved

@@ -64,6 +64,14 @@ def test_a_compiled_module_is_run_on_the_same_machine(capsys) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_a_module_of_the_host_alone_has_no_machine(capsys) -> None:
+    assert main(["compile", str(DIGITS), "--target", "cpu", "-o", "d.lockstep"]) == 0
+    capsys.readouterr()
+    assert main(["run", "d.lockstep", "--machine", "mine.py"]) == 2
+    assert capsys.readouterr() == ("", "lockstep: error: --machine must be left out for "
+                                       "'d.lockstep': it is compiled for the host alone\n")
+
+
 def logits(module) -> np.ndarray:
     module.set_input("image", np.full((1, 1, 8, 8), 0.5, np.float32))
     module.run()
@@ -90,10 +98,19 @@ def test_check(capsys, monkeypatch) -> None:
     assert "absdiff ran " in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [
+COMMANDS = pytest.mark.parametrize("command", [
     ["run", str(DIGITS)], ["compile", str(DIGITS), "-o", "y"], ["isa"], ["check"],
     ["fpga", "build", "--board", "ulx3s-85f"], ["fpga", "selftest", "--emulated"],
     ["fpga", "run", str(DIGITS), "--emulated"]])
+
+
+@COMMANDS
+def test_a_machine_without_a_name(command: list[str], capsys) -> None:
+    assert main([*command, "--machine", ""]) == 2
+    assert capsys.readouterr() == ("", "lockstep: error: --machine must name a machine, not ''\n")
+
+
+@COMMANDS
 def test_code_that_fails_is_one_line(command: list[str], capsys) -> None:
     Path("mine.py").write_text("machine = lockstep\n")
     assert main([*command, "--machine", "mine.py"]) == 2

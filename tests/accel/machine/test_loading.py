@@ -1,5 +1,6 @@
 """Machines from names and files."""
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,6 +57,40 @@ def test_a_package_may_import_its_parts() -> None:
     assert "absdiff" in load_machine("mine").forms
 
 
+def package(folder: str, name: str) -> None:
+    Path(folder).mkdir(exist_ok=True)
+    Path(folder, "ops.py").write_text(OWN.replace("absdiff", name))
+    Path(folder, "__init__.py").write_text("from .ops import machine\n")
+
+
+def test_packages_keep_their_own_parts() -> None:
+    package("one", "first")
+    package("two", "second")
+    assert "first" in load_machine("one").forms and "second" in load_machine("two").forms
+
+
+def test_a_part_that_changes_is_run_again() -> None:
+    package("mine", "first")
+    first = load_machine("mine")
+    assert load_machine("mine") is first
+    package("mine", "another")
+    assert "another" in load_machine("mine").forms
+
+
+def test_what_fails_leaves_no_module() -> None:
+    package("mine", "first")
+    Path("mine/__init__.py").write_text("from . import ops\nops.nothing\n")
+    before = set(sys.modules)
+    assert refusal_of("mine").startswith("Machine mine, line 2: AttributeError: module ")
+    assert set(sys.modules) == before
+
+
+def test_a_preset_is_meant_though_a_folder_has_its_name() -> None:
+    package("tiny-1x4x4", "first")
+    assert "first" not in load_machine("tiny-1x4x4").forms
+    assert "first" in load_machine("./tiny-1x4x4").forms
+
+
 def test_code_runs_once_until_it_changes() -> None:
     Path("mine.py").write_text(OWN)
     first = load_machine("mine.py")
@@ -86,6 +121,7 @@ def test_an_installed_package(monkeypatch) -> None:
     ("x = 1\nx.no", "Machine mine.py, line 2: AttributeError: 'int' object has no attribute 'no'"),
     ("import nothing_like_it",
      "Machine mine.py, line 1: ModuleNotFoundError: No module named 'nothing_like_it'"),
+    ("import sys\nsys.exit(0)", "Machine mine.py, line 2: SystemExit: 0"),
     ("def f(:", "Machine mine.py, line 1: SyntaxError: invalid syntax"),
     (OWN.replace("absdiff = vector_op(\"absdiff\"", "absdiff = vector_op(\"finish\""),
      "Machine mine.py, line 8: "),
