@@ -28,7 +28,7 @@ from fpga.tools import Tools
 
 __all__ = ["NAMES", "RECORDS", "Bitstream", "BitstreamError", "build", "roomy", "written"]
 
-RECORDS = "bitstreams"     # kind of entries of the cache, of which ``record.json`` is one file
+RECORDS = "bitstreams"     # kind of entries of the cache, each has a file ``record.json``
 
 NAMES = {"luts": "LUTs", "registers": "registers", "multipliers": "multipliers",
          "block_rams": "block RAMs"}
@@ -41,13 +41,14 @@ CAPACITY = {
 """The cells of each die, as nextpnr counts them: the smallest two are one die."""
 
 FULL = 0.75
-"""Share of the block RAMs in use beyond which shallow memories take none: wires to the last ones
-are long."""
+"""The share of block RAMs in use above which shallow memories use none: wires to the last ones are
+long.
+"""
 
 
 RECORDED = {"board": str, "config": str, "machine": str, "geometry": dict, "instructions": dict,
             "layouts": dict, "clock_hz": int, "baud": int, "sha256": str}
-"""The members of a record that programs read, with their types."""
+"""The record's members that programs read, with their types."""
 
 
 def written(folder: Path, name: str) -> tuple[Path, Path]:
@@ -80,7 +81,9 @@ class Bitstream:
         return f"{self.record['board']}-{self.record['config']}"
 
     def require(self, machine: MachineRecord) -> None:
-        """Raises BitstreamError if it holds another machine than a program or driver is for."""
+        """Raises BitstreamError if the bitstream holds a machine other than that of the program or
+        driver.
+        """
         held = machine_of(self.record)
         if held.hash != machine.hash:
             raise BitstreamError(f"Bitstream {self.name} holds machine {held}, not {machine}: "
@@ -122,9 +125,9 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
 
     Parameters
     ----------
-    mhz : clock that is asked for; the PLL makes the next one below. Without it the board's own.
-    seeds : the number of placements, of which the fastest counts.
-    say : hears of what is done.
+    mhz : the requested clock; the PLL makes the next lower one. The default is the board's.
+    seeds : the number of placements; the fastest counts.
+    say : is told of each step.
 
     Raises `BuildError` where it does not fit, does not reach its clock, or a tool is missing.
     """
@@ -148,7 +151,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
         try:
             placements.append(_placed(netlist, device, seed, tools, constraints,
                                       pll.clock_hz / 1e6, build))
-        except BuildError as error:             # another seed may work, or has
+        except BuildError as error:             # another seed may still succeed, or has
             if seed == seeds and not placements:
                 raise
             say(f"seed {seed}: {error}")
@@ -164,7 +167,7 @@ def build(board: Board, machine: Machine, mhz: float | None = None, seeds: int =
 
 
 def _shown(mhz: float) -> float:
-    """Two places, and never more than is reached."""
+    """Rounds down to two decimals, so that it never exceeds the reached clock."""
     return math.floor(mhz * 100) / 100
 
 
@@ -191,14 +194,14 @@ def _capacity(device: tuple[str, ...]) -> dict[str, int]:
 
 
 def _device(script: str) -> tuple[str, ...]:
-    """nextpnr's options for the FPGA, as Amaranth's own script has them."""
+    """nextpnr's options for the FPGA, taken from Amaranth's own script."""
     match = re.search(r"(--\S*\d+k) --package (\S+) --speed (\S+)", script)
     assert match
     return match[1], "--package", match[2], "--speed", match[3]
 
 
 def _require_room(cells: Mapping[str, int], device: tuple[str, ...], build: str) -> None:
-    """Refuses what nextpnr would refuse after minutes, and less clearly."""
+    """Refuses at once designs that nextpnr would refuse after minutes, and less clearly."""
     capacity = _capacity(device)
     for name, count in flow.taken(cells).items():
         if count > capacity[name]:

@@ -1,10 +1,10 @@
-"""Carry chains of an ECP5 netlist, freed of the LUTs that place and route would add to them.
+"""Carry chains of an ECP5 netlist, without the LUTs that place and route would add to them.
 
 A chain that begins with a constant or ends with a carry that nothing reads is legal, but nextpnr
-brings every first carry in from the fabric and every last one out to it: four LUTs a chain, a tenth
-of a design of many short sums. Here a carry that nothing reads is left open, and a first carry that
-is constant is folded into the cell: its lower half makes the carry of bit 0 of A and B alone,
-without looking at the carry before it, and bit 0 of the sum becomes a LUT of its own.
+routes every first carry from the fabric and every last one to it. That takes four LUTs for each
+chain, a tenth of a design with many short sums. Here a carry that nothing reads is left open, and a
+first carry that is constant is folded into the cell: its lower half makes the carry of bit 0 of A
+and B alone, without looking at the carry before it, and bit 0 of the sum becomes a LUT of its own.
 
 The functions of a cell (its simulation model in yosys, ``ecp5/cells_sim.v``), for each half::
 
@@ -21,7 +21,7 @@ PINS = "ABCD"
 
 
 def trim(netlist: dict, top: str = "top") -> dict:
-    """Changes the netlist that ``yosys -p "synth_ecp5 -json"`` writes, and returns it."""
+    """Trims the netlist that ``yosys -p "synth_ecp5 -json"`` writes, in place, and returns it."""
     cells = netlist["modules"][top]["cells"]
     readers = Counter(bit for cell in cells.values()
                       for port, bits in cell["connections"].items()
@@ -66,5 +66,5 @@ def _begin(cells: dict, name: str, cell: dict) -> None:
 
 
 def _number(parameter: str | int) -> int:
-    """A parameter of a netlist: binary digits, or a number."""
+    """The value of a netlist's parameter, given as binary digits or as a number."""
     return parameter if isinstance(parameter, int) else int(parameter, 2)

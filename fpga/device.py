@@ -21,7 +21,8 @@ from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, REPORT, VERSION
 __all__ = ["BoardAccess", "BoardDevice", "BoardRefused", "held_machine", "read_registers"]
 
 POLL = 0.002
-"""Seconds between two looks at whether a run is over, at first; then as long as it has taken."""
+"""The first interval in seconds between polls for the end of a run; intervals grow with its time.
+"""
 
 RUN_SECONDS = 600.0
 """Seconds after which the driver gives up a run."""
@@ -37,7 +38,8 @@ class Named(Protocol):
 
 
 class BoardAccess(Protocol):
-    """Access to a board's memory and registers; `fpga.link.host.Link` is the one over a line.
+    """Access to a board's memory and registers; `fpga.link.host.Link` provides it over a serial
+    line.
 
     ``line`` has the name of the board in messages.
     """
@@ -52,7 +54,7 @@ class BoardAccess(Protocol):
 
     @property
     def dropped(self) -> int:
-        """The number of answers that arrived spoiled."""
+        """The number of answers that arrived corrupted."""
         ...
 
     def read(self, address: int, size_bytes: int) -> bytes:
@@ -60,7 +62,7 @@ class BoardAccess(Protocol):
         ...
 
     def write(self, address: int, data: bytes) -> None:
-        """Memory; address and size are multiples of `GRAIN`."""
+        """Write memory; address and size are multiples of `GRAIN`."""
         ...
 
     def registers(self, first: int, words: int) -> list[int]:
@@ -114,7 +116,7 @@ class BoardDevice:
         begin, end = address // GRAIN * GRAIN, -(-(address + data.size) // GRAIN) * GRAIN
         block = bytearray(end - begin)
         for edge in {begin, end - GRAIN} if data.size else ():
-            if edge < address or address + data.size < edge + GRAIN:    # others have bytes there
+            if edge < address or address + data.size < edge + GRAIN:    # keeps the bytes of others
                 block[edge - begin:edge - begin + GRAIN] = self.link.read(edge, GRAIN)
         block[address - begin:address - begin + data.size] = data.tobytes()
         self.link.write(begin, bytes(block))
@@ -193,7 +195,7 @@ def _machine_hash(link: BoardAccess) -> str:
 
 
 def read_registers(link: BoardAccess, names: list[str]) -> dict[str, int]:
-    """Read registers by name; this reads all between the first and the last of them."""
+    """Reads registers by name, with all registers between the first and the last of them."""
     words = {register.name: register.words for register in REGISTERS}
     first = min(ADDRESSES[name] for name in names)
     last = max(ADDRESSES[name] + words[name] for name in names)

@@ -1,11 +1,11 @@
 """Floorplans: the rows of an FPGA that stay empty, and the places of a large design's block RAMs
 and multipliers.
 
-The placer packs gates as tightly as it can, tighter than wires can reach them, however much of the
-chip is free; so some rows stay empty, and their wires are free. Nor does it find good places for
-the few large cells: those of one lane of gemm end up all over the chip, and the wires between them
-take what the router needs (a fifth of all wires of ecp5-1x16x16). So the cells of a lane stand side
-by side, lane after lane, there and back through the rows of such cells.
+The placer packs gates as tightly as it can, too tightly to route, however much of the chip is free.
+So some rows stay empty, and their wires are available. Nor does it find good places for the few
+large cells: those of one lane of gemm end up all over the chip, and the wires between them take
+what the router needs (a fifth of all wires of ecp5-1x16x16). So the cells of a lane stand side by
+side, lane after lane, there and back through the rows of such cells.
 """
 
 import re
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["empty", "places"]
 
-# Of a LFE5U-85F, as nextpnr names its cells: blocks of nine columns but for the clock's own.
+# Of a LFE5U-85F, as nextpnr names its cells: blocks of nine columns, except the clock's own.
 _COLUMNS = (4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114)
 _ROWS = {"DP16KD": (22, 46, 70), "MULT18X18D": (10, 34, 58)}
 _IN_BLOCK = {"DP16KD": ((0, "EBR0"), (2, "EBR1"), (4, "EBR2"), (6, "EBR3")),
@@ -28,8 +28,9 @@ _PRODUCT = re.compile(r"\b(gemm|vector)\.datapath\.s\d+_mul\d+_(?:\d+_)*?(\d+)_(
 
 
 def empty(device: str, luts: int) -> list[str]:
-    """Places of gates that shall stay empty, on the same FPGA, for a design of so many LUTs: rows
-    of them, as long as the others have half as much room again, or a fifth."""
+    """The gate sites to leave empty for a design of this many LUTs: whole rows, as long as the
+    remaining rows have room for half as much again, or for a fifth.
+    """
     for step, room in _EMPTY if device.endswith("85k") else ():
         places = [f"X{x}/Y{y}/{gate}" for y in range(step, _LAST_ROW, step) for x in range(2, 124)
                   for gate in _GATES]
@@ -39,7 +40,7 @@ def empty(device: str, luts: int) -> list[str]:
 
 
 def places(cells: Mapping[str, str], device: str) -> dict[str, str]:
-    """Where cells shall stand (nextpnr's attribute ``BEL``).
+    """The sites for cells (nextpnr's attribute ``BEL``).
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def places(cells: Mapping[str, str], device: str) -> dict[str, str]:
 
 
 def _ordered(cells: Mapping[str, str]) -> dict[str, float]:
-    """Places in a row of all lanes, of the cells that belong to one.
+    """Positions along a row of all lanes, for the cells that belong to a lane.
 
     Lanes of gemm that take turns in the same lane of vector stand side by side.
     """
@@ -94,7 +95,7 @@ def _memories(cells: Mapping[str, str]) -> Iterator[list[str]]:
 
 
 def _sites(kind: str) -> Iterator[str]:
-    """The sites, there and back through the rows."""
+    """The sites in boustrophedon order through the rows."""
     row = [(column + more, cell) for column in _COLUMNS for more, cell in _IN_BLOCK[kind]]
     for number, y in enumerate(_ROWS[kind]):
         for x, cell in reversed(row) if number % 2 else row:

@@ -1,7 +1,7 @@
 """From RTLIL to a placed and routed design: yosys, our changes to netlists, nextpnr, ecppack.
 
-Netlists and placements are kept in the cache (`compiler.native`) by the hash of all that they are
-made from, the programs (`fpga.tools`) and their versions among it.
+Netlists and placements are kept in the cache (`compiler.native`) by the hash of all their inputs,
+including the programs (`fpga.tools`) and their versions.
 """
 
 import json
@@ -29,15 +29,15 @@ PLACEMENT = ("--timing-allow-fail", "--router", "router1",     # router2's clock
              # Large designs come out with shorter wires, and with a higher clock, too.
              "--placer-heap-alpha", "0.06", "--placer-heap-timingweight", "40")
 
-CROWDED = 40_000            # LUTs from which on large cells are placed by `fpga.floorplan`'s plan,
-                            # and routing by the clock takes longer than all the rest
+CROWDED = 40_000            # the LUTs above which `fpga.floorplan` places large cells,
+                            # and timing-driven routing takes longer than everything else
 
 CELLS = {"luts": "TRELLIS_COMB", "registers": "TRELLIS_FF", "multipliers": "MULT18X18D",
          "block_rams": "DP16KD"}
 """Figures, and their names in nextpnr; carries and distributed RAM count as LUTs."""
 
 
-SIZES = {       # of a RAM's six LUTs two only lend their inputs to its write port
+SIZES = {       # two of a RAM's six LUTs only lend their inputs to its write port
     "luts": {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}, "registers": {"TRELLIS_FF": 1},
     "multipliers": {"MULT18X18D": 1}, "block_rams": {"DP16KD": 1}}
 
@@ -188,7 +188,7 @@ def tied(routed: str, placed: str) -> str:
 
 
 def _elements(config: str) -> Iterator[tuple[str, str]]:
-    """The sections of a configuration, and their lines."""
+    """The sections of a configuration with their lines."""
     section = ""
     for line in config.splitlines():
         if line.startswith("."):

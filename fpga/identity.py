@@ -18,7 +18,8 @@ __all__ = ["decoded", "encoded", "machine_of", "named"]
 
 
 def encoded(record: MachineRecord) -> bytes:
-    """`RECORD_BYTES` bytes. What does not fit leaves out instructions and the end of its name."""
+    """`RECORD_BYTES` bytes. A record that does not fit omits instructions and the end of its name.
+    """
     for told in (record, replace(record, name=record.name[:64], instructions={}, layouts={})):
         packed = zlib.compress(json.dumps(asdict(told)).encode(), 9)
         if len(packed) <= RECORD_BYTES:
@@ -28,7 +29,7 @@ def encoded(record: MachineRecord) -> bytes:
 
 
 def decoded(packed: bytes) -> MachineRecord:
-    """Unpack a record. Raises ValueError for bytes that `encoded` does not make."""
+    """Unpacks a record. Raises ValueError for bytes that `encoded` cannot make."""
     try:
         return MachineRecord.parse(json.loads(zlib.decompressobj().decompress(packed, 1 << 20)))
     except (zlib.error, KeyError, TypeError, AttributeError) as error:
@@ -36,11 +37,11 @@ def decoded(packed: bytes) -> MachineRecord:
 
 
 def named(record: MachineRecord) -> AccelConfig | None:
-    """The geometry of a record, if the machine has the instructions that there are."""
+    """The geometry of a record, if the machine has the shipped instructions."""
     try:
         config = AccelConfig(**{**record.geometry, "name": record.name})    # type: ignore[arg-type]
         return config if Machine(config).hash == record.hash else None
-    except (TypeError, ConfigError):            # a geometry of another version
+    except (TypeError, ConfigError):            # a geometry of another version of Lockstep
         return None
 
 

@@ -18,8 +18,7 @@ Arrays = dict[str, np.ndarray]
 
 def inferences(graph: Graph, given: Mapping[str, np.ndarray]
                ) -> tuple[list[Arrays], np.ndarray | None]:
-    """Inputs of single inferences of a network, and their classes if there is an array of that
-    name.
+    """The inputs of single inferences of a network, and their classes if an array has that name.
 
     The first axis of each input may be a multiple of the network's. Raises InputError for arrays
     of other shapes.
@@ -56,10 +55,9 @@ def inferences(graph: Graph, given: Mapping[str, np.ndarray]
 
 def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
           heard: Callable[[int], None] = lambda done: None) -> tuple[list[Arrays], dict[str, Any]]:
-    """Outputs of each inference, and figures as in `runtime.report`: those of the last inference,
-    its seconds at the board's clock, and `wall_seconds` of all.
-
-    `heard` is called with the number of inferences done.
+    """The outputs of each inference, and figures as in `runtime.report`: those of the last
+    inference, with its seconds at the board's clock and the `wall_seconds` of all. `heard` is
+    called with the number of finished inferences.
     """
     outputs, begin, runs = [], time.perf_counter(), ()
     for number, sample in enumerate(samples):
@@ -76,7 +74,7 @@ def infer(module: Module, device: BoardDevice, samples: Sequence[Arrays],
 
 
 def classes(outputs: Sequence[Arrays]) -> np.ndarray:
-    """The position of the largest value in each row of the first output, of each inference."""
+    """The position of the largest value in each row of the first output, for each inference."""
     firsts = [next(iter(arrays.values())) for arrays in outputs]
     return np.concatenate([first.reshape(len(first) if first.ndim > 1 else 1, -1).argmax(axis=1)
                            for first in firsts])

@@ -1,8 +1,8 @@
 """Timing margins at the pins between an ECP5 and an SDRAM chip.
 
 All pins have registers in their I/O cells, and the chip's clock leaves through such a cell as well,
-`LEAD` earlier than commands and data do. Counted from an edge of the core's clock, with T its
-period, the chip sees its edge at −LEAD::
+`LEAD` earlier than commands and data do. Counted from an edge of the core's clock of period T, the
+chip sees its edge at −LEAD::
 
     core's clock   |            T            |
     at the chip  |                         |          edges of its own clock
@@ -11,9 +11,9 @@ period, the chip sees its edge at −LEAD::
                                                       to T − LEAD + round trip + hold
     taken                                    ^        at T
 
-so one lead serves every clock: that much is left after a command, and data are taken by the first
-edge of the core after they have come. An inverted clock (180 degrees) would take them at the very
-end of what is valid: at 80 MHz 0.8 ns before it.
+So one lead serves every clock: that much remains after a command, and the core's first edge after
+the data arrive takes them. An inverted clock (180 degrees) would take them at the very end of what
+is valid: at 80 MHz 0.8 ns before it.
 
 The round trip is that of clock and data through the I/O cells, pins and wires of a board. Nobody
 has measured it here: `ROUND_TRIP` is wide on purpose.

@@ -15,12 +15,12 @@ from fpga.link.serial_port import SerialLine
 __all__ = ["opened"]
 
 PROBES = 3
-"""The number of requests at each baud rate before the next one."""
+"""The number of requests at each baud rate before trying the next one."""
 
 EMULATED = "tiny-1x4x4"
 
 EMULATED_ATTEMPTS = 100
-"""Attempts for an emulated board, which exists, however slow a busy machine makes it."""
+"""Attempts for an emulated board, which certainly exists but may be slow on a busy machine."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def opened(port: str | None, machine: Machine | None = None,
         machine = machine or Machine(preset(EMULATED))
         try:
             emulated = EmulatedBoard(machine)
-        except ValueError as error:             # a bus that its memory does not have
+        except ValueError as error:             # a bus that its memory lacks
             raise BoardRefused(f"Board with {machine.config.name} cannot be emulated: "
                                f"{error}") from None
         with emulated as board:

@@ -52,7 +52,7 @@ class Pll:
     def phase(self, later: int) -> int:
         """The phase field of an output that comes `later` periods of the VCO after the clock, fewer
         than a period of the clock: counted from the divider's last one. A value beyond the field's
-        bits becomes the same phase, a period of the clock earlier.
+        bits wraps to the same phase one clock period earlier.
         """
         phase = self.output - 1 + later
         return phase if phase < 1 << PHASE_BITS else phase - self.output
@@ -64,8 +64,8 @@ class Pll:
 
 
 def search(input_hz: int, wanted_hz: float) -> Pll:
-    """The fastest clock that is not above the wanted one; of several settings the one with the
-    fastest phase detector, then the slowest VCO. Refuses clocks that a PLL does not make.
+    """The fastest clock that is not above the wanted one; among equals the setting with the fastest
+    phase detector, then the slowest VCO. Refuses clocks that a PLL cannot make.
     """
     _require("Input of a PLL", input_hz, INPUT_MHZ)
     _require("Clock", wanted_hz, OUTPUT_MHZ)
@@ -78,7 +78,8 @@ def search(input_hz: int, wanted_hz: float) -> Pll:
 
 
 def _all(input_hz: int, wanted_hz: float):
-    """For every VCO, the smallest output divider for which the clock is not above the wanted one.
+    """Yields, for every VCO, the smallest output divider for which the clock is not above the
+    wanted one.
     """
     for reference in DIVIDERS:
         detector = Fraction(input_hz, reference)

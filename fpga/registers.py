@@ -1,7 +1,7 @@
 """The registers of a board's accelerator, as a host sees them over any link.
 
 Words of 32 bits, little-endian, at word addresses from 0, in the order of `REGISTERS`; a register
-of more bits takes several words, the lowest first. Gateware and drivers come from this list.
+of more bits takes several words, the lowest first. Gateware and drivers are derived from this list.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """SDR SDRAM chips: geometry and timing rules, from their data sheets.
 
-Controller and chip model take the same `Sdram`; the rules stand here once.
+Controller and chip model share one `Sdram`, the only place of the rules.
 """
 
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ class Sdram:
             return ceil(getattr(self, name) * clock_hz / 1e9 - 1e-6)
 
         most = ("rcd", "rp", "ras", "rc", "rrd", "rfc", "init")
-        # Some makers give these two in cycles: two, however slow the clock.
+        # Some makers specify these two in cycles: two, at any clock.
         least = {name: max(cycles(name), 2) for name in ("wr", "mrd")}
         return SdramTiming(**{name: cycles(name) for name in most}, **least,
                            refresh=int(self.refresh * clock_hz / 1e9), cas=latency)

@@ -3,7 +3,7 @@
 The test of the link reads known values; that of the memory uses values that differ for every
 address, every data line, and random ones. Programs are those of `accel.sim.check`, at places all
 over the memory. It skips programs that leave their memory, since a board's memory continues there,
-and programs with much memory, which would take long on the line.
+and programs with a large memory, which would take long on the line.
 """
 
 from collections.abc import Callable
@@ -29,18 +29,18 @@ BLOCKS = 32
 """The number of tested blocks of memory, of `LARGEST` bytes each, at random places."""
 
 MUCH = 1 << 20
-"""Bytes of memory that no program of a self-test has."""
+"""A limit in bytes: programs of the self-test have less memory."""
 
 Progress = Callable[[str, int, int], None]
-"""Hears which test runs, and how much of it is done."""
+"""A callback that is told the running test, the steps done, and their number."""
 
 
 @dataclass
 class Selftest:
     """The result of a test. `failures` is empty on a board that works.
 
-    repeated, dropped : repeated requests; frames of the board that arrived spoiled. A line with
-        faults costs time and fails nothing.
+    repeated, dropped : repeated requests; frames of the board that arrived spoiled. Faults on the
+      line cost time but fail no test.
     memory_bytes : read and compared.
     skipped : programs that leave their memory, or have too much.
     """
@@ -162,7 +162,7 @@ def _run(device: BoardDevice, machine: Machine, case: Case, rng: np.random.Gener
 
 
 def _miscounted(case: Case, run: Run) -> str:
-    """What the counters of a run that is done say of themselves; empty if they add up."""
+    """Describes inconsistent counters of a finished run; empty if they add up."""
     if not run.ok:
         return ""
     for unit, activity in run.counters.activity.items():

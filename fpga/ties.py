@@ -1,11 +1,11 @@
 """Constants of an ECP5 netlist, made where they are needed.
 
-The pins of gates and block RAMs can be tied where they are. To the control pins of multiplier
-blocks, and to the addresses of distributed RAM, nextpnr brings a constant through the fabric, all
-from one gate: two nets over the whole chip, of 3,600 arcs in ecp5-1x16x16. Where wires are scarce
-the last of them find no way, and the router does not come to an end. So a few multipliers have a
-gate of their own for each constant; and a constant address line follows another one, as it writes
-and as it reads, so that other rows of that memory are in use, as many as before.
+The pins of gates and block RAMs can be tied in place. For the control pins of multiplier blocks,
+and the addresses of distributed RAM, nextpnr routes constants through the fabric from a single gate
+each: two nets over the whole chip, of 3,600 arcs in ecp5-1x16x16. Where wires are scarce the last
+arcs find no path, and the router does not terminate. So a few multipliers have a gate of their own
+for each constant; and a constant address line follows another one, as it writes and as it reads, so
+that other rows of that memory are in use, as many as before.
 """
 
 import re
@@ -22,7 +22,9 @@ _CONSTANTS = ("0", "1")
 
 
 def localize(netlist: dict, top: str = "top") -> dict:
-    """Changes a netlist that ``yosys -p "synth_ecp5 -json"`` writes, and returns it."""
+    """Localizes the constants of a netlist that ``yosys -p "synth_ecp5 -json"`` writes, in place,
+    and returns it.
+    """
     module = netlist["modules"][top]
     cells: dict[str, Cell] = module["cells"]
     for cell in cells.values():
@@ -46,7 +48,9 @@ def localize(netlist: dict, top: str = "top") -> dict:
 
 
 def _fold(cell: Cell) -> None:
-    """Lets constant address lines of a memory follow one that is not, and its rows with them."""
+    """Lets constant address lines of a memory follow a variable one, and moves its rows
+    accordingly.
+    """
     write, read = cell["connections"]["WAD"], cell["connections"]["RAD"]
     lines = range(len(write))
     leader = next((line for line in lines if isinstance(write[line], int)

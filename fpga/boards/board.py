@@ -15,7 +15,7 @@ MOST_OFF = 0.01
 
 
 class BoardError(Error, ValueError):
-    """A board that does not exist, or is impossible like this. One line."""
+    """A board that does not exist, or is impossible as described. One line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Board:
     title : the name for people.
     platform : class of amaranth_boards, ``module:class``. It gives pins, device and oscillator.
     memory : chip on the resource ``sdram``, or block RAM.
-    loader : its name for openFPGALoader.
+    loader : its name in openFPGALoader.
     baud : fastest rate of the serial chip on the resource ``uart``.
-    mhz : the clock of a build that names no other.
+    mhz : the default clock of a build.
     button : resource that is a reset button, or empty.
     """
 
@@ -64,7 +64,7 @@ class Board:
         return type(name, (platform, ECP5), {"shallow_blocks": shallow_blocks})()
 
     def baud_rate(self, clock_hz: float) -> int:
-        """The fastest rate of the serial chip that the clock comes close to."""
+        """The fastest rate of the serial chip that the clock matches closely enough."""
         for rate in self.baud_rates:
             cycles = round(clock_hz / rate)
             if cycles >= 8 and abs(clock_hz / cycles / rate - 1) <= MOST_OFF:

@@ -1,4 +1,4 @@
-"""ECPIX-5 85F (LambdaConcept): its memory is DDR3, which nothing here drives, so that networks live
+"""ECPIX-5 85F (LambdaConcept): its memory is DDR3, which has no controller here, so networks live
 in block RAM. An FT2232H carries JTAG and the serial line over one USB cable.
 """
 

@@ -1,4 +1,4 @@
-"""All boards by name. A new one is a file like its neighbours here, and its place in `BOARDS`."""
+"""All boards by name. To add one, write a file like its neighbours and enter it in `BOARDS`."""
 
 from fpga.boards import ecpix5, ulx3s
 from fpga.boards.board import Board, BoardError

@@ -1,7 +1,7 @@
 """The gateware of a board with SDRAM and its chip, as one design for Verilator.
 
 A reset resets everything, as power-on does, but the chip's cells keep their contents. The core is
-most of the simulated design. It has its own copy of the clock, which may rest while no run is on:
+most of the simulated design. It has its own copy of the clock, which may stop while no run is on:
 nothing in the core changes then.
 """
 
@@ -21,11 +21,11 @@ __all__ = ["SdramBoard"]
 
 
 class OwnClock(Elaboratable):
-    """An elaboratable whose clock and reset are signals, `clk` and `rst`; for the rest itself."""
+    """Wraps an elaboratable: its clock and reset become the signals `clk` and `rst`."""
 
     def __init__(self, inner):
         self._inner, self._domain = inner, ClockDomain("own", local=True)
-        # Within modules of the core they are called as ever.
+        # Within modules of the core they keep their names.
         self._domain.clk = self.clk = Signal(name="clk")
         self._domain.rst = self.rst = Signal(name="rst")
 

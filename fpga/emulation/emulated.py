@@ -1,6 +1,6 @@
 """An emulated board: its whole gateware in Verilator, behind a pseudo-terminal.
 
-The driver opens the terminal as it opens a serial port and knows no difference. Faults can be
+The driver opens the terminal like a serial port and sees no difference. Faults can be
 injected while it runs.
 """
 
@@ -28,8 +28,9 @@ CLOCK_HZ, LINE = 80_000_000, 20_000_000
 """The clock and the line rate of the gateware: four cycles a bit, since every cycle is emulated."""
 
 BAUD = 57_600
-"""The baud rate of the terminal, which the emulation reaches on a slow machine. The driver waits as
-long as for a line of this rate."""
+"""The baud rate of the terminal, which the emulation reaches even on a slow machine. The driver's
+timeouts are those of a line at this rate.
+"""
 
 _HERE = Path(__file__).parent
 
@@ -53,7 +54,7 @@ class EmulatedBoard:
     spoil : the share of bytes on the line, both ways, that are dropped or have a bit flipped.
     reset_within : cycles after the beginning of the next run in which the board is reset once.
     seed : the seed of the faults.
-    tireless : simulate the core while it is idle, too, which takes time and changes nothing.
+    tireless : simulate the core even while it is idle, which takes time and changes nothing.
 
     Attributes
     ----------
@@ -62,7 +63,7 @@ class EmulatedBoard:
 
     def __init__(self, machine: Machine, chip: Sdram = ULX3S, *, spoil: float = 0.0,
                  reset_within: int = 0, seed: int = 0, tireless: bool = False):
-        chip.burst(machine.config.bus_bytes)    # refused before there is any gateware
+        chip.burst(machine.config.bus_bytes)    # refused before any gateware is built
         self._library = _library(machine, chip)
         self._control = _Control(bit_cycles=divisor(CLOCK_HZ, LINE), spoil=int(spoil * 2**32),
                                  reset_within=reset_within, seed=seed, tireless=tireless,
@@ -91,7 +92,7 @@ class EmulatedBoard:
         self._control.reset = 1
 
     def stick(self, stuck: bool = True) -> None:
-        """Make all data that are read ones, until this is taken back."""
+        """Make all read data ones, until undone."""
         self._control.stuck = stuck
 
     @property

@@ -11,7 +11,8 @@ from compiler.native import build_once, call, compile_shared, compiler, digest, 
 __all__ = ["build_library"]
 
 OPTIMIZATION = ("-O1", "-march=native")
-"""Compiler flags. Most models run for seconds; more would cost longer to compile than it saves."""
+"""Compiler flags. Most models run for seconds, so more optimization would cost more than it saves.
+"""
 
 
 def build_library(top: str, text: str, source: str, what: str,

@@ -1,4 +1,4 @@
-"""A model of an SDRAM chip by its data sheet, which checks the rules.
+"""A model of an SDRAM chip, after its data sheet, that checks the rules.
 
 It sees only the controller's pins. Every broken rule sets a bit that stays.
 """
@@ -33,7 +33,7 @@ class SdramChip(wiring.Component):
 
     Members
     -------
-    pins : those of the controller, seen from the chip; taken at the clock's rising edge.
+    pins : the controller's, seen from the chip; sampled at the clock's rising edge.
     broken : a bit for each of `RULES`.
     cells : the memory array, which lies outside: in every cycle one word is read, which is there
         in the next, and its bytes in `w_mask` are written.
@@ -86,7 +86,7 @@ class SdramChip(wiring.Component):
         column = self._is[Command.READ] | self._is[Command.WRITE]
         self._break(m, "row", column & ~here)
         self._break(m, "mode", column & (self._burst == 0))
-        self._break(m, "mode", column & self._all)              # precharge of its own is not used
+        self._break(m, "mode", column & self._all)              # auto-precharge is not used
 
     def _since(self, m: Module, name: str, event, most: int) -> Signal:
         """Cycles since an event, at most `most`; that many at first."""
@@ -98,7 +98,7 @@ class SdramChip(wiring.Component):
         return since
 
     def _times(self, m: Module) -> None:
-        """How long ago everything was when a command comes."""
+        """Measures the cycles since each kind of event, for the rules of a command."""
         pins, timing, of = self.pins, self.timing, self._is
         column, something = of[Command.READ] | of[Command.WRITE], ~of[Command.NOP]
         powered = Signal(range(timing.init + 1))
@@ -139,7 +139,7 @@ class SdramChip(wiring.Component):
             self._break(m, "refresh", owed > POSTPONED)
 
     def _columns(self, m: Module) -> None:
-        """Bursts: data in as they come, data out after the latency."""
+        """Bursts: takes write data as they come, gives read data after the latency."""
         pins, chip = self.pins, self.chip
         cells = self.cells
         read, write = self._is[Command.READ], self._is[Command.WRITE]

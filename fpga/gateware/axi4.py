@@ -3,8 +3,8 @@
 Requests become INCR bursts as wide as the port. A burst must not cross a boundary of 4 KiB
 (A3.4.1); a request that does becomes two bursts, and their responses one acknowledgement. All
 transactions have ID 0, so that each channel keeps its order, as the port asks. Addresses, write
-data and their valids come from registers: no output depends on an input of the same cycle but
-`rready`, which follows the core.
+data and their valids come from registers: only `rready`, which follows the core, depends on an
+input of the same cycle.
 """
 
 from amaranth.hdl import *
@@ -20,7 +20,7 @@ __all__ = ["Axi4Master", "axi4_port"]
 
 PAGE_BITS = 12          # of an address within 4 KiB
 INCR = 1
-BUFFERABLE_MODIFIABLE = 0b0011      # normal memory, not cached: bursts may be merged on their way
+BUFFERABLE_MODIFIABLE = 0b0011      # normal memory, uncached: the interconnect may merge bursts
 
 _BURST = data.StructLayout({"last": 5, "split": 1})
 """Beats − 1 of a burst, and whether another one of the same request follows."""
@@ -48,13 +48,13 @@ class Axi4Master(wiring.Component):
 
     Members
     -------
-    mem : the core's memory port (docs/machine.md, "Memory port"); any burst of it is taken,
-        whatever boundary it crosses.
+    mem : the core's memory port (docs/machine.md, "Memory port"); its bursts may cross any
+      boundary.
     axi : the master's channels.
 
     Parameters
     ----------
-    outstanding : write bursts without a response, at most. Reads are as many as the core asks for.
+    outstanding : the most write bursts without a response. The core alone limits reads.
     """
 
     def __init__(self, config: AccelConfig, outstanding: int = 64):

@@ -9,7 +9,7 @@ from fpga.registers import WORDS
 
 __all__ = ["ADDRESS_BITS", "Axi4LiteSlave", "axi4_lite_port"]
 
-ADDRESS_BITS = 12       # the least that tools assign
+ADDRESS_BITS = 12       # the least size that tools assign
 SLVERR = 0b10
 
 
@@ -59,7 +59,7 @@ class Axi4LiteSlave(wiring.Component):
         waits = Signal(range(READ_CYCLES + 1))
         with m.FSM():
             with m.State("IDLE"):
-                # A read waits for one write at most: the next one is not there a cycle later.
+                # A read waits for at most one write: the next one cannot arrive a cycle later.
                 with m.If(addressed & given & ~axi.bvalid):
                     known = (write_addr < WORDS) & data[32:].all()
                     m.d.comb += [self.addr.eq(write_addr), self.w_en.eq(known)]
@@ -80,7 +80,7 @@ class Axi4LiteSlave(wiring.Component):
         return m
 
     def _kept(self, m: Module, valid, ready, payload) -> tuple[Signal, Signal]:
-        """Whether a payload is there, and which; its taker sets the first to 0."""
+        """A flag for a stored payload, and the payload; its reader clears the flag."""
         there, kept = Signal(), Signal(len(payload), reset_less=True)
         m.d.comb += ready.eq(~there)
         with m.If(valid & ready):

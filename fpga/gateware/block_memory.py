@@ -12,7 +12,7 @@ from accel.machine.config import AccelConfig
 
 __all__ = ["BlockMemory"]
 
-BANK_ROWS = 1 << 14         # of a block RAM as narrow as it can be
+BANK_ROWS = 1 << 14         # of a block RAM at its narrowest
 KEPT_BEATS = 8
 READ_CYCLES = 4             # address, memory, its output register, the choice of a bank
 

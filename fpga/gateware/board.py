@@ -18,8 +18,8 @@ __all__ = ["BoardTop", "require"]
 
 
 def require(board: Board, config: AccelConfig, clock_hz: int) -> None:
-    """Refuse a bus that the memory chip does not have, and a clock that the chip or the serial line
-    cannot keep, by ValueError.
+    """Raises ValueError for a bus that the memory chip lacks, and for a clock that the chip or the
+    serial line cannot keep.
     """
     if not isinstance(board.memory, BlockRam):
         board.memory.burst(config.bus_bytes)

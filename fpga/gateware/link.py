@@ -1,11 +1,9 @@
 """The board's side of the host link: bytes in, bytes out; memory and registers behind it.
 
-Frames, requests and answers are those of `fpga.link.frames`. A frame is kept until its CRC is seen
-to be right, then performed, then answered, one after the other; meanwhile up to `WAITING` bytes of
-what follows wait.
-
-Memory and registers may be far away on the chip: all signals to and from them stop in registers, so
-that no path of the logic here continues elsewhere.
+Frames, requests and answers are those of `fpga.link.frames`. Each frame is kept until its CRC is
+verified, then performed, then answered; meanwhile up to `WAITING` following bytes wait. Memory and
+registers may be far away on the chip: all signals to and from them are registered, so that no path
+of this logic continues elsewhere.
 """
 
 from amaranth.hdl import *
@@ -25,7 +23,7 @@ __all__ = ["WAITING", "Framer", "Link", "Unframer"]
 
 WAITING = 64
 
-HEAD = 6        # bytes before those of memory: sequence, kind, address
+HEAD = 6        # bytes before the data: sequence, kind, address
 _SIZES = range(frames.LONGEST + 2)
 
 frame_byte = data.StructLayout({"byte": 8, "last": 1})
@@ -42,9 +40,10 @@ class Unframer(wiring.Component):
 
     Members
     -------
-    i : bytes; `ready` is low in no cycle.
+    i : bytes; `ready` is always high.
     byte, valid, number : a byte of a frame, escapes undone, and its number; the CRC's come too.
-    good, bad : pulses: a frame of `size` bytes without its CRC ends; bytes that are no frame end.
+    good, bad : pulses: a frame of `size` bytes without its CRC ends; bytes that are no frame have
+      ended.
     """
 
     def __init__(self):
@@ -101,7 +100,7 @@ class Framer(wiring.Component):
         taken = self.o.valid & self.o.ready
         plain = Mux(closing == 0, self.i.payload.byte, check.crc.word_select((closing - 1)[:2], 8))
         special = (plain == frames.FLAG) | (plain == frames.ESCAPE)
-        moves = Signal()                        # a byte of the frame is through
+        moves = Signal()                        # a byte of the frame has passed
         with m.If(~open_ | (closing == 5)):
             m.d.comb += [self.o.payload.eq(frames.FLAG),
                          self.o.valid.eq((closing == 5) | self.i.valid)]
@@ -169,12 +168,12 @@ class Link(wiring.Component):
         self._place, self._count = Signal(range(frames.LARGEST + 1)), Signal(
             range(frames.LARGEST + 1))
         self._refused = Signal()
-        self._beat = Cat(Const(0, exact_log2(self._bus_bytes)),     # where the beat at hand begins
+        self._beat = Cat(Const(0, exact_log2(self._bus_bytes)),     # where the current beat begins
                          self._place[exact_log2(self._bus_bytes):])
         width = max(self._bus_bytes, 4)
         self._word, self._left = Signal(8 * width), Signal(range(width + 1))
-        self._load, self._shift = Signal(), Signal()    # that of a register into it; it by a byte
-        self._asks, self._came = Signal(), Signal()     # memory is asked, and has answered
+        self._load, self._shift = Signal(), Signal()    # from a register; by a byte
+        self._asks, self._came = Signal(), Signal()     # memory was asked, and has answered
         m.d.comb += [
             waiting.w_data.eq(self.received.payload), waiting.w_en.eq(self.received.valid),
             self._unframer.i.payload.eq(waiting.r_data), self.dropped.eq(self._unframer.bad),
@@ -191,7 +190,7 @@ class Link(wiring.Component):
                 with m.If(self._unframer.good):
                     m.d.sync += [self._size.eq(self._unframer.size), self._place.eq(0)]
                     m.next = "WEIGH"
-            with m.State("WEIGH"):              # what is allowed is in registers a cycle later
+            with m.State("WEIGH"):              # the permissions are registered, a cycle later
                 m.next = "JUDGE"
             with m.State("JUDGE"):
                 self._judge(m, requests)
@@ -221,8 +220,8 @@ class Link(wiring.Component):
                     m.d.sync += self._value.word_select(at, 8).eq(frame.byte)
 
     def _weigh(self, m: Module) -> dict[str, tuple[int, Value, Value]]:
-        """For each state that performs a request: its kind, the memory's or registers' bytes that
-        it is about, and, a cycle after the frame is there, whether it may be performed.
+        """For each state that performs a request: its kind, its number of bytes, and, a cycle after
+        the frame has arrived, whether it may be performed.
         """
         size, last = Signal(_SIZES), self._value[:8]
         grain = exact_log2(frames.GRAIN)
@@ -256,8 +255,9 @@ class Link(wiring.Component):
                         m.next = state
 
     def _move(self, m: Module) -> None:
-        """Bytes into the buffer and through the word, each a cycle after its state: into the
-        buffer that of a frame, or the word's lowest, which leaves the word as a new one enters it.
+        """Moves bytes into the buffer and through the word, each a cycle after its state. The
+        buffer takes a frame's byte, or the word's lowest, which leaves the word as a new one
+        enters.
         """
         entered = Signal(8)
         m.d.sync += [entered.eq(self._unframer.byte), self._write.en.eq(0),
@@ -269,7 +269,7 @@ class Link(wiring.Component):
             m.d.sync += self._word.eq(Cat(self._word[8:], self._held))
 
     def _port(self, m: Module) -> None:
-        """Moves the beat at hand to or from memory once `_asks` is set; then `_came` is set."""
+        """Moves the current beat to or from memory once `_asks` is set; then sets `_came`."""
         request, wdata, rdata, ack = self.mem.request, self.mem.wdata, self.mem.rdata, self.mem.ack
         gives = Signal()
         m.d.sync += [request.p.write.eq(self._kind == frames.WRITE),

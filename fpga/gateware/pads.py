@@ -1,7 +1,7 @@
 """The pins of an SDRAM chip, each with its register in its I/O cell.
 
 The chip's clock is that of the domain `fpga.gateware.clocks.CHIP`, which leads by
-`fpga.margins.LEAD`; `fpga/margins.py` computes the margins that this leaves.
+`fpga.margins.LEAD`; `fpga/margins.py` computes the resulting margins.
 """
 
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ class SdramPads(wiring.Component):
 
     Parameters
     ----------
-    ports : those of amaranth_boards' ``sdram``: clk, clk_en, cs where the board has them; ras,
+    ports : amaranth_boards' ``sdram``: clk, clk_en, cs where the board has them; ras,
         cas, we, ba, a, dq, dqm. Active-low ones are inverted ports.
     """
 

@@ -17,9 +17,10 @@ from fpga.registers import ADDRESSES, MAGIC, RECORD, REGISTERS, VERSION, WORDS
 __all__ = ["READ_CYCLES", "Registers"]
 
 READ_CYCLES = 3
-"""Cycles from an address to its word: a choice among words of neighbouring addresses, one among
-these groups, one between them, the core's counters and the machine's record, which is in a memory.
-A register follows each, so that the words may be anywhere on the chip."""
+"""Cycles from an address to its word: select a word among neighbours, a group among these, then
+between words, the core's counters and the machine's record, which is in a memory. A register
+follows each step, so the words may be anywhere on the chip.
+"""
 
 _GROUP = 16
 
@@ -77,7 +78,7 @@ class Registers(wiring.Component):
         return m
 
     def _counter(self, m: Module) -> tuple[Signal, Signal]:
-        """The half of a counter at `addr`, and whether there is one, two cycles later."""
+        """The half of a counter at `addr`, and whether one exists there, two cycles later."""
         core, first = self.core, ADDRESSES[COUNTERS[0]]
         assert first % 2 == 0
         upper, there, half, counted = Signal(), Signal(), Signal(32, reset_less=True), Signal()
@@ -90,8 +91,8 @@ class Registers(wiring.Component):
         return half, counted
 
     def _record(self, m: Module) -> tuple[Signal, Signal]:
-        """The word of the record at `addr`, and whether there is one, two cycles later. It lies
-        where the lower bits of its address say, so that nothing is subtracted.
+        """The word of the record at `addr`, and whether one exists there, two cycles later. The
+        lower bits of the address index it, so nothing is subtracted.
         """
         turn = ADDRESSES["record"] % RECORD.words
         words = [word for word, in iter_unpack("<I", encoded(self._machine.record))]

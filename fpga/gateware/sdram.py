@@ -1,17 +1,15 @@
 """An SDRAM behind the core's memory port.
 
 Requests are performed one after another, their beats as one READ or WRITE each, back to back while
-a row stays open; each bank keeps its row open until another is wanted or a refresh is due. Bursts
-of the chip are as long as a beat of the port. A byte address is, from the highest bit, row, bank,
+a row stays open; each bank keeps its row open until another is wanted or a refresh is due. The
+chip's bursts are as long as a beat of the port. A byte address is, from the highest bit, row, bank,
 column, byte: neighbouring rows of 1 KiB lie in different banks.
 
 Pins have registers of their own in both directions, and the chip's clock is that of the controller
 but for a lead (`fpga.gateware.pads`). READ data are taken from those registers, `READ_DELAY` cycles
-after the chip's own latency.
-
-Core and pins pull the controller's cells apart, so wires take most of a cycle: everything offered
-or taken ends in registers, and so do the state of a beat (whether its row is open, in the cycle
-after its address) and the elapsed time.
+after the chip's own latency. Core and pins pull the controller's cells apart, so wires take most of
+a cycle: all inputs and outputs are registered, and so are the state of a beat (whether its row is
+open, in the cycle after its address) and the elapsed time.
 """
 
 from dataclasses import dataclass
@@ -122,7 +120,7 @@ class SdramController(wiring.Component):
         return timer
 
     def _wait(self, m: Module, timer: _Timer, cycles: int) -> None:
-        """The timer is over again so many cycles later, or later."""
+        """Restarts the timer, unless it already ends later."""
         with m.If(timer.left < max(cycles - 1, 0)):
             m.d.sync += [timer.left.eq(max(cycles - 1, 0)), timer.over.eq(0)]
 
@@ -130,12 +128,12 @@ class SdramController(wiring.Component):
         m.d.sync += [self._order.eq(command), self._where.eq(address)]
 
     def _request(self, m: Module) -> None:
-        """The request at hand, and where its next beat lies."""
+        """Holds the current request, and where its next beat lies."""
         request = self.mem.request
         self._busy, self._writes = Signal(), Signal()
         self._address, self._wrong = Signal(32), Signal()
         self._read, self._write = Signal(), Signal()    # a beat is asked for, or taken, in a cycle
-        self._ends = Signal()                           # the request's last one
+        self._ends = Signal()                           # the request's last beat
         left, last = Signal(5), Signal()
         beat = exact_log2(self._bus_bytes)
         size = exact_log2(self.chip.size_bytes)
@@ -156,7 +154,9 @@ class SdramController(wiring.Component):
                          self._wrong.eq(request.p.addr[size:] != 0)]
 
     def _look(self, m: Module) -> None:
-        """Is a row open in the bank of the beat, and its own one? Known while `_seen` is set."""
+        """Looks whether a row is open in the bank of the beat, and whether it is the beat's; known
+        while `_seen` is set.
+        """
         self._open = Signal(4)
         self._rows = Array(Signal(self.chip.row_bits, name=f"row{bank}") for bank in range(4))
         self._seen, self._is_open, self._hit = Signal(), Signal(), Signal()
@@ -178,7 +178,7 @@ class SdramController(wiring.Component):
                 self._refresh(m)
         with m.Elif(~self._seen):
             pass
-        with m.Elif(self._wrong):                       # lies nowhere: passes without a command
+        with m.Elif(self._wrong):                       # out of range: passes without a command
             m.d.comb += [self._write.eq(self._writes & self._given),
                          self._read.eq(~self._writes & self._room)]
         with m.Elif(self._hit):
@@ -221,8 +221,8 @@ class SdramController(wiring.Component):
         self._wait(m, self._any, self.timing.rfc)
 
     def _count_refreshes(self, m: Module) -> None:
-        """Counts refreshes: one is due every `refresh` cycles, and may be late by the work under
-        way.
+        """Counts refreshes: one is due every `refresh` cycles, and may be delayed by work in
+        progress.
         """
         left = Signal(range(self.timing.refresh), init=self.timing.refresh - 1)
         m.d.sync += left.eq(left - 1)
@@ -230,10 +230,9 @@ class SdramController(wiring.Component):
             m.d.sync += [left.eq(self.timing.refresh - 1), self._refresh_due.eq(1)]
 
     def _write_data(self, m: Module) -> None:
-        """The columns of a beat one after another; an acknowledgement after the last beat.
-
-        A beat is taken in the cycle after its command: no other one is asked for in that. One that
-        is there and not being taken is `_given` a cycle later.
+        """Writes the columns of a beat one after another, and acknowledges after the last beat. A
+        beat is taken in the cycle after its command, in which no other one is requested. A beat
+        that is present and not being taken is `_given` a cycle later.
         """
         wdata, pins, ack = self.mem.wdata, self.pins, self.mem.ack
         words, masks = Signal(8 * self._bus_bytes), Signal(self._bus_bytes)
@@ -250,7 +249,7 @@ class SdramController(wiring.Component):
         m.d.sync += [ack.valid.eq(self._ends & self._writes), ack.p.error.eq(self._wrong)]
 
     def _read_data(self, m: Module) -> None:
-        """Columns as they come, and beats for the port, for which there is room."""
+        """Collects columns as they come into beats for the port, which has room for them."""
         m.submodules.kept = kept = Queue(8 * self._bus_bytes + 1, KEPT_BEATS, registered=True)
         rdata = self.mem.rdata
         age = self.timing.cas + READ_DELAY + self._burst - 1
@@ -266,4 +265,4 @@ class SdramController(wiring.Component):
         ]
         free, taken = Signal(range(KEPT_BEATS + 1), init=KEPT_BEATS), Signal()
         m.d.sync += [taken.eq(rdata.valid & rdata.ready), free.eq(free + taken - coming[0]),
-                     self._room.eq(free > 2)]           # two more may be asked for by now
+                     self._room.eq(free > 2)]           # two more may have been requested by now

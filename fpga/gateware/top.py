@@ -18,8 +18,8 @@ __all__ = ["Accelerator"]
 class Accelerator(wiring.Component):
     """Everything but the memory.
 
-    While a run is on, the memory port is the core's; the link has it otherwise. All that passes
-    through it stops in registers, so that no path of the core goes on in the memory.
+    While a run is on, the memory port is the core's; the link has it otherwise. All its signals are
+    registered, so that no path of the core continues in the memory.
 
     Members
     -------
@@ -64,7 +64,7 @@ class Accelerator(wiring.Component):
         return m
 
     def _share(self, m: Module, core, link) -> None:
-        """Connects the port's streams to its owner. Nothing is under way when the owner changes."""
+        """Connects the port's streams to its owner. Nothing is in flight when the owner changes."""
         busy = self._registers.busy
         for name in ("request", "wdata"):
             theirs = getattr(self.mem, name)
@@ -85,5 +85,5 @@ class Accelerator(wiring.Component):
             m.d.comb += [client.rdata.payload.eq(rdata.o.payload), client.ack.payload.eq(ack)]
             with m.If(has):
                 m.d.comb += [client.ack.valid.eq(acked), rdata.o.ready.eq(client.rdata.ready)]
-        m.d.comb += [core.rdata.valid.eq(rdata.o.valid),        # between runs it asks for nothing
+        m.d.comb += [core.rdata.valid.eq(rdata.o.valid),        # between runs it requests nothing
                      link.rdata.valid.eq(rdata.o.valid & ~busy)]

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 __all__ = ["Uart", "divisor"]
 
-MOST_OFF = 0.02         # of a baud rate: both sides together may be off by half a bit in ten
+MOST_OFF = 0.02         # of a baud rate: both sides together may deviate by half a bit in ten
 
 
 def divisor(clock_hz: int, baud: int) -> int:
@@ -20,8 +20,8 @@ def divisor(clock_hz: int, baud: int) -> int:
 
 
 class Uart(wiring.Component):
-    """Sends and receives. A byte that is received is offered for one cycle; there is no waiting on
-    a line. A byte whose stop bit is missing is not offered.
+    """Sends and receives. A received byte is offered for one cycle: a line cannot wait. A byte
+    whose stop bit is missing is not offered.
 
     Members
     -------
@@ -54,7 +54,7 @@ class Uart(wiring.Component):
         with m.Else():
             m.d.sync += [timer.eq(self._cycles - 1), left.eq(left - 1),
                          bits.eq(Cat(bits[1:], line))]
-            with m.If((left == 10) & line):                         # it was none
+            with m.If((left == 10) & line):                         # it was a glitch
                 m.d.sync += left.eq(0)
             with m.If(left == 1):                                   # the stop bit
                 m.d.sync += [self.received.payload.eq(bits[1:]), self.received.valid.eq(line)]

@@ -25,7 +25,7 @@ class ZynqAccelerator(wiring.Component):
     Parameters
     ----------
     machine : the machine of the core.
-    memory_bytes : the size of the memory that the driver allocates, anywhere within 4 GiB.
+    memory_bytes : the size of the driver's memory, which lies anywhere within 4 GiB.
     clock_hz : the frequency of `ap_clk`.
     """
 

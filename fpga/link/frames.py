@@ -1,4 +1,4 @@
-"""Frames of the host link: what goes over the serial line, in both directions.
+"""Frames of the host link: the bytes on the serial line, in both directions.
 
 A frame is, before escaping,
 
@@ -7,8 +7,8 @@ A frame is, before escaping,
 numbers little-endian, the CRC that of IEEE 802.3 over all before it. The line carries each frame as
 HDLC does on asynchronous lines (RFC 1662, sections 4.2 and C.2): `FLAG` before and after, and
 `ESCAPE` with the next byte's bit 5 inverted for each `FLAG` and `ESCAPE` within. A frame that is
-wrong in any way is dropped without an answer; the next `FLAG` begins anew, so nothing that happens
-on the line can do more than lose frames.
+wrong in any way is dropped without an answer; the next `FLAG` begins anew, so faults on the line
+can only lose frames.
 
 Requests and their answers, which repeat sequence and kind (with `ANSWER` added):
 
@@ -18,10 +18,10 @@ Requests and their answers, which repeat sequence and kind (with `ANSWER` added)
     READ_REGISTERS     word address (4), words − 1 (1)         4 bytes for each
     WRITE_REGISTER     word address (4), value (4)             none
 
-READ and WRITE move at most `LARGEST` bytes of memory; address and length are multiples of
-`GRAIN`. Requests are performed in order, each once it is whole and right. Every one may
-be repeated without harm, registers included, so the host repeats what has no answer in time.
-Something else, or an error of the memory, is answered with the kind `REFUSED` and nothing more.
+READ and WRITE move at most `LARGEST` bytes of memory; address and length are multiples of `GRAIN`.
+Requests are performed in order, each once it is complete and correct. All may be repeated without
+harm, register writes included, so the host repeats a request without an answer in time. The answer
+to anything else, or to an error of the memory, is the kind `REFUSED` alone.
 """
 
 from binascii import crc32
@@ -67,7 +67,7 @@ def framed(frame: Frame) -> bytes:
 
 
 class Unframe:
-    """Takes bytes as they come and gives the frames that are right; `dropped` counts the others."""
+    """Takes bytes as they come and returns the correct frames; `dropped` counts the others."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -91,7 +91,7 @@ class Unframe:
 
 
 def _unescaped(escaped: bytearray) -> Frame | None:
-    """The frame between two flags, or None."""
+    """The frame between two flags; None if it is wrong."""
     raw, flip = bytearray(), 0
     for byte in escaped:
         if byte == ESCAPE and not flip:

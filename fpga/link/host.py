@@ -1,4 +1,4 @@
-"""The host's side of the link: requests that arrive, whatever the line does to them."""
+"""The host's side of the link: it delivers requests reliably over a faulty line."""
 
 import time
 from collections import deque
@@ -15,11 +15,14 @@ from fpga.link.frames import (ANSWER, GRAIN, LARGEST, READ, READ_REGISTERS, REFU
 __all__ = ["Line", "Link", "LinkError"]
 
 WINDOW = {READ: 4, WRITE: 8, READ_REGISTERS: 4, WRITE_REGISTER: 1}
-"""The most requests under way at once. Short requests with long answers are few: they wait on the
-board, which has room for 64 bytes, for the line."""
+"""The most requests in flight. Short requests with long answers are few: on the board, which has
+room for 64 bytes, they wait for the line.
+"""
 
 PATIENCE = 0.25
-"""Seconds without an answer until a request is repeated, beyond the time that its bytes take."""
+"""Seconds without an answer until a request is repeated, in addition to the transfer time of its
+bytes.
+"""
 
 ATTEMPTS = 12
 """The number of attempts until the driver gives up the board: after 3 seconds of silence."""
@@ -30,7 +33,7 @@ class LinkError(Error, RuntimeError):
 
 
 class Line(Protocol):
-    """A serial line, open. ``name`` is what a message calls it."""
+    """An open serial line. ``name`` is its name in messages."""
 
     name: str
     baud: int
@@ -38,7 +41,9 @@ class Line(Protocol):
     def send(self, data: bytes) -> None: ...
 
     def receive(self, seconds: float) -> bytes:
-        """What has come, at least a byte unless none comes in so many seconds."""
+        """Returns the bytes received so far, at least one unless none comes within this many
+        seconds.
+        """
         ...
 
     def close(self) -> None: ...
@@ -46,7 +51,9 @@ class Line(Protocol):
 
 @dataclass(slots=True)
 class _Request:
-    """`due`: when it is made again. `place`: its position among the answers."""
+    """A request in flight. `sent`: how often it was sent. `due`: when it is repeated. `place`: its
+    position among the answers.
+    """
 
     frame: Frame
     place: int
@@ -58,8 +65,8 @@ class _Request:
 class Link:
     """Memory and registers behind a line.
 
-    Every request is repeated until it is answered. Those of one call may overtake each other, so
-    none of them meets another in memory; a call returns when all its requests are answered.
+    Every request is repeated until it is answered. Requests of one call may overtake each other, so
+    they never overlap in memory; a call returns when all its requests are answered.
 
     Parameters
     ----------
@@ -77,7 +84,7 @@ class Link:
 
     @property
     def dropped(self) -> int:
-        """The number of the board's frames that arrived spoiled."""
+        """The number of the board's frames that arrived corrupted."""
         return self._unframe.dropped
 
     def read(self, address: int, size_bytes: int) -> bytes:
@@ -87,7 +94,8 @@ class Link:
 
     def write(self, address: int, data: bytes,
               progress: Callable[[int], None] = lambda size: None) -> None:
-        """Memory; address and size are multiples of `GRAIN`. `progress` hears of bytes written."""
+        """Memory; address and size are multiples of `GRAIN`. `progress` is told the bytes written.
+        """
         self._perform(WRITE, [(pack("<I", at) + data[at - address:at - address + size], 0)
                               for at, size in _cut(address, len(data))],
                       lambda request: progress(len(request.frame.body) - 4))
@@ -121,7 +129,7 @@ class Link:
             for frame in self._receive(min(request.due for request in open_.values())):
                 request = open_.get(frame.sequence)
                 if request is None:
-                    continue                            # the answer to what was made twice
+                    continue                            # the answer to a repeated request
                 if frame.kind == REFUSED:
                     raise LinkError(f"Board at {self.line.name} refuses a request of kind {kind}: "
                                     f"is the memory as large as the program needs, and no run on?")
@@ -142,18 +150,18 @@ class Link:
         raw = framed(request.frame)
         self.line.send(raw)
         request.sent += 1
-        # All that is under way shares the line; escapes may double it.
+        # All requests in flight share the line; escapes may double their bytes.
         under_way = sum(len(other.frame.body) + other.answer_bytes + 32 for other in open_.values())
         request.due = time.monotonic() + PATIENCE + 2 * under_way * 10 / self.line.baud
 
     def _receive(self, due: float) -> Iterator[Frame]:
-        """Frames that have come, or none when it is `due`."""
+        """Yields received frames, or none once it is `due`."""
         seconds = max(due - time.monotonic(), 0.0)
         yield from self._unframe.feed(self.line.receive(seconds))
 
 
 def _cut(address: int, size_bytes: int) -> list[tuple[int, int]]:
-    """The pieces of data, each of which fits one frame."""
+    """Cuts data into pieces that each fit one frame."""
     if address % GRAIN or size_bytes % GRAIN:
         raise ValueError(f"Address and size must be multiples of {GRAIN}, "
                          f"not {address:#x} and {size_bytes}")

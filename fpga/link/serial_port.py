@@ -7,7 +7,7 @@ from fpga.link.host import LinkError
 __all__ = ["SerialLine"]
 
 WRITE_SECONDS = 5.0
-"""Seconds in which a port must take a frame: its buffers are of KiB."""
+"""Seconds within which a port must take a frame; its buffers hold KiB."""
 
 
 class SerialLine:

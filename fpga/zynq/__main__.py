@@ -1,4 +1,4 @@
-"""Writes what Vivado makes a bitstream for PYNQ-Z1 or PYNQ-Z2 from (docs/fpga.md)."""
+"""Writes the folder from which Vivado makes a bitstream for PYNQ-Z1 or PYNQ-Z2 (docs/fpga.md)."""
 
 import argparse
 import sys

@@ -1,7 +1,7 @@
 """The accelerator in the logic of a Zynq that runs PYNQ, as a device.
 
-The driver is that of every board (`fpga.device`); here registers are read and written by the
-processor itself, and memory is a buffer of its own that both see.
+The driver is that of every board (`fpga.device`). Here the processor itself reads and writes
+registers, and memory is a buffer that processor and accelerator share.
 """
 
 from functools import cached_property
@@ -25,7 +25,7 @@ BASE_WORDS = {ADDRESSES[f"base_{name}"] for name in BASES}
 
 
 def open_board(machine: Machine, bitstream: Path) -> BoardDevice:
-    """Loads a bitstream (``.bit``, with its ``.hwh`` beside it) and opens what is in it.
+    """Loads a bitstream (``.bit``, with its ``.hwh`` beside it) and opens its accelerator.
 
     Raises LinkError, and BoardRefused if the bitstream is of another machine.
     """
@@ -35,11 +35,11 @@ def open_board(machine: Machine, bitstream: Path) -> BoardDevice:
 class PynqLink:
     """Memory and registers as a `fpga.device.BoardAccess`, like `fpga.link.host.Link`.
 
-    Memory is a buffer that lies somewhere in the processor's; addresses count from its begin, and
-    the registers that hold addresses get where it lies added.
+    Memory is a buffer somewhere in the processor's memory; addresses count from its start, which is
+    added to the registers that hold addresses.
     """
 
-    repeated = dropped = 0          # nothing is lost on the way
+    repeated = dropped = 0          # nothing is lost in transit
 
     def __init__(self, bitstream: Path):
         try:
