@@ -3,7 +3,7 @@
 >>> import lockstep
 >>> module = lockstep.compile("examples/digits/digits-int8.onnx", target="accel:tiny-1x4x4")
 
-What Lockstep raises on purpose is an `Error`. The names below are loaded when they are first used.
+All deliberate exceptions are an `Error`. The names below are loaded on first use.
 """
 
 import importlib

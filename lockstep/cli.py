@@ -1,8 +1,8 @@
 """The command line: ``lockstep COMMAND ...``.
 
-Exit status: 0 done; 1 the run found something wrong; 2 the request was wrong, said in one line
-on standard error; 130 and 143 ended by SIGINT and SIGTERM, with all that it started. A traceback
-is always a defect of Lockstep.
+Exit status: 0 done; 1 the run found something wrong; 2 the request was wrong, as one line on
+standard error says; 130 and 143 ended by SIGINT and SIGTERM, with all processes that it started. A
+traceback is always a defect of Lockstep.
 """
 
 import argparse
@@ -26,7 +26,7 @@ OUTPUT = 1      # descriptor of standard output
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose refusal is one sentence that says where to look."""
+    """An argument parser whose refusals are one sentence that says where to look."""
 
     def error(self, message: str) -> NoReturn:
         raise RequestError(f"{message} (see {self.prog} --help)")
@@ -46,14 +46,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status.
-
-    `argv` is without the program's name. If it is left out, the command is all that this process
-    does: then signals end it at once.
+    """Runs one command and returns its exit status. `argv` lacks the program's name. Without `argv`
+    the command is all that this process does: then signals end it at once.
     """
     if argv is None:
         processes.end_by_signals()
-    if isinstance(sys.stdout, io.TextIOWrapper):        # names of files may be in no character set
+    if isinstance(sys.stdout, io.TextIOWrapper):        # names of files may be bytes of no character set
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = run(argv)
@@ -68,13 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _flush_output() -> None:
-    if sys.stdout is not None:          # who closed it wants none
+    if sys.stdout is not None:          # the reader closed it and wants no message
         sys.stdout.flush()
 
 
 def _without_output(error: OSError) -> int:
-    """The exit status, if it is standard output that failed: then it fails again. Else the error is
-    raised again.
+    """The exit status, if standard output failed, which a second flush shows. Otherwise raises the
+    error again.
     """
     if sys.stdout is None:
         raise error
@@ -106,6 +104,6 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def _line(error: Error) -> str:
-    """The message in one line; of a name that fills a screen, the beginning."""
+    """The message in one line; a name that fills a screen is cut."""
     return " ".join(word if len(word) <= LONGEST_WORD else f"{word[:LONGEST_WORD]}..."
                     for word in str(error).split())

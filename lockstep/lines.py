@@ -1,4 +1,4 @@
-"""Lines for people, on terminals and pages. Reasons that repeat are counted."""
+"""Text lines for terminals and pages. Repeated reasons are counted."""
 
 import re
 from collections import Counter
@@ -10,20 +10,20 @@ from typing import Any
 __all__ = ["Entry", "counted", "host_entries", "largest_stall", "say", "shortened", "width"]
 
 Entry = tuple[str, str, str]
-"""A layer, its operator, and the reason why it is where it is."""
+"""A layer, its operator, and the reason for its place."""
 
 _NAME_WIDTH = 40
 _OPERATORS = 4      # the most frequent
 
 
 def width() -> int:
-    """Columns of the terminal: `COLUMNS`, else what it says itself, else 80."""
+    """The columns of the terminal: `COLUMNS`, else the terminal's own answer, else 80."""
     return get_terminal_size().columns
 
 
 def say(line: str = "", indent: int = 2) -> None:
-    """Print a line in the terminal's width; what is left of it stands `indent` to the right. A
-    word that is wider, such as a path, stays whole.
+    """Prints a line in the terminal's width; further lines are indented by `indent`. A wider word,
+    such as a path, stays whole.
     """
     lines = wrap(line, width(), subsequent_indent=" " * indent, break_long_words=False,
                  break_on_hyphens=False)
@@ -31,7 +31,7 @@ def say(line: str = "", indent: int = 2) -> None:
 
 
 def shortened(name: str, most: int = _NAME_WIDTH) -> str:
-    """The name in at most so many characters: the middle gives way to an ellipsis."""
+    """The name, at most this long: an ellipsis replaces the middle."""
     if len(name) <= most:
         return name
     last = (most - 1) // 2
@@ -42,7 +42,7 @@ def counted(heading: str, entries: Iterable[Entry], verbose: bool) -> Iterator[s
     """A line for each reason, the most frequent first; with `verbose` a line for each layer.
 
     ``on the host: conv2d: 12 layers, clip: 3 layers (the target is the host)``. Reasons that differ
-    in numbers and quoted names alone count as one.
+    only in numbers and quoted names count as one.
     """
     entries = list(entries)
     if verbose:
@@ -63,7 +63,7 @@ def _kind(reason: str) -> str:
 
 
 def _layers(entries: list[Entry]) -> str:
-    """The only layer by its name; several by operator and count."""
+    """Names a single layer; gives several by operator and count."""
     if len(entries) == 1:
         return shortened(entries[0][0])
     counts = Counter(operator for _, operator, _ in entries).most_common()
@@ -74,14 +74,14 @@ def _layers(entries: list[Entry]) -> str:
 
 
 def host_entries(figures: Mapping[str, Any]) -> list[Entry]:
-    """Name, operator and reason of every node on the host."""
+    """The name, operator and reason of every node on the host."""
     operators = {name: op for segment in figures["segments"]
                  for name, op in zip(segment["nodes"], segment["operators"], strict=True)}
     return [(name, operators[name], reason) for name, reason in figures["host"].items()]
 
 
 def largest_stall(layer: Mapping[str, Any]) -> str:
-    """What the unit that carries the layer waited for longest, with its share of the cycles.
+    """The longest stall of the unit that carries the layer, with its share of the cycles.
 
     ``gemm: load 12.3%`` reads: gemm waits for load in 12.3 % of the layer's cycles.
     """

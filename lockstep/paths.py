@@ -1,7 +1,6 @@
-"""Arguments that name files, and what is asked of all of them before a command begins.
-
-The classes below say what a command does with a file; `require_files` finds them among its
-arguments, so that no command lists its files a second time.
+"""Arguments that name files, and checks of all of them before a command begins. The classes below
+tell a command's use of a file; `require_files` finds them among its arguments, so that no command
+lists its files a second time.
 """
 
 import os
@@ -19,7 +18,7 @@ __all__ = ["InputFile", "MachineName", "ModelFile", "OutputFile", "OutputFolder"
            "machine_name", "model_file", "output_file", "require_files"]
 
 DUMPED = re.compile(r"\d\d+-.*\.txt")
-"""What `compiler.graph.pipeline.dump_into` writes into its folder."""
+"""The files that `compiler.graph.pipeline.dump_into` writes into its folder."""
 
 
 class InputFile(PosixPath):
@@ -27,7 +26,7 @@ class InputFile(PosixPath):
 
 
 class ModelFile(InputFile):
-    """A network to read, and the files that it keeps weights in."""
+    """A network to read, with the files of its weights."""
 
 
 class OutputFile(PosixPath):
@@ -67,8 +66,8 @@ def input_file(text: str) -> InputFile:
 
 
 def model_file(text: str) -> ModelFile:
-    """An argument that names a network; a pipe may be one. Raises RequestError for a device, which
-    may never end. What reads the file refuses the rest.
+    """An argument that names a network, possibly a pipe. Raises RequestError for a device, which
+    may never end. The reader of the file refuses the rest.
     """
     try:
         mode = os.stat(text).st_mode
@@ -87,9 +86,9 @@ def output_file(text: str) -> OutputFile:
 
 
 def require_files(arguments: Mapping[str, Any]) -> None:
-    """Raise RequestError where an output would take the place of an input or of another output,
-    whatever links lead there, and FileError where one cannot be written. Devices, pipes and what
-    is open already, such as ``/dev/stdout``, take any number of outputs.
+    """Raises RequestError where an output would overwrite an input or another output, also through
+    links, and FileError where one cannot be written. Devices, pipes and files that are already
+    open, such as ``/dev/stdout``, accept any number of outputs.
     """
     outputs = [(f"--{name.replace('_', '-')}", path) for name, path in _flat(arguments)
                if isinstance(path, OutputFolder)
@@ -127,7 +126,7 @@ def _inputs(arguments: Mapping[str, Any]) -> Iterator[str | os.PathLike[str]]:
 
 
 def _meet(path: OutputFile | OutputFolder, other: str | os.PathLike[str]) -> bool:
-    """Whether writing `path` writes what is at `other`."""
+    """Whether writing `path` overwrites the file at `other`."""
     real, place = os.path.realpath(path), os.path.realpath(other)
     if real == place:
         return True
@@ -135,5 +134,5 @@ def _meet(path: OutputFile | OutputFolder, other: str | os.PathLike[str]) -> boo
         return os.path.dirname(place) == real and bool(DUMPED.fullmatch(os.path.basename(place)))
     try:
         return os.path.samefile(real, place)
-    except (OSError, ValueError):       # one of them is not there
+    except (OSError, ValueError):       # one of them does not exist
         return False

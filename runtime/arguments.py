@@ -1,4 +1,6 @@
-"""Arguments of `lockstep.compile` and its like: refused by name before anything is computed."""
+"""Checks the arguments of `lockstep.compile` and similar functions, by name, before anything is
+computed.
+"""
 
 from collections.abc import Collection, Mapping
 from operator import index
@@ -49,7 +51,7 @@ def require_targets(pins: Mapping[str, Any] | None, targets: Collection[str]) ->
 
 
 def shapes_of(shapes: Any) -> dict[str, int] | None:
-    """The extents by the name of the symbolic dimension; None where there are none."""
+    """The extents by name of symbolic dimension; None where there are none."""
     require_kind("shapes", shapes, Mapping | None, "a mapping of names to integers")
     try:
         extents = {name: index(extent) for name, extent in (shapes or {}).items()}

@@ -1,12 +1,11 @@
-"""Which target gets which part of a network: by order of preference, or by what the parts cost.
-
-What `auto` chooses among are the division that `compiler.graph.placement` finds by estimates, the
-greedy one, which gives each node to the first target of the list that can have it, and those that
-prefer one of the other targets, such as the host alone. Each is compiled and priced as it is, and
-the cheapest is taken; so `auto` is never dearer than the better of greedy and host. The price of
-what was proposed corrects the estimates, and the search is repeated until it proposes nothing new.
-Then one node, one layer or one segment of the cheapest is moved to another target: what may gain by
-that is compiled and priced too, until no move makes it cheaper.
+"""Divides a network between targets: by order of preference, or by cost. `auto` chooses among the
+division that `compiler.graph.placement` finds by estimates, the greedy one, which gives each node
+to the first target of the list that can have it, and those that prefer one of the other targets,
+such as the host alone. Each is compiled and priced exactly, and the cheapest wins; so `auto` never
+costs more than the better of greedy and host. The price of a proposal corrects the estimates, and
+the search repeats until it proposes nothing new. Then single nodes, layers or segments of the
+cheapest division move to another target: promising moves are compiled and priced too, until none
+makes it cheaper.
 """
 
 from collections.abc import Mapping
@@ -26,30 +25,28 @@ __all__ = ["OBJECTIVES", "ROUNDS", "Choice", "choose", "greedy"]
 NO_TARGET = "the network is not compiled for it"
 
 OBJECTIVES = ("latency", "throughput")
-"""What costs are: the seconds of one inference alone, or of one of many that are pipelined."""
+"""The objectives: the seconds of one inference alone, or of one among many that are pipelined."""
 
 ROUNDS = 4
-"""How often estimates are corrected at most."""
+"""The most corrections of estimates."""
 
 DOUBT = 0.1
-"""Estimates of a move may be wrong by so much of the whole price: what is dearer by less is priced
-as it is."""
+"""The error of a move's estimate, as a share of the whole price: a move that seems dearer by less
+is priced exactly.
+"""
 
 TRIES = 16
-"""How many moves in a row are priced at most without one that is cheaper."""
+"""The most moves in a row that are priced without finding a cheaper one."""
 
 
 Key = frozenset[tuple[str, str]]
-"""Names of nodes, with their targets."""
+"""Targets by name of node."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The division that was taken, and the figures that it was taken from.
-
-    Parameters
-    ----------
-    name : of the candidate that was taken.
+    """The chosen division, and the figures behind the choice. Parameters ---------- name : of the
+    chosen candidate.
     price : of its steps.
     candidates : the cost of each, by name: seconds of one inference, or of one of many.
     exact : whether the search saw all divisions; else it kept the best of a bounded number.
@@ -87,16 +84,15 @@ class Choice:
 
 
 def choose(pricing: Pricing, pins: Pins | None = None) -> Choice:
-    """The cheapest candidate for a graph; `pins` by names of nodes or operators.
-
-    Raises PinRefused for pins that cannot be.
+    """Chooses the cheapest candidate for a graph; `pins` are by names of nodes or operators. Raises
+    PinRefused for impossible pins.
     """
     return _Candidates(pricing, pins or {}).chosen()
 
 
 def greedy(graph: Graph, targets: Targets, pins: Pins | None = None) -> Partition:
     """Puts each node on the first of the targets that can have it, unless it is pinned. Raises
-    PinRefused for pins that cannot be.
+    PinRefused for impossible pins.
     """
     def refusal(node: Node, name: str) -> str | None:
         if name not in targets.names:
@@ -209,7 +205,7 @@ class _Candidates:
         return self.pricing.together(steps, map(self.pricing.estimate, steps))
 
     def _reasons(self, targets: Mapping[str, str]) -> dict[str, str]:
-        """Why each node on the host is there."""
+        """The reason for each node on the host."""
         chosen = estimate(self.graph, targets, self.pricing)
         return {node.name: self._reason(node, targets, chosen) for node in self.graph.nodes
                 if targets[node.name] == HOST}

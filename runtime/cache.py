@@ -1,13 +1,12 @@
-"""Compiled networks, kept: compiling one again is reading a file.
-
-They lie in the cache of `compiler.native`, each under the hash of all that it follows from: the
-imported graph with its constants, the machine, the options, pins, what the target `auto` assumes
-of link and memory, the processor, the versions of what computes, and our own sources that take
-part. What `auto` measured to decide is not known before it is measured: it lies beside the module,
-which counts only as long as the cache of times holds the same times. So to remove that folder is to
-measure and divide anew. `LARGEST` bounds what is kept; what was used longest
-ago goes first. An entry that is damaged is compiled again and replaced. Where the cache cannot be
-written, or after a source has changed under a running process, all is compiled every time.
+"""A cache of compiled networks: compiling one again only reads a file. They lie in the cache of
+`compiler.native`, each under the hash of everything that determines it: the imported graph with its
+constants, the machine, the options, pins, what the target `auto` assumes of link and memory, the
+processor, the versions of the tools, and our own sources that take part. The times that `auto`
+decides by are unknown before they are measured. They lie beside the module, which is valid only
+while the cache of times holds the same times. So removing that folder makes `auto` measure and
+divide anew. `LARGEST` bounds the cache; the least recently used entries go first. A damaged entry
+is compiled again and replaced. Where the cache cannot be written, or after a source has changed
+under a running process, every network is compiled every time.
 """
 
 import hashlib
@@ -38,7 +37,7 @@ __all__ = ["LARGEST", "cached", "network_key", "sources"]
 
 KIND, FILE, TIMES = "networks", "module.lockstep", "times.json"
 LARGEST = 4 << 30
-"""Bytes that the kept networks take together."""
+"""The most bytes of all kept networks together."""
 
 HOUSE = Path(__file__).parents[1]
 ROOMS = ("compiler", "accel", "runtime")
@@ -46,10 +45,10 @@ ROOMS = ("compiler", "accel", "runtime")
 LIBRARIES = ("islpy", "llvmlite", "ml_dtypes", "numpy")
 
 Division = Mapping[str, Any]
-"""What decides which target computes what, apart from times; as JSON has it."""
+"""Everything but times that decides the division, as JSON."""
 
 Times = Mapping[str, float]
-"""Seconds of what was measured to decide it, by what `runtime.timing.measured` calls it."""
+"""The measured seconds that decided it, by their keys in `runtime.timing.measured`."""
 
 Made = tuple[Module, Times]
 
@@ -59,7 +58,7 @@ _began = time.time()
 
 def cached(graph: Graph, device: Device | None, settings: Settings, division: Division,
            make: Callable[[], Made]) -> Module:
-    """What `make` makes of the imported `graph`, or what it made before."""
+    """The module that `make` compiles from the imported `graph`, or the one from the cache."""
     if _edited():
         return make()[0]
     key = network_key(graph, device, settings, division)
@@ -83,12 +82,12 @@ def _kept(folder: Path, device: Device | None) -> Module | None:
         shutil.rmtree(folder, ignore_errors=True)
         return None
     with suppress(OSError):
-        os.utime(folder)                    # it was used
+        os.utime(folder)                    # marks it as used
     return module
 
 
 def _times_hold(folder: Path) -> bool:
-    """Whether what was measured when the network was divided is what would be measured now."""
+    """Whether the times that divided the network are still those in the cache."""
     try:
         times = json.loads((folder / TIMES).read_text())
         return all(known(measurement) == seconds for measurement, seconds in times.items())
@@ -108,7 +107,7 @@ def _keep(key: str, module: Module, times: Times) -> None:
 
 
 def _forget(folder: Path) -> None:
-    """Remove what was used longest ago until the rest is small enough."""
+    """Removes the least recently used entries until the rest is small enough."""
     entries = sorted(((entry.stat().st_mtime, entry) for entry in folder.iterdir()
                       if entry.is_dir()), reverse=True)
     total = 0
@@ -132,7 +131,7 @@ def network_key(graph: Graph, device: Device | None, settings: Settings,
 
 
 def sources() -> Iterator[Path]:
-    """The files of ours that take part in compilation, in order of their names."""
+    """Our source files that take part in compilation, in order of their names."""
     for room in ROOMS:
         for path in sorted((HOUSE / room).rglob("*")):
             if path.suffix in (".py", ".toml"):

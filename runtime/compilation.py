@@ -1,4 +1,4 @@
-"""Compiles a network to a module: what `lockstep.compile` does.
+"""Compiles a network to a module: the implementation of `lockstep.compile`.
 
 >>> import numpy as np
 >>> from runtime import compile
@@ -111,9 +111,9 @@ QUANTIZER = tuple(name for name, parameter in signature(quantize).parameters.ite
 
 def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, int] | None = None,
               arrays: Mapping[str, np.ndarray] | None = None, **options) -> Graph:
-    """The imported int8 network of a float one, named after the file that it comes from. Dimensions
-    that `shapes` leave open have the extents of `arrays`, by the name of the input; `options` as
-    `compiler.quantize.quantize` has them.
+    """Quantizes a float network; returns the imported int8 network, named after its file.
+    Dimensions that `shapes` leave open have the extents of `arrays`, by the name of the input;
+    `options` as `compiler.quantize.quantize` has them.
     """
     result = quantize(model, calibration, **options)
     graph = result.graph_of(shapes_of(shapes), arrays)
@@ -123,7 +123,7 @@ def quantized(model: Model, calibration: CalibrationSet, shapes: Mapping[str, in
 def compile_for(model: Model, device: Device | None, *, threads: int = 2, link: Link | None = None,
                 dram: Dram = DRAM, **options) -> Module:
     """`compile_on` for a device of the accelerator and the host, or for the host alone. With a
-    `link` costs decide which of both computes what, with the memory `dram`.
+    `link`, costs decide which of the two computes what, with the memory `dram`.
     """
     require_settings(integerize=True, threads=threads, after=None, cache=True, pins=None, link=link)
     placed = [accelerator(device.machine, device, threads, link or LINK, dram)] if device else []
@@ -135,9 +135,7 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
                threads: int = 2, shapes: Mapping[str, int] | None = None,
                after: AfterStage | None = None, cache: bool = True, pins: Pins | None = None,
                link: Link | None = None, dram: Dram = DRAM, objective: str = "latency") -> Module:
-    """`compile` for these targets, which get what they can in the order in which they stand; with
-    `auto`, what things cost decides.
-    """
+    """`compile` for these targets in order of preference; with `auto`, costs decide."""
     require_settings(integerize=integerize, threads=threads, after=after, cache=cache, pins=pins,
                      link=link)
     require_targets(pins, targets.names)
@@ -155,7 +153,7 @@ def compile_on(model: Model, targets: Targets, auto: bool = False, *, integerize
         times = built.choice.pricing.times if built.choice else {}
         return module_of(built, targets, settings), times
 
-    recorded = isinstance(targets.plans, Recorder)      # asks for every task
+    recorded = isinstance(targets.plans, Recorder)      # asks for the plan of every task
     if cache and after is None and targets.can_be_saved and not recorded:
         division = {"objective": objective, **_division(targets, auto, pins, link, dram)}
         return cached(graph, targets.device, settings, division, make)
@@ -173,7 +171,7 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
                   pins: Pins | None = None, pricing: Pricing | None = None,
                   settings: Settings | None = None) -> Module:
     """An optimized graph, compiled for the host, and an accelerator if there is one. With `pricing`
-    each part goes where it costs least, else to the first that can have it.
+    each part goes where it costs least, else to the first target that can have it.
     """
     targets = Targets([Placed(accel, device)] if accel else [])
     integerize = bool((settings or {}).get("integerize", True))
@@ -182,7 +180,7 @@ def compile_graph(graph: Graph, accel: AccelTarget | None, device: Device | None
 
 
 def module_of(built: Built, targets: Targets, settings: Settings | None = None) -> Module:
-    """The module of what was built, on the targets' devices."""
+    """Makes a module of the built segments on the targets' devices."""
     parts = built.layout.partition
     steps = tuple(Step(segment, compiled, compiled.on(targets[segment.target].device))
                   for segment, compiled in zip(parts.segments, built.compiled, strict=True))

@@ -1,4 +1,4 @@
-"""What it costs to divide a network: prices of segments and copies, and of both together."""
+"""Costs of divisions of a network: prices of segments and copies, and of both together."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class SegmentPrice:
 
 @dataclass(frozen=True, slots=True)
 class CopyPrice:
-    """The price of a copy: `size_bytes` go over the link, and the change of layout takes
+    """The price of a copy: `size_bytes` cross the link, and the change of layout takes
     `layout_seconds` of `seconds`.
     """
 
@@ -102,8 +102,8 @@ class Pricing:
     """Prices of one optimized graph that is divided between these targets.
 
     As `compiler.graph.placement.Costs` it estimates. `division` is exact: it compiles and prices
-    the segments as they are, each target by its own `compiler.target.Prices`. `pipelined` says what
-    counts (`Price`); `times` are the seconds of all that was measured, by what it was.
+    the segments as they are, each target by its own `compiler.target.Prices`. `pipelined` selects
+    the objective (`Price`); `times` are the measured seconds by key.
     """
 
     graph: Graph
@@ -124,7 +124,7 @@ class Pricing:
         return (HOST, *(name for name in self.placed.names if name != HOST))
 
     def assumed(self) -> dict[str, dict[str, Any]]:
-        """What was not measured, as reports show it."""
+        """The assumed figures, as reports show them."""
         return {name: value for prices in self.prices.values()
                 for name, value in prices.assumed().items()}
 
@@ -160,18 +160,18 @@ class Pricing:
         return Price(layout.partition, steps, self.pipelined)
 
     def together(self, steps: Sequence[Segment | Copy], seconds: Iterable[float]) -> float:
-        """The cost of these steps, when each takes so long."""
+        """The cost of these steps with these seconds each."""
         return busiest(steps, seconds) if self.pipelined else elapsed(steps, seconds)
 
     def estimate(self, step: Segment | Copy) -> float:
-        """The price of a step by those of its nodes alone."""
+        """Estimates the price of a step by those of its nodes alone."""
         if isinstance(step, Copy):
             return self.copy(step.value, step.source, step.target)
         return self.start(step.target) + sum(self.node(node, step.target) or 0.0
                                              for node in step.nodes)
 
     def price(self, layout: Layout, step: Segment | Copy) -> SegmentPrice | CopyPrice:
-        """Prices a step of the partition that has this layout."""
+        """Prices a step of the partition in this layout."""
         graph = layout.partition.graph
         if isinstance(step, Copy):
             return self._copied(step, graph.values[step.value], step.value in layout.last)

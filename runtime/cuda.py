@@ -47,7 +47,7 @@ class CudaDevice:
         data = np.ascontiguousarray(data)
         self._require(self._driver.cuMemcpyHtoDAsync(address, data.ctypes.data, data.nbytes,
                                                      int(self._stream.handle)))
-        self._stream.sync()                 # `data` may go now
+        self._stream.sync()                 # `data` may be freed now
 
     def copy_out(self, address: int, size_bytes: int) -> np.ndarray:
         data = np.empty(size_bytes, np.uint8)

@@ -100,7 +100,7 @@ class _Schedule(Generic[R]):
                     self._finish(inference)
                     self._changed.notify_all()
         except BaseException:
-            self.stop()                     # else the other thread would wait for ever
+            self.stop()                     # else the other threads would wait for ever
             raise
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class _Schedule(Generic[R]):
             self._changed.notify_all()
 
     def _finish(self, inference: Inference[R]) -> None:
-        """Forget what nobody needs of an inference that is over."""
+        """Drops the values of a finished inference that nobody needs."""
         if len(inference.rows) == len(self.segments):
             inference.values = {name: value for name, value in inference.values.items()
                                 if name in self.outputs}

@@ -14,9 +14,9 @@ __all__ = ["compute"]
 
 def compute(device: KernelDevice, code: Code, inputs: Mapping[str, np.ndarray],
             **symbols: int) -> dict[str, np.ndarray]:
-    """Outputs by name, like `compiler.ir.interpret`. Outputs start as 0xA5, so that an element
-    that no thread writes is seen. Parameters take their values from the shapes of the inputs, or
-    from `symbols`. Raises ValueError for inputs that do not fit.
+    """Outputs by name, like `compiler.ir.interpret`. Outputs start as 0xA5, so that an element that
+    no thread writes is noticed. Parameters take their values from the shapes of the inputs, or from
+    `symbols`. Raises ValueError for inputs that do not fit.
     """
     code = code.at(**values_in(code.inputs if code.parameters else (), inputs, symbols))
     buffers = (*code.inputs, *code.outputs, *code.temporaries)

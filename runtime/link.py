@@ -1,4 +1,4 @@
-"""What is assumed of the way between the host and a target that has memory of its own."""
+"""Assumptions about the link between the host and a target with its own memory."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ __all__ = ["LINK", "Link"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What is assumed of the way between host and accelerator.
+    """The assumed link between host and accelerator.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Modules from files."""
+"""Loads modules from files."""
 
 from os import PathLike
 from pathlib import Path

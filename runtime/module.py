@@ -21,11 +21,11 @@ __all__ = ["InputError", "Module", "Settings", "Step"]
 
 Values = dict[str, np.ndarray]
 Settings = Mapping[str, int | bool]
-"""Options that a network was compiled with, by name."""
+"""The options that a network was compiled with, by name."""
 
 
 class InputError(Error, ValueError):
-    """An input of a name, shape or type that the network does not take."""
+    """An input whose name, shape or type the network does not take."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Step:
 
 
 Perform = Callable[[Step, Values], Outcome]
-"""What a step makes of its inputs."""
+"""Executes a step on its inputs."""
 
 
 class Module:
@@ -48,9 +48,9 @@ class Module:
     the same with the inputs that were set, keeps the outputs, and returns the run of each segment
     of the accelerator in order. Segments of host and accelerator run at the same time where the
     data allow. Values are those of the network: logical shapes, the types of its own inputs and
-    outputs. `auto` has the figures that the target of that name decided by, as plain data
-    (`runtime.auto.Choice.figures`); other targets have none. `layout` has those of the layout pass
-    (`compiler.graph.layout.Layout.figures`), whose graph and partition these are.
+    outputs. `auto` has the figures by which the target `auto` decided, as plain data
+    (`runtime.auto.Choice.figures`); it is None for other targets. `layout` has those of the layout
+    pass (`compiler.graph.layout.Layout.figures`), whose graph and partition these are.
     """
 
     def __init__(self, graph: Graph, partition: Partition, steps: tuple[Step, ...],
@@ -72,7 +72,7 @@ class Module:
         return next((segment.device.machine for segment in self.accelerated), None)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it as one file, which `runtime.load` reads: see `runtime.artifact`. Raises
+        """Writes the module as one file, which `runtime.load` reads: see `runtime.artifact`. Raises
         FileError where it cannot be written.
         """
         save(self, path)
@@ -84,8 +84,8 @@ class Module:
         self._inputs[name] = np.array(self._checked(name, array))
 
     def _checked(self, name: str, array: Any) -> np.ndarray:
-        """The array itself, or what another library shares through DLPack, where it is dense; else
-        a copy.
+        """The array itself, or memory that another library shares through DLPack, if it is dense;
+        else a copy.
         """
         self.require_input(name)
         try:
@@ -99,7 +99,7 @@ class Module:
 
     def require_input(self, name: str, shape: Sequence[int] | None = None,
                       dtype: np.dtype | None = None) -> None:
-        """Refuses what `set_input` refuses, without the array; a part that is None is not judged.
+        """Refuses what `set_input` refuses, without the array; a part that is None is not checked.
         """
         if name not in self.graph.inputs:
             raise InputError(f"Input must be one of {', '.join(self.graph.inputs)}, not {name!r}")
@@ -116,14 +116,13 @@ class Module:
         return self.run_many([inputs])[0]
 
     def profile(self, inputs: Mapping[str, Any]) -> list[Row]:
-        """Where the time of one inference goes: a row for each group of operators that is computed
-        together, in order of execution: `name` and `op` of its operators, `device` (the target),
-        `seconds`, `cycles`.
+        """Profiles one inference: a row for each group of operators computed together, in order of
+        execution: `name` and `op` of its operators, `device` (the target), `seconds`, `cycles`.
 
-        On the host seconds were measured, in this call: what is run for the first time may take
-        longer than later. On the accelerator they are its cycles at the machine's clock, both 0
-        where the device counts none; there is a row more for each segment, what follows its last
-        layer. A value whose layout changes while it is copied has a row of the host, `op` relayout.
+        On the host, seconds are measured in this call; a first run may take longer than later ones.
+        On the accelerator they are its cycles at the machine's clock, both 0 where the device
+        counts none. Each of its segments has one more row, for the time after its last layer. A
+        value whose layout changes while it is copied has a row of the host, with `op` relayout.
         """
         rows: list[Row] = []
 
@@ -136,8 +135,8 @@ class Module:
         return rows
 
     def run_many(self, inputs: Sequence[Mapping[str, Any]]) -> list[Values]:
-        """Outputs by name for each of the inputs, in their order: while the accelerator computes
-        one, the host computes another.
+        """Runs many inferences; returns the outputs by name for each of the inputs, in order. While
+        the accelerator computes one inference, the host computes another.
         """
         if isinstance(inputs, Mapping) or not isinstance(inputs, Sequence):
             raise InputError(f"Inputs of many runs must be a list of mappings, not "
@@ -149,7 +148,8 @@ class Module:
         return runs
 
     def perform(self, inputs: Mapping[str, Any], perform: Perform) -> Values:
-        """The outputs when `perform` executes each step, one after the other."""
+        """The outputs of an inference in which `perform` executes each step, one after the other.
+        """
         values = self._complete(inputs)
         for step in self.steps:
             given = {name: values[name] for name in step.segment.inputs}
@@ -171,7 +171,7 @@ class Module:
         return {name: known[name] for name in self.graph.outputs}
 
     def _execute(self, inputs: Sequence[Mapping[str, Any]]) -> list[tuple[Values, tuple[Run, ...]]]:
-        """Outputs, and runs of the accelerator, for each of the inputs."""
+        """Returns the outputs, and the accelerator's runs, for each of the inputs."""
         segments = [step.segment for step in self.steps]
         if len(inputs) > 1 or overlaps(segments):
             inferences = run_all(segments, self._performed,

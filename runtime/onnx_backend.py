@@ -9,10 +9,10 @@
 >>> onnx_backend.prepare(model, "CPU").run([np.array([-1, 2], np.float32)])[0].tolist()
 [0.0, 2.0]
 
-A model becomes a graph, and that native code, for the types of its inputs. An input whose elements
-decide about the graph (the shape of a Reshape, the trip count of a Loop) is *bound*: the code holds
-for these elements, and is made again for others. Where elements that are computed decide, the
-graph is cut there: what comes before is run to build what comes after.
+A model becomes a graph, then native code, for the types of its inputs. An input whose elements
+determine the graph (the shape of a Reshape, the trip count of a Loop) is *bound*: the code is valid
+for these elements, and is compiled again for others. Where computed elements determine it, the
+graph is cut: the part before is run to build the part after.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def supports_device(device: str) -> bool:
 
 
 def is_compatible(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-    """Whether `prepare` takes the model; what depends on inputs shows when it is run."""
+    """Whether `prepare` accepts the model; problems that depend on inputs appear when it is run."""
     try:
         prepare(model, device)
     except ImportRefused:
@@ -48,7 +48,7 @@ def is_compatible(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) ->
 
 
 def prepare(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> "Prepared":
-    """The model, ready to be run; ImportRefused says what is wrong with it."""
+    """Prepares a model to be run. Raises ImportRefused, which says what is wrong with it."""
     if not supports_device(device):
         raise ImportRefused(f"device must be CPU, not {device}")
     check_model(model, model.graph.name or "model")
@@ -62,9 +62,9 @@ def run_model(model: onnx.ModelProto, inputs: Sequence[Any], device: str = "CPU"
 
 @dataclass(frozen=True, slots=True)
 class _Specialized:
-    """Code for inputs of these types and, where they are bound, these elements. `results` are
-    names of the segment's outputs, arrays, lists of those, or None. `feeds` are the segment's
-    inputs that follow from what is bound.
+    """Code for inputs of these types and, where they are bound, these elements. `results` are names
+    of the segment's outputs, arrays, lists of those, or None. `feeds` are the segment's inputs that
+    the bound elements determine.
     """
 
     types: Mapping[str, Any]
@@ -85,7 +85,7 @@ class _Specialized:
 
 
 class Prepared:
-    """A model that runs as often as one likes. Inputs and results stand in the model's order."""
+    """A model that can run any number of times. Inputs and results are in the model's order."""
 
     def __init__(self, model: onnx.ModelProto):
         self.model = model
@@ -94,7 +94,7 @@ class Prepared:
         self._made: list[_Specialized] = []
 
     def run(self, inputs: Sequence[Any] | Inputs, **kwargs: Any) -> tuple[Any, ...]:
-        """Run the model on arrays and return arrays; a sequence is a list of arrays, an empty
+        """Runs the model on arrays and returns arrays; a sequence is a list of arrays, an empty
         optional None.
         """
         if not isinstance(inputs, Mapping):
@@ -111,7 +111,9 @@ class Prepared:
         return specialized(given)
 
     def _specialize(self, inputs: Inputs) -> tuple[_Specialized, bool]:
-        """Code for these inputs, and whether it holds for others of the same types."""
+        """Compiles code for these inputs; also returns whether it is valid for others of the same
+        types.
+        """
         importer = Importer(self.model, self.model.graph.name or "model", _run)
         importer.define_initializers(self.model.graph)
         for name, given in inputs.items():
@@ -146,7 +148,7 @@ def _array(given: Any) -> Any:
 
 
 def _item(importer: Importer, name: str, given: Any) -> Item:
-    """What the name of an input stands for; tensors without elements, and of types that no
+    """The importer's item for an input; tensors without elements, and those of types that no
     processor has, are bound.
     """
     if given is None:

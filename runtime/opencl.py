@@ -79,7 +79,7 @@ class OpenClDevice:
 
     def _program(self, code: Code) -> dict[str, Any]:
         if code.text not in self._programs:
-            with warnings.catch_warnings():         # what the compiler remarks is no failure
+            with warnings.catch_warnings():         # the compiler's remarks are not failures
                 warnings.simplefilter("ignore")
                 built = self._cl.Program(self._context, code.text).build(self._options)
             self._programs[code.text] = {k.function_name: k for k in built.all_kernels()}
@@ -87,8 +87,8 @@ class OpenClDevice:
 
 
 def _options(device: Any) -> list[str]:
-    """PoCL 3 drops guarded stores that follow a loop with barriers when it optimizes, so it must
-    not: ``tests/runtime/test_kernel_devices.py`` has such a kernel.
+    """Compiler options. PoCL 3 drops guarded stores after a loop with barriers when it optimizes,
+    so it must not: ``tests/runtime/test_kernel_devices.py`` has such a kernel.
     """
     broken = device.platform.version.startswith("OpenCL 3.0 PoCL 3.")
     return ["-cl-opt-disable"] if broken else []
@@ -106,7 +106,7 @@ def _pyopencl() -> Any:
 def _device(cl: Any, platform: str) -> Any:
     try:
         platforms = cl.get_platforms()
-    except cl.Error:                                # no platform is an error of the loader
+    except cl.Error:                                # without a platform the loader raises
         platforms = []
     chosen = [candidate for candidate in platforms if platform in candidate.name]
     devices = [device for candidate in chosen for device in candidate.get_devices()]

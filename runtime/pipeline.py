@@ -1,15 +1,15 @@
-"""The pipeline: one list of all that happens to a network, from import to compiled segments.
+"""The pipeline: one list of all stages of a network, from import to compiled segments.
 
 ::
 
     fold-constants, clean-up, ...    graph -> graph: `compiler.graph.pipeline.standard_passes`
-    partition                        graph -> which target computes what
-    layout                           which images are NHWC, and what is converted where
-    compile                          a `Compiled` for each segment; on the host ``fuse`` and
+    partition graph -> which target computes what layout which images are NHWC, and what is
+    converted where compile                          a `Compiled` for each segment; on the host
+    ``fuse`` and
                                      ``plan-memory`` are steps of it
 
-What a stage makes has a text, and every stage a contract, its docstring. `lockstep compile --dump`
-writes the text of each.
+Every stage's result has a text form, and every stage a contract, its docstring. `lockstep compile
+--dump` writes the text of each.
 """
 
 from collections.abc import Sequence
@@ -66,9 +66,7 @@ class LaidOut:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """All that a module needs except devices. `graph` is that of the layout, with notes of what
-    the user should know.
-    """
+    """All that a module needs except devices. `graph` is the layout's, with notes for the user."""
 
     graph: Graph
     layout: Layout
@@ -121,8 +119,8 @@ class LayOut:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Before: a partition with its layout. After: what the target of each segment made of it; what
-    was compiled to be priced is not compiled again.
+    """Before: a partition with its layout. After: each segment compiled by its target; a segment
+    that pricing compiled is not compiled again.
     """
 
     targets: Targets
@@ -146,7 +144,7 @@ class Compile:
 
 
 def _is_float(graph: Graph) -> bool:
-    """Whether the graph has products in float, and computes nothing in integers."""
+    """Whether the graph has float products, and computes nothing in integers."""
     operators = [find(node.op) for node in graph.nodes]
     return (any(operator.contracts and operator.integer for operator in operators)
             and all(operator.numbers is not Numbers.INTEGER for operator in operators))

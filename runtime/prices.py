@@ -1,4 +1,4 @@
-"""What targets cost for one graph: the accelerator simulated, this processor measured."""
+"""Prices of targets for one graph: simulated for the accelerator, measured for this processor."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -58,8 +58,8 @@ class AccelPrices:
         return self.cycles.get(node.name, 0) / self._clock
 
     def segment(self, graph: Graph) -> Priced:
-        """Compiles a segment once, whatever layouts its tensors have. Raises LoweringError for what
-        the accelerator cannot have after all.
+        """Compiles a segment once, whatever layouts its tensors have. Raises LoweringError for a
+        segment that the accelerator cannot have after all.
         """
         compiled, cycles = self._simulated(core(graph))
         compiled = replace(compiled, program=with_borders(compiled.program, graph))
@@ -83,7 +83,7 @@ class AccelPrices:
 
     def _change(self, value: str, kind: TensorType, outwards: bool, last: bool
                 ) -> tuple[int, Callable[[], object]]:
-        """The bytes that go over the link, and a function that changes the layout."""
+        """The bytes that cross the link, and a function that changes the layout."""
         image = len(kind.shape) == 4
         if not outwards:
             given = _samples({value: kind})[value]
@@ -112,7 +112,7 @@ class AccelPrices:
     def _attribute(self, part: Graph, compiled: CompiledSegment, ends: list[int],
                    total: int) -> None:
         """Attributes cycles to nodes. Layers that are computed at the same time share their cycles
-        in proportion to what each needs at least; a view has none.
+        in proportion to the least that each needs; a view has none.
         """
         self.cycles |= {node.name: 0.0 for node in part.nodes}
         begin = 0
@@ -132,9 +132,9 @@ class AccelPrices:
 
 @dataclass
 class MeasuredPrices:
-    """Prices of a target whose executables are run, and measured: of this processor, and of others
-    that compute with arrays of this process. Nothing is copied. What a segment takes is divided
-    among its nodes in proportion to what each takes by itself.
+    """Prices of a target by running and measuring its executables: of this processor, and of others
+    that compute on arrays of this process. Nothing is copied. A segment's time is divided among its
+    nodes in proportion to each one's own time.
     """
 
     graph: Graph
@@ -204,7 +204,7 @@ class MeasuredPrices:
 
 @dataclass(frozen=True, slots=True)
 class NodePrices:
-    """Prices of a target by what each of its nodes takes, given from outside. Nothing is copied."""
+    """Prices of a target by given times of its nodes. Nothing is copied."""
 
     target: Target
     seconds: Callable[[Node], float]

@@ -1,4 +1,4 @@
-"""What a run did, as plain data: docs/machine.md, Reports."""
+"""Reports of runs, as plain data: docs/machine.md, Reports."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -22,12 +22,11 @@ def report(module: Module, runs: Sequence[Run], machine: Machine | None,
     `cycles`, `macs` (useful ones), `utilization`, `seconds` (at the machine's clock),
     `wall_seconds`, `machine_hash`, `layers`, `host` (why each node is there), `segments` and
     `copies` in order of execution, `layout` (what is converted between NCHW and NHWC, and what
-    would be with all of the host in NCHW: counts and bytes), `auto` (what that target decided by),
-    `notes` (what could not become integers, and why; what costs more products than it has),
-    `counters`, `outputs`.
-    Without cycles (functional simulation, host alone) the figures in cycles are 0, without events
-    (boards) those of layers; without a timeline, `busy` and `stalls` of the layers are empty. Else
-    for each unit they add up to the layer's cycles.
+    would be with all of the host in NCHW: counts and bytes), `auto` (the figures that this target
+    decided by), `notes` (nodes that could not become integers, and why; nodes that cost extra
+    products), `counters`, `outputs`. Without cycles (functional simulation, host alone) the figures
+    in cycles are 0, without events (boards) those of layers; without a timeline, `busy` and
+    `stalls` of the layers are empty. Else for each unit they add up to the layer's cycles.
     """
     layers: list[dict[str, Any]] = []
     for step, run in _programs(module, runs):
@@ -69,7 +68,7 @@ def _segments(module: Module, runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _layer_notes(module: Module) -> list[str]:
-    """What layers have to say, once for each node."""
+    """The notes of layers, once for each node."""
     return list(dict.fromkeys(str(Note(layer.node.name, layer.node.op, "", layer.note))
                               for layer in _layers(module) if layer.note))
 

@@ -48,7 +48,7 @@ class TargetError(Error, ValueError):
 
 @dataclass(frozen=True)
 class Placed:
-    """A target, the device of what it compiles (None: this processor), and how it is priced."""
+    """A target, the device for its compiled segments (None: this processor), and its prices."""
 
     target: Target
     device: Any = None
@@ -92,7 +92,7 @@ class Targets:
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether a file can hold what they compile (`runtime.artifact`)."""
+        """Whether a file can hold their compiled segments (`runtime.artifact`)."""
         return set(self.names) <= {ACCEL, HOST}
 
     @property
@@ -100,7 +100,7 @@ class Targets:
         return {placed.name: placed.target.fingerprint for placed in self}
 
     def borders(self, graph: Graph) -> Borders:
-        """What the layout pass asks about segments of the graph."""
+        """The function by which the layout pass asks about segments of the graph."""
         def asked(segment: Segment):
             return self[segment.target].target.borders(subgraph(graph, segment))
         return asked
@@ -109,7 +109,7 @@ class Targets:
 def accelerator(machine: Machine, device: Device | None = None, threads: int = 2,
                 link: Link = LINK, dram: Dram = DRAM, name: str = ACCEL, plans: Plans = OWN
                 ) -> Placed:
-    """An accelerator, priced by what is assumed of the way to it and of its memory."""
+    """An accelerator, priced by the assumed link and memory."""
     target = AccelTarget(machine, threads, name, plans)
 
     def priced(graph: Graph, measure: Measure) -> Prices:
@@ -118,14 +118,14 @@ def accelerator(machine: Machine, device: Device | None = None, threads: int = 2
 
 
 Make = Callable[[str], Placed]
-"""Gives the target of a text's remainder behind the colon."""
+"""Makes a target from the part of a text after the colon."""
 
 _registered: dict[str, Make] = {}
 
 
 def register(kind: str, make: Make) -> None:
-    """Have texts ``KIND`` and ``KIND:WHERE`` name a target of one's own: `make(WHERE)`, whose name
-    must be the text.
+    """Registers a custom target for the texts ``KIND`` and ``KIND:WHERE``: `make(WHERE)`, whose
+    name must be the text.
     """
     _registered[kind] = make
 

@@ -1,9 +1,7 @@
-"""How long code takes on this computer: measured once, and kept.
-
-Processor time, the least of several samples, kept in the cache of `compiler.native` by what was run
-and on which processor, so that it is the same the next time. A kept time says how long the clock
-went meanwhile; where that is much longer, other work was in the way, and the next process measures
-anew.
+"""Measures the time of code on this computer once, and keeps it. A time is processor time, the
+least of several samples. The cache of `compiler.native` keeps it by the code's key and the
+processor, so that it is the same the next time. A kept time includes the wall-clock time; where
+that is much longer, other work interfered, and the next process measures anew.
 """
 
 import json
@@ -21,14 +19,13 @@ KIND = "times"                      # of entries of the cache
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The time of one call, and what tells whether to trust it.
+    """The time of one call, with the figures that tell whether to trust it.
 
     Parameters
     ----------
     seconds : processor time of the thread that calls, the least of several samples. Where a kernel
-        has several threads, the others compute while this one does, so they add nothing.
-    wall_seconds : by the clock, in that sample.
-    samples : how many there were.
+      has several threads, the others compute at the same time, so they add nothing. wall_seconds :
+      wall-clock time of that sample. samples : the number of samples.
     """
 
     seconds: float
@@ -37,21 +34,21 @@ class Timing:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the thread had a processor almost all the time: no other work disturbed it."""
+        """Whether the thread had a processor almost all the time, undisturbed by other work."""
         return 0 < self.seconds < float("inf") and self.wall_seconds <= _QUIET * self.seconds
 
 
 _SAMPLES, _MOST_SAMPLES = 5, 200
 _ENOUGH_SECONDS, _MOST_SECONDS = 0.05, 0.5      # of all samples: quiet ones, and others
 _SAMPLE_SECONDS = 50e-6             # a call that is shorter is repeated within a sample
-_TICKS = 100                        # of the clock in a sample, at least
+_TICKS = 100                        # the least wall-clock time of a sample
 _QUIET = 1.25
 _known: dict[str, float] = {}
 
 
 def measured(key: str, run: Callable[[], object]) -> float:
-    """Seconds of one `run`, or what was kept for this key and processor. What was measured while
-    other work disturbed it holds for this process alone: the next one measures anew.
+    """The seconds of one `run`, or those kept for this key and processor. A time that other work
+    disturbed is valid for this process alone: the next one measures anew.
     """
     entry = _entry(key)
     if entry not in _known:
@@ -65,7 +62,7 @@ def measured(key: str, run: Callable[[], object]) -> float:
 
 
 def known(key: str) -> float | None:
-    """What `measured` would give without measuring; None where it would have to."""
+    """The kept time that `measured` would return; None where it would measure."""
     entry = _entry(key)
     if entry in _known:
         return _known[entry]
@@ -78,7 +75,7 @@ def _entry(key: str) -> str:
 
 
 def _time(run: Callable[[], object]) -> Timing:
-    """The quickest of several samples. While none is quiet there are more of them, for a while."""
+    """The quickest of several samples; takes more for a while if none is quiet."""
     run()                                   # code and data come into the caches
     calls = _calls(run)
     samples: list[tuple[float, float]] = []
@@ -98,7 +95,7 @@ def _wants_more(samples: list[tuple[float, float]]) -> bool:
 
 
 def _calls(run: Callable[[], object]) -> int:
-    """Calls of a sample: so many that it is long beside a tick of the clock."""
+    """The calls in a sample: enough to make it long compared with a tick of the clock."""
     least = max(_SAMPLE_SECONDS, _TICKS * time.get_clock_info("thread_time").resolution)
     calls = 1
     while (wall := _sample(run, calls)[1]) < least:
@@ -107,7 +104,7 @@ def _calls(run: Callable[[], object]) -> int:
 
 
 def _sample(run: Callable[[], object], calls: int) -> tuple[float, float]:
-    """Seconds of the processor and by the clock for so many calls."""
+    """The processor time and wall-clock time of this many calls."""
     wall, begin = time.perf_counter(), time.thread_time()
     for _ in range(calls):
         run()
@@ -115,7 +112,7 @@ def _sample(run: Callable[[], object], calls: int) -> tuple[float, float]:
 
 
 def _kept(entry: str) -> Timing | None:
-    """The time that was kept if it was quiet; None for any other and for what cannot be judged."""
+    """The kept time if it was quiet; None for others and for entries that cannot be judged."""
     try:
         kept = Timing(**json.loads(noted(KIND, entry) or ""))
         return kept if kept.is_quiet else None

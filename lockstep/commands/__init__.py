@@ -1,4 +1,4 @@
-"""The commands, one a module. The command line finds them here; nothing lists them.
+"""The commands, one per module. The command line finds them here; no list names them.
 
 A module ``lockstep/commands/NAME.py`` provides::
 

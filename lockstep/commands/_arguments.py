@@ -1,4 +1,4 @@
-"""Types of arguments that more than a plain number or name have to be."""
+"""Types of arguments beyond plain numbers and names."""
 
 import argparse
 import json
@@ -105,7 +105,7 @@ def add_bind(parser: argparse._ActionsContainer) -> None:
 
 
 def at_least(low: int) -> Callable[[str], int]:
-    """An integer, written in digits alone."""
+    """A type for integers of at least this value, written in digits alone."""
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < low:
             raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, not {text!r}")
@@ -114,7 +114,7 @@ def at_least(low: int) -> Callable[[str], int]:
 
 
 def shape(text: str) -> tuple[str, int]:
-    """``NAME=N``."""
+    """Parses ``NAME=N``."""
     name, equals, value = text.partition("=")
     if not (name and equals and value.isdigit() and int(value)):
         raise argparse.ArgumentTypeError(f"must be NAME=N with N at least 1, not {text!r}")
@@ -122,7 +122,7 @@ def shape(text: str) -> tuple[str, int]:
 
 
 def binding(text: str) -> tuple[str, Any]:
-    """``NAME=VALUE``, the value a number, true, false, or a list of them as JSON has it."""
+    """Parses ``NAME=VALUE``, the value a number, true, false, or a list of these in JSON."""
     name, equals, value = text.partition("=")
     try:
         elements = json.loads(value)
@@ -135,7 +135,7 @@ def binding(text: str) -> tuple[str, Any]:
 
 
 def rate(text: str) -> float:
-    """Bytes, not necessarily whole."""
+    """Parses a number of bytes, not necessarily integral."""
     try:
         value = float(text)
     except ValueError:
@@ -146,7 +146,7 @@ def rate(text: str) -> float:
 
 
 def row_buffer(text: str) -> dict[str, int]:
-    """``BYTES[,MISS[,BANKS]]`` as options of `accel.sim.dram.Dram`."""
+    """Parses ``BYTES[,MISS[,BANKS]]`` into options of `accel.sim.dram.Dram`."""
     numbers = text.split(",")
     if len(numbers) > 3 or not all(number.isdecimal() for number in numbers):
         raise argparse.ArgumentTypeError(f"must be BYTES[,MISS[,BANKS]], not {text!r}")
@@ -162,7 +162,7 @@ def pin(text: str) -> tuple[str, str]:
 
 
 def link(text: str) -> dict[str, float]:
-    """``BYTES[,LATENCY[,START]]`` as options of `runtime.link.Link`."""
+    """Parses ``BYTES[,LATENCY[,START]]`` into options of `runtime.link.Link`."""
     try:
         numbers = list(map(float, text.split(",")))
     except ValueError:

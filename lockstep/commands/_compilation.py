@@ -1,4 +1,5 @@
-"""Networks as the arguments of `lockstep.commands._arguments.add_compilation` want them."""
+"""Imports and compiles networks by the arguments of `lockstep.commands._arguments.add_compilation`.
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -34,8 +35,8 @@ def machine_of(args: argparse.Namespace) -> Machine | None:
 
 
 def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) -> Graph:
-    """The network before it is compiled for anything. Dimensions that `--shape` leaves open have
-    the extents of `arrays`, by the name of the input.
+    """The imported network, not yet compiled. Dimensions that `--shape` leaves open take the
+    extents of `arrays`, by the name of the input.
     """
     shapes, bind, options = dict(args.shape), dict(args.bind), quantizer_options(args)
     if args.calibration is None:
@@ -51,8 +52,8 @@ def imported(args: argparse.Namespace, arrays: Mapping[str, Any] | None = None) 
 
 def compiled(args: argparse.Namespace, device: Device | None, after: AfterStage | None = None,
              dram: Dram = DRAM, graph: Graph | None = None) -> Module:
-    """`dram` is the memory that the target `auto` simulates cycles with; `graph` is the network, if
-    it is imported.
+    """Compiles the network. `dram` is the memory with which the target `auto` simulates cycles;
+    `graph` is the network, if it is already imported.
     """
     wanted = request(args.target)
     if args.link and not wanted.auto:

@@ -1,4 +1,4 @@
-"""Inputs of networks, and their outputs, in files."""
+"""Reads inputs of networks from files, and writes their outputs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ __all__ = ["arrays", "random_inputs", "set_inputs", "write_outputs"]
 
 
 def arrays(path: Path) -> Mapping[str, Any]:
-    """The arrays of an .npz file, by name; each is read when it is asked for."""
+    """The arrays of an .npz file, by name; each is read on access."""
     from compiler.frontend.arrays import ArrayFile, read_arrays
 
     arrays = read_arrays(path)
@@ -21,7 +21,7 @@ def arrays(path: Path) -> Mapping[str, Any]:
 
 
 def random_inputs(module, seed: int) -> dict[str, Any]:
-    """Made-up inputs of a module's types."""
+    """Random inputs of a module's types."""
     import numpy as np
 
     from compiler.te import numpy_dtype
@@ -43,7 +43,7 @@ def random_inputs(module, seed: int) -> dict[str, Any]:
 
 
 def set_inputs(module, given: Mapping[str, Any]) -> None:
-    """Sets a module's inputs; the headers of those from a file are checked before any is read."""
+    """Sets a module's inputs; the headers of inputs from a file are checked before any is read."""
     for name, header in getattr(given, "headers", {}).items():
         module.require_input(name, header.shape, header.dtype)
     for name, array in given.items():
@@ -51,7 +51,7 @@ def set_inputs(module, given: Mapping[str, Any]) -> None:
 
 
 def write_outputs(outputs: Mapping[str, Any], path: Path) -> None:
-    """Writes an .npz file like np.savez, which cannot take every name."""
+    """Writes an .npz file like np.savez, but accepts every name."""
     import zipfile
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""What a run ends with: the table of layers, what ran where, and why."""
+"""Prints the end of a run: the table of layers, which target ran what, and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,11 +9,11 @@ from lockstep.commands._table import show_table
 
 __all__ = ["show"]
 
-_SEGMENTS = 8       # more are counted
+_SEGMENTS = 8       # further ones are only counted
 
 
 def show(figures: Mapping[str, Any], verbose: bool = False) -> None:
-    """Print what to do, the layers, the sums and what ran on the host."""
+    """Prints advice, the layers, the totals and what ran on the host."""
     from runtime.pipeline import is_about_float
 
     for note in filter(is_about_float, figures["notes"]):
@@ -34,7 +34,7 @@ def show(figures: Mapping[str, Any], verbose: bool = False) -> None:
 
 
 def _division(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:
-    """The segments in order, where there are several, and what `auto` decided by."""
+    """The segments in order, if there are several, and the figures that `auto` decided by."""
     auto = figures["auto"]
     yield from _segments(figures, verbose)
     if not auto:
@@ -77,7 +77,7 @@ def _copies(copies: Sequence[Mapping[str, Any]], verbose: bool) -> Iterator[str]
 
 
 def _layout(figures: Mapping[str, Any]) -> Iterator[str]:
-    """What is converted between NCHW and NHWC, where anything might be."""
+    """The conversions between NCHW and NHWC, where there could be any."""
     layout = figures["layout"]
     if layout and layout["at_every_border"]["count"]:
         actual, at_borders = (f"{conversions['count']} ({conversions['bytes']:,} bytes)"
@@ -86,8 +86,8 @@ def _layout(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _reasons(figures: Mapping[str, Any], verbose: bool = False) -> Iterator[str]:
-    """Why what is on the host is there, and what the compiler could not do. Of a network in float,
-    where everything has the same reason, only how many there are.
+    """The reasons for nodes on the host, and the compiler's notes. A network in float, where all
+    nodes have the same reason, gets only their number.
     """
     from runtime.pipeline import is_about_float
 

@@ -1,4 +1,4 @@
-"""Shows progress on a terminal if something takes long."""
+"""Shows the progress of long work on a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +23,9 @@ INTERVAL_SECONDS = 0.2
 @contextmanager
 def progress_bar(description: str, total: int, done: Callable[[], int],
                  console: Console | None = None) -> Iterator[None]:
-    """Show a bar on standard error while the body takes longer than `PATIENCE_SECONDS`, and
-    remove it at the end. `done` is asked from another thread how much of `total` there is; with
-    a total of 0 nobody knows.
+    """Shows a bar on standard error once the body takes longer than `PATIENCE_SECONDS`, and removes
+    it at the end. Another thread calls `done` for the share of `total` that is done; a total of 0
+    means unknown.
     """
     console = console or Console(stderr=True)
     if not console.is_terminal:
@@ -54,10 +54,9 @@ def progress_bar(description: str, total: int, done: Callable[[], int],
 
 
 class Watched:
-    """A simulator that lets others see how far it is, and what it did.
-
-    `events` are those of the program that runs, `done` counts the instructions of the ones before,
-    `recordings` has the programs with their runs, a failed one included.
+    """A simulator whose progress and recordings others can read. `events` belong to the running
+    program, `done` counts the instructions of earlier ones, `recordings` has the programs with
+    their runs, a failed one included.
     """
 
     def __init__(self, name: str, options: dict[str, Any]):
@@ -76,6 +75,6 @@ class Watched:
         return run
 
     def retired(self) -> int:
-        """Instructions that have retired so far."""
+        """The number of instructions that have retired so far."""
         events = self.events
         return self.done + (0 if events is None else int((events[1] >= 0).sum()))

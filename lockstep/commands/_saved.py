@@ -10,8 +10,8 @@ __all__ = ["saved_module"]
 
 
 def saved_module(args: argparse.Namespace):
-    """The compiled module, if the file is one, else None. `args` then says what it was compiled
-    for; without one, `args.target` stays as it is.
+    """The compiled module, if the file is one, else None. With a module, `args` gets its target;
+    otherwise `args.target` stays as it is.
     """
     from accel.machine.loading import load_machine
     from runtime.artifact import is_archive, read

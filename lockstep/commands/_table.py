@@ -7,15 +7,15 @@ from lockstep.lines import shortened, width
 __all__ = ["show_table"]
 
 _GAP = 2
-_LAYER, _OPERATOR = 14, 8       # with less than both, the operator goes
+_LAYER, _OPERATOR = 14, 8       # with less room, the operator is left out
 _LEAST = 8                      # of a layer
 
 
 def show_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]],
                left: int, last_left: bool = False) -> None:
-    """Print rows whose first two columns, layer and operator, are shortened to fit; where there is
-    room for one of the two only, it is the layer. The first `left` columns hold words, and with
-    `last_left` the last one too.
+    """Prints rows whose first two columns, layer and operator, are shortened to fit; where only one
+    of them fits, it is the layer. The first `left` columns are left-aligned, and with `last_left`
+    also the last.
     """
     from rich.console import Console
     from rich.table import Table
@@ -30,11 +30,11 @@ def show_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]
         table.add_column(heading, justify="left" if word else "right", no_wrap=True)
     for row in list(zip(*columns))[1:]:
         table.add_row(*row)
-    Console(markup=False, emoji=False, width=width()).print(table)     # names as they are
+    Console(markup=False, emoji=False, width=width()).print(table)     # names literally
 
 
 def _fitted(columns: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Columns of heading and cells, layer and operator first, in the terminal's width."""
+    """Fits the columns, layer and operator first, into the terminal's width."""
     layer, operator, *others = (max(map(len, column)) for column in columns)
     room = width() - sum(others) - _GAP * (len(columns) - 1)
     if layer + operator <= room:

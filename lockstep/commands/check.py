@@ -83,7 +83,7 @@ def _write(args: argparse.Namespace, report: dict[str, Any]) -> None:
 
 @contextmanager
 def _progress(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, and what moves it."""
+    """Shows a bar on a terminal; yields the function that moves it."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -281,7 +281,7 @@ def _machine(args: argparse.Namespace, saved):
 
 
 def _on(args: argparse.Namespace, saved, device, graph):
-    """The module on the board: its programs and weights are loaded."""
+    """Places the module on the board, with its programs and weights loaded."""
     from lockstep.commands._compilation import compiled
     from lockstep.commands._progress import progress_bar
     from runtime.loading import placed
@@ -311,7 +311,7 @@ def _selftest(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _bars() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal for each test, and what moves it."""
+    """Shows a bar on a terminal for each test; yields the function that moves them."""
     from rich.console import Console
     from rich.progress import Progress
 

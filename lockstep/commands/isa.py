@@ -54,7 +54,7 @@ def _instructions(machine):
 
 
 def _meaning(form) -> str:
-    """One line: destination, update, value; where operands live."""
+    """The meaning in one line: destination, update, value, and where operands live."""
     from compiler.ir import expr_text
 
     sign = {"assign": "=", "sum": "+=", "max": "max=", "min": "min="}[form.update]
@@ -66,7 +66,7 @@ def _meaning(form) -> str:
 
 
 def _fields(layout, path: str = "", base: int = 0):
-    """Offset, width and name of every field; of equal loops only the first."""
+    """The offset, width and name of every field; only the first of equal loops."""
     from amaranth import Shape
     from amaranth.lib import data
 

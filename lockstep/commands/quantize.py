@@ -1,4 +1,5 @@
-"""``lockstep quantize MODEL``: int8 from a float network and samples of its input."""
+"""``lockstep quantize MODEL``: makes an int8 network of a float network and samples of its input.
+"""
 
 import argparse
 import hashlib

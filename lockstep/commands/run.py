@@ -1,4 +1,6 @@
-"""``lockstep run MODEL``: compile a network, run one inference, say what each layer cost."""
+"""``lockstep run MODEL``: compiles a network, runs one inference, and prints the cost of each
+layer.
+"""
 
 import argparse
 import json
@@ -69,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _require_sense(args: argparse.Namespace) -> None:
-    """Refuse options that have nothing to work on."""
+    """Refuses options that would have no effect."""
     for option, given in (("--trace", args.trace), ("--report", args.report),
                           ("--no-values", args.no_values)):
         if given and args.target == "cpu":
@@ -124,7 +126,7 @@ def _run(args: argparse.Namespace, saved, trace) -> int:
                           sum(program.count for program in programs), watched.retired):
             runs = module.run()
     except DeviceError as error:
-        _write_trace(args, trace, machine, watched)     # it shows how far the run came
+        _write_trace(args, trace, machine, watched)     # it shows how far the run got
         print(f"lockstep: {error}", file=sys.stderr)
         return 1
     figures = report(module, runs, machine, time.perf_counter() - begin)
@@ -190,7 +192,7 @@ def _dram(args: argparse.Namespace):
 
 def _simulator_options(args: argparse.Namespace, config) -> dict[str, Any]:
     dram = _dram(args)
-    dram.timing(config)         # refuses what does not fit the machine
+    dram.timing(config)         # refuses programs that do not fit the machine
     match args.sim:
         case "cycle": return {"dram": dram, "values": not args.no_values, "timeline": True}
         case "verilator": return {"dram": dram}

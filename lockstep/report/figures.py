@@ -1,4 +1,4 @@
-"""The figures of the page: plain data, all of it exact, the same for the same inputs."""
+"""The figures of the page: plain, exact data, equal for equal inputs."""
 
 import hashlib
 import math
@@ -22,7 +22,7 @@ from .series import Grid, Recording, activity_series, occupancy_series
 __all__ = ["page_figures"]
 
 MOVERS = ("load", "store", "fetch")
-"""Who moves bytes over the memory port; load and fetch read, store writes."""
+"""The units that move bytes over the memory port; load and fetch read, store writes."""
 
 
 def page_figures(report: Mapping[str, Any], recordings: Sequence[Recording], machine: Machine,
@@ -99,12 +99,12 @@ def _head(report: Mapping[str, Any], programs: Sequence[AccelProgram], machine: 
 
 
 def _binary(size: int) -> str:
-    """Bytes as a person writes a power of two: ``32 KiB``."""
+    """Formats bytes in the usual binary unit: ``32 KiB``."""
     return f"{size >> 10} KiB" if size >= 1 << 10 else f"{size} B"
 
 
 def _hash(programs: Sequence[AccelProgram]) -> str:
-    """The SHA-256 of words and weights."""
+    """The SHA-256 of the words and weights."""
     digest = hashlib.sha256()
     for program in programs:
         digest.update(program.words.tobytes())
@@ -113,12 +113,12 @@ def _hash(programs: Sequence[AccelProgram]) -> str:
 
 
 def _rate(machine: Machine, dram: Dram) -> float:
-    """Bytes a cycle that the memory can move."""
+    """The bytes per cycle that the memory can move."""
     return dram.bytes_per_cycle or machine.config.bus_bytes
 
 
 def _roofs(machine: Machine, dram: Dram) -> dict[str, float]:
-    """Roofs of the roofline: products a cycle, and bytes a cycle of bus and memory."""
+    """Roofs of the roofline: products per cycle, and bytes per cycle of bus and memory."""
     return {"macs_per_cycle": machine.config.macs_per_cycle,
             "bus_bytes": machine.config.bus_bytes, "memory_bytes": _rate(machine, dram)}
 
@@ -141,7 +141,7 @@ _KEPT = ("name", "op", "cycles", "ideal_cycles", "macs", "utilization", "carrier
 
 
 def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:
-    """What each layer's instructions move, and FINISH; padding does not count."""
+    """The bytes that each layer's instructions move, and FINISH's; padding does not count."""
     moved = unit_bytes(machine, program)
     edges = [0, *(end for _, end in program.layers), program.count]
     return [{unit: int(moved[unit][begin:end].sum()) for unit in MOVERS}
@@ -149,7 +149,9 @@ def _bytes(machine: Machine, program: AccelProgram) -> list[dict[str, int]]:
 
 
 def _ideal(layers: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Ideal cycles together, and the geometric mean of real ÷ ideal of the layers that have any."""
+    """The total of ideal cycles, and the geometric mean of real ÷ ideal over the layers with ideal
+    cycles.
+    """
     ratios = [layer["cycles"] / layer["ideal_cycles"] for layer in layers
               if layer["ideal_cycles"] and layer["cycles"]]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 0.0

@@ -1,8 +1,6 @@
-"""One HTML file that works without a network: figures, pictures, and what draws them.
-
-The figures stand in the page as JSON (``<script id="figures">``), which the pictures are drawn
-from, and the table stands in it as HTML. Plotly's JavaScript is compressed, which makes 2 MB of
-4.8 MB; the browser unpacks it.
+"""One HTML file that works offline: figures, pictures, and the code that draws them. The page holds
+the figures as JSON (``<script id="figures">``), from which the pictures are drawn, and the table as
+HTML. Plotly's JavaScript is compressed from 4.8 MB to 2 MB; the browser unpacks it.
 """
 
 import base64
@@ -22,14 +20,14 @@ _HERE = Path(__file__).parent
 
 
 def require_plotly() -> None:
-    """Raise RequestError where plotly is not installed."""
+    """Raises RequestError where plotly is not installed."""
     if find_spec("plotly") is None:
         raise RequestError("--report needs plotly, which is not installed: "
                            "pip install 'lockstep-hw[report]'")
 
 
 def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
-    """Write the page of `page_figures`, as UTF-8."""
+    """Writes the page of `page_figures`, as UTF-8."""
     parts = {"TITLE": escape(figures["title"]), "STYLE": _text("page.css"),
              "SUMMARY": _summary(figures), "HEAD": _head(figures["head"]),
              "TABLE": _table(figures), "MEAN": _mean(figures["ideal"]),
@@ -58,7 +56,7 @@ def _plotly() -> str:
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
 
 
-_MOST_REASONS = 8           # more are counted first
+_MOST_REASONS = 8           # with more of them, the reasons are counted
 
 # ---- head --------------------------------------------------------------------------------------
 
@@ -102,7 +100,7 @@ def _host(reasons: Mapping[str, str], sentences: Sequence[str]) -> str:
 # ---- table -------------------------------------------------------------------------------------
 
 _HEADINGS = ("layer", "cycles", "largest stall", "real ÷ ideal", "ideal", "array", "operator",
-             "loaded", "stored", "fetched")     # as many as fit a phone, the first ones first
+             "loaded", "stored", "fetched")     # as many columns as fit a phone, the first ones first
 _WORDS = ("layer", "largest stall", "operator")
 
 
@@ -115,7 +113,7 @@ def _table(figures: Mapping[str, Any]) -> str:
 
 
 def _mean(ideal: Mapping[str, float]) -> str:
-    """A note with the geometric mean of the layers' ratios; each layer counts alike."""
+    """A note with the geometric mean of the layers' ratios; every layer has equal weight."""
     return (f'<p class="note">Geometric mean of real ÷ ideal over the layers: '
             f'<b id="mean-ratio">{ideal["mean_ratio"]:.3f}</b>.</p>')
 

@@ -28,7 +28,7 @@ thead th { border-bottom: 1px solid #888 }
 
 
 def write_quantization_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:
-    """Write the page of the command's figures, as UTF-8; it needs no network."""
+    """Writes the page of the command's figures, as UTF-8; the page works offline."""
     title = f"Quantization of {figures['model']}"
     page = (f"<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">"
             f"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
@@ -58,7 +58,7 @@ def _present(figures: Mapping[str, Any]):
 
 
 def _picture(figures: Mapping[str, Any]) -> str:
-    """One line a series over the layers in order; layers in float are marked at the bottom."""
+    """Draws one line per series over the layers in order; marks layers in float at the bottom."""
     import plotly.graph_objects as go
 
     layers = figures["layers"]

@@ -1,8 +1,8 @@
-"""What changes over time, thinned out: exact sums over buckets of equal length.
+"""Series over time, thinned out: exact sums over buckets of equal length.
 
-A picture has a thousand columns, a run has millions of cycles. A bucket keeps how many cycles a
-unit spent in each activity, and of a buffer the peak and the sum of the live entries. Nothing is
-left out, so buckets merge into larger ones, and all of them together are the run.
+A picture has a thousand columns, a run has millions of cycles. A bucket keeps a unit's cycles in
+each activity, or the peak and the sum of a buffer's live entries. Nothing is left out, so buckets
+merge into larger ones, and all of them together are the run.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Grid:
 
     @classmethod
     def of(cls, cycles: int) -> "Grid":
-        """The finest of at most `MAX_BUCKETS` buckets."""
+        """The finest grid of at most `MAX_BUCKETS` buckets."""
         least = -(-cycles // MAX_BUCKETS)
         return cls(cycles, 1 << max(least - 1, 0).bit_length())
 
@@ -68,7 +68,7 @@ def activity_series(recordings: Sequence[Recording], grid: Grid) -> dict[str, di
 def occupancy_series(machine: Machine, recordings: Sequence[Recording],
                      grid: Grid) -> dict[str, dict[str, Any]]:
     """For each buffer and bucket, as `run_lengths`: ``peak``, the most entries that are live at
-    once, and ``sum``, that of the live entries of every cycle.
+    once, and ``sum``, the total of live entries over the cycles.
     """
     changes = {name: ([], []) for name in BUFFERS}
     begin = 0
@@ -91,7 +91,7 @@ def _occupancy(cycles: np.ndarray, counts: np.ndarray, grid: Grid) -> dict[str, 
 
 
 def run_lengths(values: np.ndarray) -> list[int]:
-    """Value and how often it comes, in turns: ``[5, 5, 0]`` as ``[5, 2, 0, 1]``."""
+    """Encodes runs: value and count, in turns: ``[5, 5, 0]`` as ``[5, 2, 0, 1]``."""
     firsts = np.flatnonzero(np.diff(values, prepend=values[:1] + 1))
     lengths = np.diff(firsts, append=values.size)
     return np.stack([values[firsts], lengths], 1).reshape(-1).tolist()

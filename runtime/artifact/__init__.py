@@ -9,13 +9,11 @@ An artifact is a zip archive whose members are stored as they are:
 ``programs/N/...``   instruction words, weights as the accelerator reads them, origins
 ``kernels/N.o``      machine code of the host's operators, object files
 
-Arrays are raw, little-endian, in row-major order. The same module gives the same bytes. Nothing in
-the file is run when it is loaded; its machine code is run with the network, so that an artifact is
-to be trusted like a program: the hashes tell damage, not who wrote it.
-
-On a processor other than the one that it was compiled for, the host's operators are compiled anew.
-The accelerator's programs are never: they were proved before they were written, and the hashes say
-that they are what was written.
+Arrays are raw, little-endian, in row-major order. The same module gives the same bytes. Loading
+executes nothing in the file. Its machine code runs with the network, so an artifact must be trusted
+like a program: the hashes reveal damage, not the author. On a processor other than the one that it
+was compiled for, the host's operators are compiled anew. The accelerator's programs are never
+recompiled: they were proved before they were written, and the hashes show that they are unchanged.
 """
 
 from .container import ArtifactError, is_archive

@@ -1,4 +1,4 @@
-"""The archive: members that are whole, and what they are."""
+"""The archive: its members, and checks that they are complete."""
 
 import hashlib
 import json
@@ -31,8 +31,8 @@ MAGIC = b"PK\x03\x04"
 
 
 class ArtifactError(Error, ValueError):
-    """A file that is no compiled module, not a whole one, or not for this Lockstep; the message is
-    one line.
+    """A file that is no compiled module, is incomplete, or is for another version of Lockstep; the
+    message is one line.
     """
 
     def __init__(self, message: str):
@@ -40,7 +40,7 @@ class ArtifactError(Error, ValueError):
 
 
 class Members:
-    """What goes into an archive beside the manifest."""
+    """Collects the members of an archive besides the manifest."""
 
     def __init__(self):
         self.data: dict[str, memoryview] = {}
@@ -75,7 +75,7 @@ def write_archive(file: IO[bytes], manifest: Mapping[str, Any], members: Members
 
 
 class Container:
-    """The manifest and the members of an archive, all of them found to be what was written."""
+    """The manifest and the members of an archive, verified by their hashes."""
 
     def __init__(self, manifest: Mapping[str, Any], members: Mapping[str, bytes]):
         self.manifest, self._members = manifest, members
@@ -96,7 +96,7 @@ class Container:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether there is a file that begins as a zip archive does, and can be read."""
+    """Whether the file exists, is readable and begins like a zip archive."""
     try:
         with open(path, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -106,8 +106,8 @@ def is_archive(path: Path) -> bool:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Container]:
-    """The content of the file. What the body refuses with one of the exceptions that wrong data
-    ends in becomes an ArtifactError, as does all that is wrong with the archive.
+    """Yields the content of the file. Exceptions that wrong data causes in the body become an
+    ArtifactError, as do errors of the archive.
     """
     try:
         yield _opened(path)
@@ -132,8 +132,8 @@ def _opened(path: Path) -> Container:
 
 
 def _content(archive: zipfile.ZipFile, size: int) -> Container:
-    """Sizes are checked before anything is read: members are not compressed, so that together
-    they are no larger than the file.
+    """Reads the members. Sizes are checked first: members are not compressed, so together they are
+    no larger than the file.
     """
     infos = archive.infolist()
     known = {info.filename: info for info in infos}

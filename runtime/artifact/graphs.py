@@ -28,7 +28,7 @@ def graph_json(graph: Graph, members: Members) -> dict[str, Any]:
 
 
 def graph_of(entry: Mapping[str, Any], container: Container) -> Graph:
-    """Refuses what is no graph, as `verify` does."""
+    """Reads a graph; refuses one that `verify` refuses."""
     nodes = (Node(node["op"], node["name"], tuple(node["inputs"]), tuple(node["outputs"]),
                   {name: _attr_of(value) for name, value in node["attrs"].items()})
              for node in entry["nodes"])
@@ -81,7 +81,7 @@ def _step_of(entry: Mapping[str, Any], nodes: Mapping[str, Node]) -> Segment | C
 
 
 def _attr_json(value: Any) -> Any:
-    """JSON has no infinities."""
+    """Encodes an attribute: JSON has no infinities."""
     if isinstance(value, tuple):
         return [_attr_json(element) for element in value]
     return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value

@@ -23,7 +23,7 @@ __all__ = ["Kernels", "host_json", "host_of", "kernel_of", "processor_json"]
 
 
 class Kernels:
-    """The kernels of a module, as they are collected."""
+    """Collects the kernels of a module."""
 
     def __init__(self, members: Members):
         self.members = members
@@ -31,7 +31,7 @@ class Kernels:
         self._known: dict[bytes, int] = {}
 
     def number(self, kernel: Kernel) -> int:
-        """The number by which the file knows the kernel."""
+        """The number of the kernel in the file."""
         program, code = kernel.program, kernel.code
         interface = {"name": program.name,
                      "inputs": [_buffer_json(buffer) for buffer in program.inputs],
@@ -45,7 +45,7 @@ class Kernels:
 
 
 def kernel_of(entry: Mapping[str, Any], container: Container) -> Kernel:
-    """Links the kernel into this process, if the object file is whole."""
+    """Links the kernel into this process, if the object file is intact."""
     inputs, outputs = (tuple(map(_buffer_of, entry[key])) for key in ("inputs", "outputs"))
     code = container.data(entry["code"])
     try:
@@ -63,7 +63,7 @@ def host_json(segment: HostSegment, kernels: Kernels) -> dict[str, Any]:
 
 
 def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> HostSegment:
-    """`graph` is the segment's."""
+    """Reads a host segment; `graph` is the segment's."""
     nodes = {node.name: node for node in graph.nodes}
     groups = [Group.of((nodes[name] for name in group["nodes"]), graph)
               for group in entry["groups"]]
@@ -80,7 +80,9 @@ def host_of(entry: Mapping[str, Any], graph: Graph, kernels: list[Kernel]) -> Ho
 
 
 def _step(graph: Graph, group: Group, kernel: Kernel | None) -> GroupCode:
-    """Kernels see their arrays in other shapes, but as many elements of one type."""
+    """A step of a group. Kernels may see arrays in other shapes, with equal types and numbers of
+    elements.
+    """
     if (kernel is None) != group.is_view:
         raise ValueError(f"{group.nodes[-1].name} must have a kernel unless it is a view")
     types = [graph.values[value] for value in (*group.inputs, group.output)]

@@ -1,4 +1,4 @@
-"""Whole modules: written and read."""
+"""Writes and reads whole modules."""
 
 import platform
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ class Saved:
 
 
 def save(module: Any, path: str | PathLike[str]) -> None:
-    """The file of a `runtime.Module` is whole or not there. Raises FileError where it cannot be
-    written, and ArtifactError for a segment that no file can hold.
+    """Saves a `runtime.Module` atomically. Raises FileError where the file cannot be written, and
+    ArtifactError for a segment that no file can hold.
     """
     with whole_file(path) as file:
         write(module, file)
@@ -92,14 +92,14 @@ def read(path: str | PathLike[str], machine: Machine | None = None) -> Saved:
 
 
 def _auto(entry: Mapping[str, Any] | None, partition: Partition) -> Mapping[str, Any] | None:
-    """What `auto` decided by, where it did."""
+    """The figures that `auto` decided by; None for other targets."""
     if entry is not None and len(entry["segments"]) != len(partition.segments):
         raise ValueError("figures of auto must be those of its segments")
     return entry
 
 
 def _layout(entry: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What the layout pass found."""
+    """The figures of the layout pass."""
     if entry is not None and len(entry["conversions"]) != entry["count"]:
         raise ValueError("figures of the layout must count its conversions")
     return entry

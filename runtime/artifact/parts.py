@@ -20,7 +20,7 @@ __all__ = ["Shelf", "Stock", "part_json", "part_of"]
 
 
 class Shelf:
-    """Where the segments of a module put what is not JSON, and what they share."""
+    """Takes the binary data of a module's segments, and what they share."""
 
     def __init__(self):
         self.members = Members()
@@ -29,7 +29,7 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Stock:
-    """What the segments of a module are read from. Without `kernels` the machine code in the file
+    """The sources for reading a module's segments. Without `kernels`, the machine code in the file
     is another processor's, so the host's segments are compiled anew.
     """
 
@@ -40,7 +40,7 @@ class Stock:
 
 
 def part_json(compiled: Compiled, number: int, shelf: Shelf) -> dict[str, Any]:
-    """The segment of this number as JSON. Raises ArtifactError for what no codec can write."""
+    """The segment of this number as JSON. Raises ArtifactError for one that no codec can write."""
     if compiled.kind not in CODECS:
         raise ArtifactError(f"cannot hold segment {number}: only programs of the accelerator and "
                             f"code of the host can be saved, not {type(compiled).__name__}")
@@ -77,7 +77,7 @@ def _host_of(entry: Mapping[str, Any], segment: Segment, stock: Stock) -> HostSe
 
 @dataclass(frozen=True)
 class _Codec:
-    """`field` is in the JSON of this kind alone."""
+    """A codec; only the JSON of its kind has `field`."""
 
     field: str
     write: Callable[[Any, int, Shelf], dict[str, Any]]

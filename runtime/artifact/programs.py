@@ -74,7 +74,7 @@ def _check_memory(program: AccelProgram, machine: Machine, graph: Graph, segment
               f"tensor {slot.name} must lie in its segment")
         tensors += slot.size_bytes + ALIGNMENT
     _need(0 <= program.io_bytes <= tensors, "the io segment must hold its tensors, and no more")
-    blocks = blocks_of(machine.config)          # padding makes a value so many times larger at most
+    blocks = blocks_of(machine.config)          # the most that padding can enlarge a value
     room = sum(prod(graph.values[value].shape) * blocks.batch * blocks.channels + ALIGNMENT
                for node in segment.nodes for value in node.outputs)
     _need(0 <= program.activations_bytes <= room, "activations must fit their segment")

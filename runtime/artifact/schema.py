@@ -1,7 +1,5 @@
-"""What a manifest holds: the type of every field, and the check of it.
-
-Who reads a manifest relies on the types; what the fields mean together is checked where they are
-read.
+"""The schema of a manifest: the type of every field, and its check. Readers of a manifest rely on
+the types; they check themselves that fields are consistent.
 """
 
 from collections.abc import Mapping
@@ -11,19 +9,19 @@ __all__ = ["MANIFEST", "require"]
 
 Kind = Any
 """A type of JSON's (`float` takes integers too); ``[kind]`` for a list; ``{str: kind}`` for any
-names, ``{"field": kind}`` for these and perhaps others; a tuple of alternatives, `None` among them;
-or a function that says whether it is one.
+names, ``{"field": kind}`` for these and possibly others; a tuple of alternatives, possibly with
+`None`; or a predicate.
 """
 
 NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false", None: "null"}
 
 
 class Optional(str):
-    """A field that older files lack."""
+    """Marks a field that older files lack."""
 
 
 def is_attribute(value: Any) -> bool:
-    """An attribute of a node."""
+    """Whether the value is an attribute of a node."""
     match value:
         case list(): return all(map(is_attribute, value))
         case {"float": str()}: return len(value) == 1
@@ -75,7 +73,7 @@ MANIFEST = {
 
 
 def require(value: Any, kind: Kind, where: str = "") -> None:
-    """Raise ValueError for the first field that is of another kind."""
+    """Raises ValueError for the first field of another kind."""
     match kind:
         case tuple(): _require_one(value, kind, where)
         case list():
@@ -92,8 +90,8 @@ def require(value: Any, kind: Kind, where: str = "") -> None:
 
 
 def _require_one(value: Any, kinds: tuple[Kind, ...], where: str) -> None:
-    """Checks a value against alternatives. Of those with fields, the first whose fields are all
-    there counts, else the last.
+    """Checks a value against alternatives. Among those with fields, the first whose fields are all
+    present counts, else the last.
     """
     records = [kind for kind in kinds if isinstance(kind, dict)]
     if isinstance(value, Mapping) and records:
@@ -124,7 +122,7 @@ def _require_type(value: Any, kind: type, name: str, where: str) -> None:
 
 
 def _is_plain(value: Any, kind: type | None) -> bool:
-    """Whether a plain value is of this kind; True is no number here."""
+    """Whether a plain value is of this kind; a bool is no number."""
     if kind is None or value is None:
         return value is kind
     return isinstance(value, bool) == (kind is bool) and isinstance(
