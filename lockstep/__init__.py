@@ -3,7 +3,7 @@
 >>> import lockstep
 >>> module = lockstep.compile("examples/digits/digits-int8.onnx", target="accel:tiny-1x4x4")
 
-All deliberate exceptions are an `Error`. The names below are loaded on first use.
+Every exception raised on purpose is an `Error`. The names below are loaded on first use.
 """
 
 import importlib

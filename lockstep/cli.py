@@ -46,12 +46,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status. `argv` lacks the program's name. Without `argv`
-    the command is all that this process does: then signals end it at once.
+    """Runs one command and returns its exit status.
+
+    `argv` lacks the program's name. Without `argv` the command is all that this process does: then
+    signals end it at once.
     """
     if argv is None:
         processes.end_by_signals()
-    if isinstance(sys.stdout, io.TextIOWrapper):        # names of files may be bytes of no character set
+    if isinstance(sys.stdout, io.TextIOWrapper):        # file names may be in no character set
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = run(argv)
@@ -66,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _flush_output() -> None:
-    if sys.stdout is not None:          # the reader closed it and wants no message
+    if sys.stdout is not None:          # None where the caller has closed it
         sys.stdout.flush()
 
 

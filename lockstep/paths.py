@@ -1,6 +1,7 @@
-"""Arguments that name files, and checks of all of them before a command begins. The classes below
-tell a command's use of a file; `require_files` finds them among its arguments, so that no command
-lists its files a second time.
+"""Arguments that name files, and checks of all of them before a command begins.
+
+The classes below tell what a command does with a file; `require_files` finds them among its
+arguments, so that no command lists its files a second time.
 """
 
 import os

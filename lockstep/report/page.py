@@ -1,6 +1,7 @@
-"""One HTML file that works offline: figures, pictures, and the code that draws them. The page holds
-the figures as JSON (``<script id="figures">``), from which the pictures are drawn, and the table as
-HTML. Plotly's JavaScript is compressed from 4.8 MB to 2 MB; the browser unpacks it.
+"""One HTML file that works offline: figures, pictures, and the code that draws them.
+
+The page holds the figures as JSON (``<script id="figures">``), from which the pictures are drawn,
+and the table as HTML. Plotly's JavaScript is compressed from 4.8 MB to 2 MB; the browser unpacks it.
 """
 
 import base64
@@ -100,7 +101,7 @@ def _host(reasons: Mapping[str, str], sentences: Sequence[str]) -> str:
 # ---- table -------------------------------------------------------------------------------------
 
 _HEADINGS = ("layer", "cycles", "largest stall", "real ÷ ideal", "ideal", "array", "operator",
-             "loaded", "stored", "fetched")     # as many columns as fit a phone, the first ones first
+             "loaded", "stored", "fetched")     # a phone shows the first that fit
 _WORDS = ("layer", "largest stall", "operator")
 
 
