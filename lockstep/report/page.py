@@ -1,7 +1,8 @@
 """One HTML file that works offline: figures, pictures, and the code that draws them.
 
 The page holds the figures as JSON (``<script id="figures">``), from which the pictures are drawn,
-and the table as HTML. Plotly's JavaScript is compressed from 4.8 MB to 2 MB; the browser unpacks it.
+and the table as HTML. Plotly's JavaScript is compressed from 4.8 MB to 2 MB; the browser unpacks
+it.
 """
 
 import base64
