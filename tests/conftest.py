@@ -1,5 +1,6 @@
 """What every test may use: seeded random numbers, golden files, steady Hypothesis settings."""
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,12 @@ settings.load_profile("lockstep")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true",
                      help="write the texts of tests/golden/ instead of comparing with them")
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores SIGINT, and so would the commands that tests interrupt."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
