@@ -10,7 +10,7 @@ network and each value that differs, and ends with exit status 1 where one does.
 
 To compare with an older tree, store there and compare here: copy this file elsewhere, run the copy
 with PYTHONPATH set to that tree and `--store`, then run this with `--compare` and the same file.
-What it takes from a tree is in `quantized`.
+What it takes from a tree is in `quantized`, and `bench.peers.save_arrays`.
 """
 
 import argparse
@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 from onnx import numpy_helper
+
+from bench.peers import save_arrays
 
 __all__ = ["differences", "main", "quantized"]
 
@@ -103,8 +105,7 @@ def _store(path: Path, names: Sequence[str]) -> int:
     for name in names:
         values |= quantized(name)
         print(f"{name}: {len(values)} values so far", file=sys.stderr, flush=True)
-    with path.open("wb") as file:           # savez would add a suffix to a name
-        np.savez_compressed(file, **values)
+    save_arrays(path, values)
     print(f"{len(values)} values of {len(names)} networks")
     return 0
 
