@@ -84,11 +84,18 @@ def overwritable(graph: Graph, group: Group) -> tuple[str, ...]:
     def is_mapped(value: str) -> bool:
         readers = [node for node in group.nodes if value in node.inputs]
         return all(find(node.op).kind is Kind.ELEMENTWISE and is_mapped(node.outputs[0])
+                   and value not in _parameters(node)
                    for node in readers) and graph.values[value].shape == result.shape
 
     width = numpy_dtype(result.dtype).itemsize
     return tuple(value for value in group.inputs
                  if numpy_dtype(graph.values[value].dtype).itemsize == width and is_mapped(value))
+
+
+def _parameters(node: Node) -> tuple[str, ...]:
+    """The inputs that are no data."""
+    data = node.inputs[:find(node.op).data_inputs]
+    return node.inputs[len(data):]
 
 
 def separate(graph: Graph) -> Groups:

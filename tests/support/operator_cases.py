@@ -231,6 +231,19 @@ ELEMENTWISE = [
                  (_of("int32", [2**31 - 1, -2**31, 2**24 + 1]), _of("float32", 0.5),
                   _of("int32", 2**24))),
     OperatorCase("to_int8", {}, (np.arange(256).astype(np.uint8),)),
+    OperatorCase("qtable", {}, (np.arange(-128, 128).astype(np.int8), _int8(256))),
+    OperatorCase("qtable", {}, (_int8(2, 3, 5, 7), _int8(256))),
+    OperatorCase("qmap", {"function": "requantize((x0 - 3) * (x1 + 128), 40000, 23, -7, -120, "
+                                      "110)"},
+                 (_int8(2, 3, 1, 1), _int8(2, 3, 4, 5))),
+    OperatorCase("qmap", {"function": "requantize(x0 * 77 - x1 + 5, 65535, 24, 3, -128, 127)"},
+                 (_int8(2, 3, 4, 5), _rng.integers(-2**15, 2**15, (3, 1, 1)).astype(np.int16))),
+    OperatorCase("qmap", {"function": "clamp(max(abs(x0 - x1), x2) - 5, -128, 127)"},
+                 (_int8(2, 3), _int8(3), _int8(2, 1))),
+    OperatorCase("qmap", {"function": "clamp(select(x0 < -x1, rshift_rne(x0 * 5, 2), "
+                                      "min(x1 << 1, x0 >> 1)), -128, 127)"},
+                 tuple(grid.astype(np.int8) for grid in np.meshgrid(np.arange(-128, 128),
+                                                                    np.arange(-128, 128, 5)))),
     OperatorCase("to_uint8", {}, (np.arange(-128, 128).astype(np.int8),)),
 ]
 

@@ -7,7 +7,7 @@ from compiler.cpu_gpu_backends.cpu.groups import flat_pixels, group_program, rec
 from compiler.cpu_gpu_backends.cpu.target import CpuTarget
 from compiler.cpu_gpu_backends.cpu.tiles import Vectors
 from compiler.graph import Builder, Graph, TensorType, evaluate
-from compiler.graph.fusion import fuse
+from compiler.graph.fusion import fuse, overwritable
 from compiler.ir import Alloc, For, Program, walk_stmts
 from tests.support.float_graphs import assert_near, inputs_of, random_graph
 
@@ -142,3 +142,17 @@ def test_the_lighter_operand_is_read_again() -> None:
     image, weights = program(convolution(64, 1)), program(convolution(8, 1, (64, 96)))
     assert loops(image).index("y_w_o") < loops(image).index("y_c_o")
     assert loops(weights).index("y_w_o") > loops(weights).index("y_c_o")
+
+
+def test_tables_are_fused_and_their_result_lies_where_no_table_does() -> None:
+    """Two tables that turn bytes round, of as many elements as the tables have."""
+    net = Builder("tables")
+    net.add_input("x", TensorType((256,), "int8"))
+    net.add_constant("table", np.arange(256)[::-1].astype(np.uint8).view(np.int8))
+    net.emit("qtable", "first", ["x", "table"], "y")
+    net.emit("qtable", "second", ["y", "table"], "z")
+    graph = net.finish(["z"])
+    group, = fuse(graph).groups
+    assert overwritable(graph, group) == ("x",)
+    x = np.random.default_rng(0).permutation(256).astype(np.uint8).view(np.int8)
+    np.testing.assert_array_equal(CpuTarget().compile(graph)({"x": x})["z"], x)
