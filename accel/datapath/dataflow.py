@@ -55,8 +55,6 @@ COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "
 class PlanError(Error, ValueError):
     """A body that no datapath can be built for: names the body and the reason."""
 
-    exit_status = None
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:

@@ -18,7 +18,8 @@ from compiler.errors import Error
 from compiler.lazy import cached_property
 from compiler.te import numpy_dtype
 
-__all__ = ["Instruction", "AccelProgram", "ProgramError", "TensorSlot", "disassemble", "finish"]
+__all__ = ["CODES", "Instruction", "AccelProgram", "ProgramError", "TensorSlot", "disassemble",
+           "finish"]
 
 ALIGNMENT = 64
 """Segments start at multiples of the longest burst."""
@@ -240,15 +241,16 @@ def disassemble(instruction: Instruction) -> str:
 _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
                   if key not in ("opcode", "waits", "signals", "loops", "reserved")}
            for unit, layout in isa.FORMATS.items()}
-_NAMES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
+CODES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
           "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS}
+"""What the numbers of a field stand for, where it is a code."""
 
 
 def _field_text(key: str, value) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{operand}={value.get(operand, 0)}" for operand in ("dst", "a", "b"))
-    if key in _NAMES:
-        return f"{key}={_NAMES[key][value] if value < len(_NAMES[key]) else value}"
+    if key in CODES:
+        return f"{key}={CODES[key][value] if value < len(CODES[key]) else value}"
     return f"{key}={value}" if value or key in ("dram", "address", "run") else ""
 
 

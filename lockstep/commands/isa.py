@@ -1,10 +1,14 @@
 """``lockstep isa``: the instructions of a machine, straight from their declarations."""
 
 import argparse
+from collections.abc import Iterator
 
 from accel.machine.config import MACHINE
+from compiler.errors import RequestError
+from compiler.files import write_text
 from lockstep.commands._arguments import add_machine
 from lockstep.lines import say
+from lockstep.paths import output_file
 
 __all__ = ["add_parser", "run"]
 
@@ -15,22 +19,34 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
         "isa", help="list instructions, what they compute, and their words",
         description="List every instruction with its opcode, unit and meaning, then the fields of "
-                    "the words; or, with --status, the codes that a run can end with.")
+                    "the words with loops and times of each unit; or, with --status, the codes "
+                    "that a run can end with.")
     add_machine(parser, f"(default {MACHINE})", MACHINE)
     parser.add_argument("--status", action="store_true", help="status codes instead")
+    parser.add_argument("--html", type=output_file, metavar="FILE.html",
+                        help="write the manual: words bit by bit, every instruction with operands, "
+                             "fields, time and an example")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
     from accel.machine.loading import load_machine
 
-    lines = _status() if args.status else _instructions(load_machine(args.machine))
-    for line in lines:
+    if args.html and args.status:
+        raise RequestError("--html must be left out with --status: the manual has instructions")
+    if args.html:
+        from lockstep.manual.page import page
+
+        machine = load_machine(args.machine)
+        write_text(args.html, page(machine))
+        say(f"{args.html}: the {len(machine.opcodes)} instructions of {machine.config.name}")
+        return 0
+    for line in _status() if args.status else _instructions(load_machine(args.machine)):
         say(line, indent=_MEANING)
     return 0
 
 
-def _status():
+def _status() -> Iterator[str]:
     from accel.machine.status import REPORTERS, STALLS, Status
 
     for status in Status:
@@ -39,46 +55,46 @@ def _status():
     yield f"a unit that does not work waits for: {', '.join(STALLS)}"
 
 
-def _instructions(machine):
+def _instructions(machine) -> Iterator[str]:
     from accel.machine import isa
+    from accel.machine.config import UNITS
     from accel.machine.machine import FINISH
+    from lockstep.manual import facts_of
+    from lockstep.manual.text import loops_text, timing_text
+    from lockstep.manual.words import fields_of
 
     yield f"machine {machine.hash[:12]} ({machine.config.name}), words of {isa.WORD_BITS} bits"
     yield f"{FINISH:3}  {'finish':12} {'fetch':7} wait until all units are idle, then stop"
     for name, forms in machine.forms.items():
         for form in forms:
             yield f"{machine.opcodes[name]:3}  {name:12} {form.unit:7} {_meaning(form)}"
-    for unit in ("load", "gemm", "vector", "store"):
-        yield from ("", f"{unit} word:")
-        yield from (f"  {text}" for text in _fields(isa.FORMATS[unit]))
+    for unit in UNITS:
+        longest = max((facts_of(machine, form.name) for form in machine.of_unit(unit)),
+                      key=lambda facts: len(facts.timing.waits) if facts.timing else 0)
+        yield from ("", f"{unit}: {loops_text(longest)}. "
+                    f"{' '.join(timing_text(longest, machine.config.bus_bytes))}", f"{unit} word:")
+        yield from map(_field, fields_of(isa.FORMATS[unit]))
 
 
 def _meaning(form) -> str:
     """The meaning in one line: destination, update, value, and where operands live."""
     from compiler.ir import expr_text
+    from lockstep.manual.instructions import UPDATE
 
-    sign = {"assign": "=", "sum": "+=", "max": "max=", "min": "min="}[form.update]
     places = [f"{operand.name} in {'|'.join(operand.scopes)}"
               for operand in (form.dst, *form.operands)]
     value = form.value.value if form.reduce_axes else form.value
     over = "".join(f" summed over {var.name} < {extent}" for var, extent in form.reduce_axes)
-    return f"dst {sign} {expr_text(value)}{over}; {', '.join(places)}"
+    reset = "; flag reset" if form.reads_destination else ""
+    return f"dst {UPDATE[form.update]} {expr_text(value)}{over}; {', '.join(places)}{reset}"
 
 
-def _fields(layout, path: str = "", base: int = 0):
-    """The offset, width and name of every field; only the first of equal loops."""
-    from amaranth import Shape
-    from amaranth.lib import data
-
-    for key, field in layout:
-        name, offset = f"{path}{key}", base + field.offset
-        shape = field.shape
-        if isinstance(shape, data.ArrayLayout):
-            width = Shape.cast(shape.elem_shape).width
-            yield f"{offset:3} +{width}*{shape.length:<4} {name}[0..{shape.length}], each:"
-            yield from (f"      {text}" for text in _fields(shape.elem_shape, f"{name}[i]."))
-        elif isinstance(shape, data.StructLayout):
-            yield from _fields(shape, f"{name}.", offset)
-        else:
-            cast = Shape.cast(shape)
-            yield f"{offset:3} +{cast.width:<6} {name}{' (signed)' if cast.signed else ''}"
+def _field(field) -> str:
+    """The offset, width and name of a field; of loops those of the first one."""
+    path, more = field.path.replace("loops.", "loops[i]."), ""
+    if field.count > 1:
+        more = f", i < {field.count}, + {field.stride} i"
+    stored = "".join(f" ({how})" for how in (
+        "stored minus one" if field.minus_one else "", "signed" if field.signed else "",
+        ", ".join(f"{code} {name}" for code, name in enumerate(field.codes))) if how)
+    return f"  {field.offset:3} +{field.width:<6} {path}{stored}{more}"

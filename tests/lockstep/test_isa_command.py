@@ -5,6 +5,7 @@ from accel.machine.config import preset
 from accel.machine.machine import Machine
 from accel.machine.status import STALLS, Status
 from lockstep.cli import main
+from lockstep.manual.page import page
 
 MACHINE = Machine(preset("pynq-1x16x16"))
 
@@ -35,7 +36,29 @@ def test_fields_stand_where_the_layouts_put_them(capsys):
     words = lines[lines.index("gemm word:"):lines.index("vector word:")]
     assert words[1].split() == ["0", "+8", "opcode"]
     loops = isa.GEMM["loops"]
-    assert any(line.split()[:2] == [str(loops.offset), "+64*6"] for line in words)
+    assert f"  {loops.offset:3} +16     loops[i].extent (stored minus one), i < 6, + 64 i" in words
+    assert "   27 +1      a_source (0 acc, 1 res)" in lines
+
+
+def test_units_have_their_loops_and_times(capsys):
+    lines = shown(capsys, "--machine", "tiny-1x4x4")
+    vector = lines[lines.index("vector word:") - 1]
+    assert vector.startswith("vector: 5 loops around the iteration, the last innermost. Latency ")
+    assert "(2 n + 20, if both sources are in one buffer)" in vector
+    assert sum(line.endswith("; flag reset") for line in lines) == 4    # gemm and reductions
+
+
+def test_the_manual_is_written(capsys, tmp_path):
+    path = tmp_path / "isa.html"
+    assert shown(capsys, "--machine", "tiny-1x4x4", "--html", str(path)) == [
+        f"{path}: the 17 instructions of tiny-1x4x4"]
+    assert path.read_text() == page(Machine(preset("tiny-1x4x4")))
+
+
+def test_the_manual_has_no_status_codes(capsys, tmp_path):
+    assert main(["isa", "--status", "--html", str(tmp_path / "isa.html")]) == 2
+    assert capsys.readouterr().err == ("lockstep: error: --html must be left out with --status: "
+                                       "the manual has instructions\n")
 
 
 def test_status_codes(capsys):

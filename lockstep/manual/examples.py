@@ -1,0 +1,95 @@
+"""An example of each instruction: a legal one, small enough for every geometry."""
+
+from typing import Any
+
+from accel.machine import isa
+from accel.machine.machine import Machine
+from accel.machine.program import CODES, Instruction, finish
+from compiler.tensorize import Immediate, Intrinsic
+
+from .instructions import address_fields
+from .words import fields_of
+
+__all__ = ["WORD", "example", "hexadecimal"]
+
+WORD = 64
+"""Bits of the parts in which a word is shown."""
+
+NEIGHBOURS = {"load": ("gemm", "gemm"), "gemm": ("load", "vector"), "vector": ("gemm", "store"),
+              "store": ("vector", "vector")}
+"""Units from which an example waits for a token, and which it gives one."""
+
+
+def example(machine: Machine, name: str, form: int = 0) -> Instruction:
+    """Two entries of the destination, of gemm as sums of two block products."""
+    if name == "finish":
+        return finish()
+    intrinsic = machine.forms[name][form]
+    moves = intrinsic.unit in ("load", "store")
+    fields = _moved(machine, intrinsic) if moves else _computed(intrinsic)
+    waits, signals = NEIGHBOURS[intrinsic.unit]
+    return Instruction(name, intrinsic.unit, {
+        "opcode": machine.opcodes[name], "waits": isa.unit_mask([waits]),
+        "signals": isa.unit_mask([signals]), **fields})
+
+
+def _moved(machine: Machine, form: Intrinsic) -> dict[str, Any]:
+    """Two entries of a buffer; if the form pads, the first is padding."""
+    inward = form.dst if form.unit == "load" else form.operands[0]
+    buffer = inward.scopes[0]
+    entry = machine.config.buffers[buffer].entry_bytes
+    loop = {"extent": 2, "dram": entry, "buffer": entry}
+    padding = {"pad_value": 0x80} if form.immediates else {}
+    return {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("activations"),
+            "dram": 0x40, "run": entry, **padding,
+            "loops": [loop | ({"before": 1} if form.immediates else {})]}
+
+
+def _computed(form: Intrinsic) -> dict[str, Any]:
+    loops = [{"extent": 2, "dst": 1, "a": 2 if form.reduce_axes else 1}]
+    if form.reduce_axes:
+        loops.append({"extent": 2, "a": 1, "b": 1})
+    chosen = _scopes(form)
+    records = {operand.name for operand in form.operands} - {"a", "b"}
+    if form.unit == "vector" and "b" in chosen and chosen["b"] != "imm" and not records:
+        loops[0]["b"] = 1
+    fields: dict[str, Any] = {"loops": loops, "base": {}}
+    if "acc" in (chosen["dst"], *chosen.values()):
+        fields["banks"] = 1
+    if form.reads_destination:
+        fields["reset"] = 1
+    if form.unit == "vector":
+        selectors = {"a_source": "a", "b_source": "b", "destination": "dst"}
+        fields |= {field: CODES[field].index(chosen[name]) for field, name in selectors.items()
+                   if name in chosen and chosen[name] in CODES[field]}
+        fields |= {imm.name: _number(imm) for imm in form.immediates}
+        fields |= {"imm": 100} if "imm" in chosen.values() else {}
+    return {key: value for key, value in fields.items()
+            if key in {field.path.partition(".")[0] for field in fields_of(isa.FORMATS[form.unit])}}
+
+
+def _scopes(form: Intrinsic) -> dict[str, str]:
+    """Where the operands are: the destination beyond acc if it can, sources apart if they can."""
+    chosen = {"dst": form.dst.scopes[-1]}
+    for operand in form.operands:
+        free = [scope for scope in operand.scopes if scope not in chosen.values()]
+        chosen[operand.name] = (free or operand.scopes)[0]
+    known = address_fields(form)
+    return {name: scope for name, scope in chosen.items() if name == "dst" or name in known
+            or scope == "imm"}
+
+
+def _number(imm: Immediate) -> int:
+    """A number that the immediate can have: its bounds for lo and hi, else a small one."""
+    return {"lo": imm.low, "hi": imm.high}.get(imm.name, min(max(1, imm.low), imm.high))
+
+
+def hexadecimal(machine: Machine, instruction: Instruction) -> list[str]:
+    """The word in parts of 64 bits, the lowest first; what follows the last that is not 0 is left
+    out.
+    """
+    word = instruction.encode(machine)
+    parts = [word >> low & (1 << WORD) - 1 for low in range(0, isa.WORD_BITS, WORD)]
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return [f"{part:016x}" for part in parts]

@@ -1,0 +1,75 @@
+"""How long instructions take: from the plans of the datapaths and the constants of the hardware."""
+
+from dataclasses import dataclass
+
+from accel.datapath.plan import OPERAND_CYCLES, plan
+from accel.hw.gemm import ADDRESS_CYCLES
+from accel.hw.load import REQUEST_CYCLES
+from accel.hw.store import CHUNK_CYCLES
+from accel.hw.vector import ISSUE_CYCLES
+from accel.machine.machine import Machine
+from compiler.tensorize import Intrinsic
+
+__all__ = ["Timing", "timing_of"]
+
+ISSUE = {"gemm": ADDRESS_CYCLES, "vector": ISSUE_CYCLES}
+"""Cycles from taking an instruction to the issue of its first iteration."""
+
+MOVES = {
+    "load": (REQUEST_CYCLES, "its first request to the memory", "requests, bursts and data of the "
+             "memory, and an earlier load whose data come first"),
+    "store": (CHUNK_CYCLES, "the address of its first chunk", "room for requests, and the memory's "
+              "acknowledgements before it retires")}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The time of an instruction, in cycles.
+
+    Parameters
+    ----------
+    first : from taking the instruction to what `begins` says.
+    interval : from one iteration to the next; load and store: of each step of at most `bus_bytes`
+        bytes.
+    shared_interval : `interval` where two sources are in one buffer; 0 where that cannot be.
+    latency : from operands to value, the stages of the datapath; 0 without a datapath.
+    write : from an iteration's issue to the write of its result; 0 likewise.
+    waits : what it waits for besides its tokens.
+    """
+
+    first: int
+    begins: str
+    interval: int
+    shared_interval: int
+    latency: int
+    write: int
+    waits: tuple[str, ...]
+
+    def retires(self, iterations: int, shared: bool = False) -> int:
+        """Cycles from start to retire, if nothing is waited for: of gemm and vector alone."""
+        interval = self.shared_interval if shared else self.interval
+        return iterations * interval + self.first + self.write
+
+
+def timing_of(machine: Machine, form: Intrinsic) -> Timing:
+    """The time of an instruction. Raises PlanError for a body that no datapath can have."""
+    unit = form.unit
+    if unit not in OPERAND_CYCLES:
+        first, begins, waits = MOVES[unit]
+        return Timing(first, begins, 1, 0, 0, 0, (waits,))
+    datapath = plan(machine, unit)
+    places = [set(operand.scopes) - {"imm"} for operand in form.operands
+              if operand.name in ("a", "b")]
+    meet = unit == "vector" and len(places) == 2 and places[0] & places[1]
+    return Timing(ISSUE[unit], "the issue of its first iteration", datapath.interval,
+                  2 * datapath.interval if meet else 0, datapath.latency, datapath.write_cycles,
+                  tuple(_waits(form)))
+
+
+def _waits(form: Intrinsic):
+    other = {"gemm": "vector", "vector": "gemm"}[form.unit]
+    if any("acc" in operand.scopes for operand in (form.dst, *form.operands)):
+        yield f"banks of acc that {other} holds"
+    if form.unit == "vector" and any("acc" in operand.scopes for operand in form.operands):
+        yield "a source in acc whose write is pending"
+        yield "the read port of acc, while an accumulating iteration reads its destination"

@@ -1,0 +1,123 @@
+"""The fields of instruction words: where they are, how they are stored, what they mean."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from amaranth import Shape
+from amaranth.lib import data
+
+from accel.machine import isa
+from accel.machine.config import UNITS
+from accel.machine.program import CODES
+
+__all__ = ["MEANINGS", "Field", "fields_of", "loop_count", "meaning_of"]
+
+UNUSED = ("flags", "reserved", "rest")
+"""Fields without a meaning: no unit reads them, and the encoder leaves them 0."""
+
+MEANINGS: Mapping[str, str] = {
+    "opcode": "which instruction it is",
+    "waits": f"units from which it takes a token before it starts; bit i is unit i of "
+             f"{', '.join(UNITS)}",
+    "signals": "units that get a token when it retires; bits as in waits",
+    "banks": "banks of acc that it touches and holds; bit i is bank i",
+    "reset": "1: iterations that begin a reduction assign, they do not accumulate",
+    "a_source": "where a is",
+    "b_source": "where b is",
+    "destination": "where the result goes",
+    "buffer": "the buffer on the chip",
+    "base": "the base register, to which dram is added",
+    "dram": "bytes from the base register to the first byte in memory",
+    "address": "the first byte in the buffer",
+    "run": "bytes of an iteration",
+    "pad_value": "the byte that padding writes",
+    "base.dst": "first entry of the destination",
+    "base.a": "first entry of the first source",
+    "base.b": "first entry of the second source, or of the records of parameters",
+    "loops.extent": "iterations of the loop",
+    "loops.dst": "entries from one iteration to the next, modulo 2^16, in the destination",
+    "loops.a": "the same, in the first source",
+    "loops.b": "the same, in the second source",
+    "loops.dram": "bytes from one iteration to the next, in memory",
+    "loops.buffer": "bytes from one iteration to the next, modulo 2^24, in the buffer",
+    "loops.before": "iterations at the loop's beginning that are padding",
+    "loops.after": "iterations at the loop's end that are padding",
+}
+"""The meaning of a field by its path; that of an immediate is its name in the formula."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a word.
+
+    Parameters
+    ----------
+    path : names from the word inward; the fields of all loops have the path ``loops.NAME``.
+    offset, width : its lowest bit and how many; of a field of loops, in the first loop.
+    signed : in two's complement.
+    minus_one : stored minus one, so that no code is illegal.
+    codes : what the numbers 0, 1, ... stand for; empty where it is a number.
+    count, stride : the loops that have it, and bits from one loop to the next.
+    """
+
+    path: str
+    offset: int
+    width: int
+    signed: bool = False
+    minus_one: bool = False
+    codes: tuple[str, ...] = ()
+    count: int = 1
+    stride: int = 0
+
+    @property
+    def bits(self) -> str:
+        """``24 ... 25``; of loops those of the first one."""
+        last = self.offset + self.width - 1
+        return f"{self.offset}" if self.width == 1 else f"{self.offset} ... {last}"
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it is one bit that a unit reads."""
+        return self.width == 1 and not self.codes and self.path not in UNUSED
+
+    @property
+    def stored(self) -> str:
+        """How the number is stored, where it is not as an unsigned number."""
+        return "minus one" if self.minus_one else "signed" if self.signed else ""
+
+
+def fields_of(layout: data.Layout) -> list[Field]:
+    """Every field of a word in order of its bits; those of loops stand once."""
+    return list(_fields(layout))
+
+
+def _fields(layout, path: str = "", base: int = 0, count: int = 1,
+            stride: int = 0) -> Iterator[Field]:
+    for key, field in layout:
+        name, offset, shape = f"{path}{key}", base + field.offset, field.shape
+        if isinstance(shape, data.ArrayLayout):
+            width = Shape.cast(shape.elem_shape).width
+            yield from _fields(shape.elem_shape, f"{name}.", offset, shape.length, width)
+        elif isinstance(shape, data.StructLayout):
+            yield from _fields(shape, f"{name}.", offset, count, stride)
+        else:
+            cast = Shape.cast(shape)
+            yield Field(name, offset, cast.width, cast.signed, str(key) in isa.MINUS_ONE,
+                        tuple(CODES.get(name, ())), count, stride)
+
+
+def loop_count(layout: data.Layout) -> int:
+    """The loops of a word."""
+    return max(field.count for field in fields_of(layout))
+
+
+def meaning_of(field: Field, immediates: Sequence[str] = ()) -> str:
+    """A sentence without its end: what the field means, its codes, and how it is stored."""
+    name = field.path
+    if name in UNUSED:
+        return "unused, 0"
+    meaning = MEANINGS.get(name, f"the immediate {name}" if "." not in name else name)
+    codes = ", ".join(f"{code} {name}" for code, name in enumerate(field.codes))
+    return "; ".join(filter(None, (
+        meaning + (f": {codes}" if codes else ""),
+        "stored minus one" if field.minus_one else "", "signed" if field.signed else "")))

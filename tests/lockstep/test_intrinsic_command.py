@@ -1,0 +1,184 @@
+"""``lockstep intrinsic``: a new instruction, what it is, what it costs, what it wins."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accel.datapath.plan import plan
+from accel.machine.config import preset
+from accel.machine.loading import load_machine
+from accel.machine.machine import Machine
+from accel.sim import check, functional
+from lockstep.cli import main
+from lockstep.manual.resources import added_by, resources, used_by
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def intrinsic(*arguments: object) -> int:
+    return main(["intrinsic", *map(str, arguments)])
+
+
+def shown(capsys, *arguments: object) -> str:
+    assert intrinsic(*arguments) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys, *arguments: object) -> str:
+    assert intrinsic(*arguments) == 2
+    out, said = capsys.readouterr()
+    assert said.startswith("lockstep: error: ") and said.count("\n") == 1 and not out
+    return said.removeprefix("lockstep: error: ").strip()
+
+
+# ---- new ---------------------------------------------------------------------------------------
+
+def test_a_new_machine_works_as_it_stands(capsys) -> None:
+    said = shown(capsys, "new", "absdiff")
+    machine = load_machine("absdiff.py")
+    assert machine.opcodes["absdiff"] == max(machine.opcodes.values())
+    assert machine.config == preset("tiny-1x4x4")
+    report = check.check(machine, 4, simulators={
+        "functional": lambda machine, case: functional.simulate(machine, case.program,
+                                                                case.memory)})
+    assert report.difference is None and "absdiff ran " in check.ran([report])
+    commands = [line.split() for line in said.splitlines() if line.startswith("  lockstep")]
+    assert [command[1] for command in commands] == ["isa", "intrinsic", "check"]
+    for command in commands:
+        if command[1] != "check":
+            assert main(command[1:]) == 0
+
+
+@pytest.mark.parametrize("name", ["ecp5-1x2x2", "ecp5-1x16x16"])
+def test_a_new_machine_of_another_geometry(capsys, name: str) -> None:
+    shown(capsys, "new", "distance", "--preset", name, "-o", "mine.py")
+    machine = load_machine("mine.py")
+    assert machine.config == preset(name) and "distance" in machine.opcodes
+    assert "lockstep check --machine mine.py" in Path("mine.py").read_text()
+
+
+def test_a_file_that_exists_stays(capsys) -> None:
+    Path("absdiff.py").write_text("mine")
+    assert refused(capsys, "new", "absdiff") == (
+        "'absdiff.py' must not exist yet: what is there is not overwritten; name another file by "
+        "-o")
+    Path("link.py").symlink_to("nowhere.py")
+    assert refused(capsys, "new", "absdiff", "-o", "link.py").startswith("'link.py' must not exist")
+    assert Path("absdiff.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("3x", "NAME must be an identifier of Python, not '3x'"),
+    ("if", "NAME must be an identifier of Python, not 'if'"),
+    ("a/b", "NAME must be an identifier of Python, not 'a/b'"),
+    ("machine", "NAME must not be 'machine': the file uses that name itself"),
+    ("add", "Instruction add must be declared once"),
+    ("finish", "Instruction finish must have another name: fetch performs FINISH"),
+])
+def test_names_that_no_instruction_can_have(capsys, name: str, message: str) -> None:
+    assert refused(capsys, "new", name) == message
+    assert not list(Path().iterdir())
+
+
+def test_a_preset_that_is_none(capsys) -> None:
+    assert refused(capsys, "new", "x", "--preset", "no").startswith("Preset must be one of ecp5-")
+
+
+# ---- show --------------------------------------------------------------------------------------
+
+def test_show(capsys) -> None:
+    shown(capsys, "new", "absdiff")
+    said = shown(capsys, "show", "absdiff", "--machine", "absdiff.py", "--json", "r.json")
+    machine = load_machine("absdiff.py")
+    figures = json.loads(Path("r.json").read_text())
+    assert said.splitlines()[0] == (f"absdiff: opcode 18, unit vector, of machine "
+                                    f"{machine.hash[:12]} (tiny-1x4x4)")
+    assert "  dst[lane_b, lane_o] = abs(a[lane_b, lane_o] - b[lane_b, lane_o])" in said
+    assert "b: int32 1×4, in acc as int32 or res as int8 or par as param.bias or imm as int32" \
+        in said
+    assert "  80 ... 95 + 64 i  loops[i].extent: iterations of the loop; stored minus one" in said
+    datapath = plan(machine, "vector")
+    assert figures["datapath"]["registers"] == datapath.registers()
+    assert f"{datapath.latency} stages, {sum(datapath.registers()):,} bits of registers" in said
+    assert figures["opcode"] == 18 and figures["timing"]["latency"] == datapath.latency
+    assert figures["datapath"]["used"]["adders"] == {"32": 4, "33": 4}     # abs, difference
+    assert figures["datapath"]["without"]["operators"]["multipliers"] == {"17x8": 4, "33x17": 4}
+
+
+@pytest.mark.parametrize("name", Machine(preset("tiny-1x4x4")).opcodes)
+def test_every_shipped_instruction_is_shown(capsys, name: str) -> None:
+    said = shown(capsys, "show", name, "--machine", "tiny-1x4x4")
+    assert said.startswith(f"{name}: opcode ") and "example: " in said
+
+
+def test_immediates_have_their_ranges(capsys) -> None:
+    assert "immediates: lo: int8, -128 ... 127, hi: int8, -128 ... 127" in shown(
+        capsys, "show", "clamp")
+
+
+def test_the_verilog_of_a_datapath(capsys) -> None:
+    shown(capsys, "show", "add", "--machine", "tiny-1x4x4", "--verilog", "d.v")
+    text = Path("d.v").read_text()
+    assert "module vector_datapath(" in text and text.count("endmodule") == 1
+    assert "output [127:0] value;" in text
+    assert refused(capsys, "show", "load", "--verilog", "e.v") == (
+        "--verilog must be left out for load: load has no datapath")
+    assert not Path("e.v").exists()
+
+
+def test_an_instruction_that_the_machine_lacks(capsys) -> None:
+    assert refused(capsys, "show", "nope", "--machine", "tiny-1x4x4").startswith(
+        "NAME must be an instruction of tiny-1x4x4: finish, load, store, gemm, add, ")
+
+
+# ---- resources ---------------------------------------------------------------------------------
+
+def test_resources_are_those_of_the_plan() -> None:
+    machine = Machine(preset("tiny-1x4x4"))
+    gemm = resources(machine)["gemm"]
+    assert gemm.operators["multipliers"] == {"8x8": 16}
+    assert gemm.operators["adders"] == {"17": 8, "18": 4}      # three for each of four sums
+    assert gemm.register_bits == sum(plan(machine, "gemm").registers())
+    vector = resources(machine)["vector"]
+    assert vector.count("multipliers") == plan(machine, "vector").count("mul") == 8
+
+
+def test_what_an_instruction_uses_and_adds() -> None:
+    machine = Machine(preset("tiny-1x4x4"))
+    assert used_by(machine, "mul")["multipliers"] == {"33x17": 4}      # shared with requantize
+    assert set(used_by(machine, "add_scaled")["multipliers"]) == {"33x17", "17x8"}
+    assert "multipliers" not in used_by(machine, "reduce_add")
+    added = added_by(machine, "add_scaled")
+    assert added is not None
+    assert added[1].count("multipliers") - added[0].count("multipliers") == 4
+    assert added_by(machine, "gemm") is None
+
+
+def test_registers_are_those_of_the_verilog(capsys) -> None:
+    """All that is clocked, but for immediates at the entrance, and control: `select`, `there`."""
+    machine = Machine(preset("tiny-1x4x4"))
+    for name, unit in (("gemm", "gemm"), ("add", "vector")):
+        shown(capsys, "show", name, "--machine", "tiny-1x4x4", "--verilog", f"{name}.v")
+        text = Path(f"{name}.v").read_text()
+        widths = {register: int(high or 0) + 1 for high, register in re.findall(
+            r"^  reg (?:\[(\d+):0\] )?(s\d+_[^ ;]+)", text, re.MULTILINE)}
+        clocked = re.findall(r"always @\(posedge clk\)\n +(?:if \(.+\) )?(s\d+_\S+) <= ", text)
+        bits = sum(widths[register] for register in clocked if not register.startswith("s0_imm"))
+        assert bits == resources(machine)[unit].register_bits
+
+
+@pytest.mark.slow
+def test_as_a_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lockstep", "intrinsic"]
+    done = subprocess.run([*command, "new", "own"], cwd=tmp_path, capture_output=True, text=True,
+                          env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"})
+    assert done.returncode == 0 and (tmp_path / "own.py").exists()
