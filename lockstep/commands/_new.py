@@ -23,6 +23,8 @@ Hardware, simulators, checks and the compiler's matcher follow from this file. A
 
     lockstep check --machine {file}                     # do RTL and simulators still agree?
     lockstep intrinsic show {name} --machine {file}     # word, time and hardware
+    lockstep intrinsic diff {file}                      # what it adds to the shipped machine
+    lockstep intrinsic bench --machine {file}           # what networks make of it
 """
 
 import lockstep
@@ -70,6 +72,6 @@ def new(name: str, geometry: str, output: Path | None) -> int:
         return 0
     say(f"{path}: {geometry} with the instruction {name}. Next:")
     for what in (f"isa --machine {path}", f"intrinsic show {name} --machine {path}",
-                 f"check --machine {path}"):
+                 f"check --machine {path}", f"intrinsic diff {path}"):
         say(f"  lockstep {what}")
     return 0

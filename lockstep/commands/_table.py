@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lockstep.lines import shortened, width
 
-__all__ = ["show_table"]
+__all__ = ["show_columns", "show_table"]
 
 _GAP = 2
 _LAYER, _OPERATOR = 14, 8       # with less room, the operator is left out
@@ -31,6 +31,20 @@ def show_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]
     for row in list(zip(*columns))[1:]:
         table.add_row(*row)
     Console(markup=False, emoji=False, width=width()).print(table)     # names literally
+
+
+def show_columns(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]],
+                 left: int = 1) -> None:
+    """Prints rows as they are, as wide as they need; the first `left` columns are left-aligned."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, box=None, header_style="bold", pad_edge=False, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, emoji=False, width=width()).print(table)
 
 
 def _fitted(columns: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -1,23 +1,27 @@
-"""``lockstep intrinsic new|show``: instructions of one's own."""
+"""``lockstep intrinsic new|show|diff|bench``: instructions of one's own."""
 
 import argparse
 
 from accel.machine.config import MACHINE
-from lockstep.commands._arguments import add_machine
-from lockstep.paths import output_file
+from lockstep.commands._arguments import add_machine, at_least
+from lockstep.paths import machine_name, output_file
 
 __all__ = ["add_parser", "run"]
 
 GEOMETRY = "tiny-1x4x4"
+SIZE = 32
+MACHINES = "a preset, FILE.toml, or FILE.py, which is run: trust it like a program"
+NETWORKS = "digits, names of examples/zoo.py, or ONNX files"
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
-        "intrinsic", help="begin and look at instructions of one's own",
+        "intrinsic", help="begin, look at, compare and measure instructions of one's own",
         description="Instructions that a machine's file declares. Exit status: 0 done, 1 a run "
                     "failed, 2 the request was wrong.")
     kinds = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add, perform in ((_add_new, _new), (_add_show, _show)):
+    for add, perform in ((_add_new, _new), (_add_show, _show), (_add_diff, _diff),
+                         (_add_bench, _bench)):
         add(kinds).set_defaults(perform=perform)
     return parser
 
@@ -64,3 +68,62 @@ def _show(args: argparse.Namespace) -> int:
     from lockstep.commands._show import show
 
     return show(args.name, args.machine, args.json, args.verilog)
+
+
+def _add_diff(kinds) -> argparse.ArgumentParser:
+    parser = kinds.add_parser(
+        "diff", help="compare two machines: instructions, encodings, hardware, cycles",
+        description="Compare two machines: instructions that were added, removed or changed, "
+                    "opcodes and fields that moved, geometry, memory, operators and registers of "
+                    "the datapaths, times and, with --networks, the cycles of networks. A machine "
+                    "alone is compared with the shipped instructions in its own geometry.")
+    add = parser.add_argument
+    add("base", metavar="BASE", type=machine_name, help=f"a machine: {MACHINES}")
+    add("other", metavar="OTHER", type=machine_name, nargs="?", help="the one to compare it with")
+    add("--machine", "--config", type=machine_name, metavar="M", help="OTHER, as an option")
+    add("--networks", type=_names, default=(), metavar="LIST",
+        help=f"compile and run these for both, in the cycle simulator: {NETWORKS}, with commas")
+    _add_size(parser)
+    add("--json", type=output_file, metavar="R.json", help="write the comparison as JSON")
+    add("--html", type=output_file, metavar="FILE.html", help="write one page with pictures")
+    return parser
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from lockstep.commands._diff import diff
+
+    return diff(args)
+
+
+def _add_bench(kinds) -> argparse.ArgumentParser:
+    parser = kinds.add_parser(
+        "bench", help="measure networks on a machine, and beside another one",
+        description="Compile networks for a machine, run each once in the cycle simulator, and "
+                    "tell cycles, share of the array's peak, and how often each instruction was "
+                    "executed; with --base, beside another machine.")
+    add = parser.add_argument
+    add("networks", metavar="NETWORK", nargs="*", help=f"{NETWORKS} (default digits keywords)")
+    add_machine(parser, f"(default {MACHINE})", MACHINE)
+    add("--base", type=machine_name, metavar="M", help="the machine to compare with")
+    _add_size(parser)
+    add("--json", type=output_file, metavar="R.json", help="write the figures as JSON")
+    return parser
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from lockstep.commands._bench import bench
+
+    return bench(args)
+
+
+def _add_size(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", type=at_least(1), default=SIZE, metavar="N",
+                        help=f"pixels, frames or tokens of networks of the zoo (default {SIZE})")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Parses names with commas."""
+    names = tuple(text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"must be names with commas between, not {text!r}")
+    return names

@@ -21,11 +21,11 @@ __all__ = ["require_plotly", "write_page"]
 _HERE = Path(__file__).parent
 
 
-def require_plotly() -> None:
+def require_plotly(option: str = "--report") -> None:
     """Raises RequestError where plotly is not installed."""
     if find_spec("plotly") is None:
-        raise RequestError("--report needs plotly, which is not installed: "
-                           "pip install 'lockstep-hw[report]'")
+        raise RequestError(f"{option} needs plotly, which is not installed: "
+                           f"pip install 'lockstep-hw[report]'")
 
 
 def write_page(file: IO[bytes], figures: Mapping[str, Any]) -> None:

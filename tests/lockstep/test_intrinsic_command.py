@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from accel.datapath.plan import plan
@@ -52,7 +53,7 @@ def test_a_new_machine_works_as_it_stands(capsys) -> None:
                                                                 case.memory)})
     assert report.difference is None and "absdiff ran " in check.ran([report])
     commands = [line.split() for line in said.splitlines() if line.startswith("  lockstep")]
-    assert [command[1] for command in commands] == ["isa", "intrinsic", "check"]
+    assert [command[1] for command in commands] == ["isa", "intrinsic", "check", "intrinsic"]
     for command in commands:
         if command[1] != "check":
             assert main(command[1:]) == 0
@@ -174,6 +175,160 @@ def test_registers_are_those_of_the_verilog(capsys) -> None:
         clocked = re.findall(r"always @\(posedge clk\)\n +(?:if \(.+\) )?(s\d+_\S+) <= ", text)
         bits = sum(widths[register] for register in clocked if not register.startswith("s0_imm"))
         assert bits == resources(machine)[unit].register_bits
+
+
+# ---- diff --------------------------------------------------------------------------------------
+
+OWN = """
+import lockstep
+from accel.machine.intrinsics import SHIPPED
+from compiler import te
+
+machine = lockstep.Machine(lockstep.preset("tiny-1x4x4"), {declarations})
+"""
+
+
+def own(name: str, declarations: str, preset: str = "tiny-1x4x4") -> str:
+    Path(name).write_text(OWN.format(declarations=declarations).replace("tiny-1x4x4", preset))
+    return name
+
+
+def differences(capsys, *arguments: object) -> tuple[list[str], dict]:
+    """The sentences before the table, and the figures."""
+    said = shown(capsys, "diff", *arguments, "--json", "d.json").splitlines()
+    end = next(place for place, line in enumerate(said) if line.startswith("hardware of "))
+    return said[1:end], json.loads(Path("d.json").read_text())
+
+
+MORE = """(*SHIPPED, lockstep.vector_op("more", lambda a, b: {value}{options}))"""
+
+
+def test_one_instruction_more(capsys) -> None:
+    shown(capsys, "new", "absdiff")
+    sentences, figures = differences(capsys, "absdiff.py")
+    assert sentences == ["absdiff: is one more"] and figures["added"] == ["absdiff"]
+    here, there = figures["resources"]["vector"]
+    machine = load_machine("absdiff.py")
+    assert there["register_bits"] == sum(plan(machine, "vector").registers())
+    assert here["register_bits"] == sum(plan(Machine(machine.config), "vector").registers())
+    assert figures["resources"]["gemm"][0] == figures["resources"]["gemm"][1]
+    back, _ = differences(capsys, "absdiff.py", "tiny-1x4x4")
+    assert back == ["absdiff: is missing"]
+    again, _ = differences(capsys, "absdiff.py", "--machine", "absdiff.py")
+    assert again == ["instructions, encodings and geometry are the same"]
+
+
+def test_an_instruction_that_changed(capsys) -> None:
+    first = own("one.py", MORE.format(value="te.abs(a - b)", options=""))
+    second = own("two.py", MORE.format(value="te.abs(a - b) * 2", options=", b=('res',)"))
+    sentences, _ = differences(capsys, first, second)
+    assert sentences == [
+        "more: meaning dst[lane_b, lane_o] = abs(a[lane_b, lane_o] - b[lane_b, lane_o]) -> "
+        "dst[lane_b, lane_o] = abs(a[lane_b, lane_o] - b[lane_b, lane_o]) * 2",
+        "more: b acc as int32 or res as int8 or par as param.bias or imm as int32 -> res as int8",
+        "more: no longer reads the field imm"]
+
+
+def test_an_update_that_changed_and_a_flag(capsys) -> None:
+    first = own("one.py", MORE.format(value="a + b", options=", a=('res',), b=('res',)"))
+    second = own("two.py", MORE.format(value="a + b", options=", a=('res',), b=('res',), "
+                                                              "update='max'"))
+    sentences, _ = differences(capsys, first, second)
+    assert "more: now reads the field reset" in sentences
+    assert "more: dst acc as int32 or out as int8 -> acc as int32" in sentences
+
+
+def test_the_same_declaration_in_another_geometry_is_no_change(capsys) -> None:
+    first = own("one.py", MORE.format(value="a + b", options=""))
+    second = own("two.py", MORE.format(value="a + b", options=""), "ecp5-1x2x2")
+    sentences, figures = differences(capsys, first, second)
+    assert "block_in: 4 -> 2" in sentences and "vector_beats: 1 -> 2" in sentences
+    assert not any(sentence.startswith("more") for sentence in sentences)
+    assert figures["memory"]["wgt"] == [4096, 2048]
+    assert [time["interval"] for time in figures["times"]["vector"]] == [1, 2]
+
+
+def test_opcodes_that_moved(capsys) -> None:
+    second = own("two.py", "(*SHIPPED[:4], *SHIPPED[5:])")
+    sentences, figures = differences(capsys, "tiny-1x4x4", second)
+    assert sentences[:2] == ["sub: is missing", "max: opcode 7 -> 6"]
+    assert len(figures["opcodes"]) == 11
+
+
+def test_cycles_and_the_page(capsys) -> None:
+    shown(capsys, "new", "absdiff")
+    said = shown(capsys, "diff", "tiny-1x4x4", "ecp5-1x2x2", "--networks", "digits", "--html",
+                 "d.html", "--json", "d.json")
+    figures = json.loads(Path("d.json").read_text())
+    cycles = [one["cycles"] for one in figures["networks"]["digits"]]
+    assert cycles[1] > 2 * cycles[0] and all(f"{count:,}" in said for count in cycles)
+    page = Path("d.html").read_text()
+    assert all(f"<td>{count:,}</td>" in page for count in cycles)
+    assert "<li>block_in: 4 → 2</li>" in page and page.count("Plotly.newPlot(") == 2
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["tiny-1x4x4"], "OTHER must be given: tiny-1x4x4 has the shipped instructions alone"),
+    (["tiny-1x4x4", "ecp5-1x2x2", "--machine", "ecp5-1x8x8"],
+     "OTHER must be given once: as an argument, or by --machine"),
+    (["", "tiny-1x4x4"], "--machine must name a machine, not ''"),
+    (["tiny-1x4x4", "ecp5-1x2x2", "--networks", "digits,"],
+     "argument --networks: must be names with commas between, not 'digits,' (see lockstep "
+     "intrinsic diff --help)"),
+])
+def test_machines_that_cannot_be_compared(capsys, arguments: list[str], message: str) -> None:
+    assert refused(capsys, "diff", *arguments) == message
+
+
+# ---- bench -------------------------------------------------------------------------------------
+
+def test_bench_against_the_run_command(capsys) -> None:
+    digits = ROOT / "examples" / "digits" / "digits-int8.onnx"
+    said = shown(capsys, "bench", "digits", digits, "--machine", "tiny-1x4x4", "--base",
+                 "ecp5-1x2x2", "--json", "b.json")
+    figures = json.loads(Path("b.json").read_text())
+    assert [machine["name"] for machine in figures["machines"]] == ["ecp5-1x2x2", "tiny-1x4x4"]
+    assert figures["networks"]["digits"] == figures["networks"][str(digits)]
+    assert main(["run", str(digits), "--target", "accel:tiny-1x4x4", "--no-values", "--json",
+                 "r.json"]) == 0
+    run, measured = json.loads(Path("r.json").read_text()), figures["networks"]["digits"][1]
+    assert (measured["cycles"], measured["macs"]) == (run["cycles"], run["macs"])
+    assert measured["share"] == run["utilization"] and measured["host"] == len(run["host"])
+    assert "never executed: add, sub, max, min, mul, shr, clamp, reduce_min" in said
+
+
+def test_instructions_are_counted_in_the_stream(capsys) -> None:
+    import lockstep
+
+    shown(capsys, "bench", "digits", "--machine", "tiny-1x4x4", "--json", "b.json")
+    (measured,) = json.loads(Path("b.json").read_text())["networks"]["digits"]
+    machine = load_machine("tiny-1x4x4")
+    module = lockstep.compile(ROOT / "examples" / "digits" / "digits-int8.onnx", machine=machine)
+    (program,) = [one.program for one in module.accelerated]
+    assert program is not None and sum(measured["executed"].values()) == program.count
+    stream = program.instructions(machine)
+    for name in ("gemm", "requantize"):
+        ran = [one for one in stream if one.name == name]
+        assert measured["executed"][name] == len(ran) > 0
+        assert measured["iterations"][name] == sum(
+            np.prod([loop["extent"] for loop in one.fields["loops"]]) for one in ran)
+
+
+def test_a_network_of_the_zoo(capsys) -> None:
+    shown(capsys, "bench", "keywords", "--machine", "tiny-1x4x4", "--json", "b.json")
+    (measured,) = json.loads(Path("b.json").read_text())["networks"]["keywords"]
+    assert measured["cycles"] > 0 and 0 < measured["share"] < 1
+    assert not [path for path in Path().iterdir() if path.name != "b.json"]
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["nope"], "NETWORK 'nope': must be digits, an ONNX file or one of the zoo: invalid choice: "),
+    (["nope.onnx"], "'nope.onnx' must be a file that exists"),
+    (["resnet18", "--size", "5"], "NETWORK 'resnet18': --size must be 32 to 1024, not 5"),
+    (["digits", "--machine", "nope"], "Machine must be one of "),
+])
+def test_networks_that_are_none(capsys, arguments: list[str], message: str) -> None:
+    assert refused(capsys, "bench", *arguments).startswith(message)
 
 
 @pytest.mark.slow

@@ -1,0 +1,102 @@
+"""Compares machines: ``lockstep intrinsic diff``."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from accel.machine.intrinsics import SHIPPED
+from accel.machine.loading import load_machine
+from accel.machine.machine import Machine
+from compiler.errors import RequestError
+from compiler.files import whole_file, write_text
+from lockstep.commands._bench import change, measured, show_instructions, show_networks
+from lockstep.commands._table import show_columns
+from lockstep.compare import Difference, compare
+from lockstep.lines import say
+from lockstep.manual.resources import KINDS, Resources
+
+__all__ = ["diff"]
+
+
+def diff(args: argparse.Namespace) -> int:
+    if args.html:
+        from lockstep.report import require_plotly
+
+        require_plotly("--html")
+    machines, titles = _machines(args)
+    found = compare(*machines)
+    results = measured(machines, args.networks, args.size) if args.networks else {}
+    figures = asdict(found) | {
+        "machines": [{"name": title, "hash": machine.hash}
+                     for title, machine in zip(titles, machines)],
+        "networks": {name: [asdict(one) for one in some] for name, some in results.items()}}
+    if args.json:
+        write_text(args.json, json.dumps(figures, indent=1) + "\n")
+    if args.html:
+        from lockstep.report.comparison import write_comparison
+
+        with whole_file(args.html) as file:
+            write_comparison(file, figures, list(_hardware(found)))
+    for line in _lines(found, titles):
+        say(line)
+    show_columns("hardware of the datapaths, from their plans, and bytes of the buffers",
+                 ["", *titles, "change"], [
+                     [name, f"{here:,}", f"{there:,}", change(here, there)]
+                     for name, here, there in _hardware(found)])
+    if results:
+        show_networks(results, titles)
+        show_instructions(results, titles, machines)
+    return 0
+
+
+def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:
+    """Both machines and what they are called."""
+    if args.other and args.machine:
+        raise RequestError("OTHER must be given once: as an argument, or by --machine")
+    other = args.other or args.machine
+    base = load_machine(args.base)
+    if other:
+        return [base, load_machine(other)], [args.base, other]
+    shipped = Machine(base.config, SHIPPED)
+    if shipped.hash == base.hash:
+        raise RequestError(f"OTHER must be given: {args.base} has the shipped instructions alone")
+    return [shipped, base], ["shipped", args.base]
+
+
+def _lines(found: Difference, titles: list[str]) -> Iterator[str]:
+    """A sentence for each difference of declarations and geometry."""
+    yield f"{titles[0]} -> {titles[1]}"
+    yield from (f"{field}: {here} -> {there}" for field, (here, there) in found.geometry.items())
+    for name in found.added:
+        yield f"{name}: is one more"
+    for name in found.removed:
+        yield f"{name}: is missing"
+    for name, sentences in found.changed.items():
+        yield from (f"{name}: {sentence}" for sentence in sentences)
+    for name, (here, there) in found.opcodes.items():
+        yield f"{name}: opcode {here} -> {there}"
+    if not any((found.geometry, found.added, found.removed, found.changed, found.opcodes)):
+        yield "instructions, encodings and geometry are the same"
+
+
+def _hardware(found: Difference) -> Iterator[tuple[str, int, int]]:
+    """Rows of the table: what, and how much in both machines. Both zero is left out."""
+    for unit, (here, there) in found.times.items():
+        yield f"{unit}: cycles from issue to write", here.write, there.write
+        yield f"{unit}: cycles of an iteration", here.interval, there.interval
+    for unit, (here, there) in found.resources.items():
+        yield f"{unit}: stages", here.stages, there.stages
+        yield f"{unit}: bits of registers", here.register_bits, there.register_bits
+        for kind in KINDS:
+            if here.count(kind) or there.count(kind):
+                yield f"{unit}: {kind}", here.count(kind), there.count(kind)
+        yield f"{unit}: bits of adders", _adder_bits(here), _adder_bits(there)
+    for buffer, (here, there) in found.memory.items():
+        yield f"{buffer}: bytes", here, there
+
+
+def _adder_bits(resources: Resources) -> int:
+    widths: Mapping[str, Any] = resources.operators.get("adders", {})
+    return sum(int(width) * count for width, count in widths.items())

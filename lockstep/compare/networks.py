@@ -1,0 +1,114 @@
+"""Networks to measure machines with, and what they take there."""
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from accel.machine.machine import Machine
+from accel.machine.program import AccelProgram
+from accel.machine.words import decode_words
+from compiler.errors import RequestError
+from compiler.processes import remove_at_end, run_tool
+from compiler.te import numpy_dtype
+
+__all__ = ["DEFAULT", "DIGITS", "SMALLEST", "Measured", "measure", "networks"]
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits" / "digits-int8.onnx"
+ZOO = ROOT / "examples" / "zoo.py"
+
+DEFAULT = ("digits", "keywords")
+SMALLEST = 32               # pixels, frames or tokens of networks of the zoo
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One inference of a network on a machine, in the cycle simulator.
+
+    Parameters
+    ----------
+    cycles : of all programs.
+    macs : useful multiply-accumulates. share : of the array's peak, 0 to 1.
+    layers : on the accelerator. host : nodes that the host computes.
+    executed : instructions in the stream, by name. iterations : block products, entries, runs.
+    """
+
+    cycles: int
+    macs: int
+    share: float
+    layers: int
+    host: int
+    executed: Mapping[str, int]
+    iterations: Mapping[str, int]
+
+
+@contextmanager
+def networks(names: Sequence[str], size: int = SMALLEST) -> Iterator[dict[str, Path]]:
+    """The files of networks, by name: ``digits``, a network of the zoo, which is built in int8 for
+    `size`, or an ONNX file of one's own. Raises RequestError for what is none.
+    """
+    with TemporaryDirectory(prefix="lockstep-networks-") as folder, \
+            remove_at_end(Path(folder)) as place:
+        yield {name: _file(name, size, place) for name in dict.fromkeys(names)}
+
+
+def _file(name: str, size: int, folder: Path) -> Path:
+    if name.endswith((".onnx", ".pt2")):
+        if not Path(name).is_file():
+            raise RequestError(f"{name!r} must be a file that exists")
+        return Path(name)
+    if not ZOO.exists():
+        raise RequestError(f"NETWORK must be a file, not {name!r}: networks with names are built "
+                           f"by examples/zoo.py of a clone")
+    if name == "digits":
+        return DIGITS
+    path = folder / f"{name.replace('/', '_')}.onnx"
+    done = run_tool([sys.executable, "-m", "examples.zoo", name, "--int8", "--size", str(size),
+                     "-o", str(path)], cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(
+                         filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))})
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"examples/zoo.py ended with status "
+                                                     f"{done.returncode}"]
+        reason = lines[-1].removeprefix("zoo: error: ").partition(" (see ")[0]
+        if reason.startswith("argument NAME"):
+            reason = f"must be digits, an ONNX file or one of the zoo: {reason.partition(': ')[2]}"
+        raise RequestError(f"NETWORK {name!r}: {reason}")
+    return path
+
+
+def measure(machine: Machine, path: Path) -> Measured:
+    """Compile the network for the accelerator and run it once, without values. Raises DeviceError
+    where the run fails.
+    """
+    from runtime import compile, report
+
+    module = compile(str(path), machine=machine, sim="cycle", values=False)
+    for name in module.graph.inputs:            # cycles do not depend on values
+        kind = module.graph.values[name]
+        module.set_input(name, np.zeros(kind.shape, numpy_dtype(kind.dtype)))
+    runs = module.run()
+    figures = report(module, runs, machine, 0.0)
+    executed, iterations = _executed(machine, [one.program for one in module.accelerated])
+    return Measured(figures["cycles"], figures["macs"], figures["utilization"],
+                    sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
+                    executed, iterations)
+
+
+def _executed(machine: Machine, programs: Sequence[AccelProgram | None]
+              ) -> tuple[dict[str, int], dict[str, int]]:
+    executed, iterations = Counter[str](), Counter[str]()
+    for program in programs:
+        for instruction in decode_words(machine, program.words) if program else ():
+            executed[instruction.name] += 1
+            iterations[instruction.name] += prod(
+                loop["extent"] for loop in instruction.fields.get("loops", ()))
+    order = [name for name in machine.opcodes if name in executed]
+    return {name: executed[name] for name in order}, {name: iterations[name] for name in order}

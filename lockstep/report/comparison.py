@@ -1,0 +1,76 @@
+"""The page that ``lockstep intrinsic diff --html`` writes: two machines in pictures and tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import IO, Any
+
+from lockstep.report.quantization import STYLE
+
+__all__ = ["write_comparison"]
+
+Rows = Sequence[tuple[str, int, int]]
+
+
+def write_comparison(file: IO[bytes], figures: Mapping[str, Any], hardware: Rows) -> None:
+    """Writes the page of the command's figures, as UTF-8; the page works offline. `hardware` has
+    names and the numbers of both machines.
+    """
+    names = [machine["name"] for machine in figures["machines"]]
+    title = f"{names[0]} and {names[1]}"
+    cycles = [(network, some[0]["cycles"], some[1]["cycles"])
+              for network, some in figures["networks"].items()]
+    parts = [f"<h1>{escape(title)}</h1>", _declared(figures)]
+    if cycles:
+        parts += ["<h2>Cycles of networks</h2>", _picture(cycles, names, "cycles", "cycles"),
+                  _table("network", cycles, names)]
+    counts = [row for row in hardware if not row[0].endswith(": bytes")]
+    parts += ["<h2>Hardware of the datapaths, from their plans</h2>",
+              _picture(_relative(counts), names, "hardware", "of the first machine, %",
+                       plotly=not cycles),
+              _table("", hardware, names)]
+    page = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+            f"{''.join(parts)}</body></html>\n")
+    file.write(page.encode())
+
+
+def _declared(figures: Mapping[str, Any]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in _sentences(figures))}</ul>"
+
+
+def _sentences(figures: Mapping[str, Any]) -> Iterator[str]:
+    for field, (here, there) in figures["geometry"].items():
+        yield f"{field}: {here} → {there}"
+    yield from (f"{name}: is one more" for name in figures["added"])
+    yield from (f"{name}: is missing" for name in figures["removed"])
+    for name, sentences in figures["changed"].items():
+        yield from (f"{name}: {sentence}" for sentence in sentences)
+    for name, (here, there) in figures["opcodes"].items():
+        yield f"{name}: opcode {here} → {there}"
+
+
+def _relative(rows: Rows) -> Rows:
+    """Numbers as per cent of the first machine's; what it does not have is left out."""
+    return [(name, 100, round(100 * there / here)) for name, here, there in rows if here]
+
+
+def _picture(rows: Rows, names: Sequence[str], place: str, axis: str, plotly: bool = True) -> str:
+    """Draws two bars for each row."""
+    import plotly.graph_objects as go
+
+    labels = [name for name, *_ in rows]
+    picture = go.Figure([go.Bar(name=name, x=labels, y=[row[1 + number] for row in rows])
+                         for number, name in enumerate(names)])
+    picture.update_layout(barmode="group", yaxis_title=axis, height=420,
+                          legend={"orientation": "h", "y": 1.12},
+                          margin={"l": 60, "r": 10, "t": 40, "b": 140})
+    return picture.to_html(full_html=False, include_plotlyjs=plotly, div_id=place)
+
+
+def _table(heading: str, rows: Rows, names: Sequence[str]) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f'<tr><td class="word">{escape(name)}</td><td>{here:,}</td><td>{there:,}</td>'
+                   f"</tr>" for name, here, there in rows)
+    return (f'<div class="scroll"><table><thead><tr><th class="word">{escape(heading)}</th>{heads}'
+            f"</tr></thead><tbody>{body}</tbody></table></div>")
