@@ -13,7 +13,7 @@ from accel.machine import isa
 from accel.machine.config import UNITS, AccelConfig, ConfigError
 from accel.machine.intrinsics import IMMEDIATES, SHIPPED, Declaration
 from compiler.ops.arithmetic import PARAM
-from compiler.te import Binary, Const, Read, Var, record_fields, walk
+from compiler.te import Binary, Const, Read, Var, is_float, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["RESERVED", "RULES", "DeclarationError", "require", "require_names"]
@@ -55,6 +55,10 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
 
 def require_names(declarations: Sequence[Declaration]) -> None:
     """Raise `DeclarationError` for names and units, which are known before anything is built."""
+    for declaration in declarations:
+        if not isinstance(declaration, Declaration):
+            raise DeclarationError(f"Instructions of a machine must be declarations, "
+                                   f"not {declaration!r}")
     names = [declaration.name for declaration in declarations]
     for declaration in declarations:
         name, unit = declaration.name, declaration.unit
@@ -228,6 +232,8 @@ def _misread(body: Intrinsic, node: Read, extents: Mapping[Var, int]) -> Iterato
                f"declared as, not as {node.buffer.dtype}")
     for index, extent in zip(node.indices, operand.shape):
         match index:
+            case Const(value, dtype) if is_float(dtype):
+                yield f"Index of {operand.name} in {body.name} must be an integer, not {value}"
             case Const(value, _) if not 0 <= value < extent:
                 yield (f"Index of {operand.name} in {body.name} must lie in 0 ... {extent - 1}, "
                        f"not be {value}")

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.html, page(machine))
         say(f"{args.html}: the {len(machine.opcodes)} instructions of {machine.config.name}")
         return 0
-    for line in _status() if args.status else _instructions(load_machine(args.machine)):
+    for line in list(_status() if args.status else _instructions(load_machine(args.machine))):
         say(line, indent=_MEANING)
     return 0
 

@@ -70,8 +70,12 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
 
     The destination is acc, or out, which keeps the low eight bits.
     """
-    names = tuple(inspect.signature(value).parameters)
+    parameters = inspect.signature(value).parameters
+    names = tuple(parameters)
     for parameter in names:
+        if parameters[parameter].kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            raise ValueError(f"Parameter {parameter} of vector operation {name} must be a plain "
+                             f"one: what the instruction takes is told by names")
         if parameter not in ("a", "b", *_PARAMETERS, *IMMEDIATES):
             raise ValueError(f"Parameter of vector operation {name} must be a, b, one of "
                              f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {parameter!r}")
@@ -104,6 +108,9 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                 arguments.append(te.placeholder(tile[1:], _PARAMETERS[param], param)[axes[1].var])
         storage = (("acc", "int32"),) + ((("out", "int8"),) if update == "assign" else ())
         result = value(*arguments)
+        if not isinstance(result, Expr):
+            raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
+                             f"not {result!r}")
         if result.dtype != "int32":
             raise ValueError(f"Result of vector operation {name} must be int32, "
                              f"not {result.dtype}")
