@@ -1,17 +1,18 @@
 """Do common PyTorch networks pass the quantizer and run on the accelerator?
 
     python -m bench.torch_quantized [NAME ...] [--size small|full] [--sim functional|cycle]
-                                    [--json FILE]
+                                    [--price] [--json FILE]
 
 Each network (all unless told), with seeded random weights, is exported by torch.export, quantized
 by 8 seeded samples, compiled for `accel:pynq-1x16x16`, and run on a sample that is not among them.
 Language models come from transformers; they have two layers and a small vocabulary: `full` has
 their real width, `small` a few dozen channels. Images are 224 to 320 pixels wide, 32 to 64 when
 small. It prints the network's layers in int8, products (convolutions, dense layers, products of two
-computed matrices) on the accelerator and in all, segments on the accelerator, and the signal to
-quantization noise ratio of the output against torch in float. The exit status is 1 where a network
-is refused, or where nothing runs on the accelerator. Random weights say nothing about accuracy; the
-ratio shows that the values are right.
+computed matrices) on the accelerator and in all, segments (on the accelerator, and on all targets), copies
+between targets, and the signal to quantization noise ratio of the output against torch in float;
+with `--price`, also the milliseconds of an inference by the prices that `auto` decides by. The exit
+status is 1 where a network is refused, or where nothing runs on the accelerator. Random weights say
+nothing about accuracy; the ratio shows that the values are right.
 """
 
 import argparse
@@ -40,8 +41,9 @@ Network = tuple[Any, list[tuple]]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """`products` counts those of the compiled network, `on_accelerator` those that run there;
-    `refused` is the reason of a refusal, if there is one.
+    """`products` counts those of the compiled network, `on_accelerator` those that run there, and
+    `segments` the accelerator's among `all_segments`. `auto_ms` is the price of an inference where
+    `auto` divides it. `refused` is the reason of a refusal, if there is one.
     """
 
     name: str
@@ -50,8 +52,11 @@ class Figures:
     products: int
     on_accelerator: int
     segments: int
+    all_segments: int
+    copies: int
     decibels: float
     seconds: float
+    auto_ms: float | None = None
     refused: str = ""
 
     @property
@@ -254,13 +259,68 @@ def efficientnet_b0(small: bool) -> Network:
     return _images(_efficientnet_b0(100), 32 if small else 224, 5)
 
 
+def _mobilenet_v3_small(classes: int) -> Any:
+    """MobileNet-v3-small (Howard et al. 2019, table 2), with torchvision's layers in inference:
+    hard-swish or ReLU, and gates of a quarter of the width, a multiple of 8, by a hard sigmoid.
+    """
+    from torch import nn  # pyright: ignore[reportMissingImports]
+
+    def conv(inputs: int, outputs: int, kernel: int = 1, stride: int = 1, group: int = 1,
+             act: type[nn.Module] | None = nn.Hardswish) -> list[nn.Module]:
+        layers = [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=group,
+                            bias=False), nn.BatchNorm2d(outputs)]
+        return [*layers, act()] if act else layers
+
+    class Gate(nn.Module):
+        def __init__(self, width: int):
+            super().__init__()
+            squeezed = max(8, (width // 4 + 4) // 8 * 8)
+            self.body = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, squeezed, 1),
+                                      nn.ReLU(), nn.Conv2d(squeezed, width, 1), nn.Hardsigmoid())
+
+        def forward(self, x):
+            return x * self.body(x)
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inputs: int, kernel: int, wide: int, outputs: int, gated: bool,
+                     act: type[nn.Module], stride: int):
+            super().__init__()
+            self.body = nn.Sequential(
+                *(conv(inputs, wide, act=act) if wide != inputs else []),
+                *conv(wide, wide, kernel, stride, wide, act), *([Gate(wide)] if gated else []),
+                *conv(wide, outputs, act=None))
+            self.shortcut = stride == 1 and inputs == outputs
+
+        def forward(self, x):
+            return x + self.body(x) if self.shortcut else self.body(x)
+
+    layers, inputs = conv(3, 16, 3, 2), 16
+    for kernel, wide, outputs, gated, act, stride in (
+            (3, 16, 16, True, nn.ReLU, 2), (3, 72, 24, False, nn.ReLU, 2),
+            (3, 88, 24, False, nn.ReLU, 1), (5, 96, 40, True, nn.Hardswish, 2),
+            (5, 240, 40, True, nn.Hardswish, 1), (5, 240, 40, True, nn.Hardswish, 1),
+            (5, 120, 48, True, nn.Hardswish, 1), (5, 144, 48, True, nn.Hardswish, 1),
+            (5, 288, 96, True, nn.Hardswish, 2), (5, 576, 96, True, nn.Hardswish, 1),
+            (5, 576, 96, True, nn.Hardswish, 1)):
+        layers.append(Bottleneck(inputs, kernel, wide, outputs, gated, act, stride))
+        inputs = outputs
+    return nn.Sequential(*layers, *conv(inputs, 576), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(576, 1024), nn.Hardswish(), nn.Linear(1024, classes))
+
+
+def mobilenet_v3_small(small: bool) -> Network:
+    return _images(_mobilenet_v3_small(100), 32 if small else 224, 6)
+
+
 NETWORKS: dict[str, Callable[[bool], Network]] = {
-    "gpt2": gpt2, "llama": llama, "bert": bert, "yolo": yolo, "efficientnet_b0": efficientnet_b0}
+    "gpt2": gpt2, "llama": llama, "bert": bert, "yolo": yolo, "efficientnet_b0": efficientnet_b0,
+    "mobilenet_v3_small": mobilenet_v3_small}
 
 
 # ---- figures -----------------------------------------------------------------------------------
 
-def measure(name: str, small: bool = True, sim: str = "functional") -> Figures:
+def measure(name: str, small: bool = True, sim: str = "functional",
+            price: bool = False) -> Figures:
     """Measures one network. A refusal is among the figures."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -270,14 +330,14 @@ def measure(name: str, small: bool = True, sim: str = "functional") -> Figures:
     begin = time.perf_counter()
     module, samples = NETWORKS[name](small)
     try:
-        figures = _measured(module, samples, sim)
+        figures = _measured(module, samples, sim, price)
     except Error as error:
         figures = {"layers": 0, "quantized": 0, "products": 0, "on_accelerator": 0, "segments": 0,
-                   "decibels": 0.0, "refused": str(error)}
+                   "all_segments": 0, "copies": 0, "decibels": 0.0, "refused": str(error)}
     return Figures(name=name, seconds=time.perf_counter() - begin, **figures)
 
 
-def _measured(module: Any, samples: list[tuple], sim: str) -> dict[str, Any]:
+def _measured(module: Any, samples: list[tuple], sim: str, price: bool) -> dict[str, Any]:
     import torch  # pyright: ignore[reportMissingImports]
 
     import lockstep
@@ -302,7 +362,18 @@ def _measured(module: Any, samples: list[tuple], sim: str) -> dict[str, Any]:
             "products": len(products),
             "on_accelerator": sum(name in accelerated for name in products),
             "segments": len(compiled.accelerated),
+            "all_segments": len(compiled.partition.segments),
+            "copies": len(compiled.partition.copies),
+            "auto_ms": _auto_ms(made.graph) if price else None,
             "decibels": float(10 * np.log10(np.sum(real**2) / np.sum((real - result)**2)))}
+
+
+def _auto_ms(graph: Any) -> float:
+    import lockstep
+
+    decided = lockstep.compile(graph, TARGET.replace("accel", "auto"), cache=False).auto
+    assert decided is not None
+    return 1e3 * decided["seconds"]
 
 
 def main() -> int:
@@ -311,15 +382,18 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)}")
     parser.add_argument("--size", choices=("small", "full"), default="full")
     parser.add_argument("--sim", choices=("functional", "cycle"), default="functional")
+    parser.add_argument("--price", action="store_true",
+                        help="milliseconds by the prices of `auto`, too (takes minutes)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures as JSON")
     args = parser.parse_args()
     unknown = [name for name in args.names if name not in NETWORKS]
     if unknown:
         parser.error(f"NAME must be one of {', '.join(NETWORKS)}, not {unknown[0]!r}")
-    print(f"{'network':17}{'int8':>10}{'products':>10}{'segments':>10}{'dB':>7}{'s':>7}")
+    print(f"{'network':19}{'int8':>10}{'products':>10}{'segments':>10}{'copies':>8}"
+          f"{'auto ms':>9}{'dB':>7}{'s':>7}")
     found = []
     for name in args.names or NETWORKS:
-        found.append(measure(name, args.size == "small", args.sim))
+        found.append(measure(name, args.size == "small", args.sim, args.price))
         _show(found[-1])
     if args.json:
         args.json.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
@@ -327,8 +401,10 @@ def main() -> int:
 
 
 def _show(one: Figures) -> None:
-    print(f"{one.name:17}{f'{one.quantized}/{one.layers}':>10}"
-          f"{f'{one.on_accelerator}/{one.products}':>10}{one.segments:10}{one.decibels:7.1f}"
+    price = "-" if one.auto_ms is None else f"{one.auto_ms:.2f}"
+    print(f"{one.name:19}{f'{one.quantized}/{one.layers}':>10}"
+          f"{f'{one.on_accelerator}/{one.products}':>10}"
+          f"{f'{one.segments}/{one.all_segments}':>10}{one.copies:8}{price:>9}{one.decibels:7.1f}"
           f"{one.seconds:7.1f}{'  REFUSED: ' * bool(one.refused)}{one.refused}", flush=True)
 
 
