@@ -8,11 +8,11 @@ by 8 seeded samples, compiled for `accel:pynq-1x16x16`, and run on a sample that
 Language models come from transformers; they have two layers and a small vocabulary: `full` has
 their real width, `small` a few dozen channels. Images are 224 to 320 pixels wide, 32 to 64 when
 small. It prints the network's layers in int8, products (convolutions, dense layers, products of two
-computed matrices) on the accelerator and in all, segments (on the accelerator, and on all targets), copies
-between targets, and the signal to quantization noise ratio of the output against torch in float;
-with `--price`, also the milliseconds of an inference by the prices that `auto` decides by. The exit
-status is 1 where a network is refused, or where nothing runs on the accelerator. Random weights say
-nothing about accuracy; the ratio shows that the values are right.
+computed matrices) on the accelerator and in all, segments (on the accelerator, and on all targets),
+copies between targets, and the signal to quantization noise ratio of the output against torch in
+float; with `--price`, also the milliseconds of an inference by the prices that `auto` decides by.
+The exit status is 1 where a network is refused, or where nothing runs on the accelerator. Random
+weights say nothing about accuracy; the ratio shows that the values are right.
 """
 
 import argparse

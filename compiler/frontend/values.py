@@ -330,6 +330,22 @@ class Tracer:
         assert value.array is not None
         return value.array
 
+    def integers(self, value: Value, role: str) -> list[int]:
+        """The elements of a constant tensor of integers; refuses other types."""
+        array = self.demand(value, role)
+        if array.dtype.kind not in "iu":
+            raise NodeRefused(f"its {role} {value.role!r} must hold integers, not "
+                              f"{dtype_name(array.dtype)}")
+        return array.reshape(-1).tolist()
+
+    def integer(self, value: Value, role: str) -> int:
+        """The one element of a constant tensor of integers; refuses other types and sizes."""
+        elements = self.integers(value, role)
+        if len(elements) != 1:
+            raise NodeRefused(f"its {role} {value.role!r} must have 1 element, not "
+                              f"{len(elements)}")
+        return elements[0]
+
     def settle(self, values: Sequence[Value]) -> None:
         """Makes the elements of all the values known, in one run."""
         for value in values:

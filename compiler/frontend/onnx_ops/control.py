@@ -21,7 +21,7 @@ def if_(t, condition, *, then_branch, else_branch):
 
 @operator("Loop")
 def loop(t, trip_count=None, condition=None, *state, body):
-    most = None if trip_count is None else int(t.demand(trip_count, "trip count").reshape(()))
+    most = None if trip_count is None else t.integer(trip_count, "trip count")
     goes_on = condition is None or bool(t.demand(condition, "condition").reshape(()))
     condition = t.constant(np.array(True)) if condition is None else condition
     state, rows, time = list(state), [], 0

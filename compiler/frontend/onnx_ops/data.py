@@ -39,7 +39,7 @@ def unique(t, x, *, axis=None, sorted):
 @operator("TopK")
 def top_k(t, x, k, *, axis=-1, largest=1, sorted=1):
     """The first k elements and their places; always sorted, also where that is not requested."""
-    count = int(t.demand(k, "k").reshape(()))
+    count = t.integer(k, "k")
     place, = axes_of((axis,), x.rank)
     order = t.emit("sorted_places", x, axis=place, count=count, largest=largest)
     return t.emit("gather_elements", x, order, axis=place), order

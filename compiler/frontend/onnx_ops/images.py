@@ -125,8 +125,8 @@ def _pooled(image: np.ndarray, sides: Sequence[tuple[float, float, int]], ratio:
 
 @operator("Col2Im")
 def col2im(t, x, image_shape, block_shape, *, dilations=None, pads=None, strides=None):
-    size = [int(extent) for extent in t.demand(image_shape, "image shape")]
-    block = [int(extent) for extent in t.demand(block_shape, "block shape")]
+    size = t.integers(image_shape, "image shape")
+    block = t.integers(block_shape, "block shape")
     rank = len(size)
     dilations, strides = dilations or (1,) * rank, strides or (1,) * rank
     pads = pads or (0,) * (2 * rank)

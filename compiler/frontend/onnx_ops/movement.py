@@ -5,12 +5,8 @@ from math import prod
 import numpy as np
 
 from compiler.frontend.registry import operator
-from compiler.frontend.values import NodeRefused, Value, axes_of, require_parts
+from compiler.frontend.values import NodeRefused, axes_of, require_parts
 from compiler.te import numpy_dtype
-
-
-def _whole(t, value: Value, role: str) -> list[int]:
-    return [int(element) for element in t.demand(value, role).reshape(-1)]
 
 
 @operator("Transpose")
@@ -20,7 +16,7 @@ def transpose(t, x, *, perm=None):
 
 @operator("Reshape")
 def reshape(t, x, shape, *, allowzero=0):
-    wanted = tuple(_whole(t, shape, "shape"))
+    wanted = tuple(t.integers(shape, "shape"))
     beyond = 0 in wanted[x.rank:] and not allowzero
     if wanted.count(-1) > 1 or min(wanted, default=1) < -1 or beyond:
         raise NodeRefused(f"shape must hold extents, 0 for a kept one and one -1, not {wanted}")
@@ -43,7 +39,7 @@ def flatten(t, x, *, axis):
 def squeeze(t, x, axes=None):
     if axes is None:
         return x.reshape(*(extent for extent in x.shape if extent != 1))
-    places = axes_of(_whole(t, axes, "axes"), x.rank)
+    places = axes_of(t.integers(axes, "axes"), x.rank)
     for axis in places:
         if x.shape[axis] != 1:
             raise NodeRefused(f"axis {axis} must have the extent 1, not {x.shape[axis]}")
@@ -52,18 +48,18 @@ def squeeze(t, x, axes=None):
 
 @operator("Unsqueeze")
 def unsqueeze(t, x, axes):
-    return x.unsqueeze(*_whole(t, axes, "axes"))
+    return x.unsqueeze(*t.integers(axes, "axes"))
 
 
 @operator("Expand")
 def expand(t, x, shape):
-    wanted = _whole(t, shape, "shape")
+    wanted = t.integers(shape, "shape")
     return x.expand(*np.broadcast_shapes(x.shape, tuple(wanted)))
 
 
 @operator("Tile")
 def tile(t, x, repeats):
-    times = _whole(t, repeats, "repeats")
+    times = t.integers(repeats, "repeats")
     if len(times) != x.rank:
         raise NodeRefused(f"repeats must have {x.rank} numbers, not {len(times)}")
     apart = x.reshape(*(side for extent in x.shape for side in (1, extent)))
@@ -85,7 +81,7 @@ def concat(t, *inputs, axis):
 def split(t, x, split=None, *, axis, num_outputs=None):
     place, = axes_of((axis,), x.rank)
     if split is not None:
-        sizes = _whole(t, split, "split")
+        sizes = t.integers(split, "split")
     else:
         count = num_outputs or len(t.outputs)
         each = -(-x.shape[place] // count)
@@ -101,9 +97,9 @@ def split(t, x, split=None, *, axis, num_outputs=None):
 
 @operator("Slice")
 def slice_(t, x, starts, ends, axes=None, steps=None):
-    first, last = _whole(t, starts, "starts"), _whole(t, ends, "ends")
-    places = axes_of(range(len(first)) if axes is None else _whole(t, axes, "axes"), x.rank)
-    strides = [1] * len(first) if steps is None else _whole(t, steps, "steps")
+    first, last = t.integers(starts, "starts"), t.integers(ends, "ends")
+    places = axes_of(range(len(first)) if axes is None else t.integers(axes, "axes"), x.rank)
+    strides = [1] * len(first) if steps is None else t.integers(steps, "steps")
     if not len(first) == len(last) == len(places) == len(strides):
         raise NodeRefused("starts, ends, axes and steps must have as many numbers, not "
                           f"{len(first)}, {len(last)}, {len(places)} and {len(strides)}")
@@ -128,8 +124,8 @@ def slice_(t, x, starts, ends, axes=None, steps=None):
 
 @operator("Pad")
 def pad(t, x, pads, constant_value=None, axes=None, *, mode):
-    sides = _whole(t, pads, "pads")
-    places = range(x.rank) if axes is None else axes_of(_whole(t, axes, "axes"), x.rank)
+    sides = t.integers(pads, "pads")
+    places = range(x.rank) if axes is None else axes_of(t.integers(axes, "axes"), x.rank)
     if len(sides) != 2 * len(places):
         raise NodeRefused(f"pads must have {2 * len(places)} numbers, not {len(sides)}")
     before, after = [0] * x.rank, [0] * x.rank
@@ -186,7 +182,7 @@ def space_to_depth(t, x, *, blocksize, mode="DCR"):
 
 @operator("Trilu")
 def trilu(t, x, k=None, *, upper):
-    offset = 0 if k is None else int(t.demand(k, "k").reshape(()))
+    offset = 0 if k is None else t.integer(k, "k")
     t.check_size(x.shape[-2:], "bool")
     ones = np.ones(x.shape[-2:], bool)
     kept = np.triu(ones, offset) if upper else np.tril(ones, offset)
@@ -195,7 +191,7 @@ def trilu(t, x, k=None, *, upper):
 
 @operator("OneHot")
 def one_hot(t, indices, depth, values, *, axis):
-    count = int(t.demand(depth, "depth").reshape(()))
+    count = t.integer(depth.astype("int64"), "depth")
     place, = axes_of((axis,), indices.rank + 1)
     whole = indices.astype("int64").unsqueeze(place)
     wrapped = (whole < 0).where(whole + count, whole)

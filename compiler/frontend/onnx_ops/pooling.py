@@ -140,8 +140,7 @@ def max_unpool(t, x, places, output_shape=None, *, kernel_shape, pads=None, stri
     inner = [(size - 1) * stride - pads[axis] - pads[rank + axis] + kernel_shape[axis]
              for axis, (size, stride) in enumerate(zip(x.shape[2:], strides, strict=True))]
     inferred = (*x.shape[:2], *inner)
-    shape = inferred if output_shape is None else tuple(
-        int(extent) for extent in t.demand(output_shape, "output shape"))
+    shape = inferred if output_shape is None else tuple(t.integers(output_shape, "output shape"))
 
     def unpool(values: np.ndarray, where: np.ndarray) -> np.ndarray:
         for extents in (inferred, shape):

@@ -15,7 +15,7 @@ def reduced_axes(t, x: Value, axes: Value | None, noop: int = 0) -> tuple[int, .
     """
     if axes is None or axes.size == 0:
         return () if noop else tuple(range(x.rank))
-    told = t.demand(axes, "axes").reshape(-1).tolist()
+    told = t.integers(axes, "axes")
     return tuple(sorted(set(axes_of(told, x.rank))))
 
 
@@ -88,7 +88,7 @@ operator("ArgMin")(_place("argmin"))
 
 def _running(op: str):
     def running(t, x, axis, *, exclusive, reverse):
-        place, = axes_of((int(t.demand(axis, "axis").reshape(())),), x.rank)
+        place, = axes_of((t.integer(axis, "axis"),), x.rank)
         return t.emit(op, x, axis=place, exclusive=exclusive, reverse=reverse)
     return running
 

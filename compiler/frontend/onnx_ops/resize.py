@@ -73,7 +73,7 @@ def _factors(t, x: Value, places: Sequence[int], scales: Value | None, sizes: Va
                          for axis, factor in zip(places, factors, strict=True)]
     if sizes is None:
         raise NodeRefused("scales or sizes must be given")
-    extents = [int(extent) for extent in t.demand(sizes, "sizes").reshape(-1)]
+    extents = t.integers(sizes, "sizes")
     _check_count("sizes", extents, places)
     factors = [extent / x.shape[axis] for axis, extent in zip(places, extents, strict=True)]
     if policy == "stretch":

@@ -17,7 +17,7 @@ def sequence_empty(t, *, dtype=None):
 
 
 def _place(t, position, count: int) -> int:
-    place = int(t.demand(position, "position").reshape(()))
+    place = t.integer(position, "position")
     if not -count <= place <= count:
         raise NodeRefused(f"position must be -{count} to {count}, not {place}")
     return place + count if place < 0 else place
@@ -60,14 +60,14 @@ def split_to_sequence(t, x, split=None, *, axis=0, keepdims=1):
     place, = axes_of((axis,), x.rank)
     extent = x.shape[place]
     if split is None or split.rank == 0:
-        require_parts(extent if split is None else extent // max(int(t.demand(split, "split")), 1))
+        require_parts(extent if split is None else extent // max(t.integer(split, "split"), 1))
     if split is None:
         sizes = [1] * extent
     elif split.rank == 0:
-        each = int(t.demand(split, "split"))
+        each = t.integer(split, "split")
         sizes = [min(each, extent - start) for start in range(0, extent, each)]
     else:
-        sizes = [int(size) for size in t.demand(split, "split")]
+        sizes = t.integers(split, "split")
     starts = [sum(sizes[:part]) for part in range(len(sizes))]
     parts = [x.cut(place, start, start + size) for start, size in zip(starts, sizes, strict=True)]
     if split is None and not keepdims:

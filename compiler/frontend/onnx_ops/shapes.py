@@ -53,7 +53,7 @@ def size(t, x):
 
 @operator("ConstantOfShape")
 def constant_of_shape(t, shape, *, value=None):
-    extents = tuple(t.demand(shape, "shape").reshape(-1).tolist())
+    extents = tuple(t.integers(shape, "shape"))
     filled = np.zeros(1, np.float32) if value is None else value.reshape(-1)
     t.check_size(extents, filled.dtype.name)
     return t.constant(frozen(np.full(extents, filled[0], filled.dtype)))
@@ -89,7 +89,7 @@ def range_(t, start, limit, delta, *, stash_type=1):
 
 def _window(rule):
     def window(t, size, *, output_datatype=1, periodic=1):
-        count = int(t.demand(size, "size").reshape(()))
+        count = t.integer(size, "size")
         t.check_size((count,), "float64")
         turns = np.arange(count) * 2 * np.pi / (count if periodic else max(count - 1, 1))
         return t.constant(rule(turns).astype(element_type(output_datatype)), given=size.given)

@@ -13,9 +13,9 @@ def dft(t, x, dft_length=None, axis=None, *, inverse=0, onesided=0):
     """The discrete Fourier transform. The last dimension holds real and, optionally, imaginary
     parts.
     """
-    told = -2 if axis is None else int(t.demand(axis, "axis").reshape(()))
+    told = -2 if axis is None else t.integer(axis, "axis")
     place, = axes_of((told,), x.rank)
-    length = None if dft_length is None else int(t.demand(dft_length, "length").reshape(()))
+    length = None if dft_length is None else t.integer(dft_length, "length")
     return _transformed(t, x, place, length, bool(inverse), bool(onesided))
 
 
@@ -75,8 +75,8 @@ def _parts(t, x: Value, cosines: Value, sines: Value, inverse: bool, real: bool)
 
 @operator("STFT")
 def stft(t, signal, frame_step, window=None, frame_length=None, *, onesided):
-    step = int(t.demand(frame_step, "frame step").reshape(()))
-    length = int(t.demand(frame_length, "frame length").reshape(())) if (
+    step = t.integer(frame_step, "frame step")
+    length = t.integer(frame_length, "frame length") if (
         frame_length is not None) else (window.shape[0] if window is not None else None)
     if length is None:
         raise NodeRefused("window or frame_length must be given")

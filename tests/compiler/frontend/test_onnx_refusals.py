@@ -569,3 +569,18 @@ def test_operands_of_recurrent_layers(op: str, gates: int, name: str,
     line = refused_node(op, "x", *shapes, attrs={"hidden_size": 5}, shape=[7, 3, 6],
                         constants=[*constants, constant(name, *shape, dtype=dtype)])
     assert line == f"{name} must be {types[name]} of shape {wanted}, not {dtype} of shape {shape}"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "bool"])
+def test_places_and_extents_are_integers(dtype: str) -> None:
+    told = constant("shape", 2, value=np.nan if dtype != "bool" else True, dtype=dtype)
+    assert refused_node("Reshape", "x", "shape", constants=(told,), shape=X2) == (
+        f"its shape 'shape' must hold integers, not {dtype}")
+    assert refused_node("TopK", "x", "shape", outputs=("y", "z"), constants=(told,), shape=X2) == (
+        f"its k 'shape' must hold integers, not {dtype}")
+
+
+def test_one_number_is_one_element() -> None:
+    told = constant("k", 2, dtype="int64")
+    assert refused_node("TopK", "x", "k", outputs=("y", "z"), constants=(told,), shape=X2) == (
+        "its k 'k' must have 1 element, not 2")
