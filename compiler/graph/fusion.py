@@ -80,13 +80,16 @@ def overwritable(graph: Graph, group: Group) -> tuple[str, ...]:
     result at its place: the result may take their storage.
     """
     result = graph.values[group.output]
+    elsewhere: set[str] = set()         # values of which some element is read for another place
 
     def is_mapped(value: str) -> bool:
-        readers = [node for node in group.nodes if value in node.inputs]
-        return all(find(node.op).kind is Kind.ELEMENTWISE and is_mapped(node.outputs[0])
-                   and value not in _parameters(node)
-                   for node in readers) and graph.values[value].shape == result.shape
+        return value not in elsewhere and graph.values[value].shape == result.shape
 
+    for node in reversed(group.nodes):
+        if find(node.op).kind is Kind.ELEMENTWISE and is_mapped(node.outputs[0]):
+            elsewhere.update(_parameters(node))
+        else:
+            elsewhere.update(node.inputs)
     width = numpy_dtype(result.dtype).itemsize
     return tuple(value for value in group.inputs
                  if numpy_dtype(graph.values[value].dtype).itemsize == width and is_mapped(value))
