@@ -10,13 +10,13 @@ from accel.machine.machine import Machine
 from compiler.files import write_text
 from lockstep.commands._progress import progress_bar
 from lockstep.commands._table import show_columns
-from lockstep.compare import Measured, measure, networks
+from lockstep.compare import NetworkCycles, measure, networks
 from lockstep.compare.networks import DEFAULT
 from lockstep.lines import say
 
 __all__ = ["bench", "change", "measured", "show_instructions", "show_networks"]
 
-Results = Mapping[str, Sequence[Measured]]
+Results = Mapping[str, Sequence[NetworkCycles]]
 """What each network takes on each of the machines, by the network's name."""
 
 
@@ -40,7 +40,7 @@ def measured(machines: Sequence[Machine], names: Sequence[str], size: int) -> Re
     done: list[str] = []
     total = len(dict.fromkeys(names)) * len(machines)
     with progress_bar("networks", total, lambda: len(done)), networks(names, size) as files:
-        results: dict[str, list[Measured]] = {}
+        results: dict[str, list[NetworkCycles]] = {}
         for name, path in files.items():
             for machine in machines:
                 results.setdefault(name, []).append(measure(machine, path))

@@ -13,9 +13,9 @@ from compiler.errors import RequestError
 from compiler.files import whole_file, write_text
 from lockstep.commands._bench import change, measured, show_instructions, show_networks
 from lockstep.commands._table import show_columns
-from lockstep.compare import Difference, compare
+from lockstep.compare import MachineDifference, compare
 from lockstep.lines import say
-from lockstep.manual.resources import KINDS, Resources
+from lockstep.manual.resources import KINDS, UnitResources
 
 __all__ = ["diff"]
 
@@ -65,7 +65,7 @@ def _machines(args: argparse.Namespace) -> tuple[list[Machine], list[str]]:
     return [shipped, base], ["shipped", args.base]
 
 
-def _lines(found: Difference, titles: list[str]) -> Iterator[str]:
+def _lines(found: MachineDifference, titles: list[str]) -> Iterator[str]:
     """A sentence for each difference of declarations and geometry."""
     yield f"{titles[0]} -> {titles[1]}"
     yield from (f"{field}: {here} -> {there}" for field, (here, there) in found.geometry.items())
@@ -81,7 +81,7 @@ def _lines(found: Difference, titles: list[str]) -> Iterator[str]:
         yield "instructions, encodings and geometry are the same"
 
 
-def _hardware(found: Difference) -> Iterator[tuple[str, int, int]]:
+def _hardware(found: MachineDifference) -> Iterator[tuple[str, int, int]]:
     """Rows of the table: what, and how much in both machines. Both zero is left out."""
     for unit, (here, there) in found.times.items():
         yield f"{unit}: cycles from issue to write", here.write, there.write
@@ -97,6 +97,6 @@ def _hardware(found: Difference) -> Iterator[tuple[str, int, int]]:
         yield f"{buffer}: bytes", here, there
 
 
-def _adder_bits(resources: Resources) -> int:
+def _adder_bits(resources: UnitResources) -> int:
     widths: Mapping[str, Any] = resources.operators.get("adders", {})
     return sum(int(width) * count for width, count in widths.items())

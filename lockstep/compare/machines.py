@@ -7,16 +7,16 @@ from accel.machine.intrinsics import Declaration
 from accel.machine.machine import Machine
 from compiler.tensorize import Intrinsic
 from lockstep.manual.instructions import formula, used_fields
-from lockstep.manual.resources import Resources, resources
-from lockstep.manual.timing import Timing, timing_of
+from lockstep.manual.resources import UnitResources, resources
+from lockstep.manual.timing import UnitTiming, timing_of
 
-__all__ = ["Difference", "compare"]
+__all__ = ["MachineDifference", "compare"]
 
 Pair = tuple[int | str, int | str]
 
 
 @dataclass(frozen=True)
-class Difference:
+class MachineDifference:
     """Two machines; every pair is of the first, then of the second.
 
     Parameters
@@ -36,17 +36,17 @@ class Difference:
     removed: tuple[str, ...]
     changed: Mapping[str, tuple[str, ...]]
     opcodes: Mapping[str, tuple[int, int]]
-    resources: Mapping[str, tuple[Resources, Resources]]
-    times: Mapping[str, tuple[Timing, Timing]]
+    resources: Mapping[str, tuple[UnitResources, UnitResources]]
+    times: Mapping[str, tuple[UnitTiming, UnitTiming]]
 
 
-def compare(first: Machine, second: Machine) -> Difference:
+def compare(first: Machine, second: Machine) -> MachineDifference:
     """Compare two machines. Raises PlanError for bodies that no datapath can have."""
     here, there = ({one.name: one for one in machine.declarations} for machine in (first, second))
     both = [name for name in here if name in there]
     changes = {name: tuple(_changes(first, here[name], there[name])) for name in both}
     counts = [resources(machine) for machine in (first, second)]
-    return Difference(
+    return MachineDifference(
         dict(_geometry(first, second)), _memory(first, second),
         tuple(name for name in there if name not in here),
         tuple(name for name in here if name not in there),
@@ -69,7 +69,7 @@ def _memory(first: Machine, second: Machine) -> dict[str, tuple[int, int]]:
     return {name: (here.get(name, 0), there.get(name, 0)) for name in {**here, **there}}
 
 
-def _time(machine: Machine, unit: str) -> Timing:
+def _time(machine: Machine, unit: str) -> UnitTiming:
     return timing_of(machine, machine.of_unit(unit)[0])
 
 

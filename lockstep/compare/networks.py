@@ -19,7 +19,7 @@ from compiler.errors import RequestError
 from compiler.processes import remove_at_end, run_tool
 from compiler.te import numpy_dtype
 
-__all__ = ["DEFAULT", "DIGITS", "SMALLEST", "Measured", "measure", "networks"]
+__all__ = ["DEFAULT", "DIGITS", "SMALLEST", "NetworkCycles", "measure", "networks"]
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits-int8.onnx"
@@ -30,7 +30,7 @@ SMALLEST = 32               # pixels, frames or tokens of networks of the zoo
 
 
 @dataclass(frozen=True)
-class Measured:
+class NetworkCycles:
     """One inference of a network on a machine, in the cycle simulator.
 
     Parameters
@@ -84,7 +84,7 @@ def _file(name: str, size: int, folder: Path) -> Path:
     return path
 
 
-def measure(machine: Machine, path: Path) -> Measured:
+def measure(machine: Machine, path: Path) -> NetworkCycles:
     """Compile the network for the accelerator and run it once, without values. Raises DeviceError
     where the run fails.
     """
@@ -97,7 +97,7 @@ def measure(machine: Machine, path: Path) -> Measured:
     runs = module.run()
     figures = report(module, runs, machine, 0.0)
     executed, iterations = _executed(machine, [one.program for one in module.accelerated])
-    return Measured(figures["cycles"], figures["macs"], figures["utilization"],
+    return NetworkCycles(figures["cycles"], figures["macs"], figures["utilization"],
                     sum(row["op"] != "fetch" for row in figures["layers"]), len(figures["host"]),
                     executed, iterations)
 

@@ -9,11 +9,11 @@ from compiler.ir import expr_text
 from compiler.te import Reduce
 from compiler.tensorize import Intrinsic
 
-from .timing import Timing, timing_of
-from .words import Field, fields_of
+from .timing import UnitTiming, timing_of
+from .words import WordField, fields_of
 
-__all__ = ["OPERANDS", "UPDATE", "Facts", "FormFacts", "Place", "facts", "facts_of", "formula",
-           "used_fields"]
+__all__ = ["OPERANDS", "UPDATE", "Facts", "FormFacts", "OperandPlace", "facts", "facts_of",
+           "formula", "used_fields"]
 
 UPDATE = {"assign": "=", "sum": "+=", "max": "max=", "min": "min="}
 
@@ -22,7 +22,7 @@ OPERANDS = {"gemm": ("a", "b")}
 
 
 @dataclass(frozen=True)
-class Place:
+class OperandPlace:
     """An operand: its tile, the type in which the value reads it, and pairs (buffer, type as it is
     stored there). ``global`` is memory, ``imm`` the immediate of that name.
     """
@@ -50,7 +50,7 @@ class FormFacts:
     """
 
     formula: str
-    places: tuple[Place, ...]
+    places: tuple[OperandPlace, ...]
     immediates: tuple[tuple[str, str, int, int], ...]
 
 
@@ -72,8 +72,8 @@ class Facts:
     forms: tuple[FormFacts, ...]
     loops: int
     update: str
-    fields: tuple[Field, ...]
-    timing: Timing | None
+    fields: tuple[WordField, ...]
+    timing: UnitTiming | None
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ def facts_of(machine: Machine, name: str) -> Facts:
 
 
 def _form(form: Intrinsic) -> FormFacts:
-    places = tuple(Place(operand.name, operand.shape, operand.dtype, operand.storage)
+    places = tuple(OperandPlace(operand.name, operand.shape, operand.dtype, operand.storage)
                    for operand in (form.dst, *form.operands))
     return FormFacts(formula(form), places, tuple(
         (imm.name, imm.dtype, imm.low, imm.high) for imm in form.immediates))
@@ -116,7 +116,7 @@ def formula(form: Intrinsic) -> str:
     return text.replace("[]", "")
 
 
-def used_fields(forms: tuple[Intrinsic, ...]) -> Iterator[Field]:
+def used_fields(forms: tuple[Intrinsic, ...]) -> Iterator[WordField]:
     """The fields of its word that an instruction reads, in order of their bits."""
     read = {"opcode", "waits", "signals", "loops.extent"}
     for form in forms:

@@ -13,7 +13,7 @@ from .instructions import Facts, facts
 from .text import (DIAGRAM_BITS, LAYOUTS, cells, flags_text, immediates_text, loops_text,
                    timing_text, update_text)
 from .markdown import WORDS
-from .words import Field, fields_of, meaning_of
+from .words import WordField, fields_of, meaning_of
 
 __all__ = ["page"]
 
@@ -64,14 +64,14 @@ def _layout(item: tuple[str, str]) -> str:
             f"</section>")
 
 
-def _rows(unit: str) -> Iterator[tuple[int, list[tuple[Field | None, str, int]]]]:
+def _rows(unit: str) -> Iterator[tuple[int, list[tuple[WordField | None, str, int]]]]:
     low = 0
     for row in cells(unit):
         yield low, row
         low += sum(width for *_, width in row)
 
 
-def _cell(cell: tuple[Field | None, str, int]) -> str:
+def _cell(cell: tuple[WordField | None, str, int]) -> str:
     field, label, width = cell
     classes = " ".join(filter(None, (
         "narrow" if width <= _NARROW else "", "minus" if field and field.minus_one else "",
@@ -82,7 +82,7 @@ def _cell(cell: tuple[Field | None, str, int]) -> str:
             f'{width} bits"><span>{escape(label)}{mark}{long}</span></td>')
 
 
-def _field(field: Field) -> str:
+def _field(field: WordField) -> str:
     more = f" + {field.stride} i" if field.count > 1 else ""
     path = field.path.replace("loops.", "loops[i].")
     return (f"<tr><td>{field.bits}{more}</td><td><code>{escape(path)}</code></td>"

@@ -8,7 +8,7 @@ from accel.datapath.dataflow import DataflowNode
 from accel.datapath.plan import DatapathPlan, Operation, factor_bits, plan
 from accel.machine.machine import Machine
 
-__all__ = ["KINDS", "Resources", "added_by", "resources", "resources_of", "used_by"]
+__all__ = ["KINDS", "UnitResources", "added_by", "resources", "resources_of", "used_by"]
 
 KINDS: Mapping[str, frozenset[str]] = {
     "multipliers": frozenset(("mul",)),
@@ -21,7 +21,7 @@ KINDS: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class Resources:
+class UnitResources:
     """Operators and data registers of a datapath.
 
     Parameters
@@ -41,13 +41,13 @@ class Resources:
         return sum(self.operators.get(kind, {}).values())
 
 
-def resources(machine: Machine) -> dict[str, Resources]:
+def resources(machine: Machine) -> dict[str, UnitResources]:
     """Those of gemm and vector, by unit. Raises PlanError."""
     return {unit: resources_of(plan(machine, unit)) for unit in ("gemm", "vector")}
 
 
-def resources_of(datapath: DatapathPlan) -> Resources:
-    return Resources(datapath.latency, sum(datapath.registers()),
+def resources_of(datapath: DatapathPlan) -> UnitResources:
+    return UnitResources(datapath.latency, sum(datapath.registers()),
                      _counted(datapath, datapath.operations))
 
 
@@ -103,7 +103,7 @@ def used_by(machine: Machine, name: str) -> dict[str, dict[str, int]]:
                                if operation.node in reached])
 
 
-def added_by(machine: Machine, name: str) -> tuple[Resources, Resources] | None:
+def added_by(machine: Machine, name: str) -> tuple[UnitResources, UnitResources] | None:
     """The resources of its unit's datapath without an instruction, and with it; None where the unit
     has no other.
     """

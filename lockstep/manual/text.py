@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from accel.machine import isa
 
 from .instructions import Facts, FormFacts
-from .timing import Timing
-from .words import Field, fields_of, loop_count
+from .timing import UnitTiming
+from .words import WordField, fields_of, loop_count
 
 __all__ = ["DIAGRAM_BITS", "LAYOUTS", "cells", "diagram", "flags_text", "immediates_text",
            "loops_text", "reads_text", "timing_text", "update_text"]
@@ -18,14 +18,14 @@ LAYOUTS = {"fetch": "finish", "load": "load and store", "gemm": "gemm", "vector"
 """The units whose word layouts differ, and what their words are called."""
 
 
-def cells(unit: str) -> Iterator[list[tuple[Field | None, str, int]]]:
+def cells(unit: str) -> Iterator[list[tuple[WordField | None, str, int]]]:
     """A row for every 32 bits of a word, up to the end of the first loop and from that of the last:
     pairs of a field and its label with its bits there; a field of two rows stands in both. None
     instead of a field stands for the loops after the first.
     """
     layout = isa.FORMATS[unit]
     loops = loop_count(layout)
-    pieces: list[tuple[Field | None, str, int, int]] = []
+    pieces: list[tuple[WordField | None, str, int, int]] = []
     for field in fields_of(layout):
         label = field.path.replace("loops.", "loops[0].")
         pieces.append((field, label, field.offset, field.width))
@@ -34,7 +34,7 @@ def cells(unit: str) -> Iterator[list[tuple[Field | None, str, int]]]:
             end = field.offset + field.width
             label = f"loops[1]{f' ... loops[{loops - 1}]' if loops > 2 else ''}, the same"
             pieces.append((None, label, end, (loops - 1) * field.stride))
-    row: list[tuple[Field | None, str, int]] = []
+    row: list[tuple[WordField | None, str, int]] = []
     filled = 0
     for field, label, _, width in pieces:
         while width:
@@ -90,7 +90,7 @@ def immediates_text(form: FormFacts) -> str:
                      for name, dtype, low, high in form.immediates)
 
 
-def reads_text(fields: Sequence[Field]) -> str:
+def reads_text(fields: Sequence[WordField]) -> str:
     """The fields with their bits; those of loops as in the first loop."""
     return ", ".join(f"{field.path.replace('loops.', 'loops[i].')} {field.bits}"
                      + (" (minus one)" if field.minus_one else "") for field in fields)
@@ -109,7 +109,7 @@ def timing_text(facts: Facts, bus_bytes: int) -> list[str]:
     return [*_computed(timing), waits]
 
 
-def _computed(timing: Timing) -> Iterator[str]:
+def _computed(timing: UnitTiming) -> Iterator[str]:
     def count(interval: int) -> str:
         return f"{interval} n + {timing.first + timing.write}" if interval > 1 else \
             f"n + {timing.first + timing.write}"

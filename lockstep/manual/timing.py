@@ -10,7 +10,7 @@ from accel.hw.vector import ISSUE_CYCLES
 from accel.machine.machine import Machine
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Timing", "timing_of"]
+__all__ = ["UnitTiming", "timing_of"]
 
 ISSUE = {"gemm": ADDRESS_CYCLES, "vector": ISSUE_CYCLES}
 """Cycles from taking an instruction to the issue of its first iteration."""
@@ -23,7 +23,7 @@ MOVES = {
 
 
 @dataclass(frozen=True)
-class Timing:
+class UnitTiming:
     """The time of an instruction, in cycles.
 
     Parameters
@@ -51,17 +51,17 @@ class Timing:
         return iterations * interval + self.first + self.write
 
 
-def timing_of(machine: Machine, form: Intrinsic) -> Timing:
+def timing_of(machine: Machine, form: Intrinsic) -> UnitTiming:
     """The time of an instruction. Raises PlanError for a body that no datapath can have."""
     unit = form.unit
     if unit not in OPERAND_CYCLES:
         first, begins, waits = MOVES[unit]
-        return Timing(first, begins, 1, 0, 0, 0, (waits,))
+        return UnitTiming(first, begins, 1, 0, 0, 0, (waits,))
     datapath = plan(machine, unit)
     places = [set(operand.scopes) - {"imm"} for operand in form.operands
               if operand.name in ("a", "b")]
     meet = unit == "vector" and len(places) == 2 and places[0] & places[1]
-    return Timing(ISSUE[unit], "the issue of its first iteration", datapath.interval,
+    return UnitTiming(ISSUE[unit], "the issue of its first iteration", datapath.interval,
                   2 * datapath.interval if meet else 0, datapath.latency, datapath.write_cycles,
                   tuple(_waits(form)))
 

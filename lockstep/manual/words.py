@@ -10,7 +10,7 @@ from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.program import CODES
 
-__all__ = ["MEANINGS", "Field", "fields_of", "loop_count", "meaning_of"]
+__all__ = ["MEANINGS", "WordField", "fields_of", "loop_count", "meaning_of"]
 
 UNUSED = ("flags", "reserved", "rest")
 """Fields without a meaning: no unit reads them, and the encoder leaves them 0."""
@@ -47,7 +47,7 @@ MEANINGS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Field:
+class WordField:
     """A field of a word.
 
     Parameters
@@ -86,13 +86,13 @@ class Field:
         return "minus one" if self.minus_one else "signed" if self.signed else ""
 
 
-def fields_of(layout: data.Layout) -> list[Field]:
+def fields_of(layout: data.Layout) -> list[WordField]:
     """Every field of a word in order of its bits; those of loops stand once."""
     return list(_fields(layout))
 
 
 def _fields(layout, path: str = "", base: int = 0, count: int = 1,
-            stride: int = 0) -> Iterator[Field]:
+            stride: int = 0) -> Iterator[WordField]:
     for key, field in layout:
         name, offset, shape = f"{path}{key}", base + field.offset, field.shape
         if isinstance(shape, data.ArrayLayout):
@@ -102,7 +102,7 @@ def _fields(layout, path: str = "", base: int = 0, count: int = 1,
             yield from _fields(shape, f"{name}.", offset, count, stride)
         else:
             cast = Shape.cast(shape)
-            yield Field(name, offset, cast.width, cast.signed, str(key) in isa.MINUS_ONE,
+            yield WordField(name, offset, cast.width, cast.signed, str(key) in isa.MINUS_ONE,
                         tuple(CODES.get(name, ())), count, stride)
 
 
@@ -111,7 +111,7 @@ def loop_count(layout: data.Layout) -> int:
     return max(field.count for field in fields_of(layout))
 
 
-def meaning_of(field: Field, immediates: Sequence[str] = ()) -> str:
+def meaning_of(field: WordField, immediates: Sequence[str] = ()) -> str:
     """A sentence without its end: what the field means, its codes, and how it is stored."""
     name = field.path
     if name in UNUSED:
