@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from accel.mapping.operators.blocked import Activation, Blocks
+from accel.mapping.selection import is_elementwise
 from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Graph, Node
 
 __all__ = ["Forms", "Part", "is_view"]
 
-ELEMENTWISE = ("qrescale", "qleakyrelu", "qadd")
-ANY_FORM = (*ELEMENTWISE, "qmatmul")
 
 
 def is_view(graph: Graph, node: Node) -> bool:
@@ -90,7 +89,7 @@ class Forms:
         x, shape = self[node.inputs[0]], self._shape(node.inputs[0])
         if len(shape) == 4 and node.op == "qdense" and replace(x, plain=False) != rows(shape):
             return "its input lies in memory as images, not as rows of matrices"
-        if (len(shape) == 4 and node.op not in (*ANY_FORM, "qdense")
+        if (len(shape) == 4 and not is_elementwise(node) and node.op not in ("qmatmul", "qdense")
                 and replace(x, plain=False) != images(shape)):
             return "its input lies in memory as rows of matrices, not as images"
         return None
@@ -136,7 +135,7 @@ class Forms:
                 return reader.attrs["perm"][-1] == len(reader.attrs["perm"]) - 1
             case "reshape":
                 return len(reader.attrs["shape"]) not in (2, 4)
-        if reader.op in ELEMENTWISE:
+        if is_elementwise(reader):
             return self._wish(reader.outputs[0])
         return reader.op in ("qmatmul", "qdense")
 
@@ -146,9 +145,11 @@ class Forms:
             return self._product(node)
         if node.op == "qdense":
             return rows(shape)
-        source = self.stored.get(node.inputs[0])
-        if node.op in ELEMENTWISE and isinstance(source, Activation):
-            return replace(source, plain=False)
+        if is_elementwise(node):
+            whole = next((value for value in node.inputs if self._shape(value) == shape), "")
+            source = self.stored.get(whole)
+            if isinstance(source, Activation):
+                return replace(source, plain=False)
         return images(shape) if len(shape) >= 2 else None
 
     def _takes_views(self, value: str) -> bool:

@@ -9,17 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from accel.machine.machine import Machine
 from accel.mapping.forms import Forms, Part, is_view
 from accel.mapping.grouping import Grouped, grouped
-from accel.mapping.layout import pack_params, pack_pixel_params, pack_weights, pack_windows
+from accel.mapping.layout import (blocks_of, pack_params, pack_pixel_params, pack_weights,
+                                  pack_windows)
 from accel.mapping.lowering.nest import LoweringError
-from accel.mapping.operators import blocked, convolutions, products
+from accel.mapping.operators import blocked, convolutions, elementwise, products
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
                                              Window)
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
-from accel.mapping.views import Stored, View
+from accel.mapping.selection import Selection, is_elementwise, select
+from accel.mapping.views import Stored, View, images, rows
 from compiler.graph.graph import Graph, Node
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
@@ -68,14 +71,19 @@ Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer
 
 def forms_of(graph: Graph, blocks: Blocks) -> Forms:
     """The memory forms of the graph's values where the accelerator computes all that it can."""
-    return Forms(graph, blocks, tuple(LAYERS))
+    return Forms(graph, blocks, (*LAYERS, *{node.op for node in graph.nodes
+                                            if is_elementwise(node)}))
 
 
 def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
-    """None when the accelerator can run the node, else the reason why not."""
+    """None when the accelerator may run the node, else the reason why not; what instructions
+    compute, and what fits the buffers, `build_layers` and tiles say.
+    """
     x = graph.values[node.inputs[0]]
     if is_view(graph, node):
         return forms.refused.get(node.name)
+    if is_elementwise(node):
+        return _elementwise_refusal(graph, node)
     if node.op not in LAYERS:
         return f"the accelerator has no operator {node.op}"
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
@@ -338,13 +346,6 @@ def _slice_refusal(graph: Graph, node: Node) -> str | None:
     return None
 
 
-def _rescale(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
-    x = known[node.inputs[0]]
-    operator = blocked.rescale(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0]},
-                       {"params": _scalars(node, x.c, blocks)}, replace(x, plain=False))
-
-
 def _in_line(x: Activation, blocks: Blocks) -> Activation:
     """Turns images of one pixel into the pixels of one row, so a tile can hold many of them."""
     if (x.h, x.w) != (1, 1) or (x.plain and blocks.batch > 1):
@@ -352,27 +353,71 @@ def _in_line(x: Activation, blocks: Blocks) -> Activation:
     return Activation(blocks.batch, x.c, 1, -(-x.n // blocks.batch), x.plain)
 
 
-def _leaky_relu(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
-    x = known[node.inputs[0]]
-    params = {f"params{side}": pack_params(node.attrs["bias"], node.attrs[f"mult{side}"],
-                                           node.attrs[f"shift{side}"], x.c, blocks)
-              for side in ("", "_below")}
-    operator = blocked.leaky_relu(_stage(node), _in_line(x, blocks), _quantization(node), blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0]}, params, replace(x, plain=False))
+def _elementwise(node: Node, graph: Graph, known: Forms, machine: Machine) -> MappedLayer:
+    """Maps an operator to the instructions that compute it, a stage for each."""
+    blocks, result = blocks_of(machine.config), known[node.outputs[0]]
+    selection = select(machine, graph, node)
+    inputs = {leaf: known[value] for leaf, value in selection.inputs.items()}
+    _require_broadcast(graph, node, result, known, selection)
+    whole = inputs
+    if all((x.n, x.c, x.h, x.w) == (result.n, result.c, result.h, result.w)
+           for x in inputs.values()):
+        whole = {leaf: _in_line(x, blocks) for leaf, x in inputs.items()}
+        if len({(x.n, x.w) for x in whole.values()}) > 1:
+            whole = inputs
+    first = next(iter(whole.values()))
+    seen = replace(first, plain=False) if whole is not inputs else result
+    operator = elementwise.elementwise(_stage(node), whole, seen, selection.steps, blocks)
+    sources = [role for role in operator.stages if role in elementwise.SOURCES]
+    return MappedLayer(node, operator, dict(zip(sources, selection.inputs.values(), strict=True)),
+                       _parameters(graph, node, result, selection, blocks),
+                       replace(result, plain=False))
 
 
-def _add(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
-    x, y = (known[value] for value in node.inputs)
-    if (x.n, x.c, x.h, x.w) != (y.n, y.c, y.h, y.w):
-        raise LoweringError("its inputs lie in memory as images and as rows of matrices")
-    ma, mb, c, shift = (node.attrs[k] for k in ("ma", "mb", "c", "shift"))
-    first, second = (_in_line(operand, blocks) for operand in (x, y))
-    if (first.n, first.w) != (second.n, second.w):
-        first, second = x, y
-    operator = blocked.add(_stage(node), first, second, ma, mb, c, shift, _quantization(node),
-                           blocks)
-    return MappedLayer(node, operator, {"x": node.inputs[0], "y": node.inputs[1]}, {},
-                       replace(x, plain=False))
+def _elementwise_refusal(graph: Graph, node: Node) -> str | None:
+    for value in (*node.inputs, *node.outputs):
+        x = graph.values[value]
+        if value not in graph.constants and x.dtype != "int8":
+            return f"its input is {x.dtype}; the accelerator takes int8"
+        if value not in graph.constants and len(x.shape) < 2:
+            return f"its input has {len(x.shape)} dimensions; the accelerator takes 2 and more"
+    return None
+
+
+def _require_broadcast(graph: Graph, node: Node, result: Activation, known: Forms,
+                       selection: Selection) -> None:
+    """Refuses inputs that the result's images, or rows, do not repeat as they lie in memory."""
+    shape = graph.values[node.outputs[0]].shape
+    for value in selection.inputs.values():
+        x, own = known[value], graph.values[value].shape
+        if own == shape:
+            if (x.n, x.c, x.h, x.w) != (result.n, result.c, result.h, result.w):
+                raise LoweringError("its inputs lie in memory as images and as rows of matrices")
+            continue
+        form = images if result == images(shape) else rows
+        fits = (len(own) == len(shape) and replace(x, plain=False) == form(own)
+                and all(mine in (1, theirs) for mine, theirs in zip(
+                    (x.n, x.c, x.h, x.w), (result.n, result.c, result.h, result.w), strict=True)))
+        if not fits:
+            raise LoweringError(f"an input of shape {own} is repeated to {shape}; the accelerator "
+                                f"repeats images, channels, rows and columns")
+
+
+def _parameters(graph: Graph, node: Node, result: Activation, selection: Selection,
+                blocks: Blocks) -> dict[str, np.ndarray]:
+    """The records of each step that reads parameters, by role."""
+    shape = graph.values[node.outputs[0]].shape
+    axis = 1 if len(shape) == 4 and result == images(shape) else len(shape) - 1
+
+    def along(array: np.ndarray) -> np.ndarray:
+        if array.size != array.shape[axis]:
+            raise LoweringError(f"its constant of shape {array.shape} must be one number, or one "
+                                f"for each of {result.c} channels")
+        return array.reshape(-1)
+
+    constants = {leaf: along(array) for leaf, array in selection.constants.items()}
+    return {role: pack_params(*elementwise.record_of(step, constants), result.c, blocks)
+            for step, role in elementwise.parameters_of(selection.steps).items()}
 
 
 def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
@@ -417,17 +462,14 @@ LAYERS: dict[str, Builder] = {
     "qmaxpool": _max_pool,
     "qavgpool": _average_pool,
     "qglobalavgpool": _global_average_pool,
-    "qrescale": _rescale,
-    "qleakyrelu": _leaky_relu,
     "qmatmul": _matrix_product,
-    "qadd": _add,
     "upsample": _upsample,
     "slice": _slice,
     "qconcat": _concat,
 }
 
 
-ANY_RANK = ("qdense", "qmatmul", "qrescale", "qleakyrelu", "qadd")
+ANY_RANK = ("qdense", "qmatmul")
 """Operators that take the rows of matrices as well as images."""
 
 REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
@@ -437,16 +479,18 @@ REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
 """Cases of a supported operator that the accelerator refuses."""
 
 
-def build_layers(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
+def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
+                 ) -> tuple[MappedLayer, ...]:
     """The layers of a node: one for most, several that write parts of one result for some, none for
     a view.
     """
-    value = node.outputs[0]
+    value, blocks = node.outputs[0], blocks_of(machine.config)
     if is_view(graph, node):
         return (_copy(node, graph, known, blocks),) if node.name in known.copies else ()
     if node.op == "slice" and value in known.parts:
         return ()
-    built = LAYERS[node.op](node, graph, known, blocks)
+    built = (_elementwise(node, graph, known, machine) if is_elementwise(node)
+             else LAYERS[node.op](node, graph, known, blocks))
     layers = built if isinstance(built, tuple) else (built,)
     part = known.parts.get(value)
     if part is None:

@@ -97,7 +97,7 @@ class AccelTarget:
         if reason is not None:
             return reason
         try:
-            for layer in build_layers(node, graph, forms, blocks):
+            for layer in build_layers(node, graph, forms, self.machine):
                 tiles_of(self.machine, layer.operator, self.threads)
         except LoweringError as error:
             return str(error)
@@ -176,11 +176,12 @@ class AccelTarget:
 
     def _shared(self, first: "_Part", second: "_Part") -> tuple["_Part", ...]:
         """Both layers with halves of the buffers that they share; () where that gains nothing."""
-        stages = second.layer.operator.stages
-        if self.threads == 1 or "w" not in first.layer.operator.stages or "w" in stages:
+        operator = second.layer.operator
+        if (self.threads == 1 or "w" not in first.layer.operator.stages
+                or "w" in operator.stages):
             return ()
-        scopes = {"acc": "acc", "above": "acc", "params": "par"}
-        buffers = ["out", *(scope for role, scope in scopes.items() if role in stages)]
+        buffers = ["out", *["acc"] * bool(operator.accumulators),
+                   *["par"] * bool(operator.parameters)]
         rooms = halves(self.machine.config, buffers)
         tiles = self._tiles_together(first, second, rooms)
         return tuple(self._part(part.layer, room, its, self.threads)
@@ -217,7 +218,7 @@ class AccelTarget:
             try:
                 if node.name in forms.refused:
                     raise LoweringError(forms.refused[node.name])
-                layers += build_layers(node, graph, forms, blocks_of(self.machine.config))
+                layers += build_layers(node, graph, forms, self.machine)
             except LoweringError as error:
                 raise LoweringError(f"{node.name}: {error}") from None
         return layers

@@ -1,5 +1,7 @@
 """Handing a loop nest to a declared intrinsic."""
 
+from collections.abc import Iterable
+
 from compiler.ir import For, Program, Stmt, Store, Update, expr_text, path_to
 from compiler.te import Const, as_expr
 from compiler.tensorize import Intrinsic
@@ -7,7 +9,7 @@ from compiler.tensorize.match import MatchError, match
 
 from .place import find_loop, refuse, require_numbers, swap
 
-__all__ = ["tensorize"]
+__all__ = ["first_match", "tensorize"]
 
 
 def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) -> Program:
@@ -40,6 +42,20 @@ def tensorize(program: Program, place: str, intrinsic: Intrinsic, **immediates) 
             refuse("tensorize", f"immediate {name} of {intrinsic.name} must be {value!r}, "
                                 f"not {text}", program, node)
     return swap(program, node, result)
+
+
+def first_match(program: Program, place: str, intrinsics: Iterable[Intrinsic]) -> Intrinsic:
+    """The first of several intrinsics that `tensorize` would take at a place. Refuses as it does
+    with the last of them where there is none.
+    """
+    node, refused = _nest(program, place), "there must be an intrinsic to perform it"
+    for intrinsic in intrinsics:
+        try:
+            match(node, intrinsic)
+            return intrinsic
+        except MatchError as error:
+            refused = str(error)
+    refuse("tensorize", refused, program, node)
 
 
 def _nest(program: Program, place: str) -> Stmt:

@@ -7,10 +7,10 @@ are equal; nothing is reordered.
 import numpy as np
 
 from compiler.ir.arithmetic import apply_binary, apply_cast
-from compiler.te import (Binary, Cast, Const, Expr, Select, bits, is_integer, is_record, is_signed,
-                         numpy_dtype, rewrite)
+from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_integer, is_record,
+                         is_signed, numpy_dtype, rewrite)
 
-__all__ = ["casts_join", "constant", "normal"]
+__all__ = ["casts_join", "constant", "is_signed_integer", "negated", "normal"]
 
 
 def normal(expr: Expr) -> Expr:
@@ -34,6 +34,17 @@ def _holds(wide: str, narrow: str) -> bool:
     return bits(wide) - is_signed(wide) >= bits(narrow) - is_signed(narrow)
 
 
+def negated(expr: Expr) -> Expr:
+    """``0 - expr``, of integers, which wrap; the negation of a difference is a difference."""
+    if isinstance(expr, Binary) and expr.op == "sub":
+        return expr.b if expr.a == Const(0, expr.dtype) else Binary("sub", expr.b, expr.a)
+    return Binary("sub", Const(0, expr.dtype), expr)
+
+
+def is_signed_integer(dtype: str) -> bool:
+    return is_integer(dtype) and is_signed(dtype)
+
+
 def constant(value, dtype: str) -> Const:
     """A NumPy scalar of `dtype` as a constant."""
     return Const(numpy_dtype(dtype).type(value).item(), dtype)
@@ -51,6 +62,11 @@ def _rule(node: Expr) -> Expr | None:
             return _folded(op, a, b, node.dtype)
         case Select(Const(chosen), a, b):
             return a if chosen else b
+        case Binary("sub", Const(0), Binary("sub")) if is_integer(node.dtype):
+            return negated(node.b)
+        case Binary("max", a, b) if is_signed_integer(node.dtype) and (
+                b == negated(a) or a == negated(b)):
+            return Call("abs", (a if b == negated(a) else b,))
         case _:
             return None
 

@@ -2,8 +2,9 @@
 
 The unknowns are the intrinsic's operands and immediates. The two sides may differ in what does
 not change a value: the order of operands of a commutative operator, conversions that lose
-nothing, constants computed beforehand, and additions of 0, products with 1, shifts by 0 that the
-program was spared and the intrinsic performs with an immediate.
+nothing, constants computed beforehand, an absolute value that is the greater of a number and its
+negation, and additions of 0, products with 1, shifts by 0 that the program was spared and the
+intrinsic performs with an immediate.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,8 @@ from compiler.te import (INDEX, Binary, Call, Cast, Const, Expr, Field, Read, Se
                          is_integer, rewrite, substitute, walk)
 
 from .intrinsic import ANY, Intrinsic, Operand
-from .normal import casts_join, normal
+from .normal import casts_join, is_signed_integer, negated, normal
+from .ranges import fits
 
 __all__ = ["Bound", "Unifier"]
 
@@ -82,6 +84,12 @@ class Unifier:
             case (Call(name, _), Call(other, _)) | (Field(_, name), Field(_, other)) \
                     if name == other:
                 yield from self._all(children(pattern), children(expr), bound)
+                if name == "abs" and is_signed_integer(expr.dtype):
+                    yield from self._all(children(pattern), (negated(*children(expr)),), bound)
+            case Binary(op="max"), Call("abs", (value,)) if is_signed_integer(expr.dtype):
+                sides = value, negated(value)
+                yield from self._all(children(pattern), sides, bound)
+                yield from self._all(children(pattern), sides[::-1], bound)
             case Select(), Select():
                 yield from self._all(children(pattern), children(expr), bound)
             case Cast(inner, dtype), _ if dtype == expr.dtype:
@@ -102,8 +110,9 @@ class Unifier:
         source = expr.value if isinstance(expr, Cast) else expr
         if source.dtype == inner.dtype:
             yield from self.unify(inner, source, bound)
-        elif casts_join(source.dtype, inner.dtype, expr.dtype):
-            yield from self.unify(inner, Cast(source, inner.dtype), bound)
+        elif casts_join(source.dtype, inner.dtype, expr.dtype) or (
+                is_integer(source.dtype) and is_integer(inner.dtype) and fits(source, inner.dtype)):
+            yield from self.unify(inner, normal(Cast(source, inner.dtype)), bound)
 
     def _neutral(self, pattern: Binary, expr: Expr, bound: Bound) -> Iterator[Bound]:
         """``x op immediate`` against x alone, which is x op its neutral element."""

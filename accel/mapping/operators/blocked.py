@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler import te
-from compiler.ops.arithmetic import PARAM, add_scaled, requantize
+from compiler.ops.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Tensor
 
 __all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Quantization", "Window",
-           "add", "average_pool", "convolution", "crop", "global_average_pool", "leaky_relu",
-           "max_pool", "packed_blocks", "packed_convolution", "rescale", "upsample"]
+           "average_pool", "convolution", "crop", "global_average_pool", "inside", "max_pool",
+           "packed_blocks", "packed_convolution", "rescale", "upsample", "windowed", "written"]
 
 AROUND = "ngjklm"
 """Roles of axes that are loops around all tiles: images and groups of channels, or leading
@@ -117,6 +117,8 @@ class BlockedOperator:
         `AROUND`); schedules call an axis by its role.
     reduced : the axes that ``acc`` sums products over: ``depth`` (blocks of channels, where an
         output block reads several), ``rows``, ``columns`` and ``lanes``.
+    by : for stages of which it is known, the instruction that computes them, by name.
+    repeated : inputs of one pixel, which all pixels of an image read.
     row : where ``input`` has the windows themselves (see `packed_convolution`), how many of their
         bytes lie together in memory; else 0.
     """
@@ -126,10 +128,28 @@ class BlockedOperator:
     axes: Mapping[str, str]
     reduced: Mapping[str, Axis] = field(default_factory=dict)
     row: int = 0
+    by: Mapping[str, str] = field(default_factory=dict)
+    repeated: tuple[str, ...] = ()
 
     @property
     def output(self) -> Tensor:
         return self.stages["output"]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The stages that hold the tensors that vector reads, or gemm as its input."""
+        return tuple(role for role in self.stages if role.partition("_")[0] == "input")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The parameters of channels or pixels."""
+        return tuple(role for role in self.stages if role.partition("_")[0] == "params")
+
+    @property
+    def accumulators(self) -> tuple[str, ...]:
+        """The stages of int32, in order of computation."""
+        return tuple(role for role in self.stages
+                     if role in self.axes and role not in ("quantized", "output"))
 
     def __getitem__(self, role: str) -> Tensor:
         return self.stages[role]
@@ -146,7 +166,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     Stages: ``x``, ``w`` [co][kh][kw][ci][block_out][block_in], ``params`` [co][block_out],
     ``input`` (padded, blocked), ``acc``, ``quantized``, ``output``.
     """
-    source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_in)
+    source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_in)
     acc, w, reduced = _products(name, padded, window.outputs(x), channels, window.seen, blocks)
     stages = {"x": source, "w": w, "input": padded, "acc": acc}
     return replace(_finished(name, stages, window.seen, acc, q, blocks), reduced=reduced)
@@ -222,11 +242,11 @@ def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> Blocke
 
     Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``.
     """
-    source, padded = _windowed(name, x, window, -128, blocks, blocks.block_out)
+    source, padded = windowed(name, x, window, -128, blocks, blocks.block_out)
     acc = _folded(name, padded, window, window.outputs(x), te.max)
     stages = {"x": source, "input": padded, "acc": acc}
-    return _written(name, stages, window.seen, acc.shape,
-                    lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
+    return written(name, stages, window.seen, acc.shape,
+                   lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
 
 
 def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
@@ -236,7 +256,7 @@ def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Qu
 
     Stages: ``x``, ``params``, ``input`` (padded), ``acc``, ``quantized``, ``output``.
     """
-    source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_out)
+    source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_out)
     acc = _folded(name, padded, window, window.outputs(x), te.sum)
     stages = {"x": source, "input": padded, "acc": acc}
     return _finished(name, stages, window.seen, acc, q, blocks, pixelwise)
@@ -263,7 +283,7 @@ def global_average_pool(name: str, x: Activation, q: Quantization,
 
     Stages: ``x``, ``params``, ``input``, ``acc``, ``quantized``, ``output``.
     """
-    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    source, copied = windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
     rh, rw = te.reduce_axis(x.h, f"{name}_rh"), te.reduce_axis(x.w, f"{name}_rw")
 
     def total(n, y, x, c, b, o):
@@ -282,37 +302,8 @@ def rescale(name: str, x: Activation, q: Quantization, blocks: Blocks,
     Stages: ``x``, ``params``, ``input``, ``quantized``, ``output``.
     """
     count = None if channels is None else -(-channels // blocks.block_out)
-    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out,
-                               count=count)
+    source, copied = windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out, count=count)
     return _finished(name, {"x": source, "input": copied}, Window((1, 1)), copied, q, blocks)
-
-
-def leaky_relu(name: str, x: Activation, q: Quantization, blocks: Blocks) -> BlockedOperator:
-    """The greater of two changes of scale.
-
-    Stages: ``x``, ``params``, ``params_below``, ``input``, ``above``, ``below``, ``quantized``,
-    ``output``.
-    """
-    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    stages = {"x": source, "input": copied}
-    for role, side in (("above", "params"), ("below", "params_below")):
-        stages[side] = te.placeholder((copied.shape[3], blocks.block_out), PARAM, f"{name}_{side}")
-        stages[role] = te.compute(copied.shape, _scaled_lane(copied, stages[side], q),
-                                  f"{name}_{role}")
-    above, below = stages["above"], stages["below"]
-
-    def lane(n, y, x, c, b, o):
-        return te.maximum(above[n, y, x, c, b, o], below[n, y, x, c, b, o]).astype("int8")
-
-    return _written(name, stages, Window((1, 1)), copied.shape, lane)
-
-
-def _scaled_lane(copied: Tensor, params: Tensor, q: Quantization) -> Callable[..., Expr]:
-    def lane(n, y, x, c, b, o):
-        p = params[c, o]
-        return requantize(copied[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi)
-    return lane
 
 
 def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks) -> BlockedOperator:
@@ -321,7 +312,7 @@ def upsample(name: str, x: Activation, factors: tuple[int, int], blocks: Blocks)
     Stages: ``x``, ``input``, ``quantized``, ``output``, where the rows and columns of a pixel are
     two more dimensions.
     """
-    source, copied = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
+    source, copied = windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
     operator = _copied(name, {"x": source, "input": copied})
     groups, h, w, batch, count, size = operator.output.shape
     quantized = operator["quantized"]
@@ -347,10 +338,10 @@ def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, in
     def pixel(n, h, w, c, b, i):
         row, column = h * steps[0] + begin[1], w * steps[1] + begin[2]
         channel = c * size + i + begin[0]
-        there = _inside([(channel, count * size + begin[0], stored[-1])])
+        there = inside([(channel, count * size + begin[0], stored[-1])])
         if x.plain:
             image = n * blocks.batch + b
-            there += _inside([(image, groups * blocks.batch, x.n)])
+            there += inside([(image, groups * blocks.batch, x.n)])
             read = source[image, row, column, channel]
         else:
             read = source[n, row, column, b, channel]
@@ -368,29 +359,11 @@ def _copied(name: str, stages: dict[str, Tensor]) -> BlockedOperator:
     def lane(n, y, x, c, b, o):
         return copied[n, y, x, c, b, o].astype("int32").astype("int8")
 
-    return _written(name, stages, Window((1, 1)), copied.shape, lane)
+    return written(name, stages, Window((1, 1)), copied.shape, lane)
 
 
-def add(name: str, x: Activation, y: Activation, ma: int, mb: int, c: int, s: int,
-        q: Quantization, blocks: Blocks) -> BlockedOperator:
-    """The sum of two tensors of equal shape and different scales.
-
-    Stages: ``x``, ``y``, ``input``, ``input_y``, ``quantized``, ``output``.
-    """
-    first, input_x = _windowed(name, x, Window((1, 1)), 0, blocks, blocks.block_out)
-    second, input_y = _windowed(f"{name}_y", y, Window((1, 1)), 0, blocks, blocks.block_out)
-
-    def total(n, y, x, c_, b, o):
-        first, second = (operand[n, y, x, c_, b, o].astype("int32")
-                         for operand in (input_x, input_y))
-        return add_scaled(first, second, ma, mb, c, s, q.zp, q.lo, q.hi).astype("int8")
-
-    stages = {"x": first, "y": second, "input": input_x, "input_y": input_y}
-    return _written(name, stages, Window((1, 1)), input_x.shape, total)
-
-
-def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
-              size: int, divided: int = 1, count: int | None = None) -> tuple[Tensor, Tensor]:
+def windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: Blocks,
+             size: int, divided: int = 1, count: int | None = None) -> tuple[Tensor, Tensor]:
     """The stored tensor and its padded, blocked form, as large as the windows reach:
     [n][h][w][c][b][i], or [n][g][h][w][c][b][i] where channels are `divided`. It has `count` blocks
     of channels (None: all of the stored ones).
@@ -411,11 +384,11 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
         if x.plain:
             image, channel = n * blocks.batch + b, c * size + i
             read = source[image, row, column, channel]
-            extra = _inside([(image, shape[0] * blocks.batch, x.n),
-                             (channel, count * size, x.c)])
+            extra = inside([(image, shape[0] * blocks.batch, x.n),
+                            (channel, count * size, x.c)])
         else:
             read = source[n, row, column, b, c, i]
-            extra = _inside([(c, count, stored_count)])
+            extra = inside([(c, count, stored_count)])
         conditions = (extra + _edges(row, top, (height - 1) * down + 1, x.h)
                       + _edges(column, left, (width - 1) * across + 1, x.w))
         return te.select(te.all_of(*conditions), read, pad_value) if conditions else read
@@ -428,7 +401,7 @@ def _windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: 
         lambda n, g, h, w, c, b, i: pixel(n, h, w, g * depth + c, b, i), f"{name}_input")
 
 
-def _inside(indices: list[tuple[Expr, int, int]]) -> list[Expr]:
+def inside(indices: list[tuple[Expr, int, int]]) -> list[Expr]:
     """Conditions that hold indices below `size` where they run over `reach` values."""
     return [index < size for index, reach, size in indices if reach > size]
 
@@ -449,16 +422,17 @@ def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
         return requantize(acc[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
                           q.zp, q.lo, q.hi).astype("int8")
 
-    return _written(name, stages | {"params": params}, window, acc.shape, lane)
+    return written(name, stages | {"params": params}, window, acc.shape, lane)
 
 
-def _written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],
-             lane: Callable[..., Expr]) -> BlockedOperator:
+def written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],
+            lane: Callable[..., Expr]) -> BlockedOperator:
     """The int8 tile, and its copy into memory with the batch outside the channels."""
     quantized = te.compute(shape, lane, f"{name}_quantized")
     groups, height, width, count, batch, size = shape
     output = te.compute((groups, height, width, batch, count, size),
                         lambda n, y, x, b, c, o: quantized[n, y, x, c, b, o], f"{name}_output")
     stages = stages | {"quantized": quantized, "output": output}
-    tiles = {role: TILE for role in ("acc", "above", "below", "quantized") if role in stages}
+    tiles = {role: TILE for role, tensor in stages.items()
+             if tensor.dtype == "int32" or role == "quantized"}
     return BlockedOperator(stages, window, {**tiles, "output": "nyxbco"})

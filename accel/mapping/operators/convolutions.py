@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
-                                             Window, _windowed)
+                                             Window, windowed)
 from compiler import te
 from compiler.ops.arithmetic import PARAM, requantize
 from compiler.te import Axis, Expr, Tensor
@@ -51,7 +51,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     groups = first.get("g", 1)
     ci = x.channel_blocks(blocks, blocks.block_in) // groups
     co = blocks.padded(channels) // blocks.block_out // groups
-    source, padded = _windowed(name, x, window, pad_value, blocks, blocks.block_in, groups)
+    source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_in, groups)
     sizes = first | dict(zip("yx", window.outputs(x), strict=True)) | {
         "n": padded.shape[0], "c": co, "b": blocks.batch, "o": blocks.block_out}
     depth = () if form.diagonal else (ci,)

@@ -16,12 +16,16 @@ A tile loads what it uses. A stationary operand is loaded before the tiles that 
 the loop over channels, input by the loop over columns, which then encloses the loop over channels.
 """
 
+from collections.abc import Iterable
+
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from accel.mapping.schedules.tiles import Tiles, choose, shape_of
 from compiler.ir import loops
-from compiler.schedule import Schedule, ScheduleError
+from compiler.schedule import Schedule
+from compiler.schedule.intrinsics import first_match
+from compiler.te import Expr, Read, Tensor, walk
 from compiler.tensorize import Intrinsic
 
 __all__ = ["schedule", "tiles_of"]
@@ -77,6 +81,7 @@ class _Layer:
         around, (p, q) = self._axes("output", AROUND), self._phases("output")
         output.reorder(*around, *outer, cut["y"][1], *p, cut["x"][1], *q, "b", cut["c"][1], "o")
         shared, innermost = cut[kept][0], outer[-1]
+        several = any(self._extents()[self._full(cut[axis][0])] > 1 for axis in "yx")
         if self.threads > 1:
             if self.tiles.stationary:
                 shared = self._threaded(shared, [*around, *outer[:outer.index(shared) + 1]])
@@ -86,6 +91,7 @@ class _Layer:
         else:
             self.tile_loop = innermost
         self.shared_loop = shared if self.tiles.stationary else self.tile_loop
+        self.repeated_loop = cut["c"][0] if several else self.tile_loop
 
     def _axes(self, role: str, wanted: str) -> list[str]:
         """The wanted axes that a stage has."""
@@ -118,10 +124,9 @@ class _Layer:
         """Places results of a tile in out and acc."""
         self["quantized"].compute_at(self.tile_loop)
         self["quantized"].set_scope("out")
-        for role in ("acc", "above", "below"):
-            if role in self.stages:
-                self[role].compute_at(self.tile_loop)
-                self[role].set_scope("acc")
+        for role in _readers_first(self.operator):
+            self[role].compute_at(self.tile_loop)
+            self[role].set_scope("acc")
 
     def place_operands(self) -> None:
         """Places operands where they are used."""
@@ -132,13 +137,12 @@ class _Layer:
             w.compute_at(self._kept("w", loop))
             if self.computed_weights:
                 w.set_scope("wgt")
-        for role in ("input", "input_y"):
-            if role in self.stages:
-                self[role].compute_at(self._kept("input", loop))
-                self[role].set_scope(scope)
-        for role in ("params", "params_below"):
-            if role in self.stages:
-                self[role].cache_read("par").compute_at(self._kept("w", self.tile_loop))
+        for role in self.operator.inputs:
+            self[role].compute_at(self.repeated_loop if role in self.operator.repeated
+                                  else self._kept("input", loop))
+            self[role].set_scope(scope)
+        for role in self.operator.parameters:
+            self[role].cache_read("par").compute_at(self._kept("w", self.tile_loop))
         if self.operator.row:
             self._pack_rows()
 
@@ -172,42 +176,61 @@ class _Layer:
     def tensorize(self) -> None:
         """Replaces every statement by an instruction."""
         self._copy(self.stages["output"], "store")
-        for role in ("input", "input_y", *["w"] * self.computed_weights):
-            if role in self.stages:
-                self._copy(self.stages[role], "load")
-        for role, scope in (("w", "wgt"), ("params", "par"), ("params_below", "par")):
+        for role in (*self.operator.inputs, *["w"] * self.computed_weights):
+            self._copy(self.stages[role], "load")
+        for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters)):
             if role in self.stages and (role != "w" or not self.computed_weights):
                 self._copy(f"{self.stages[role]}_{scope}", "load")
         if "acc" in self.stages:
             self._accumulate()
-        for role in ("above", "below"):
-            if role in self.stages:
-                self._lanes(role, ("requantize",))
-        self._lanes("quantized", ("requantize", "add_scaled", "max", "copy"))
+        for role in (*self.operator.accumulators, "quantized"):
+            if role != "acc":
+                self._lanes(role, self._bodies(role))
+
+    def _bodies(self, role: str) -> list[Intrinsic]:
+        """The instructions that may compute a stage: the one that is known, or all that assign, the
+        shortest body first.
+        """
+        if role in self.operator.by:
+            return list(self.machine.forms[self.operator.by[role]])
+        assigning = [form for form in self.machine.of_unit("vector")
+                     if not (form.reads_destination or form.reduce_axes)]
+        return sorted(assigning, key=lambda form: sum(1 for _ in walk(form.value)))
 
     def _accumulate(self) -> None:
         if "w" not in self.stages:
             acc = self["acc"]
             window = [axis.name for axis in self.operator["acc"].reduce_axes]
             acc.reorder("n", "y", "x", "c", *window, "b", "o")
-        self._lanes("acc", ("gemm", "reduce_add", "reduce_max"))
+        self._lanes("acc", [form for unit in ("gemm", "vector")
+                            for form in self.machine.of_unit(unit)
+                            if form.reads_destination or form.reduce_axes])
 
-    def _lanes(self, role: str, names: tuple[str, ...]) -> None:
-        self._try(f"{self.stages[role]}_b",
-                  [form for name in names for form in self.machine.forms[name]])
+    def _lanes(self, role: str, candidates: Iterable[Intrinsic]) -> None:
+        self._try(f"{self.stages[role]}_b", candidates)
 
-    def _copy(self, stage: str, name: str) -> None:
-        self._try(stage, list(self.machine.forms[name]))
+    def _copy(self, stage: str, unit: str) -> None:
+        self._try(stage, [form for forms in self.machine.forms.values() for form in forms
+                          if form.unit == unit])
 
-    def _try(self, place: str, candidates: list[Intrinsic]) -> None:
+    def _try(self, place: str, candidates: Iterable[Intrinsic]) -> None:
         """Tensorizes with the first intrinsic that matches; raises the last refusal when none does.
         """
-        refusal: ScheduleError | None = None
-        for intrinsic in candidates:
-            try:
-                self.steps[place].tensorize(None, intrinsic)
-                return
-            except ScheduleError as error:
-                refusal = error
-        assert refusal is not None
-        raise refusal
+        self.steps[place].tensorize(None, first_match(self.steps.program, place, candidates))
+
+
+def _readers_first(operator: BlockedOperator) -> list[str]:
+    """The accumulators, each after those that are computed from it."""
+    left, order = list(operator.accumulators), list[str]()
+    while left:
+        role = next(role for role in left if not any(
+            _reads(operator[other], operator[role]) for other in left))
+        order.append(role)
+        left.remove(role)
+    return order
+
+
+def _reads(reader: Tensor, tensor: Tensor) -> bool:
+    assert isinstance(reader.body, Expr)
+    return any(isinstance(node, Read) and node.buffer == tensor.buffer
+               for node in walk(reader.body))

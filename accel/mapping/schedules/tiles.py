@@ -74,6 +74,7 @@ class Shape:
     diagonal: bool = False
     phases: int = 1
     times: int = 1
+    repeated: int = 0       # inputs of one pixel, which all pixels read
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -84,12 +85,12 @@ def shape_of(operator: BlockedOperator) -> Shape:
     phases = tile.get("p", 1) * tile.get("q", 1)
     depth = operator.reduced["depth"].extent if "depth" in operator.reduced else 0
     depth = depth if weighted else 1
+    repeated = len(operator.repeated)
     return Shape(size["y"], size["x"], size["c"], max(depth, 1), window.kernel, window.strides,
-                 weighted, 2 if "input_y" in stages else 1,
-                 len({"acc", "above", "below"} & set(stages)),
-                 len({"params", "params_below"} & set(stages)), operator.row,
+                 weighted, len(operator.inputs) - repeated, len(operator.accumulators),
+                 len(operator.parameters), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3, window.dilations,
-                 depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND))
+                 depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,7 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
                   ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]
     else:
-        needs.append(("res", pixels * tiles.channels * shape.inputs))
+        needs.append(("res", (pixels * shape.inputs + shape.repeated) * tiles.channels))
     return [(name, need, have[name]) for name, need in needs]
 
 

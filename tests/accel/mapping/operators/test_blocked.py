@@ -110,16 +110,6 @@ def test_rescale(plain: bool, rng) -> None:
     np.testing.assert_array_equal(found, evaluate_node(Node("qrescale", "r", (), (), attrs), [x]))
 
 
-@images
-def test_add(plain: bool, rng) -> None:
-    (known, x), (other, y) = activation(plain, 9, rng), activation(False, 9, rng)
-    scales = {"ma": 40000, "mb": 23456, "c": -99999, "shift": 16}
-    operator = blocked.add("s", known, other, 40000, 23456, -99999, 16, Q, BLOCKS)
-    found = run(operator, {"x": stored(x, known), "y": stored(y, other)}, 3, 9)
-    node = Node("qadd", "s", (), (), {**scales, **CLAMP})
-    np.testing.assert_array_equal(found, evaluate_node(node, [x, y]))
-
-
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 4), st.integers(1, 3),
        st.integers(0, 3), st.integers(0, 3))
 def test_a_window_has_the_outputs_of_the_graphs_rule(h, w, kernel, stride, low, high) -> None:

@@ -10,16 +10,26 @@ from accel.mapping.lowering import LoweringError
 from accel.mapping.lowering.memory import Scratchpads
 from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, Quantization, Window
+from accel.mapping.operators.elementwise import elementwise
 from accel.mapping.schedules import schedule, tiles_of
 from accel.mapping.schedules.tiles import (Tiles, _candidates, _fits, _needs, choose,
                                            choose_together, cost_of, shape_of)
 from compiler import te
 from compiler.ir import interpret
 from compiler.te import numpy_dtype
+from compiler.tensorize.cover import cover, leaf
 from tests.support.machines import SHORT, TINY
 
 BLOCKS = blocks_of(TINY.config)
 Q = Quantization(0)
+
+
+def word(name: str) -> te.Expr:
+    return leaf(name, "int8", "res").astype("int32")
+
+
+SUM = cover((word("x0") + word("x1") * word("x1")).astype("int8"), TINY.of_unit("vector"), "out",
+            lambda step: (1,))
 OPERATORS = {
     "convolution": blocked.convolution("c", Activation(1, 16, 5, 6), 8, Window(
         (2, 3), (2, 1), (1, 0, 0, 1)), 0, Q, BLOCKS),
@@ -28,7 +38,10 @@ OPERATORS = {
     "max_pool": blocked.max_pool("m", Activation(1, 8, 5, 6), Window((2, 3), (1, 2)), BLOCKS),
     "average": blocked.global_average_pool("a", Activation(1, 12, 3, 4), Q, BLOCKS),
     "rescale": blocked.rescale("r", Activation(1, 8, 3, 4), Q, BLOCKS),
-    "add": blocked.add("s", Activation(1, 8, 3, 4), Activation(1, 8, 3, 4), 1, 2, 0, 1, Q, BLOCKS),
+    "add": elementwise("s", {"x0": Activation(1, 8, 3, 4), "x1": Activation(1, 8, 3, 4)},
+                       Activation(1, 8, 3, 4), SUM, BLOCKS),
+    "repeated": elementwise("s", {"x0": Activation(1, 8, 3, 4), "x1": Activation(1, 8, 1, 1)},
+                            Activation(1, 8, 3, 4), SUM, BLOCKS),
 }
 any_operator = pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
 
@@ -40,7 +53,9 @@ def test_shapes() -> None:
         True, True, True, 1)
     shape = shape_of(OPERATORS["add"])
     assert (shape.weighted, shape.accumulators, shape.parameters, shape.inputs, shape.depth) == (
-        False, False, False, 2, 1)
+        False, 1, 0, 2, 1)
+    shape = shape_of(OPERATORS["repeated"])
+    assert (shape.accumulators, shape.inputs, shape.repeated) == (1, 1, 1)
     assert shape_of(OPERATORS["average"]).kernel == (3, 4)
 
 

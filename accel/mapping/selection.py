@@ -1,0 +1,148 @@
+"""Which declared instructions compute an element-wise integer operator.
+
+The operator's record gives the expression of an element; `select` covers it with the bodies of the
+machine's vector instructions (`compiler.tensorize.cover`). Nothing here knows an operator or an
+instruction by name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from accel.machine.machine import Machine
+from accel.mapping.lowering.nest import LoweringError
+from compiler import te
+from compiler.graph.graph import Graph, Node
+from compiler.ops.operator import Kind, Numbers
+from compiler.ops.registry import expression, find
+from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute
+from compiler.tensorize.cover import (COMPUTED, CONSTANTS, Step, Uncovered, cover, leaf, plain_text)
+
+__all__ = ["INPUTS", "RESULTS", "Selection", "is_elementwise", "select"]
+
+INPUTS, RESULTS = "res", "out"
+"""The buffers that inputs are loaded into, and that results are stored from."""
+
+_STORED = ("uint8", "int8", "uint16", "int16", "int32")
+"""The types of constants, the narrowest first."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How an operator is computed.
+
+    steps : the instructions, in order; the last one writes the result.
+    inputs : for each leaf that is an activation, its name in `steps` and the input of the node.
+    constants : for each leaf that is a constant of each channel, its name in `steps` and the array.
+    """
+
+    steps: tuple[Step, ...]
+    inputs: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+
+
+def is_elementwise(node: Node) -> bool:
+    """Whether the operator computes each int8 element from those at its own place."""
+    record = find(node.op)
+    return record.kind is Kind.ELEMENTWISE and record.numbers is Numbers.INTEGER
+
+
+def select(machine: Machine, graph: Graph, node: Node) -> Selection:
+    """The cheapest composition of the machine's vector instructions that computes the node to the
+    bit. Refuses an operator that none computes.
+    """
+    element, inputs, constants = _element(graph, node)
+    steps = _cover(machine, element)
+    if isinstance(steps, str):
+        raise LoweringError(f"no instruction of mine computes {steps}")
+    return Selection(steps, inputs, constants)
+
+
+@lru_cache(4096)
+def _cover(machine: Machine, element: Expr) -> tuple[Step, ...] | str:
+    """The cheapest steps, or the part that has none."""
+    def cost(step: Step) -> tuple[int, ...]:
+        return (_cycles(step), any(scope == CONSTANTS for *_, scope in step.operands),
+                _size(step.intrinsic.value))
+
+    try:
+        return cover(element, machine.of_unit("vector"), RESULTS, cost)
+    except Uncovered as error:
+        return plain_text(error.value)
+
+
+def _cycles(step: Step) -> int:
+    """Cycles of an entry: two where one buffer is read twice (docs/machine.md, Hazards)."""
+    scopes = [scope for *_, scope in step.operands if scope in (COMPUTED, INPUTS)]
+    return max(1, len(scopes) - len(set(scopes)) + 1)
+
+
+def _size(expr: Expr) -> int:
+    return 1 + sum(map(_size, children(expr)))
+
+
+def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, np.ndarray]]:
+    """The expression of an element over leaves, and what these are."""
+    types = [graph.values[value] for value in node.inputs]
+    given = [te.placeholder(type_.shape, type_.dtype, f"x{position}")
+             for position, type_ in enumerate(types)]
+    result = expression(node.op, node.attrs, given, "y")
+    body = _inlined(result, tuple(axis.var for axis in result.axes))
+    rank = len(result.shape)
+    sources = {tensor.name: value for tensor, value in zip(given, node.inputs, strict=True)}
+    inputs: dict[str, str] = {}
+    constants: dict[str, np.ndarray] = {}
+
+    def rule(read: Expr) -> Expr | None:
+        if not isinstance(read, Read):
+            return None
+        name, value = read.buffer.name, sources[read.buffer.name]
+        _require_own_place(read, result)
+        if value not in graph.constants:
+            inputs[name] = value
+            return leaf(name, read.dtype, INPUTS)
+        array = graph.constants[value]
+        if array.size == 1:
+            return te.const(array.item(), read.dtype)
+        return Cast(_constant(name, array, rank, constants), read.dtype)
+
+    return rewrite(body, rule), inputs, constants
+
+
+def _inlined(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
+    """The element of a tensor at `indices`, over what its computation began with."""
+    if not isinstance(tensor.body, Expr) or tensor.reduce_axes:
+        raise LoweringError("it is no expression of one element")
+    body = substitute(tensor.body, dict(zip((axis.var for axis in tensor.axes), indices,
+                                            strict=True)))
+    return rewrite(body, _computed)
+
+
+def _computed(node: Expr) -> Expr | None:
+    """What a read of a computed tensor reads in the end."""
+    if not isinstance(node, Read) or node.buffer.definition is None:
+        return None
+    definition = node.buffer.definition
+    place = definition.names.index(node.buffer.name)
+    inner = Tensor(node.buffer, definition.axes, definition.values[place])
+    return _inlined(inner, node.indices)
+
+
+def _require_own_place(read: Read, result: Tensor) -> None:
+    """Refuses a read of another place than that of the element; dimensions of one broadcast."""
+    own = [axis.var for axis in result.axes][len(result.shape) - len(read.indices):]
+    for var, index, extent in zip(own, read.indices, read.buffer.shape, strict=True):
+        if index != var and not (extent == 1 and index == Const(0, te.INDEX)):
+            raise LoweringError(f"its expression reads {read.buffer.name} at another place than "
+                                f"its own")
+
+
+def _constant(name: str, array: np.ndarray, rank: int, constants: dict[str, np.ndarray]) -> Read:
+    """A constant of each channel as a leaf of the narrowest type that holds it."""
+    constants[name] = array.reshape((1,) * (rank - array.ndim) + array.shape)
+    dtype = next((dtype for dtype in _STORED
+                  if np.iinfo(dtype).min <= array.min() and array.max() <= np.iinfo(dtype).max),
+                 array.dtype.name)
+    return leaf(name, dtype, CONSTANTS)

@@ -1,0 +1,239 @@
+"""Instruction selection: an element's expression, computed by a composition of declared bodies.
+
+``cover`` finds, among all compositions of `Intrinsic.value` that compute an integer expression to
+the bit, the cheapest. Every sub-expression of type int32 may be computed by an instruction of its
+own, into the scope ``acc``, and is computed once however often it is read. ::
+
+    requantize(max(x0, x1) - 3)      t0 = max(x0, x1)      by max
+                                     y  = requantize(t0)   by requantize, with a bias of -3
+
+What is read are *leaves*, tensors without dimensions: `leaf` makes one of a value of the layer in
+an on-chip buffer, or of a constant of each channel (in ``par``).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from compiler.ir.printer import expr_text
+from compiler.te import Buffer, Cast, Const, Expr, Read, Var, rewrite, walk
+
+from .intrinsic import Intrinsic, Operand
+from .ranges import fits, narrowed, widened
+from .unify import Bound, Unifier
+
+__all__ = ["COMPUTED", "CONSTANTS", "Step", "StepCost", "Uncovered", "cover", "leaf", "leaf_of",
+           "name_of", "plain_text"]
+
+COMPUTED, CONSTANTS, IMMEDIATE = "acc", "par", "imm"
+
+
+def leaf(name: str, dtype: str, scope: str) -> Read:
+    """A value that the element reads, wherever it lies in its tensor."""
+    return Read(Buffer(name, (), dtype, scope), ())
+
+
+def leaf_of(expr: Expr) -> Read | None:
+    """The leaf that an expression is, up to conversions that keep its value."""
+    while isinstance(expr, Cast) and fits(expr.value, expr.dtype):
+        expr = expr.value
+    return expr if isinstance(expr, Read) else None
+
+
+def name_of(expr: Expr) -> str:
+    """The name of the leaf that an expression is."""
+    read = leaf_of(expr)
+    assert read is not None
+    return read.buffer.name
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One instruction of a cover: `intrinsic` computes `value`, with its operands and immediates
+    bound to leaves, constants, or values that earlier steps compute.
+    """
+
+    intrinsic: Intrinsic
+    value: Expr
+    bound: tuple[tuple[str, Expr], ...]
+
+    @property
+    def operands(self) -> Iterator[tuple[Operand, Expr, str]]:
+        """Each operand with what it is bound to, and the scope that it reads that from."""
+        bound = dict(self.bound)
+        for operand in self.intrinsic.operands:
+            yield operand, bound[operand.name], _scope(operand, bound[operand.name])
+
+    @property
+    def computed(self) -> tuple[Expr, ...]:
+        """The values of other steps that this one reads."""
+        return tuple(expr for _, expr, scope in self.operands if scope == COMPUTED)
+
+    def body(self, operand: Callable[[Operand, Expr, str], Expr]) -> Expr:
+        """The intrinsic's value, with `operand` in the place of what it reads."""
+        places = {found.name: operand(found, expr, scope) for found, expr, scope in self.operands}
+        constants = {immediate.var: dict(self.bound)[immediate.name]
+                     for immediate in self.intrinsic.immediates}
+
+        def put(node: Expr) -> Expr | None:
+            match node:
+                case Read(buffer, _): return places[buffer.name]
+                case Var() if node in constants: return constants[node]
+            return None
+        return rewrite(self.intrinsic.value, put)
+
+
+class Uncovered(Exception):
+    """No composition computes the expression; `value` is a part that no body computes."""
+
+    def __init__(self, value: Expr):
+        super().__init__(plain_text(value))
+        self.value = value
+
+
+def plain_text(value: Expr) -> str:
+    """The expression without conversions that keep a leaf's value."""
+    def strip(node: Expr) -> Expr | None:
+        match node:
+            case Read(buffer, _): return Var(buffer.name, buffer.dtype)
+            case Cast(Var() as var, dtype) if fits(var, dtype): return Var(var.name, dtype)
+        return None
+    return expr_text(rewrite(value, strip))
+
+
+def _scope(operand: Operand, expr: Expr) -> str:
+    """Where an operand finds an expression; a scope that it may not live in means that an
+    instruction must bring it to one.
+    """
+    read = leaf_of(expr)
+    if isinstance(expr, Const):
+        wanted = (IMMEDIATE, CONSTANTS)
+    else:
+        wanted = (read.buffer.scope,) if read is not None else ()
+    return next((scope for scope in wanted if scope in operand.scopes), COMPUTED)
+
+
+class _Binder(Unifier):
+    """Unifies bodies with expressions of leaves: an operand in ``acc`` may be any int32 value."""
+
+    def _is_unknown(self, node: Expr) -> bool:
+        if isinstance(node, Read) and node.buffer.name in self.operands:
+            operand = self.operands[node.buffer.name]
+            return IMMEDIATE in operand.scopes or operand.scopes == (CONSTANTS,)
+        return super()._is_unknown(node)
+
+    def _operand(self, pattern: Read, expr: Expr, bound: Bound) -> Iterator[Bound]:
+        operand = self.operands[pattern.buffer.name]
+        scope = _scope(operand, expr)
+        if (expr.dtype == operand.dtype and scope in operand.scopes
+                and bound.get(operand.name, expr) == expr):
+            yield {**bound, operand.name: expr}
+
+
+StepCost = Callable[[Step], tuple[int, ...]]
+"""What a step costs, for comparison from the left; costs of steps add up. The first number is at
+least 1."""
+
+
+def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCost
+          ) -> tuple[Step, ...]:
+    """The cheapest steps, in order, of which the last writes an integer expression of leaves to
+    `scope`, and all others to ``acc``. Where `scope` keeps fewer bits than 32, these are the low
+    ones, and the expression must be of that many bits.
+
+    Raises `Uncovered` with a part that no body computes.
+    """
+    usable = [intrinsic for intrinsic in intrinsics if _is_lanewise(intrinsic)]
+    search = _Search([i for i in usable if COMPUTED in i.dst.scopes], cost)
+    last = [intrinsic for intrinsic in usable if scope in intrinsic.dst.scopes]
+    whole = widened(value)
+    if isinstance(whole, Cast) and whole.dtype != "int32":
+        whole = whole.value
+    return search.steps(widened(Cast(whole, "int32")), last)
+
+
+def _is_lanewise(intrinsic: Intrinsic) -> bool:
+    """Whether it computes each element from the operands' elements at the same place."""
+    lanes = tuple(axis.var for axis in intrinsic.axes)
+    return intrinsic.update == "assign" and not intrinsic.reduce_axes and all(
+        node.indices == lanes[len(lanes) - len(node.indices):] if isinstance(node, Read)
+        else node not in lanes for node in _leaves(intrinsic.value))
+
+
+@lru_cache(256)
+def _pattern(intrinsic: Intrinsic) -> Expr:
+    return widened(intrinsic.value)
+
+
+def _leaves(expr: Expr) -> Iterator[Expr]:
+    """The reads and variables of a body; the indices of reads do not count."""
+    inside = [node for read in walk(expr) if isinstance(read, Read) for node in read.indices]
+    return (node for node in walk(expr)
+            if isinstance(node, Read) or isinstance(node, Var) and node not in inside)
+
+
+@dataclass
+class _Search:
+    """Dynamic programming over sub-expressions; steps that two operands share count once."""
+
+    inner: Sequence[Intrinsic]
+    cost: StepCost
+    found: dict[Expr, tuple[Step, ...] | None] = field(default_factory=dict)
+    open: list[Expr] = field(default_factory=list)
+    refused: list[Expr] = field(default_factory=list)
+
+    def steps(self, value: Expr, last: Sequence[Intrinsic]) -> tuple[Step, ...]:
+        best = self._best(value, last)
+        if best is None:
+            raise Uncovered(min(self.refused, key=lambda part: sum(1 for _ in walk(part))))
+        return best
+
+    def _inner(self, value: Expr) -> tuple[Step, ...] | None:
+        if value not in self.found:
+            if value in self.open:
+                return None
+            self.found[value] = self._best(value, self.inner)
+        return self.found[value]
+
+    def _best(self, value: Expr, intrinsics: Sequence[Intrinsic]) -> tuple[Step, ...] | None:
+        forms = tuple(dict.fromkeys((value, narrowed(value))))
+        self.open += forms
+        steps = dict.fromkeys(step for intrinsic in intrinsics for form in forms
+                              for step in self._matches(intrinsic, form, value))
+        if not steps:
+            self.refused.append(forms[-1])
+        best = self._cheapest(sorted(steps, key=lambda step: len(step.computed)))
+        del self.open[-len(forms):]
+        return best
+
+    def _cheapest(self, candidates: Iterable[Step]) -> tuple[Step, ...] | None:
+        best: tuple[Step, ...] | None = None
+        for step in candidates:
+            least = self.cost(step)[0] + len(set(step.computed))
+            if best and least > self._total(best)[0]:
+                continue
+            whole = self._with_operands(step)
+            if whole and (best is None or self._total(whole) < self._total(best)):
+                best = whole
+        return best
+
+    def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr) -> Iterator[Step]:
+        """The ways to compute a value, in this form; it is no operand of itself."""
+        for bound in _Binder(intrinsic, {}).unify(_pattern(intrinsic), form, {}):
+            step = Step(intrinsic, value, tuple(
+                (name, widened(expr)) for name, expr in bound.items()))
+            if not any(expr in self.open for expr in step.computed):
+                yield step
+
+    def _with_operands(self, step: Step) -> tuple[Step, ...] | None:
+        """The step after those that compute its operands."""
+        before: dict[Step, None] = {}
+        for expr in step.computed:
+            steps = self._inner(expr)
+            if steps is None:
+                return None
+            before |= dict.fromkeys(steps)
+        return (*before, step)
+
+    def _total(self, steps: tuple[Step, ...]) -> tuple[int, ...]:
+        return (*map(sum, zip(*map(self.cost, steps), strict=True)), len(steps))

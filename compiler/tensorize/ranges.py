@@ -1,0 +1,151 @@
+"""Ranges of integer expressions, and the conversions that they allow.
+
+`widened` computes in 32 bits what is computed in fewer, `narrowed` what is computed in 64; both
+keep every value. So an operator that is written with other widths than an intrinsic's body can
+meet it.
+"""
+
+from fractions import Fraction
+from functools import lru_cache
+
+from compiler.te import (COMPARISONS, Binary, Call, Cast, Const, Expr, Select, bits, is_integer,
+                         is_signed, rewrite)
+
+from .normal import normal
+
+__all__ = ["fits", "limits", "narrowed", "widened"]
+
+WORD = "int32"
+_MODULAR = frozenset("add sub mul and or xor".split())
+"""Operators whose low bits depend on the low bits of their operands alone."""
+
+_SHIFTS = {"shr": lambda value, amount: value >> amount,
+           "rshift_rne": lambda value, amount: round(Fraction(value, 1 << amount))}
+
+
+@lru_cache(4096)
+def limits(expr: Expr) -> tuple[int, int]:
+    """Least and greatest value that an integer expression can have, or wider bounds of them."""
+    if expr.dtype == "bool":
+        return 0, 1
+    whole = _of_type(expr.dtype)
+    match expr:
+        case Const(value, _):
+            return int(value), int(value)
+        case Cast(value, _) if is_integer(value.dtype) or value.dtype == "bool":
+            found = limits(value)
+        case Select(_, a, b):
+            found = _hull(limits(a), limits(b))
+        case Call("abs", (value,)):
+            low, high = limits(value)
+            found = 0 if low <= 0 <= high else min(abs(low), abs(high)), max(abs(low), abs(high))
+        case Binary(op, a, b):
+            found = _of_binary(op, limits(a), limits(b)) or whole
+        case _:
+            return whole
+    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole
+
+
+def fits(expr: Expr, dtype: str) -> bool:
+    """Whether every value of an integer expression is one of `dtype`."""
+    (low, high), (least, most) = limits(expr), _of_type(dtype)
+    return least <= low and high <= most
+
+
+def _of_type(dtype: str) -> tuple[int, int]:
+    low = -(1 << bits(dtype) - 1) if is_signed(dtype) else 0
+    return low, low + (1 << bits(dtype)) - 1
+
+
+def _hull(*ranges: tuple[int, int]) -> tuple[int, int]:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _of_binary(op: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int] | None:
+    """The exact result's range; None where nothing is known of it."""
+    match op:
+        case "add":
+            return a[0] + b[0], a[1] + b[1]
+        case "sub":
+            return a[0] - b[1], a[1] - b[0]
+        case "mul":
+            ends = [x * y for x in a for y in b]
+            return min(ends), max(ends)
+        case "min":
+            return min(a[0], b[0]), min(a[1], b[1])
+        case "max":
+            return max(a[0], b[0]), max(a[1], b[1])
+        case "and" if a[0] >= 0 or b[0] >= 0:
+            return 0, min(high for low, high in (a, b) if low >= 0)
+        case "shr" | "rshift_rne" if 0 <= b[0] and b[1] < 64:
+            ends = [_SHIFTS[op](x, amount) for x in a for amount in b]
+            return min(ends), max(ends)
+    return None
+
+
+def widened(expr: Expr) -> Expr:
+    """`expr` with all arithmetic of integers below 32 bits done in 32 bits, in normal form, without
+    conversions that change no value of theirs.
+    """
+    return rewrite(normal(expr), _widen)
+
+
+def _widen(node: Expr) -> Expr | None:
+    match node:
+        case Binary(op, a, b) if _is_small(a.dtype):
+            wide = Binary(op, _word(a), _word(b))
+            return wide if op in COMPARISONS else _converted(wide, a.dtype)
+        case Call("abs", (value,)) if _is_small(value.dtype):
+            return _converted(Call("abs", (_word(value),)), value.dtype)
+        case Select(condition, a, b) if _is_small(a.dtype):
+            return _converted(Select(condition, _word(a), _word(b)), a.dtype)
+        case Cast(value, dtype) if is_integer(dtype):
+            return _converted(value, dtype)
+    return None
+
+
+def _is_small(dtype: str) -> bool:
+    return is_integer(dtype) and bits(dtype) < bits(WORD)
+
+
+def _word(expr: Expr) -> Expr:
+    return _converted(expr, WORD)
+
+
+def _converted(value: Expr, dtype: str) -> Expr:
+    """``Cast(value, dtype)``, without a conversion in between that keeps every value."""
+    if isinstance(value, Cast) and is_integer(value.value.dtype) and fits(value.value, value.dtype):
+        return _converted(value.value, dtype)
+    return normal(Cast(value, dtype))
+
+
+def narrowed(expr: Expr) -> Expr:
+    """`expr` with 64-bit arithmetic done in 32 bits where a conversion to 32 bits follows and no
+    value of it changes by that.
+    """
+    return rewrite(expr, _narrow)
+
+
+def _narrow(node: Expr) -> Expr | None:
+    match node:
+        case Cast(value, dtype) if dtype == WORD and value.dtype == "int64":
+            return _low(value)
+    return None
+
+
+def _low(value: Expr) -> Expr:
+    """The low 32 bits of a 64-bit expression."""
+    exact = not isinstance(value, Binary) or all(fits(side, WORD) for side in (value.a, value.b))
+    match value:
+        case Binary(op, a, b) if op in _MODULAR:
+            return normal(Binary(op, _low(a), _low(b)))
+        case Binary("min" | "max" as op, a, b) if exact:
+            return normal(Binary(op, _low(a), _low(b)))
+        case Binary("shr" | "rshift_rne" as op, a, b) if exact and limits(b)[1] < bits(WORD):
+            return normal(Binary(op, _low(a), _low(b)))
+        case Call("abs", (inner,)) if fits(inner, WORD):
+            return normal(Call("abs", (_low(inner),)))
+        case Select(condition, a, b):
+            return normal(Select(condition, _low(a), _low(b)))
+        case _:
+            return _converted(value, WORD)

@@ -1,0 +1,241 @@
+"""Operators that the accelerator has never heard of, computed by what their expressions match."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from accel.machine.config import preset
+from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.machine import Machine
+from accel.mapping.selection import select
+from accel.mapping.target import AccelTarget
+from compiler import te
+from compiler.graph import Graph
+from compiler.ops import registry
+from compiler.ops.arithmetic import requantize
+from compiler.ops.broadcasting import broadcast, broadcast_shape
+from compiler.ops.operator import Kind, Numbers, Operator
+from compiler.te import Expr
+from compiler.tensorize import cover
+from tests.support.integer_graphs import Net, assert_right
+from tests.support.machines import TINY, machine
+
+ABSDIFF = vector_op("absdiff", lambda a, b: te.abs(a - b))
+MACHINES = {"tiny": TINY, "pynq": Machine(preset("pynq-1x16x16")), "batches of two": machine("2x8x8"),
+            "absdiff": Machine(TINY.config, (*SHIPPED, ABSDIFF))}
+MULT, SHIFT, LO, HI = 45000, 22, -100, 127
+
+
+def record(name: str, element: Callable[..., Expr], meaning: Callable) -> Operator:
+    """An operator of any number of inputs, which broadcast."""
+    def define(attrs, inputs, name):
+        shape = broadcast_shape(*(x.shape for x in inputs))
+        return te.compute(shape, lambda *i: element(*(broadcast(x, i) for x in inputs)), name)
+
+    return Operator(name=name, summary=name, inputs="x, ...", define=define,
+                    meaning=lambda attrs, *x: meaning(*x), numbers=Numbers.INTEGER,
+                    kind=Kind.ELEMENTWISE)
+
+
+def word(element: Expr) -> Expr:
+    return element.astype("int32")
+
+
+def scaled(total: Expr, zp: int = 3) -> Expr:
+    return requantize(total, te.const(-70, "int32"), te.const(MULT, "uint16"),
+                      te.const(SHIFT, "uint8"), zp, LO, HI).astype("int8")
+
+
+def rounded(total: np.ndarray, mult=MULT, shift=SHIFT, zp: int = 3) -> np.ndarray:
+    return np.clip(np.rint((total - 70.0) * mult / 2.0**shift) + zp, LO, HI).astype(np.int8)
+
+
+def big(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.int64)
+
+
+RECORDS = (
+    record("own_max", lambda a, b: te.maximum(a, b), np.maximum),
+    record("own_min_of_three", lambda a, b, c: te.minimum(te.minimum(a, b), c),
+           lambda a, b, c: np.minimum(np.minimum(a, b), c)),
+    record("own_sum", lambda a, b: a + b, lambda a, b: (big(a) + b).astype(np.int8)),
+    record("own_difference", lambda a, b: te.clamp(word(a) - word(b), -90, 127).astype("int8"),
+           lambda a, b: np.clip(big(a) - b, -90, 127).astype(np.int8)),
+    record("own_distance", lambda a, b: scaled(te.abs(word(a) - word(b)) * 40),
+           lambda a, b: rounded(np.abs(big(a) - b) * 40)),
+    record("own_other_distance", lambda a, b: scaled(te.maximum(word(a) - word(b),
+                                                                word(b) - word(a)) * 40),
+           lambda a, b: rounded(np.abs(big(a) - b) * 40)),
+    record("own_product", lambda a, b: scaled((word(a) - 3) * (word(b) + 5)),
+           lambda a, b: rounded((big(a) - 3) * (big(b) + 5))),
+    record("own_square", lambda a: te.clamp(a.astype("int64") * a.astype("int64") - 1000,
+                                            -128, 127).astype("int8"),
+           lambda a: np.clip(big(a) * a - 1000, -128, 127).astype(np.int8)),
+    record("own_scale", lambda a, mult, shift: requantize(
+        word(a), te.const(-70, "int32"), mult.astype("uint16"), shift.astype("uint8"), 3, LO, HI
+    ).astype("int8"), lambda a, mult, shift: rounded(big(a), mult, shift)),
+    record("own_bias", lambda a, b: te.clamp(word(a) * 3 + b, -128, 127).astype("int8"),
+           lambda a, b: np.clip(big(a) * 3 + b, -128, 127).astype(np.int8)),
+    record("own_double", lambda a: (word(a) + word(a)).astype("int8"), lambda a: (big(a) * 2).astype(np.int8)),
+    record("own_factor", lambda a, b: (word(a) * b).astype("int8"),
+           lambda a, b: (big(a) * b).astype(np.int8)),
+    record("own_quotient", lambda a, b: te.maximum(word(a) // 3, word(b)).astype("int8"),
+           lambda a, b: np.maximum(big(a) // 3, b).astype(np.int8)),
+)
+
+
+@pytest.fixture(autouse=True)
+def records(monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in RECORDS:
+        monkeypatch.setitem(registry.OPERATORS, one.name, one)
+
+
+def graph_of(op: str, *shapes: tuple[int, ...], between: bool = False) -> tuple[Net, Graph]:
+    """The operator on inputs, or on results of layers."""
+    net = Net(7)
+    values = [net.input(*shape, name=f"in{place}") for place, shape in enumerate(shapes)]
+    if between:
+        values = [net.rescale(value) for value in values]
+    result = net.add_node(op, *values)
+    return net, net.graph(net.rescale(result) if between else result)
+
+
+def instructions(machine: Machine, graph: Graph) -> list[str]:
+    """Those that compute the operator of a graph with one node."""
+    return [step.intrinsic.name for step in select(machine, graph, graph.nodes[0]).steps]
+
+
+IMAGE, ROWS, HIGH = (2, 20, 5, 6), (7, 20), (2, 5, 20)
+SAME = {"own_max": 2, "own_min_of_three": 3, "own_sum": 2, "own_difference": 2, "own_distance": 2,
+        "own_other_distance": 2, "own_product": 2, "own_square": 1}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("op", SAME)
+def test_inputs_of_one_shape(op: str, name: str) -> None:
+    for shape, between in ((IMAGE, True), (ROWS, False), (HIGH, True)):
+        net, graph = graph_of(op, *[shape] * SAME[op], between=between)
+        assert_right(MACHINES[name], graph, net.samples())
+
+
+BROADCAST = {
+    "a number for each channel": (IMAGE, (2, 20, 1, 1)), "the other way": ((2, 20, 1, 1), IMAGE),
+    "a number for each pixel": (IMAGE, (2, 1, 5, 6)), "one image": (IMAGE, (1, 20, 5, 6)),
+    "one number": (IMAGE, (1, 1, 1, 1)), "one row": (IMAGE, (2, 20, 1, 6)),
+    "one column": (IMAGE, (2, 20, 5, 1)), "both": ((2, 20, 1, 1), (1, 1, 5, 6)),
+    "one row of a matrix": (ROWS, (1, 20)), "one column of a matrix": (ROWS, (7, 1)),
+    "a matrix of one row": ((2, 5, 12), (1, 1, 12)), "few channels": ((1, 3, 5, 6), (1, 3, 1, 1)),
+    "large": ((1, 40, 16, 16), (1, 40, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", ["tiny", "batches of two"])
+@pytest.mark.parametrize("shapes", BROADCAST)
+def test_inputs_that_broadcast(shapes: str, name: str) -> None:
+    for op, between in (("own_product", False), ("own_difference", True)):
+        net, graph = graph_of(op, *BROADCAST[shapes], between=between)
+        assert_right(MACHINES[name], graph, net.samples())
+
+
+def test_what_broadcasts_is_loaded_once_for_a_block_of_channels() -> None:
+    """Its load stands outside of the loops over rows and columns."""
+    _, graph = graph_of("own_product", *BROADCAST["large"])
+    program = AccelTarget(TINY).compile(graph).program
+    outside = [at for at, label in enumerate(program.labels[:program.layers[0][1]])
+               if "_output_x_o" not in label]
+    words = program.instructions(TINY)
+    assert {words[at].unit for at in outside} == {"load"} and len(outside) < 4
+
+
+COVERS = {
+    "own_max": {"tiny": "max"}, "own_min_of_three": {"tiny": "min min"},
+    "own_distance": {"tiny": "sub sub max mul requantize", "absdiff": "absdiff mul requantize"},
+    "own_other_distance": {"tiny": "sub sub max mul requantize",
+                           "absdiff": "absdiff mul requantize"},
+    "own_product": {"tiny": "sub add mul requantize"}, "own_square": {"tiny": "mul sub clamp"},
+    "own_sum": {"tiny": "add"}, "own_difference": {"tiny": "sub clamp"},
+}
+
+
+@pytest.mark.parametrize("op", COVERS)
+def test_the_cheapest_composition_is_taken(op: str) -> None:
+    _, graph = graph_of(op, *[IMAGE] * SAME[op])
+    assert {name: " ".join(instructions(MACHINES[name], graph))
+            for name in COVERS[op]} == COVERS[op]
+
+
+def test_reading_one_buffer_twice_costs_a_cycle() -> None:
+    """A body of one operand is taken before one of two that lie in one buffer."""
+    twice = vector_op("twice", lambda a: a + a)
+    _, graph = graph_of("own_double", IMAGE)
+    assert instructions(TINY, graph) == ["add"]
+    assert instructions(Machine(TINY.config, (*SHIPPED, twice)), graph) == ["twice"]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_constants_of_channels_are_parameters(name: str) -> None:
+    for shape, axis in ((IMAGE, 1), (ROWS, 1), ((2, 5, 20), 2)):
+        net = Net(3)
+        x = net.rescale(net.input(*shape))
+        along = [shape[axis] if at == axis else 1 for at in range(len(shape))]
+        mult = net.rng.integers(1 << 15, 1 << 16, along).astype(np.int32)
+        shift = net.rng.integers(15, 18, along).astype(np.int32)
+        y = net.add_node("own_scale", x, net.constant(mult), net.constant(shift))
+        bias = net.rng.integers(-300, 300, along).astype(np.int32)
+        z = net.add_node("own_bias", y, net.constant(bias))
+        assert_right(MACHINES[name], net.graph(z), net.samples())
+
+
+def test_a_constant_that_no_record_holds_is_copied_first() -> None:
+    """mul takes no parameter for b that may need more than 16 bits, so copy brings it to acc."""
+    net = Net(3)
+    bias = net.rng.integers(0, 1 << 16, (1, 20, 1, 1)).astype(np.int32)
+    y = net.add_node("own_factor", net.input(*IMAGE), net.constant(bias))
+    graph = net.graph(y)
+    assert instructions(TINY, graph) == ["copy", "mul"]
+    assert_right(TINY, graph, net.samples())
+
+
+def refused(graph: Graph, machine: Machine = TINY) -> str | None:
+    return AccelTarget(machine).refusal(graph, graph.nodes[0])
+
+
+def test_a_refusal_names_the_part_that_no_body_computes() -> None:
+    _, graph = graph_of("own_quotient", IMAGE, IMAGE)
+    assert refused(graph) == "no instruction of mine computes x0 // 3"
+    few = tuple(one for one in SHIPPED if one.name not in ("max", "sub"))
+    _, graph = graph_of("own_distance", IMAGE, IMAGE)
+    assert refused(graph, Machine(TINY.config, few)) == (
+        "no instruction of mine computes abs(x0 - x1)")
+    assert refused(graph, Machine(TINY.config, (*few, ABSDIFF))) is None
+
+
+def test_refused_inputs() -> None:
+    _, graph = graph_of("own_max", (20,), (20,))
+    assert refused(graph) == "its input has 1 dimensions; the accelerator takes 2 and more"
+    _, graph = graph_of("own_max", (2, 5, 12), (2, 1, 12))
+    assert refused(graph) == ("an input of shape (2, 1, 12) is repeated to (2, 5, 12); the "
+                              "accelerator repeats images, channels, rows and columns")
+    net = Net(3)
+    whole = net.constant(net.rng.integers(-9, 9, IMAGE).astype(np.int32))
+    graph = net.graph(net.add_node("own_bias", net.input(*IMAGE), whole))
+    assert refused(graph) == ("its constant of shape (2, 20, 5, 6) must be one number, or one for "
+                              "each of 20 channels")
+
+
+def test_swapped_operands_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests above compare would differ if a cover bound the operands of sub wrongly."""
+    net, graph = graph_of("own_difference", IMAGE, IMAGE)
+    right = cover.Step.body
+
+    def swapped(step, operand):
+        names = dict(step.bound)
+        if step.intrinsic.name != "sub":
+            return right(step, operand)
+        return right(cover.Step(step.intrinsic, step.value, tuple(
+            {"a": names["b"], "b": names["a"]}.items())), operand)
+
+    monkeypatch.setattr(cover.Step, "body", swapped)
+    with pytest.raises(AssertionError, match="not equal"):
+        assert_right(TINY, graph, net.samples())
