@@ -185,7 +185,8 @@ class _Search:
     def steps(self, value: Expr, last: Sequence[Intrinsic]) -> tuple[Step, ...]:
         best = self._best(value, last)
         if best is None:
-            raise Uncovered(min(self.refused, key=lambda part: sum(1 for _ in walk(part))))
+            raise Uncovered(min(self.refused, key=lambda part: (
+                isinstance(part, Const), sum(1 for _ in walk(part)))))
         return best
 
     def _inner(self, value: Expr) -> tuple[Step, ...] | None:

@@ -10,6 +10,7 @@ from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.selection import select
 from accel.mapping.target import AccelTarget
+from accel.sim import cycle, verilated
 from compiler import te
 from compiler.graph import Graph
 from compiler.ops import registry
@@ -18,11 +19,12 @@ from compiler.ops.broadcasting import broadcast, broadcast_shape
 from compiler.ops.operator import Kind, Numbers, Operator
 from compiler.te import Expr
 from compiler.tensorize import cover
-from tests.support.integer_graphs import Net, assert_right
+from tests.support.integer_graphs import Net, assert_right, run_program
 from tests.support.machines import TINY, machine
 
 ABSDIFF = vector_op("absdiff", lambda a, b: te.abs(a - b))
-MACHINES = {"tiny": TINY, "pynq": Machine(preset("pynq-1x16x16")), "batches of two": machine("2x8x8"),
+MACHINES = {"tiny": TINY, "pynq": Machine(preset("pynq-1x16x16")),
+            "batches of two": machine("2x8x8"),
             "absdiff": Machine(TINY.config, (*SHIPPED, ABSDIFF))}
 MULT, SHIFT, LO, HI = 45000, 22, -100, 127
 
@@ -77,7 +79,8 @@ RECORDS = (
     ).astype("int8"), lambda a, mult, shift: rounded(big(a), mult, shift)),
     record("own_bias", lambda a, b: te.clamp(word(a) * 3 + b, -128, 127).astype("int8"),
            lambda a, b: np.clip(big(a) * 3 + b, -128, 127).astype(np.int8)),
-    record("own_double", lambda a: (word(a) + word(a)).astype("int8"), lambda a: (big(a) * 2).astype(np.int8)),
+    record("own_double", lambda a: (word(a) + word(a)).astype("int8"),
+           lambda a: (big(a) * 2).astype(np.int8)),
     record("own_factor", lambda a, b: (word(a) * b).astype("int8"),
            lambda a, b: (big(a) * b).astype(np.int8)),
     record("own_quotient", lambda a, b: te.maximum(word(a) // 3, word(b)).astype("int8"),
@@ -146,6 +149,44 @@ def test_what_broadcasts_is_loaded_once_for_a_block_of_channels() -> None:
                if "_output_x_o" not in label]
     words = program.instructions(TINY)
     assert {words[at].unit for at in outside} == {"load"} and len(outside) < 4
+
+
+MAPS = {
+    "requantize((x0 - 3) * (x1 + 128), 40000, 23, -7, -120, 127)": "sub add mul requantize",
+    "clamp(max(abs(x0 - x1), x2) - 5, -128, 127)": "sub sub max max sub clamp",
+}
+
+
+@pytest.mark.parametrize("text", MAPS)
+def test_functions_as_text(text: str) -> None:
+    net = Net(3)
+    values = [net.input(*IMAGE, name=f"in{place}") for place in range(2 + ("x2" in text))]
+    graph = net.graph(net.add_node("qmap", *values, function=text))
+    assert " ".join(instructions(TINY, graph)) == MAPS[text]
+    assert_right(TINY, graph, net.samples())
+
+
+def test_every_simulator_computes_the_same() -> None:
+    """On the RTL with an instruction of one's own, too."""
+    net = Net(3)
+    x, y = (net.rescale(net.input(1, 6, 4, 5, name=name)) for name in ("x", "y"))
+    gate = net.add_node("own_product", x, net.average(y))
+    graph = net.graph(net.add_node("own_distance", gate, y))
+    samples = net.samples()
+    for name in ("tiny", "absdiff"):
+        program = assert_right(MACHINES[name], graph, samples)
+        wanted = run_program(MACHINES[name], program, samples)
+        for simulate in (cycle.simulate, verilated.simulate):
+            found = run_program(MACHINES[name], program, samples, simulate)
+            for output, array in wanted.items():
+                np.testing.assert_array_equal(found[output], array)
+
+
+def test_a_table_is_refused() -> None:
+    net = Net(3)
+    table = net.constant(net.rng.integers(-128, 128, 256).astype(np.int8))
+    graph = net.graph(net.add_node("qtable", net.input(*IMAGE), table))
+    assert refused(graph) == "its expression reads x1 at another place than its own"
 
 
 COVERS = {
