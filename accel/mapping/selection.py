@@ -18,7 +18,8 @@ from compiler.graph.graph import Graph, Node
 from compiler.ops.operator import Kind, Numbers
 from compiler.ops.registry import expression, find
 from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute
-from compiler.tensorize.cover import (COMPUTED, CONSTANTS, Step, Uncovered, cover, leaf, plain_text)
+from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
+                                      plain_text)
 
 __all__ = ["INPUTS", "RESULTS", "Selection", "is_elementwise", "select"]
 
@@ -38,7 +39,7 @@ class Selection:
     constants : for each leaf that is a constant of each channel, its name in `steps` and the array.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[CoverStep, ...]
     inputs: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
 
@@ -61,9 +62,9 @@ def select(machine: Machine, graph: Graph, node: Node) -> Selection:
 
 
 @lru_cache(4096)
-def _cover(machine: Machine, element: Expr) -> tuple[Step, ...] | str:
+def _cover(machine: Machine, element: Expr) -> tuple[CoverStep, ...] | str:
     """The cheapest steps, or the part that has none."""
-    def cost(step: Step) -> tuple[int, ...]:
+    def cost(step: CoverStep) -> tuple[int, ...]:
         return (_cycles(step), any(scope == CONSTANTS for *_, scope in step.operands),
                 _size(step.intrinsic.value))
 
@@ -73,7 +74,7 @@ def _cover(machine: Machine, element: Expr) -> tuple[Step, ...] | str:
         return plain_text(error.value)
 
 
-def _cycles(step: Step) -> int:
+def _cycles(step: CoverStep) -> int:
     """Cycles of an entry: two where one buffer is read twice (docs/machine.md, Hazards)."""
     scopes = [scope for *_, scope in step.operands if scope in (COMPUTED, INPUTS)]
     return max(1, len(scopes) - len(set(scopes)) + 1)

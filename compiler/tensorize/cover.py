@@ -22,8 +22,8 @@ from .intrinsic import Intrinsic, Operand
 from .ranges import fits, narrowed, widened
 from .unify import Bound, Unifier
 
-__all__ = ["COMPUTED", "CONSTANTS", "Step", "StepCost", "Uncovered", "cover", "leaf", "leaf_of",
-           "name_of", "plain_text"]
+__all__ = ["COMPUTED", "CONSTANTS", "CoverStep", "StepCost", "Uncovered", "cover", "leaf",
+           "leaf_of", "name_of", "plain_text"]
 
 COMPUTED, CONSTANTS, IMMEDIATE = "acc", "par", "imm"
 
@@ -48,7 +48,7 @@ def name_of(expr: Expr) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CoverStep:
     """One instruction of a cover: `intrinsic` computes `value`, with its operands and immediates
     bound to leaves, constants, or values that earlier steps compute.
     """
@@ -130,13 +130,13 @@ class _Binder(Unifier):
             yield {**bound, operand.name: expr}
 
 
-StepCost = Callable[[Step], tuple[int, ...]]
+StepCost = Callable[[CoverStep], tuple[int, ...]]
 """What a step costs, for comparison from the left; costs of steps add up. The first number is at
 least 1."""
 
 
 def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCost
-          ) -> tuple[Step, ...]:
+          ) -> tuple[CoverStep, ...]:
     """The cheapest steps, in order, of which the last writes an integer expression of leaves to
     `scope`, and all others to ``acc``. Where `scope` keeps fewer bits than 32, these are the low
     ones, and the expression must be of that many bits.
@@ -178,25 +178,25 @@ class _Search:
 
     inner: Sequence[Intrinsic]
     cost: StepCost
-    found: dict[Expr, tuple[Step, ...] | None] = field(default_factory=dict)
+    found: dict[Expr, tuple[CoverStep, ...] | None] = field(default_factory=dict)
     open: list[Expr] = field(default_factory=list)
     refused: list[Expr] = field(default_factory=list)
 
-    def steps(self, value: Expr, last: Sequence[Intrinsic]) -> tuple[Step, ...]:
+    def steps(self, value: Expr, last: Sequence[Intrinsic]) -> tuple[CoverStep, ...]:
         best = self._best(value, last)
         if best is None:
             raise Uncovered(min(self.refused, key=lambda part: (
                 isinstance(part, Const), sum(1 for _ in walk(part)))))
         return best
 
-    def _inner(self, value: Expr) -> tuple[Step, ...] | None:
+    def _inner(self, value: Expr) -> tuple[CoverStep, ...] | None:
         if value not in self.found:
             if value in self.open:
                 return None
             self.found[value] = self._best(value, self.inner)
         return self.found[value]
 
-    def _best(self, value: Expr, intrinsics: Sequence[Intrinsic]) -> tuple[Step, ...] | None:
+    def _best(self, value: Expr, intrinsics: Sequence[Intrinsic]) -> tuple[CoverStep, ...] | None:
         forms = tuple(dict.fromkeys((value, narrowed(value))))
         self.open += forms
         steps = dict.fromkeys(step for intrinsic in intrinsics for form in forms
@@ -207,8 +207,8 @@ class _Search:
         del self.open[-len(forms):]
         return best
 
-    def _cheapest(self, candidates: Iterable[Step]) -> tuple[Step, ...] | None:
-        best: tuple[Step, ...] | None = None
+    def _cheapest(self, candidates: Iterable[CoverStep]) -> tuple[CoverStep, ...] | None:
+        best: tuple[CoverStep, ...] | None = None
         for step in candidates:
             least = self.cost(step)[0] + len(set(step.computed))
             if best and least > self._total(best)[0]:
@@ -218,17 +218,17 @@ class _Search:
                 best = whole
         return best
 
-    def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr) -> Iterator[Step]:
+    def _matches(self, intrinsic: Intrinsic, form: Expr, value: Expr) -> Iterator[CoverStep]:
         """The ways to compute a value, in this form; it is no operand of itself."""
         for bound in _Binder(intrinsic, {}).unify(_pattern(intrinsic), form, {}):
-            step = Step(intrinsic, value, tuple(
+            step = CoverStep(intrinsic, value, tuple(
                 (name, widened(expr)) for name, expr in bound.items()))
             if not any(expr in self.open for expr in step.computed):
                 yield step
 
-    def _with_operands(self, step: Step) -> tuple[Step, ...] | None:
+    def _with_operands(self, step: CoverStep) -> tuple[CoverStep, ...] | None:
         """The step after those that compute its operands."""
-        before: dict[Step, None] = {}
+        before: dict[CoverStep, None] = {}
         for expr in step.computed:
             steps = self._inner(expr)
             if steps is None:
@@ -236,5 +236,5 @@ class _Search:
             before |= dict.fromkeys(steps)
         return (*before, step)
 
-    def _total(self, steps: tuple[Step, ...]) -> tuple[int, ...]:
+    def _total(self, steps: tuple[CoverStep, ...]) -> tuple[int, ...]:
         return (*map(sum, zip(*map(self.cost, steps), strict=True)), len(steps))

@@ -16,7 +16,7 @@ from compiler import te
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
-from compiler.tensorize.cover import COMPUTED, CONSTANTS, Step, name_of
+from compiler.tensorize.cover import COMPUTED, CONSTANTS, CoverStep, name_of
 
 __all__ = ["SOURCES", "elementwise", "parameters_of", "record_of"]
 
@@ -25,7 +25,7 @@ SOURCES = ("x", "y", "z", *(f"x{place}" for place in range(3, 16)))
 
 
 def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
-                steps: Sequence[Step], blocks: Blocks) -> BlockedOperator:
+                steps: Sequence[CoverStep], blocks: Blocks) -> BlockedOperator:
     """The stages of steps that read these inputs, by the names of their leaves.
 
     Stages: ``x``, ``y``, ``z``, ``x3``, ... and the same tensors in blocks, ``input``, ``input_y``,
@@ -62,7 +62,7 @@ def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
     raise ValueError(f"Steps of {name} must be one or more")
 
 
-def record_of(step: Step, constants: Mapping[str, np.ndarray]) -> tuple[Any, Any, Any]:
+def record_of(step: CoverStep, constants: Mapping[str, np.ndarray]) -> tuple[Any, Any, Any]:
     """Bias, multiplier and shift that a step reads, 0 where it reads none; a number, or one for
     each channel, from the constants that leaves are.
     """
@@ -74,7 +74,7 @@ def record_of(step: Step, constants: Mapping[str, np.ndarray]) -> tuple[Any, Any
     return fields["bias"], fields["mult"], fields["shift"]
 
 
-def parameters_of(steps: Sequence[Step]) -> dict[Step, str]:
+def parameters_of(steps: Sequence[CoverStep]) -> dict[CoverStep, str]:
     """The role of the parameters of each step that reads some."""
     reading = [step for step in steps if any(scope == CONSTANTS for *_, scope in step.operands)]
     return {step: f"params_{place}" if place else "params" for place, step in enumerate(reading)}
@@ -83,8 +83,8 @@ def parameters_of(steps: Sequence[Step]) -> dict[Step, str]:
 class _Lane:
     """The element that a step computes, over the stages that it reads."""
 
-    def __init__(self, step: Step, loaded: Mapping[str, Tensor], computed: Mapping[Expr, Tensor],
-                 params: Tensor | None):
+    def __init__(self, step: CoverStep, loaded: Mapping[str, Tensor],
+                 computed: Mapping[Expr, Tensor], params: Tensor | None):
         self.step, self.loaded, self.computed, self.params = step, loaded, computed, params
 
     def value(self, n, y, x, c, b, o) -> Expr:

@@ -268,15 +268,15 @@ def test_refused_inputs() -> None:
 def test_swapped_operands_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the tests above compare would differ if a cover bound the operands of sub wrongly."""
     net, graph = graph_of("own_difference", IMAGE, IMAGE)
-    right = cover.Step.body
+    right = cover.CoverStep.body
 
     def swapped(step, operand):
         names = dict(step.bound)
         if step.intrinsic.name != "sub":
             return right(step, operand)
-        return right(cover.Step(step.intrinsic, step.value, tuple(
+        return right(cover.CoverStep(step.intrinsic, step.value, tuple(
             {"a": names["b"], "b": names["a"]}.items())), operand)
 
-    monkeypatch.setattr(cover.Step, "body", swapped)
+    monkeypatch.setattr(cover.CoverStep, "body", swapped)
     with pytest.raises(AssertionError, match="not equal"):
         assert_right(TINY, graph, net.samples())

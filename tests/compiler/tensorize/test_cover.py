@@ -9,7 +9,7 @@ from compiler import te
 from compiler.ir import interpret, lower
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
-from compiler.tensorize.cover import Step, Uncovered, cover, leaf, name_of, plain_text
+from compiler.tensorize.cover import CoverStep, Uncovered, cover, leaf, name_of, plain_text
 from compiler.tensorize.normal import normal
 from compiler.tensorize.ranges import fits, limits, narrowed, widened
 
@@ -55,7 +55,7 @@ def test_a_composition_and_the_body_that_is_all_of_it() -> None:
 
 
 def test_the_cheapest_is_taken() -> None:
-    def dear(step: Step) -> tuple[int, ...]:
+    def dear(step: CoverStep) -> tuple[int, ...]:
         return (9 if step.intrinsic is ABSDIFF else 1,)
 
     assert names(te.abs(X - Y), SUB, MAX, ABSDIFF, cost=dear) == ["sub", "sub", "max"]
