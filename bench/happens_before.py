@@ -139,7 +139,7 @@ def _operand(one: Instruction, operand: Any) -> tuple[str, str]:
         return "a", isa.SOURCES_A[fields["a_source"]]
     if operand.name == "b":
         return "b", isa.SOURCES_B[fields["b_source"]]
-    return "b", "par"
+    return "b", operand.scopes[0]
 
 
 def _offsets(loops: Sequence[Mapping[str, int]], field: str) -> np.ndarray:

@@ -7,6 +7,7 @@ holds it; widths follow from intervals, and where a type would overflow the grap
 Kinds, with arguments [and attributes]::
 
     read [bus, indices]    imm [name]    const [value]
+    lookup index table         the number that a table has for an index
     add sub mul min max and or xor abs lt le gt ge eq ne    select c a b
     wrap x [bits, signed]      the low bits of x, as a number
     lsl x [n]    asr x [n]     by a constant: wires
@@ -35,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.machine.intrinsics import TABLE
 from compiler import te
 from compiler.errors import Error
 from compiler.te import Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
@@ -43,7 +45,7 @@ from compiler.tensorize import Intrinsic, Operand
 __all__ = ["EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanError", "bus_of",
            "lower", "meaning", "topological"]
 
-EXPENSIVE = ("mul", "rshift", "lshift")
+EXPENSIVE = ("mul", "rshift", "lshift", "lookup")
 """Kinds of operations that bodies share; bodies exclude each other in time."""
 
 WIDE = 36
@@ -257,6 +259,8 @@ def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
             return Interval(min(i.low for i in values), max(i.high for i in values))
         case "wrap":
             return Interval.of(*attr)
+        case "lookup":
+            return Interval.of_type("int8")
         case "lsl" | "asr" | "round" | "clip":
             return Interval(meaning(kind, attr, a.low), meaning(kind, attr, a.high))
         case "rshift":
@@ -327,7 +331,8 @@ def meaning(kind: str, attr: tuple, *args: Any) -> Any:
 
 
 def bus_of(operand: Operand) -> str:
-    """The name of the bus that feeds an operand: for gemm its buffer, for vector its name."""
+    """The name of the bus that feeds an operand: for gemm its buffer, for vector its name. The bus
+    ``table`` has the number of a table."""
     return operand.scopes[0] if operand.scopes[0] in ("inp", "wgt") else operand.name
 
 
@@ -346,8 +351,8 @@ def _stored(operand: Operand) -> Interval:
 class _Lowering:
     """Lowers one body into a graph."""
 
-    def __init__(self, graph: Dataflow, body: Intrinsic):
-        self.graph, self.body = graph, body
+    def __init__(self, graph: Dataflow, body: Intrinsic, tables: int):
+        self.graph, self.body, self.tables = graph, body, tables
         self.indices = {axis.var: ("axis", k) for k, axis in enumerate(body.axes)}
         self.indices |= {var: ("reduce", k) for k, (var, _) in enumerate(body.reduce_axes)}
         self.count = prod(extent for _, extent in body.reduce_axes)
@@ -403,11 +408,21 @@ class _Lowering:
         raise AssertionError
 
     def read(self, read: Read) -> DataflowNode:
+        if read.buffer.name == TABLE.name:
+            return self.lookup(read.indices[0])
         indices = tuple(self.index(index) for index in read.indices)
         axes = frozenset(k for kind, k in indices if kind == "axis")
         terms = self.count if any(kind == "reduce" for kind, _ in indices) else 1
         operand = self.body.operand(read.buffer.name)
         return self.graph.leaf("read", (bus_of(operand), indices), _stored(operand), axes, terms)
+
+    def lookup(self, index: Expr) -> DataflowNode:
+        place, whole = self.expr(index), Interval(0, TABLE.shape[0] - 1)
+        if place.interval not in whole:
+            self.refuse(f"Index of {TABLE.name} must lie in 0 ... {whole.high}, not in "
+                        f"{place.interval.low} ... {place.interval.high}; mask it")
+        number = self.graph.leaf("read", (TABLE.name, ()), Interval(0, self.tables - 1))
+        return self.graph.make("lookup", (place, number))
 
     def index(self, index: Expr) -> tuple[str, int]:
         if isinstance(index, Const):
@@ -447,6 +462,6 @@ class _Lowering:
         return self.graph.make("asr", (exact,), (2,))
 
 
-def lower(graph: Dataflow, body: Intrinsic) -> DataflowNode:
-    """The value of one destination element."""
-    return _Lowering(graph, body).value()
+def lower(graph: Dataflow, body: Intrinsic, tables: int) -> DataflowNode:
+    """The value of one destination element, on a machine that holds so many tables."""
+    return _Lowering(graph, body, tables).value()

@@ -10,7 +10,8 @@ bodies share multipliers and shifters; here they are placed into stages and the 
 latency, so that results leave in order. An addition, comparison, multiplexer or digit of a shift is
 one level (two, beyond 36 bits); a multiplier has a stage of its own and thus a register on either
 side, and two stages where one multiplier block does not do, or where some multipliers are made of
-adders: an FPGA is full then, and each level of gemm's sums has a stage of its own, too.
+adders: an FPGA is full then, and each level of gemm's sums has a stage of its own, too. A lookup
+has the registers of a block RAM on either side, and a level after it, which selects a byte.
 
 An update (sum, max, min of 32 bits) fits one stage and is bypassed: a unit starts an element every
 cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an element of vector is a
@@ -33,13 +34,14 @@ import numpy as np
 from accel.datapath.dataflow import (WIDE, Dataflow, DataflowNode, Interval, PlanError, bus_of,
                                      lower, meaning, topological)
 from accel.datapath.sharing import share
+from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from compiler.lazy import cached_property
 from compiler.te import Read, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["FACTOR_BITS", "IN_FLIGHT", "OPERAND_CYCLES", "Operation", "DatapathPlan", "PlanError",
-           "UPDATE_CYCLES", "factor_bits", "open_instructions", "plan"]
+__all__ = ["FACTOR_BITS", "IN_FLIGHT", "LOOKUP_CYCLES", "OPERAND_CYCLES", "Operation",
+           "DatapathPlan", "PlanError", "UPDATE_CYCLES", "factor_bits", "open_instructions", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
 """Cycles from an element's issue to its operands at stage 0: the buffers' read latency, and in
@@ -50,6 +52,9 @@ UPDATE_CYCLES = 3
 
 IN_FLIGHT = 8
 """The most started and not retired instructions of load, or of store."""
+
+LOOKUP_CYCLES = 2
+"""Stages from the index of a lookup to its value: the latency of a block RAM."""
 
 FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
@@ -63,7 +68,8 @@ class Operation:
     """A node in its place.
 
     `stage` computes it; its value is available in that stage (`level` adder levels after the
-    register), that of a multiplier `cycles` stages later. Later stages see it through registers.
+    register), that of a multiplier or lookup `cycles` stages later. Later stages see it through
+    registers.
     """
 
     node: DataflowNode
@@ -137,8 +143,9 @@ class DatapathPlan:
         shapes: dict[str, tuple[int, ...]] = {}
         for body in self.bodies:
             for operand in body.operands:
-                part = self.shape[len(self.shape) - len(operand.shape):]
-                shapes[bus_of(operand)] = part if self.interval > 1 else operand.shape
+                shape = () if operand.name == TABLE.name else operand.shape
+                part = self.shape[len(self.shape) - len(shape):]
+                shapes[bus_of(operand)] = part if self.interval > 1 else shape
         read = {operation.node.attr[0] for operation in self.operations
                 if operation.node.kind == "read"}
         return {bus: shape for bus, shape in shapes.items() if bus in read}
@@ -148,6 +155,13 @@ class DatapathPlan:
         """The intervals of the datapath's immediates, by name."""
         return {operation.node.attr[0]: operation.node.interval for operation in self.operations
                 if operation.node.kind == "imm"}
+
+    @cached_property
+    def table_bits(self) -> int:
+        """The bits of the number of a table, 0 where no body reads a table."""
+        return max((operation.node.interval.width for operation in self.operations
+                    if operation.node.kind == "read" and operation.node.attr[0] == TABLE.name),
+                   default=0)
 
     def copies(self, operation: Operation) -> int:
         """The number of copies of an operation in the hardware."""
@@ -159,22 +173,27 @@ class DatapathPlan:
                    if operation.node.kind == kind)
 
     def registers(self) -> list[int]:
-        """The bits of data registers between each stage and the next."""
+        """The bits of data registers between each stage and the next, without those that are part
+        of the memories of lookups."""
         last = {operation: operation.available for operation in self.operations}
+        first = {operation: operation.available if operation.node.kind == "lookup"
+                 else operation.stage for operation in self.operations}
         for operation in self.operations:
+            taken = operation.stage - (operation.node.kind == "lookup")
             for arg in operation.node.args:
-                last[self.placed[arg]] = max(last[self.placed[arg]], operation.stage)
+                last[self.placed[arg]] = max(last[self.placed[arg]], taken)
         last[self.value] = self.latency
         return [sum(self.copies(operation) * operation.node.interval.width
                     for operation in self.operations if operation.node.kind != "const"
-                    and operation.stage <= stage < last[operation])
+                    and first[operation] <= stage < last[operation])
                 for stage in range(self.latency)]
 
     def evaluate(self, opcode: int, operands: Mapping[str, np.ndarray]) -> np.ndarray:
         """Compute what the datapath does: the value of every destination element, as int64.
 
-        `operands` maps buses to arrays of their shape in `buses`, and immediates to numbers. Every
-        intermediate value is checked to lie in its interval.
+        `operands` maps buses to arrays of their shape in `buses`, immediates to numbers, and
+        ``tab`` to all tables, one a row. Every intermediate value is checked to lie in its
+        interval.
         """
         return _Evaluation(self, self.opcodes.index(opcode), operands).result()
 
@@ -214,6 +233,9 @@ class _Evaluation:
                     if self.body in bodies:
                         return self.value(arg)
                 raise AssertionError("a multiplexer that this body does not use")
+            case "lookup":
+                index, table = (self.value(arg).astype(np.int64) for arg in node.args)
+                return np.asarray(self.operands["tab"])[table, index].astype(object)
             case "pick": return self.pick(node)
             case "fold": return self.fold(node)
             case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
@@ -266,7 +288,8 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     if interval > 1:
         _check_elementwise(bodies, interval)
     source = Dataflow()
-    graph, values = share([lower(source, body) for body in bodies])
+    tables = config.buffers["tab"].depth
+    graph, values = share([lower(source, body, tables) for body in bodies])
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
     # Synthesis turns sums of sums within a stage into compressors, of twice the area.
     placement = _Placement(1 if soft else config.stage_depth, soft)
@@ -290,7 +313,8 @@ def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):
     for body in bodies:
         axes = [axis.var for axis in body.axes]
         if body.reduce_axes or any(list(read.indices) != axes[len(axes) - len(read.indices):]
-                                   for read in walk(body.value) if isinstance(read, Read)):
+                                   for read in walk(body.value)
+                                   if isinstance(read, Read) and read.buffer.name != TABLE.name):
             raise PlanError(f"Body of {body.name} must compute each element from its own operands, "
                             f"as vector_beats is {beats}")
 
@@ -313,6 +337,8 @@ class _Placement:
         if node.kind == "mul":
             slow = self.soft or max(map(factor_bits, node.args)) > FACTOR_BITS
             return Operation(node, stage + 1, 0, 2 if slow else 1)
+        if node.kind == "lookup":
+            return Operation(node, stage + 1, 1, LOOKUP_CYCLES - 1)
         level = max((arg.level for arg in args if arg.available == stage), default=0)
         cost = min(_levels(node), self.depth)
         if level + cost > self.depth:

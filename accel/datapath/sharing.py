@@ -1,10 +1,10 @@
 """Sharing of operators among the bodies of a unit.
 
-An element is of one opcode, so operations of different bodies exclude each other. Multipliers and
-shifts by a variable amount are merged as far as no cycle arises (a body that shifts before it
-multiplies cannot use both of one that multiplies before it shifts), those of the most similar
-widths first; their inputs become multiplexers. What follows a shared operator in two bodies alike,
-as the rounding and clamping of requantize and add_scaled, is then one operation anyway.
+An element is of one opcode, so operations of different bodies exclude each other. Multipliers,
+lookups and shifts by a variable amount are merged as far as no cycle arises (a body that shifts
+before it multiplies cannot use both of one that multiplies before it shifts), those of the most
+similar widths first; their inputs become multiplexers. What follows a shared operator in two bodies
+alike, as the rounding and clamping of requantize and add_scaled, is then one operation anyway.
 """
 
 from dataclasses import dataclass, field
@@ -142,8 +142,8 @@ class _Merge:
 
     def _expand(self, operator: _Operator, x: DataflowNode, amount: DataflowNode) -> DataflowNode:
         """Expand a shift into a chain of digits, the coarsest first."""
-        if operator.kind == "mul":
-            return self.graph.make("mul", (x, amount))
+        if operator.kind in ("mul", "lookup"):
+            return self.graph.make(operator.kind, (x, amount))
         if operator.kind == "rshift":
             x = self.graph.make("lsl", (x,), (2,))
         width = amount.interval.width

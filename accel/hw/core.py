@@ -12,9 +12,9 @@ from accel.hw.counters import COUNTER_BITS, Counters
 from accel.hw.fetch import Fetch
 from accel.hw.gemm import Gemm
 from accel.hw.interface import INDEX_BITS, memory_port
-from accel.hw.load import LOADED, Load
+from accel.hw.load import Load
 from accel.hw.parts import registered
-from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
+from accel.hw.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
 from accel.hw.store import Store
 from accel.hw.tokens import Tokens
 from accel.hw.vector import Vector
@@ -117,10 +117,14 @@ class Core(wiring.Component):
         readers = {"inp": "gemm", "wgt": "gemm", "res": "vector", "par": "vector"}
         config = self.machine.config
         seen = config.buffers | config.parts            # by the unit that reads or writes entries
-        for name in LOADED:
+        for name, reader in readers.items():
             m.submodules[name] = buffer = InputScratchpad(config, seen[name])
             wiring.connect(m, getattr(units["load"], name), buffer.write)
-            wiring.connect(m, getattr(units[readers[name]], name), buffer.read)
+            wiring.connect(m, getattr(units[reader], name), buffer.read)
+        if ports := units["vector"].lookups:            # else nothing reads what is loaded
+            m.submodules.tab = tab = TableScratchpad(config, ports)
+            wiring.connect(m, units["load"].tab, tab.write)
+            wiring.connect(m, units["vector"].tab, tab.read)
         m.submodules.out = out = OutputScratchpad(config, seen["out"])
         wiring.connect(m, units["vector"].out, out.write)
         wiring.connect(m, units["store"].out, out.read)

@@ -6,14 +6,21 @@ import numpy as np
 from amaranth.hdl import *
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from accel.datapath.dataflow import DataflowNode, Interval
-from accel.datapath.plan import FACTOR_BITS, DatapathPlan, Operation, factor_bits
+from accel.datapath.plan import FACTOR_BITS, LOOKUP_CYCLES, DatapathPlan, Operation, factor_bits
+from accel.hw.interface import READ_LATENCY, table_read
 from accel.hw.parts import ECP5, GROUP, Multiplier, follows, registered
+from accel.machine.intrinsics import TABLE
 
 __all__ = ["Datapath", "below"]
 
 VALUE_BITS = 32
+
+INDEX_BITS = exact_log2(TABLE.shape[0])
+
+assert READ_LATENCY == LOOKUP_CYCLES
 
 
 def _shape(interval: Interval) -> Shape:
@@ -37,6 +44,7 @@ class Datapath(wiring.Component):
         the widest reading of it.
     one for each of ``plan.immediates`` : shape of its interval, in the cycle before its operands.
     valid, select : in that cycle, whether there is an element; one-hot, which of ``plan.bodies``.
+    tab : a read port for each lookup of each element, if there are lookups; entry and index in it.
     value : int32 for each destination element, in row-major order.
     """
 
@@ -45,13 +53,14 @@ class Datapath(wiring.Component):
         self.widths = {bus: max(operation.node.interval.width for operation in plan.operations
                                 if operation.node.kind == "read" and operation.node.attr[0] == bus)
                        for bus in plan.buses}
-        self._lanes = int(np.prod(plan.shape))
+        self._lanes, lookups = int(np.prod(plan.shape)), plan.count("lookup")
         super().__init__({
             **{bus: In(int(np.prod(shape)) * self.widths[bus])
                for bus, shape in plan.buses.items()},
             **{name: In(_shape(interval)) for name, interval in plan.immediates.items()},
             "valid": In(1), "select": In(len(plan.bodies)),
             "value": Out(self._lanes * VALUE_BITS),
+            **({"tab": Out(table_read(INDEX_BITS + plan.table_bits, lookups))} if lookups else {}),
         })
 
     def elaborate(self, platform):
@@ -70,7 +79,9 @@ class _Emission:
     def __init__(self, m: Module, ports: Datapath, platform):
         self.m, self.ports, self.plan, self.platform = m, ports, ports.plan, platform
         self.blocks = isinstance(platform, ECP5)
-        self.multipliers = 0
+        self.multipliers = self.lookups = 0
+        self.looking = tuple(number for number, body in enumerate(self.plan.bodies)
+                             if any(operand.name == TABLE.name for operand in body.operands))
         self.names = {operation: f"{operation.node.kind}{number}"
                       for number, operation in enumerate(self.plan.operations)}
         self.selected, self.there = cache(self._selected), cache(self._there)
@@ -115,6 +126,8 @@ class _Emission:
             return self.register(before, shape, name, stage - 1)
         if node.kind == "mul":
             return self.product(operation, index, term, shape, name)
+        if node.kind == "lookup":
+            return self.lookup(operation, index, term)
         result = Signal(shape, name=name)
         self.m.d.comb += result.eq(_widened(self.compute(operation, index, term), shape))
         return result
@@ -156,6 +169,17 @@ class _Emission:
         for number in range(operation.cycles):
             value = self.register(value, shape, f"{name}_{number}", operation.stage + number)
         return value
+
+    def lookup(self, operation: Operation, index, term: int) -> Value:
+        """The data of a read port of its own, which has the registers of the stages between."""
+        place, table = (self.argument(operation, k, index, term, before=1) for k in range(2))
+        port, number = self.ports.tab, self.lookups
+        self.lookups += 1
+        self.m.d.comb += [
+            port.addr[number].eq(Cat(_low(place, INDEX_BITS, False), table)),
+            port.en[number].eq(self.selected(self.looking, operation.stage - 1, 0)),
+        ]
+        return port.data[number]
 
     def _soft(self, operation: Operation) -> bool:
         """Whether the next multiplier is made of adders; they take turns as the shares demand."""

@@ -1,5 +1,6 @@
 """Interfaces inside the core: what an execution unit looks like, whatever it executes."""
 
+from amaranth.hdl import signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -8,7 +9,7 @@ from accel.machine.isa import WORD_BITS
 from accel.machine.status import ACTIVITIES, Status
 
 __all__ = ["COMMAND", "INDEX_BITS", "LANE_BITS", "READ_LATENCY", "acc_port", "chunk_write",
-           "entry_read", "memory_port", "unit_signature"]
+           "entry_read", "memory_port", "table_read", "unit_signature"]
 
 INDEX_BITS = 26
 """Bits of an instruction's position: words of 64 bytes in 4 GiB."""
@@ -67,6 +68,13 @@ def chunk_write(config: AccelConfig, buffer: str) -> Signature:
     geometry = config.buffers[buffer]
     return Signature({"addr": Out(range(geometry.size_bytes // config.bus_bytes)),
                       "data": Out(config.bus_bytes * 8), "mask": Out(config.bus_bytes)})
+
+
+def table_read(bits: int, ports: int) -> Signature:
+    """Read ports of tab, with addresses of so many bits: each gives a byte a cycle, `READ_LATENCY`
+    after its address."""
+    return Signature({"addr": Out(data.ArrayLayout(bits, ports)), "en": Out(ports),
+                      "data": In(data.ArrayLayout(signed(8), ports))})
 
 
 def acc_port(geometry: BufferGeometry) -> Signature:

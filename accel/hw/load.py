@@ -1,4 +1,4 @@
-"""The load unit: runs of bytes from DRAM, or padding, into inp, wgt, res and par."""
+"""The load unit: runs of bytes from DRAM, or padding, into inp, wgt, res, par and tab."""
 
 from amaranth.hdl import *
 from amaranth.lib import data, stream, wiring
@@ -14,7 +14,7 @@ from accel.machine.config import BUFFERS, AccelConfig
 
 __all__ = ["LOADED", "REQUEST_CYCLES", "Bursts", "Load"]
 
-LOADED = ("inp", "wgt", "res", "par")
+LOADED = ("inp", "wgt", "res", "par", "tab")
 """The buffers that load writes."""
 
 BLOCK_BITS = 6              # no burst crosses a boundary of 64 bytes
@@ -90,7 +90,7 @@ class Load(wiring.Component):
     (those of `unit_signature`)
     bases : base registers.
     mem : read port at the arbiter.
-    inp, wgt, res, par : write ports of the buffers.
+    inp, wgt, res, par, tab : write ports of the buffers.
     """
 
     def __init__(self, config: AccelConfig):

@@ -10,11 +10,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, Signature
 from amaranth.utils import exact_log2
 
-from accel.hw.interface import READ_LATENCY, chunk_write, entry_read
+from accel.hw.interface import READ_LATENCY, chunk_write, entry_read, table_read
 from accel.hw.parts import Ram
 from accel.machine.config import AccelConfig, BufferGeometry
 
-__all__ = ["InputScratchpad", "OutputScratchpad", "chunk_read", "entry_write"]
+__all__ = ["InputScratchpad", "OutputScratchpad", "TableScratchpad", "chunk_read",
+           "entry_write"]
 
 assert READ_LATENCY == 2
 
@@ -91,6 +92,42 @@ class InputScratchpad(wiring.Component):
             row.append(ram.r_data)
         m.d.comb += self.read.data.eq(_selected(m, row, self.read.addr[:exact_log2(entries)],
                                                 self._entry_bytes * 8))
+        return m
+
+
+class TableScratchpad(wiring.Component):
+    """The buffer tab, which load writes and lanes of vector read: a copy for each read port.
+
+    As `InputScratchpad`: a chunk that is written in cycle t is seen by a read whose address comes
+    in t + 1 or later; an address in cycle t gives its byte in t + `READ_LATENCY`. One chunk a
+    cycle, and one byte at every read port.
+
+    Parameters
+    ----------
+    ports : read ports, at least one.
+
+    Members
+    -------
+    write : chunks with a byte mask.
+    read : bytes; entry 1 begins at address 256.
+    """
+
+    def __init__(self, config: AccelConfig, ports: int):
+        self._config, self._ports = config, ports
+        super().__init__({"write": In(chunk_write(config, "tab")),
+                          "read": In(table_read(exact_log2(config.parts["tab"].depth), ports))})
+
+    def elaborate(self, platform):
+        m = Module()
+        for port in range(self._ports):
+            m.submodules[f"copy{port}"] = copy = InputScratchpad(self._config,
+                                                                 self._config.parts["tab"])
+            m.d.comb += [
+                *(getattr(copy.write, name).eq(getattr(self.write, name))
+                  for name in ("addr", "data", "mask")),
+                copy.read.addr.eq(self.read.addr[port]), copy.read.en.eq(self.read.en[port]),
+                self.read.data[port].eq(copy.read.data),
+            ]
         return m
 
 

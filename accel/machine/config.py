@@ -21,12 +21,13 @@ MACHINE = "pynq-1x16x16"
 UNITS = ("load", "gemm", "vector", "store")
 """Execution units, in the order of their bit in the `waits` and `signals` masks."""
 
-BUFFERS = ("inp", "wgt", "res", "par", "acc", "out")
+BUFFERS = ("inp", "wgt", "res", "par", "acc", "out", "tab")
 """On-chip buffers, in the order of their code in the `buffer` field of a DMA instruction."""
 
 PRESETS = Path(__file__).parents[1] / "presets"
 
 PARAM_BYTES = 8             # one lane of an entry of par: bias int32, mult uint16, shift uint8
+TABLE_BYTES = 256           # an entry of tab: a value for each byte
 
 
 class ConfigError(Error, ValueError):
@@ -57,6 +58,7 @@ class AccelConfig:
     name : for reports; not part of the machine hash.
     batch, block_in, block_out : extents of one block product; powers of two.
     inp_bytes, wgt_bytes, res_bytes, par_bytes, acc_bytes, out_bytes : sizes of the buffers.
+    tab_bytes : size of the buffer of tables, of which every lane of vector has a copy.
     bus_bytes : width of the memory port.
     queue_depth : commands that wait for each unit.
     vector_beats : cycles that vector takes for an entry; its datapath has that many times fewer
@@ -78,6 +80,7 @@ class AccelConfig:
     par_bytes: int
     acc_bytes: int
     out_bytes: int
+    tab_bytes: int = 2048
     bus_bytes: int = 8
     queue_depth: int = 8
     vector_beats: int = 1
@@ -134,6 +137,7 @@ class AccelConfig:
             "par": self.block_out * PARAM_BYTES,
             "acc": self.batch * self.block_out * 4,
             "out": self.batch * self.block_out,
+            "tab": TABLE_BYTES,
         }
         return {name: BufferGeometry(name, size, getattr(self, f"{name}_bytes") // size)
                 for name, size in entry.items()}
@@ -151,10 +155,11 @@ class AccelConfig:
 
     @cached_property
     def parts(self) -> dict[str, BufferGeometry]:
-        """Buffers as vector sees them: an entry is the part of one that it takes in a cycle."""
+        """Buffers as vector sees them: an entry is the part of one that it takes in a cycle; of
+        tab, the byte that a lane does."""
         columns = self.block_out // self.vector_tile[1]
         beats = {"res": self.vector_beats, "par": columns, "acc": self.vector_beats,
-                 "out": self.vector_beats}
+                 "out": self.vector_beats, "tab": TABLE_BYTES}
         return {name: BufferGeometry(name, self.buffers[name].entry_bytes // count,
                                      self.buffers[name].depth * count)
                 for name, count in beats.items()}

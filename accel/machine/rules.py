@@ -8,10 +8,11 @@ where the datapath is planned (`accel.datapath.dataflow`, `accel.datapath.plan`)
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from accel.machine import isa
 from accel.machine.config import UNITS, AccelConfig, ConfigError
-from accel.machine.intrinsics import IMMEDIATES, SHIPPED, Declaration
+from accel.machine.intrinsics import IMMEDIATES, SHIPPED, TABLE, Declaration
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Const, Read, Var, is_float, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
@@ -192,15 +193,16 @@ def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
     return {"dst": _Place(tile, "int32", {"acc": "int32", "out": "int8"}),
             "a": _Place(tile, "int32", sources),
             "b": _Place(tile, "int32", {**sources, "par": f"{PARAM}.bias", "imm": "int32"}),
-            **records}
+            TABLE.name: _Place(TABLE.shape, TABLE.dtype, dict(TABLE.storage)), **records}
 
 
-def _a_record_takes_the_place_of_b(config, declaration, forms) -> Iterator[str]:
+def _one_field_addresses_one_operand(config, declaration, forms) -> Iterator[str]:
     names = [operand.name for operand in forms[0].operands]
-    for name in record_fields(PARAM) if declaration.unit == "vector" else ():
-        if name in names and "b" in names:
-            yield (f"Operand {name} of {declaration.name} must not stand beside b: one field of "
-                   f"the word addresses both")
+    records = [name for name in record_fields(PARAM) if name in names]
+    alone = [*records[:1], *(name for name in ("b", TABLE.name) if name in names)]
+    for first, second in pairwise(alone) if declaration.unit == "vector" else ():
+        yield (f"Operand {first} of {declaration.name} must not stand beside {second}: one field "
+               f"of the word addresses both")
 
 
 def _accumulating_takes_the_port_of_acc(config, declaration, forms) -> Iterator[str]:
@@ -254,6 +256,6 @@ def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     _forms_are_of_their_declaration, _bytes_are_moved_as_they_are, _an_opcode_has_one_body,
     _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
-    _operands_are_entries, _a_record_takes_the_place_of_b, _accumulating_takes_the_port_of_acc,
+    _operands_are_entries, _one_field_addresses_one_operand, _accumulating_takes_the_port_of_acc,
     _values_read_what_is_declared, _bools_are_not_numbers)
 """Every rule, in the order of checking."""

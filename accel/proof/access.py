@@ -28,7 +28,7 @@ from compiler.tensorize import Intrinsic
 __all__ = ["Fault", "IllegalProgram", "Touch", "Walk", "event", "prove", "require_ranges",
            "touches", "with_tokens"]
 
-DMA_BUFFERS = {"load": ("inp", "wgt", "res", "par"), "store": ("out",)}
+DMA_BUFFERS = {"load": ("inp", "wgt", "res", "par", "tab"), "store": ("out",)}
 """Buffers that the DMA units can reach."""
 
 WRITABLE = ("activations", "io")
@@ -269,7 +269,8 @@ def operand_scope(instruction: Instruction, intrinsic: Intrinsic, name: str) -> 
 def operand_field(intrinsic: Intrinsic, name: str) -> str:
     """The field of the word that addresses an operand: ``dst``, ``a`` or ``b``.
 
-    gemm's first operand is `a`; per-channel parameters of vector are the record at `b`.
+    gemm's first operand is `a`; per-channel parameters of vector are the record at `b`, and its
+    table the one there.
     """
     if name == "dst" or intrinsic.unit == "vector":
         return name if name in ("dst", "a", "b") else "b"

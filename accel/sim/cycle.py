@@ -33,6 +33,7 @@ from accel.hw.tokens import TOKEN_BITS
 from accel.hw.vector import PARAMETERS
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
+from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
@@ -69,11 +70,11 @@ class _Parameters(ctypes.Structure):
 
 class _Opcode(ctypes.Structure):
     """The unit, and of a vector operation which selectors its operands take (masks; 0: it does not
-    have the operand), whether it reads parameters, whether its update accumulates. `b` of gemm:
-    whether it reads wgt."""
+    have the operand), whether it reads parameters or a table, whether its update accumulates. `b`
+    of gemm: whether it reads wgt."""
 
     _fields_ = [(name, ctypes.c_uint32)
-                for name in ("unit", "a", "b", "destinations", "record", "folds")]
+                for name in ("unit", "a", "b", "destinations", "record", "table", "folds")]
 
 
 class _Config(ctypes.Structure):
@@ -201,6 +202,7 @@ def _opcodes(machine: Machine) -> ctypes.Array:
         entry.b = _mask(isa.SOURCES_B, scopes.get("b", ()))
         entry.destinations = _mask(isa.DESTINATIONS, scopes["dst"])
         entry.record = any(name in scopes for name in PARAMETERS)
+        entry.table = TABLE.name in scopes
         entry.folds = body.update != "assign"
     return table
 

@@ -135,6 +135,7 @@ private:
         within(B, b_acc, buffer::acc);
         within(B, b_res, buffer::res);
         within(B, opcode.record || (opcode.b && b == source_b::par), buffer::par);
+        within(B, opcode.table, buffer::tab);
         within(DST, to == destination::acc, buffer::acc);
         within(DST, to == destination::out, buffer::out);
         result.reads_acc = a_acc || b_acc;

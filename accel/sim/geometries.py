@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from accel.machine.config import BUFFERS, PARAM_BYTES, AccelConfig
+from accel.machine.config import BUFFERS, PARAM_BYTES, TABLE_BYTES, AccelConfig
 from accel.machine.machine import Machine
 
 from . import verilated
@@ -35,7 +35,7 @@ def random_config(seed: int) -> AccelConfig:
     bus_bytes = random.choice([4, 8, 8, 16, 32, 64])
     entries = {"inp": batch * block_in, "wgt": block_out * block_in, "res": batch * block_out,
                "par": block_out * PARAM_BYTES, "acc": batch * block_out * 4,
-               "out": batch * block_out}
+               "out": batch * block_out, "tab": TABLE_BYTES}
     sizes: dict[str, Any] = {
         f"{name}_bytes": max(entries[name] << random.choice(DEPTHS), 2 * bus_bytes)
         for name in BUFFERS}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from accel.machine.intrinsics import TABLE
 from compiler.te import (Binary, Call, Cast, Const, Expr, Read, Select, Var, bits, is_integer,
                          is_signed)
 from compiler.tensorize import Intrinsic
@@ -23,7 +24,7 @@ _BINARY = {"add": "ADD", "sub": "SUB", "mul": "MUL", "min": "LOW", "max": "HIGH"
            "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE", "eq": "EQ", "ne": "NE"}
 _OF_BOOL = ("AND", "OR", "XOR", "EQ", "NE")
 
-CODES = ("CONST", "SCALAR", "READ", "CAST", "BOOL", *_BINARY.values(), "SELECT", "ABS")
+CODES = ("CONST", "SCALAR", "READ", "LOOKUP", "CAST", "BOOL", *_BINARY.values(), "SELECT", "ABS")
 """The operations of a step, in the order of their codes."""
 
 
@@ -34,8 +35,8 @@ class Foreign(Exception):
 @dataclass(frozen=True, slots=True)
 class BodyStep:
     """One operation on all lanes: `code` of `CODES`, the type of its result, the numbers of the
-    steps that it takes, and `value`: of CONST the number, of READ which source, of SCALAR which
-    immediate. `uniform` results are the same in all lanes and iterations."""
+    steps that it takes, and `value`: of CONST the number, of READ and LOOKUP which source, of
+    SCALAR which immediate. `uniform` results are the same in all lanes and iterations."""
 
     code: str
     dtype: str
@@ -47,7 +48,8 @@ class BodyStep:
 @dataclass(frozen=True, slots=True)
 class BodySource:
     """Where lanes of an operand come from: `lanes` has, for each lane of the destination, the
-    position of its element in the tile of the operand (a tuple of arrays, one a dimension)."""
+    position of its element in the tile of the operand (a tuple of arrays, one a dimension); of a
+    table, which LOOKUP reads at a computed place, nothing."""
 
     operand: str
     lanes: tuple[tuple[int, ...], ...]
@@ -84,7 +86,7 @@ class _Builder:
                 for s in (self.steps[n] for n in order)]
 
     def step(self, code: str, dtype: str, *args: int, value: int = 0) -> int:
-        uniform = code != "READ" and all(self.steps[a].uniform for a in args)
+        uniform = code not in ("READ", "LOOKUP") and all(self.steps[a].uniform for a in args)
         step = BodyStep(code, dtype, args, value, uniform)
         if step not in self._numbers:
             self._numbers[step] = len(self.steps)
@@ -117,10 +119,13 @@ class _Builder:
         if operand not in self.stored:
             scalar = self.step("SCALAR", "int32", value=self.immediates.index("imm"))
             return self.step("CAST", dtype, scalar)
-        source = BodySource(operand, tuple(self._lanes(index) for index in indices))
+        table = operand == TABLE.name
+        source = BodySource(operand, () if table else tuple(map(self._lanes, indices)))
         if source not in self.sources:
             self.sources.append(source)
-        read = self.step("READ", _known(self.stored[operand]), value=self.sources.index(source))
+        places = [self.of(index) for index in indices] if table else []
+        read = self.step("LOOKUP" if table else "READ", _known(self.stored[operand]), *places,
+                         value=self.sources.index(source))
         return self.step("CAST", dtype, read) if dtype != self.stored[operand] else read
 
     def _lanes(self, index: Expr) -> tuple[int, ...]:

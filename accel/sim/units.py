@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accel.machine.config import AccelConfig
+from accel.machine.config import TABLE_BYTES, AccelConfig
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
@@ -51,7 +51,8 @@ def entry_tiles(config: AccelConfig) -> dict[str, tuple[tuple[int, ...], str]]:
             "res": ((c.batch, c.block_out), "int8"),
             "par": ((c.block_out,), PARAM),
             "acc": ((c.batch, c.block_out), "int32"),
-            "out": ((c.batch, c.block_out), "int8")}
+            "out": ((c.batch, c.block_out), "int8"),
+            "tab": ((TABLE_BYTES,), "int8")}
 
 
 def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[str, int],
@@ -218,7 +219,10 @@ class _Compute:
             missing = len(operand.shape) - (rows.ndim - 1)      # one record serves the whole batch
             rows = rows.reshape(len(rows), *(1,) * missing, *rows.shape[1:])
             return np.broadcast_to(rows, (len(rows), *operand.shape))
-        rows = np.take(entries, addresses[operand.name], axis=0)
+        places = addresses[operand.name]
+        if scope == "tab" and (places == places[0]).all():
+            places = places[:1]                         # one table for all, as it mostly is
+        rows = np.take(entries, places, axis=0)
         return rows.astype(dtype, copy=False)
 
     def _fold(self) -> None:

@@ -21,7 +21,7 @@ enum Outcome { DONE, HOST, ODD };
 enum Form { PRODUCT, BODY, FOREIGN, REFUSED };
 enum Update { ASSIGN, SUM, MAX, MIN };
 enum Base { DST, A, B, BASES };
-enum Code { CONST, SCALAR, READ, CAST, BOOL, ADD, SUB, MUL, LOW, HIGH, AND, OR, XOR, SHL, SHR,
+enum Code { CONST, SCALAR, READ, LOOKUP, CAST, BOOL, ADD, SUB, MUL, LOW, HIGH, AND, OR, XOR, SHL, SHR,
             ROUND, LT, LE, GT, GE, EQ, NE, SELECT, ABS };
 
 constexpr int UNITS = 4, SELECTORS = 16, FULL = 255, MAX_LOOPS = word::gemm::loops;
@@ -38,7 +38,7 @@ struct Step {
 
 struct Operand {
     int32_t buffer, base;
-    const int32_t *lanes;       // byte offset of every lane within an entry
+    const int32_t *lanes;       // byte offset of every lane within an entry; of a table nothing
 };
 
 struct Kernel {
@@ -236,6 +236,7 @@ private:
         case CONST: std::fill(r, r + n, step.value); break;
         case SCALAR: std::fill(r, r + n, cut(scalar(step.value), step.bits, step.is_signed)); break;
         case READ: read(step, r, count); break;
+        case LOOKUP: look_up(step, a, r, count); break;
         case CAST: set([=](int64_t i) { return a[i]; }); break;
         case BOOL: set([=](int64_t i) { return a[i] != 0; }); break;
         case ADD: set([=](int64_t i) { return uint64_t(a[i]) + uint64_t(b[i]); }); break;
@@ -290,6 +291,16 @@ private:
                 std::memcpy(&value, entry + operand.lanes[k], sizeof value);
                 *r++ = value;
             }
+        }
+    }
+
+    // `a` has a place in the table of the iteration for each lane.
+    void look_up(const Step &step, const int64_t *a, int64_t *r, int64_t count) {
+        const Operand &operand = kernel_.operand[step.value];
+        const Buffer &buffer = machine_.buffer[operand.buffer];
+        for (int64_t i = 0; i < count; i++) {
+            const uint8_t *table = buffer.data + at_[operand.base][i] * buffer.entry;
+            for (int64_t k = 0; k < width_; k++) *r++ = int8_t(table[uint8_t(*a++)]);
         }
     }
 

@@ -164,6 +164,9 @@ def _body(machine: Machine, intrinsic: Intrinsic,
     for source in sources:
         touch = touched[source.operand]
         shape, dtype = tiles[touch.memory]
+        if not source.lanes:
+            operands.append(_operand(intrinsic, touch))
+            continue
         # One record serves the whole batch: outer dimensions that an entry lacks do not count.
         lanes = np.ravel_multi_index(source.lanes[len(source.lanes) - len(shape):], shape)
         offsets = lanes * numpy_dtype(dtype).itemsize + members[source.operand][1]

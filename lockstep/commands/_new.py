@@ -35,6 +35,7 @@ from compiler import te
 #   a, b               tiles, read as int32: from acc, or from res, whose int8 is extended;
 #                      b also from the bias of a channel (par), or from the immediate imm
 #   bias, mult, shift  parameters of a channel, instead of b
+#   table              a table of 256 int8 values, instead of b: table[a & 255] is one of them
 #   {immediates}
 #                      numbers in the instruction's word; write imm.astype("int32") for another type
 # Operators: + - * & | ^ << >> and comparisons, te.abs, te.maximum, te.minimum, te.clamp, te.select.

@@ -8,7 +8,8 @@ import argparse
 
 __all__ = ["add_parser", "run"]
 
-HEADINGS = ("name", "array", "macs/cycle", "inp", "wgt", "res", "par", "acc", "out", "bus", "MHz")
+HEADINGS = ("name", "array", "macs/cycle", "inp", "wgt", "res", "par", "acc", "out", "tab", "bus",
+            "MHz")
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:

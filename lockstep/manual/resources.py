@@ -15,6 +15,7 @@ KINDS: Mapping[str, frozenset[str]] = {
     "adders": frozenset("add sub min max abs lt le gt ge eq ne round fold".split()),
     "shifters": frozenset(("stick", "left")),
     "multiplexers": frozenset("mux pick select limit clip".split()),
+    "table memories": frozenset(("lookup",)),
     "gates": frozenset("and or xor".split()),
 }
 """Classes of operators: a comparison is an adder, and a digit of a shift is a shifter."""

@@ -14,7 +14,8 @@ def test_every_preset_is_listed(capsys) -> None:
     assert len({len(line) for line in (heading, *rows)}) == 1
     config = preset("pynq-1x16x16")
     (row,) = [row.split() for row in rows if row.startswith(config.name)]
-    assert row[1:] == ["1x16x16", "256", "32K", "256K", "32K", "8K", "128K", "32K", "8", "100"]
+    assert row[1:] == ["1x16x16", "256", "32K", "256K", "32K", "8K", "128K", "32K", "2K", "8",
+                       "100"]
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -101,7 +101,7 @@ def test_show(capsys) -> None:
     said = shown(capsys, "show", "absdiff", "--machine", "absdiff.py", "--json", "r.json")
     machine = load_machine("absdiff.py")
     figures = json.loads(Path("r.json").read_text())
-    assert said.splitlines()[0] == (f"absdiff: opcode 18, unit vector, of machine "
+    assert said.splitlines()[0] == (f"absdiff: opcode 19, unit vector, of machine "
                                     f"{machine.hash[:12]} (tiny-1x4x4)")
     assert "  dst[lane_b, lane_o] = abs(a[lane_b, lane_o] - b[lane_b, lane_o])" in said
     assert "b: int32 1×4, in acc as int32 or res as int8 or par as param.bias or imm as int32" \
@@ -110,7 +110,7 @@ def test_show(capsys) -> None:
     datapath = plan(machine, "vector")
     assert figures["datapath"]["registers"] == datapath.registers()
     assert f"{datapath.latency} stages, {sum(datapath.registers()):,} bits of registers" in said
-    assert figures["opcode"] == 18 and figures["timing"]["latency"] == datapath.latency
+    assert figures["opcode"] == 19 and figures["timing"]["latency"] == datapath.latency
     assert figures["datapath"]["used"]["adders"] == {"32": 4, "33": 4}     # abs, difference
     assert figures["datapath"]["without"]["operators"]["multipliers"] == {"17x8": 4, "33x17": 4}
 
@@ -252,7 +252,7 @@ def test_opcodes_that_moved(capsys) -> None:
     second = own("two.py", "(*SHIPPED[:4], *SHIPPED[5:])")
     sentences, figures = differences(capsys, "tiny-1x4x4", second)
     assert sentences[:2] == ["sub: is missing", "max: opcode 7 -> 6"]
-    assert len(figures["opcodes"]) == 11
+    assert len(figures["opcodes"]) == 12
 
 
 def test_cycles_and_the_page(capsys) -> None:

@@ -51,7 +51,7 @@ def test_units_have_their_loops_and_times(capsys):
 def test_the_manual_is_written(capsys, tmp_path):
     path = tmp_path / "isa.html"
     assert shown(capsys, "--machine", "tiny-1x4x4", "--html", str(path)) == [
-        f"{path}: the 17 instructions of tiny-1x4x4"]
+        f"{path}: the 18 instructions of tiny-1x4x4"]
     assert path.read_text() == page(Machine(preset("tiny-1x4x4")))
 
 

@@ -130,7 +130,8 @@ def test_buffers_are_filled_within_their_size(made) -> None:
     for name, buffer in buffers.items():
         peak, total = expanded(buffer["peak"]), expanded(buffer["sum"])
         assert buffer["entries"] == MACHINE.config.buffers[name].depth
-        assert 0 < peak.max() <= buffer["entries"] and (total <= peak * width).all()
+        used = name != "tab"            # no layer of the network looks anything up
+        assert used <= peak.max() <= buffer["entries"] and (total <= peak * width).all()
         assert peak[-1] == 0            # nothing is live when everything is read
 
 

@@ -25,14 +25,16 @@ from tests.support.amaranth_sim import simulate
 from tests.support.bodies import body_value
 
 TINY = replace(preset("tiny-1x4x4"), acc_bytes=1024, inp_bytes=64, wgt_bytes=256, res_bytes=64,
-               par_bytes=256, out_bytes=64)
+               par_bytes=256, out_bytes=64, tab_bytes=1024)
 BATCHED = replace(TINY, name="batched-2x8x8", batch=2, block_in=8, block_out=8, stage_depth=1,
                   acc_bytes=1024, inp_bytes=128, wgt_bytes=512, res_bytes=128, par_bytes=256,
                   out_bytes=256)
 SPLIT = replace(BATCHED, name="split-2x8x8", vector_beats=4)        # half a row of an entry
 ROWS = replace(BATCHED, name="rows-2x8x8", vector_beats=2)          # a row of an entry
-MACHINES = tuple(Machine(config, (*SHIPPED, vector_op("absdiff", lambda a, b: te.abs(a - b))))
-                 for config in (TINY, BATCHED, SPLIT, ROWS))
+OWN = (vector_op("absdiff", lambda a, b: te.abs(a - b)),
+       vector_op("between", lambda a, s, table: (table[a & 255] + table[(a >> 8) & 255])
+                 * (a & s.astype("int32"))))
+MACHINES = tuple(Machine(config, (*SHIPPED, *OWN)) for config in (TINY, BATCHED, SPLIT, ROWS))
 
 READ_LATENCY = 2
 
@@ -43,7 +45,8 @@ def tile_types(config):
     return {"inp": (np.dtype("int8"), (config.batch, config.block_in)),
             "wgt": (np.dtype("int8"), (config.block_out, config.block_in)),
             "res": (np.dtype("int8"), tile), "par": (te.numpy_dtype(PARAM), tile[1:]),
-            "acc": (np.dtype("int32"), tile), "out": (np.dtype("int8"), tile)}
+            "acc": (np.dtype("int32"), tile), "out": (np.dtype("int8"), tile),
+            "tab": (np.dtype("int8"), (256,))}
 
 
 def random_buffers(config, seed):
@@ -84,6 +87,7 @@ def interpret(machine, buffers, instruction):
                     value = (np.full(operand.shape, fields["imm"]) if scope == "imm" else
                              np.broadcast_to(buffers["par"]["bias"][b], operand.shape)
                              if scope == "par" else buffers[scope][b])
+                case "table": value = buffers["tab"][b]
                 case name: value = buffers["par"][name][b]
             operands[operand.name] = value
         value = body_value(body, operands)
@@ -139,7 +143,8 @@ def random_vector(machine, rng, name=None):
     name = name or rng.choice([body.name for body in machine.of_unit("vector")])
     body = machine.intrinsic(name)
     scopes = {operand.name: rng.choice(operand.scopes) for operand in (*body.operands, body.dst)}
-    b = scopes.get("b") or ("par" if "bias" in scopes else rng.choice(isa.SOURCES_B))
+    b = scopes.get("b") or ("par" if "bias" in scopes else scopes.get("table")
+                            or rng.choice(isa.SOURCES_B))
     a = scopes.get("a", rng.choice(isa.SOURCES_A))
     fields = random_loops(rng, {"dst": depth[scopes["dst"]], "a": depth[a],
                                 "b": depth.get(b, 1 << 16)}, 5, near=rng.choice((2, 8, None)))
@@ -204,6 +209,8 @@ class Bench:
         self.ports = {name: getattr(dut, name) for name in ("inp", "wgt", "res", "par")
                       if name in dut.signature.members}
         self.read = {name: deque([0] * READ_LATENCY) for name in (*self.ports, "acc")}
+        self.lookups = getattr(dut, "lookups", 0)
+        self.looked_up = deque([[0] * self.lookups] * READ_LATENCY)
 
     def run(self):
         simulate(self.dut, self._run, max_cycles=(self.cycles or 40_000) + 10)
@@ -239,6 +246,8 @@ class Bench:
         for name, data in self.read.items():
             port = dut.acc.r_data if name == "acc" else self.ports[name].data
             ctx.set(port, data[0])
+        if self.lookups:
+            ctx.set(dut.tab.data, self.looked_up[0])
         if ctx.get(dut.acc.request):
             ctx.set(dut.acc.granted, self.granted(cycle) if self.granted else self._yes())
         else:
@@ -274,6 +283,8 @@ class Bench:
     def _buffers(self, ctx, cycle):
         for name, port in self.ports.items():
             self._fetch(name, ctx.get(port.addr) if ctx.get(port.en) else None)
+        if self.lookups:
+            self._look_up(ctx.get(self.dut.tab.addr), ctx.get(self.dut.tab.en))
         acc, held = self.dut.acc, ctx.get(self.dut.acc.hold)
         bank_depth = self.seen["acc"].depth // 2
         r_addr = ctx.get(acc.r_addr) if ctx.get(acc.r_en) else None
@@ -294,6 +305,13 @@ class Bench:
         data = (self.random.randbytes(size) if address is None else
                 self.buffers[name].view(np.uint8).reshape(-1, size)[address].tobytes())
         self.read[name].append(int.from_bytes(data, "little"))
+
+    def _look_up(self, addresses, enabled):
+        self.looked_up.popleft()
+        table = self.buffers["tab"].reshape(-1)
+        self.looked_up.append([
+            int(table[addresses[port]]) if enabled >> port & 1 else self.random.randrange(-128, 128)
+            for port in range(self.lookups)])
 
     def _store(self, cycle, name, address, data):
         size = self.seen[name].entry_bytes

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import DatapathPlan
+from accel.machine.intrinsics import TABLE
 from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
@@ -28,7 +29,7 @@ def operation_layout(plan: DatapathPlan) -> data.StructLayout:
     return data.StructLayout({
         "select": len(plan.bodies),
         "a": data.StructLayout(dict.fromkeys(SOURCES_A, 1)),
-        "b": data.StructLayout(dict.fromkeys(SOURCES_B, 1)),
+        "b": data.StructLayout(dict.fromkeys((*SOURCES_B, "tab"), 1)),
         "to": data.StructLayout(dict.fromkeys(DESTINATIONS, 1)),
         "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
         **{name: VECTOR[name].shape for name in IMMEDIATES}})
@@ -39,7 +40,7 @@ class Decode(wiring.Component):
 
     An opcode that no body has, or a selector that the body does not take, makes an instruction
     illegal. A selector of an operand that the body does not use may hold anything; parameters of
-    channels are in par, whatever `b_source` says.
+    channels are in par and tables in tab, whatever `b_source` says.
 
     Members
     -------
@@ -61,8 +62,8 @@ class Decode(wiring.Component):
         m.d.comb += self.operation.eq(operation)
 
         select = [word.opcode == code for code in self.plan.opcodes]
-        uses_a, uses_b, uses_record = (self._takes(select, *names)
-                                       for names in ("a", "b", PARAMETERS))
+        uses_a, uses_b, uses_record, uses_table = (
+            self._takes(select, *names) for names in ("a", "b", PARAMETERS, (TABLE.name,)))
         illegal = self._illegal(select)
         m.d.comb += [
             decoded.select.eq(Cat(select)), decoded.illegal.eq(illegal),
@@ -73,6 +74,7 @@ class Decode(wiring.Component):
             *(decoded.b[scope].eq(~illegal & ((uses_b & (word.b_source == code))
                                               | (uses_record if scope == "par" else 0)))
               for code, scope in enumerate(SOURCES_B)),
+            decoded.b.tab.eq(~illegal & uses_table),
             *(decoded.to[scope].eq(~illegal & (word.destination == code))
               for code, scope in enumerate(DESTINATIONS)),
             *(decoded[name].eq(word[name]) for name in IMMEDIATES),

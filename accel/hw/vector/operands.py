@@ -1,6 +1,8 @@
-"""Operands: data of acc, res and par on their way into the registers before the data path."""
+"""Operands: data of acc, res and par, and numbers of tables, on their way into the registers before
+the data path."""
 
 from collections.abc import Mapping
+from math import prod
 
 from amaranth.hdl import *
 from amaranth.lib import data, wiring
@@ -9,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import spread
 from accel.machine.config import PARAM_BYTES, AccelConfig
+from accel.machine.intrinsics import TABLE
 from accel.machine.isa import SOURCES_B
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
@@ -21,8 +24,10 @@ ELEMENT_BITS = {"acc": 32, "res": 8}
 
 
 def fetch_layout(plan: DatapathPlan) -> data.StructLayout:
-    """What is read in a cycle: source a, source b (or both), of which instruction."""
-    return data.StructLayout({"a": 1, "b": 1, "operation": operation_layout(plan)})
+    """What is read in a cycle: source a, source b (or both), of which instruction; in which table
+    it looks values up."""
+    return data.StructLayout({"a": 1, "b": 1, "table": plan.table_bits,
+                              "operation": operation_layout(plan)})
 
 
 def parameter_layout() -> data.StructLayout:
@@ -56,13 +61,13 @@ class Operands(wiring.Component):
     def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int]):
         rows, self._columns = config.vector_tile
         self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
-        counts = {bus: self._lanes if bus in ("a", "b") else self._columns for bus in plan.buses}
         super().__init__({
             "s0_fetch": In(fetch_layout(plan)),
             **{f"s2_{buffer}": In(bits * self._lanes) for buffer, bits in ELEMENT_BITS.items()},
             "s2_par": In(PARAM_BYTES * 8 * self._columns),
             "s2_issued": Out(1), "s2_operation": Out(operation_layout(plan)),
-            "s3": Out(data.StructLayout({bus: counts[bus] * widths[bus] for bus in plan.buses})),
+            "s3": Out(data.StructLayout({bus: prod(shape) * widths[bus]
+                                         for bus, shape in plan.buses.items()})),
         })
 
     def elaborate(self, platform):
@@ -75,6 +80,10 @@ class Operands(wiring.Component):
         a, b = self._sources(m, platform, s1, s2.operation.imm, par)
         elements = {"a": a, "b": b, "bias": [b[channel] for channel in range(self._columns)],
                     **{name: self._parameter(m, par, name) for name in PARAMETERS[1:]}}
+        if TABLE.name in self._plan.buses:
+            s3_table = Signal.like(s2.table, name="s3_table", reset_less=True)
+            m.d.sync += s3_table.eq(s2.table)
+            elements[TABLE.name] = [s3_table]
         for bus in self._plan.buses:
             width = self._widths[bus]
             m.d.comb += [self.s3[bus].word_select(place, width).eq(element)

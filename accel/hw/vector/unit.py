@@ -8,7 +8,7 @@ from amaranth.utils import exact_log2
 from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.hw.gemm import delayed, updates_of
-from accel.hw.interface import INDEX_BITS, acc_port, entry_read, unit_signature
+from accel.hw.interface import INDEX_BITS, acc_port, entry_read, table_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
 from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
 from accel.hw.parts import registered
@@ -38,7 +38,7 @@ def out_port(config: AccelConfig) -> Signature:
 
 
 class Vector(wiring.Component):
-    """Element-wise work on acc, res and par, from the plan of the unit's bodies.
+    """Element-wise work on acc, res, par and tab, from the plan of the unit's bodies.
 
     Throughput: one iteration a cycle, two cycles if its two sources are in the same buffer; with
     `AccelConfig.vector_beats` so many times that, as the parts of an entry are then taken one after
@@ -79,9 +79,12 @@ class Vector(wiring.Component):
         self.iteration = data.StructLayout({
             **COMPUTE_OPERANDS, "assign": 1, "last": 1, "operation": operation})
         self.lanes = config.lanes // config.vector_beats        # of a part
+        self.lookups = self.plan.count("lookup")
         super().__init__({**unit_signature(), "res": Out(entry_read(config.parts["res"])),
                           "par": Out(entry_read(config.parts["par"])),
-                          "acc": Out(acc_port(config.parts["acc"])), "out": Out(out_port(config))})
+                          "acc": Out(acc_port(config.parts["acc"])), "out": Out(out_port(config)),
+                          **({"tab": Out(table_read(exact_log2(config.parts["tab"].depth),
+                                                    self.lookups))} if self.lookups else {})})
 
     def elaborate(self, platform):
         m = Module()
@@ -197,8 +200,9 @@ class Vector(wiring.Component):
         fetch, operation = operands.s0_fetch, slot.iteration.operation
         m.d.comb += [
             fetch.a.eq(slot.moves & ~(operation.twice & slot.final)), fetch.b.eq(slot.issued),
-            fetch.operation.eq(operation), operands.s2_acc.eq(self.acc.r_data),
-            operands.s2_res.eq(self.res.data), operands.s2_par.eq(self.par.data),
+            fetch.operation.eq(operation), fetch.table.eq(slot.iteration.b),
+            operands.s2_acc.eq(self.acc.r_data), operands.s2_res.eq(self.res.data),
+            operands.s2_par.eq(self.par.data),
             datapath.valid.eq(operands.s2_issued),
             datapath.select.eq(operands.s2_operation.select),
             *(getattr(datapath, name).eq(operands.s2_operation[name])
@@ -206,6 +210,8 @@ class Vector(wiring.Component):
             *(getattr(datapath, bus).eq(operands.s3[bus]) for bus in self.plan.buses),
             update.value.eq(datapath.value),
         ]
+        if self.lookups:
+            wiring.connect(m, datapath.tab, wiring.flipped(self.tab))
 
     def _update(self, m: Module, slot: "_Slot", update: Update, folding: Signal, platform):
         """Passes issued elements to the update when their values arrive, and writes results."""

@@ -1,4 +1,4 @@
 """The accelerator's instructions, declared."""
 
-from .declare import IMMEDIATES, Declaration, vector_op
+from .declare import IMMEDIATES, TABLE, Declaration, vector_op
 from .shipped import SHIPPED

@@ -14,13 +14,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from accel.machine.config import AccelConfig
+from accel.machine.config import TABLE_BYTES, AccelConfig
 from compiler import te
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-__all__ = ["IMMEDIATES", "Declaration", "vector_op"]
+__all__ = ["IMMEDIATES", "TABLE", "Declaration", "vector_op"]
 
 IMMEDIATES = {
     immediate.name: immediate for immediate in (
@@ -36,6 +36,12 @@ IMMEDIATES = {
 """The immediates of a vector instruction: the fields of these names in its word."""
 
 _PARAMETERS = te.record_fields(PARAM)
+
+TABLE = Operand("table", (TABLE_BYTES,), "int32", (("tab", "int8"),))
+"""A table: the value for each of 256 numbers."""
+
+_ALONE = {"b": "b", **dict.fromkeys(_PARAMETERS, "per-channel parameters"), TABLE.name: "table"}
+"""What the field b of the word addresses: operands of one kind."""
 
 _ANYWHERE = {
     "a": (("acc", "int32"), ("res", "int8")),
@@ -61,9 +67,10 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     ----------
     value : the result of one lane, an int32 expression. The names of its parameters say what it
         takes: the operands ``a`` and ``b`` (int32; read from acc, or from res with sign
-        extension; ``b`` also from the per-channel parameters or the immediate), the per-channel
-        parameters ``bias``, ``mult`` and ``shift`` (then there is no ``b``), and the immediates
-        of `IMMEDIATES`.
+        extension; ``b`` also from the per-channel parameters or the immediate); in place of ``b``
+        the per-channel parameters ``bias``, ``mult`` and ``shift``, or ``table``, of which
+        ``table[index]`` is an int8 value as int32, for any index that lies in 0 ... 255 whatever
+        the operands are; and the immediates of `IMMEDIATES`.
     update : how the result meets the destination. Other than ``assign``, it accumulates in acc;
         then the sources must not be in acc, whose read port the accumulation uses.
     a, b : the scopes in which the operands may live.
@@ -76,11 +83,12 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         if parameters[parameter].kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
             raise ValueError(f"Parameter {parameter} of vector operation {name} must be a plain "
                              f"one: what the instruction takes is told by names")
-        if parameter not in ("a", "b", *_PARAMETERS, *IMMEDIATES):
-            raise ValueError(f"Parameter of vector operation {name} must be a, b, one of "
+        if parameter not in ("a", *_ALONE, *IMMEDIATES):
+            raise ValueError(f"Parameter of vector operation {name} must be a, b, table, one of "
                              f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {parameter!r}")
-    if "b" in names and any(parameter in names for parameter in _PARAMETERS):
-        raise ValueError(f"Vector operation {name} must take either b or per-channel parameters")
+    kinds = dict.fromkeys(kind for parameter, kind in _ALONE.items() if parameter in names)
+    if len(kinds) > 1:
+        raise ValueError(f"Vector operation {name} must take either {' or '.join(kinds)}")
     for operand, given in (("a", a), ("b", b)):
         known = tuple(scope for scope, _ in _ANYWHERE[operand])
         if not set(given) <= set(known):
@@ -98,6 +106,9 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
             if param in IMMEDIATES:
                 immediates.append(IMMEDIATES[param])
                 arguments.append(IMMEDIATES[param].var)
+            elif param == TABLE.name:
+                operands.append(TABLE)
+                arguments.append(te.placeholder(TABLE.shape, TABLE.dtype, param))
             elif param in scopes:
                 storage = tuple(pair for pair in _ANYWHERE[param] if pair[0] in scopes[param])
                 operands.append(Operand(param, tile, "int32", storage))

@@ -40,7 +40,7 @@ def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dt
 
 
 def _load(config: AccelConfig) -> tuple[Intrinsic, ...]:
-    tiles = ("inp", "wgt", "res")
+    tiles = ("inp", "wgt", "res", "tab")
     return (_copy("load", ("global",), tiles, "int8"),
             _copy("load", ("global",), tiles, "int8", padded=True),
             _copy("load", ("global",), ("par",), PARAM))
@@ -69,4 +69,5 @@ SHIPPED = (
     vector_op("reduce_add", lambda a: a, update="sum"),
     vector_op("reduce_max", lambda a: a, update="max"),
     vector_op("reduce_min", lambda a: a, update="min"),
+    vector_op("lookup", lambda a, table: table[a & 255]),
 )

@@ -279,7 +279,7 @@ def _prepared(machine: Machine, body: list[Instruction]) -> list[Instruction]:
         body = [_also(changed(nothing(machine, "vector", 1), {"base": {}}), "signals", "store"),
                 *body]
     used = {scope for instruction in body if instruction.unit == "vector"
-            for scope in reads(machine, form_of(machine, instruction))} & {"res", "par"}
+            for scope in reads(machine, form_of(machine, instruction))} & {"res", "par", "tab"}
     before: list[Instruction] = []
     for unit, buffers in (("gemm", ["inp", "wgt"]), ("vector", sorted(used))):
         first = _first(body, unit)

@@ -54,7 +54,7 @@ class _Generator:
         self.instructions = Instructions(machine, self.random, self.places)
 
     def case(self, wanted: Sequence[Form] = ()) -> Case:
-        for buffer in ("inp", "wgt", "res", "par"):
+        for buffer in dict.fromkeys(form.target for form in self.forms if form.unit == "load"):
             self._try(lambda buffer=buffer: self.instructions.load_entries(buffer), must=True)
         first = next((form for form in self.forms if form.unit == "gemm" and form.reset), None)
         first = first or next(form for form in self.forms if form.unit == "gemm")
@@ -160,7 +160,7 @@ class _Generator:
         for start, count in self.places.stretches("acc", 3):
             self._show_acc(start, count)
         self._show_factors()
-        for scope in ("res", "par"):
+        for scope in ("res", "par", "tab"):
             for start, count in self.places.stretches(scope, 1):
                 self._show_result(scope, start, count)
 

@@ -7,7 +7,7 @@ import pytest
 
 from accel.datapath.dataflow import Interval, bus_of, meaning
 from accel.datapath.plan import PlanError, plan
-from accel.machine.config import preset
+from accel.machine.config import preset, preset_names
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
 from accel.machine.machine import Machine
 from compiler import te
@@ -43,12 +43,17 @@ def operands_of(rng, body):
 
 
 def assert_plan_means_body(rng, machine, unit, rounds=40):
-    made = plan(machine, unit)
+    made, tables = plan(machine, unit), machine.config.buffers["tab"].depth
     for opcode, body in zip(made.opcodes, made.bodies, strict=True):
         for _ in range(rounds):
             operands = operands_of(rng, body)
             buses = {bus_of(operand): operands[operand.name] for operand in body.operands}
             immediates = {i.name: operands[i.name] for i in body.immediates}
+            if "table" in buses:
+                number = int(rng.integers(tables))
+                tab = rng.integers(-128, 128, (tables, 256))
+                tab[number] = operands["table"]
+                buses |= {"table": number, "tab": tab}
             assert (made.evaluate(opcode, buses | immediates)
                     == body_value(body, operands)).all(), body.name
 
@@ -83,6 +88,46 @@ def test_every_kind_of_expression(rng, depth):
     declarations = tuple(vector_op(name, value) for name, value in KINDS.items())
     machine = Machine(replace(TINY, stage_depth=depth), SHIPPED + declarations)
     assert_plan_means_body(rng, machine, "vector")
+
+
+TABLES = {
+    "plain": lambda a, table: table[a & 255],
+    "twice": lambda a, table: table[a & 255] * 9 + table[(a >> 8) & 255],
+    "nested": lambda a, table: table[table[table[a & 255] & 127] & 255],
+    "between": lambda a, s, table: te.rshift_rne(
+        te.clamp(table[(a >> 4) & 255], -100, 100) * (a & 15), (s & 15).astype("int32")),
+    "around": lambda a, zp, table: table[a.astype("uint8")] + table[128] - table[
+        zp.astype("uint8").astype("int32") >> 1],
+    "chosen": lambda a, table: te.select(a < 0, table[te.minimum(te.abs(a >> 2), 200) & 0xFF],
+                                         a >> (table[a & 3] & 7)),
+    "constant": lambda table: table[255] - table[0],
+}
+
+
+@pytest.mark.parametrize("depth, beats", [(1, 1), (2, 2), (5, 4)])
+def test_lookups(rng, depth, beats):
+    declarations = tuple(vector_op(name, value) for name, value in TABLES.items())
+    config = replace(TINY, stage_depth=depth, vector_beats=beats)
+    machine = Machine(config, SHIPPED + declarations)
+    made = plan(machine, "vector")
+    if beats == 1:
+        assert_plan_means_body(rng, machine, "vector")
+    # Bodies share them; nested and around have three, of which some are the same for all lanes.
+    assert machine.config.lanes // beats < made.count("lookup") <= 3 * machine.config.lanes // beats
+    for one in made.operations:
+        if one.node.kind == "lookup":
+            assert one.available == max(made.placed[arg].available for arg in one.node.args) + 2
+
+
+def test_a_lookup_of_every_machine_is_one_a_lane_and_adds_no_stage():
+    for name in preset_names():
+        machine = Machine(preset(name))
+        made = plan(machine, "vector")
+        without = plan(Machine(machine.config, SHIPPED[:-1]), "vector")
+        assert made.count("lookup") == machine.config.lanes // machine.config.vector_beats
+        assert without.count("lookup") == without.table_bits == 0
+        assert made.latency == without.latency
+        assert 1 << made.table_bits == machine.config.buffers["tab"].depth
 
 
 def reducing(name, value, update="sum"):
@@ -224,6 +269,12 @@ def test_widths_follow_from_intervals():
     (lambda a, b: te.rshift_rne(a, b & 63),
      "Amount of rshift_rne must lie in 0 ... 31, not in 0 ... 63; mask it"),
     (lambda a, b: a + Var("lane_o", "int64").astype("int32"),
+     "Index lane_o must select elements, not be a value"),
+    (lambda a, table: table[a], "Index of table must lie in 0 ... 255, not in -2147483648 ... "
+                                "2147483647; mask it"),
+    (lambda a, table: table[a.astype("int8")],
+     "Index of table must lie in 0 ... 255, not in -128 ... 127; mask it"),
+    (lambda table: table[Var("lane_o", "int64")],
      "Index lane_o must select elements, not be a value"),
 ])
 def test_vector_body_wrong(value, message):

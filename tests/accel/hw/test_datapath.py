@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accel.datapath.dataflow import Interval
-from accel.datapath.plan import plan
+from accel.datapath.plan import LOOKUP_CYCLES, plan
 from accel.hw.datapath import Datapath
 from accel.machine.config import preset
 from accel.machine.intrinsics import SHIPPED, vector_op
@@ -30,6 +30,9 @@ OPERATIONS = (
               + te.rshift_rne(a.astype("uint8"), b.astype("uint8") & 7).astype("int32")),
     vector_op("abs", lambda a, b: te.abs(a) + (a < b).astype("int32")),
     vector_op("order", lambda a, b: (a >> (b & 15)) * b),
+    vector_op("tables", lambda a, s, table: (table[a & 255] - 3) * table[(a >> 8) & 15]
+              + table[s.astype("int32") + 9]),
+    vector_op("nested", lambda a, table: table[table[te.abs(a >> 25)] & 255] + a),
 )
 
 
@@ -40,7 +43,7 @@ def random_operands(rng, made):
         widest = max((one.node.interval for one in made.operations
                       if one.node.kind == "read" and one.node.attr[0] == bus),
                      key=lambda interval: interval.width)
-        limit = Interval(max(widest.low, -9), 9) if rng.random() < 0.3 else widest
+        limit = Interval(max(widest.low, -9), min(widest.high, 9)) if rng.random() < 0.3 else widest
         operands[bus] = rng.integers(limit.low, limit.high, shape, np.int64, endpoint=True)
     for name, interval in made.immediates.items():
         operands[name] = int(rng.integers(interval.low, interval.high, endpoint=True))
@@ -56,9 +59,11 @@ def narrowed(made, opcode, operands):
     return operands
 
 
-def run(made, elements):
+def run(made, elements, tab=None):
     """Values, one row an element, of elements that follow each other; None is a gap."""
     dut, values = Datapath(made), []
+    lookups = made.count("lookup")
+    looked_up = [[0] * lookups] * LOOKUP_CYCLES
 
     async def bench(ctx):
         for cycle in range(-1, len(elements) + made.latency):
@@ -70,12 +75,16 @@ def run(made, elements):
                 for name in operands.keys() & made.immediates.keys():
                     ctx.set(getattr(dut, name), operands[name])
             if 0 <= cycle < len(elements) and elements[cycle]:
-                for name in elements[cycle][1].keys() - made.immediates.keys():
+                for name in elements[cycle][1].keys() & made.buses.keys():
                     value = elements[cycle][1][name]
                     width = dut.widths[name]
                     ctx.set(getattr(dut, name), sum(
                         (int(one) & (1 << width) - 1) << k * width
                         for k, one in enumerate(np.ravel(value))))
+            if lookups:
+                ctx.set(dut.tab.data, looked_up[cycle + 1])
+                looked_up.append([int(tab.reshape(-1)[place]) if ctx.get(dut.tab.en[port]) else 99
+                                  for port, place in enumerate(ctx.get(dut.tab.addr))])
             if cycle >= made.latency and elements[cycle - made.latency]:
                 raw = ctx.get(dut.value).to_bytes(int(np.prod(made.shape)) * 4, "little")
                 values.append(np.frombuffer(raw, np.int32).reshape(made.shape))
@@ -88,12 +97,14 @@ def run(made, elements):
 @pytest.mark.parametrize("config", SMALL.values(), ids=SMALL)
 @pytest.mark.parametrize("unit", ["gemm", "vector"])
 def test_matches_plan_one_a_cycle_at_the_plans_latency(rng, unit, config):
-    made = plan(Machine(config, SHIPPED + OPERATIONS), unit)
-    elements = []
+    machine = Machine(config, SHIPPED + OPERATIONS)
+    made, elements = plan(machine, unit), []
+    tab = rng.integers(-128, 128, (machine.config.buffers["tab"].depth, 256))
     for _ in range(150):
         opcode = int(rng.choice(made.opcodes))
         elements.append((opcode, narrowed(made, opcode, random_operands(rng, made))))
         elements += [None] * int(max(0, rng.integers(-2, 3)))
-    for (opcode, operands), value in zip(filter(None, elements), run(made, elements), strict=True):
+    for (opcode, operands), value in zip(filter(None, elements), run(made, elements, tab),
+                                         strict=True):
         name = made.bodies[made.opcodes.index(opcode)].name
-        assert (value == made.evaluate(opcode, operands)).all(), name
+        assert (value == made.evaluate(opcode, operands | {"tab": tab})).all(), name

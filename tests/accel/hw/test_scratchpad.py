@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accel.hw.interface import READ_LATENCY
-from accel.hw.scratchpad import InputScratchpad, OutputScratchpad
+from accel.hw.scratchpad import InputScratchpad, OutputScratchpad, TableScratchpad
 from accel.machine.config import AccelConfig, preset
 from tests.support.amaranth_sim import simulate
 
@@ -65,6 +65,39 @@ def test_input_matches_an_array_of_bytes(buffer, beats, bus_bytes):
         return bytes(data[i] if mask >> i & 1 else old[i] for i in range(bus_bytes))
 
     run(dut, dut.write, dut.read, bus_bytes, geometry.entry_bytes, geometry.size_bytes, drive)
+
+
+@pytest.mark.parametrize("bus_bytes", [4, 8, 64])
+@pytest.mark.parametrize("ports", [1, 3])
+def test_tables_match_an_array_of_bytes(ports, bus_bytes):
+    """Every port reads a byte of its own in every cycle, while chunks are written elsewhere."""
+    config = replace(TINY, bus_bytes=bus_bytes, tab_bytes=1024, inp_bytes=2048)
+    dut, rng, memory = TableScratchpad(config, ports), random.Random(ports), bytearray(1024)
+    chunks, wanted = 1024 // bus_bytes, [[None] * ports] * READ_LATENCY
+
+    async def testbench(ctx):
+        for cycle in range(chunks + 300):
+            address = cycle if cycle < chunks else rng.randrange(chunks)
+            mask = (1 << bus_bytes) - 1 if cycle < chunks else rng.randrange(1 << bus_bytes)
+            data = rng.randbytes(bus_bytes)
+            ctx.set(dut.write.addr, address)
+            ctx.set(dut.write.data, int.from_bytes(data, "little"))
+            ctx.set(dut.write.mask, mask)
+            places = [rng.randrange(1024) for _ in range(ports)]
+            enabled = [cycle >= chunks and place // bus_bytes != address and rng.random() < 0.8
+                       for place in places]
+            ctx.set(dut.read.addr, places)
+            ctx.set(dut.read.en, sum(yes << port for port, yes in enumerate(enabled)))
+            wanted.append([memory[place] - (memory[place] >> 7 << 8) if yes else None
+                           for place, yes in zip(places, enabled)])
+            for byte in range(bus_bytes):
+                if mask >> byte & 1:
+                    memory[address * bus_bytes + byte] = data[byte]
+            for port, value in enumerate(wanted[cycle]):
+                assert value is None or ctx.get(dut.read.data[port]) == value
+            await ctx.tick()
+
+    simulate(dut, testbench)
 
 
 @pytest.mark.parametrize("bus_bytes", [4, 16])

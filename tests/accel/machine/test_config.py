@@ -45,6 +45,7 @@ def test_a_type_is_a_string() -> None:
     ("wgt_bytes", 32, "at least 4 entries of 16 bytes"),
     ("acc_bytes", 32, "at least 4 entries of 16 bytes"),
     ("par_bytes", 64, "at least 4 entries of 32 bytes"),
+    ("tab_bytes", 512, "at least 4 entries of 256 bytes"),
     ("inp_bytes", 1 << 19, "at most 65536 entries of 4 bytes (entry addresses have 16 bits)"),
 ])
 def test_an_impossible_value_is_refused(field: str, value, rule: str) -> None:
@@ -68,7 +69,7 @@ def test_entries() -> None:
     config = replace(TINY, batch=2, block_in=8)
     entries = {name: (b.entry_bytes, b.depth) for name, b in config.buffers.items()}
     assert entries == {"inp": (16, 128), "wgt": (32, 128), "res": (8, 256), "par": (32, 32),
-                       "acc": (32, 128), "out": (8, 128)}
+                       "acc": (32, 128), "out": (8, 128), "tab": (256, 8)}
     assert tuple(config.buffers) == BUFFERS
     assert all(b.size_bytes == getattr(config, f"{b.name}_bytes")
                for b in config.buffers.values())
@@ -87,13 +88,14 @@ def test_parts_of_entries(batch: int, beats: int, tile, par) -> None:
     assert config.vector_tile == tile
     parts = {name: (part.entry_bytes, part.depth) for name, part in config.parts.items()}
     assert parts.pop("par") == par
+    assert parts.pop("tab") == (1, 2048)        # a lane takes a byte
     assert parts == {name: (whole.entry_bytes // beats, whole.depth * beats)
                      for name, whole in config.buffers.items() if name in ("res", "acc", "out")}
 
 
 def test_the_names_are_in_the_order_of_their_codes() -> None:
     assert UNITS == ("load", "gemm", "vector", "store")
-    assert BUFFERS == ("inp", "wgt", "res", "par", "acc", "out")
+    assert BUFFERS == ("inp", "wgt", "res", "par", "acc", "out", "tab")
 
 
 @pytest.mark.parametrize("name", preset_names())

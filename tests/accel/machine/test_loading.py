@@ -126,7 +126,7 @@ def test_an_installed_package(monkeypatch) -> None:
     (OWN.replace("absdiff = vector_op(\"absdiff\"", "absdiff = vector_op(\"finish\""),
      "Machine mine.py, line 8: "),
     (OWN.replace("lambda a, b", "lambda a, c").replace("a - b", "a - c"),
-     "Machine mine.py, line 7: Parameter of vector operation absdiff must be a, b, one of "),
+     "Machine mine.py, line 7: Parameter of vector operation absdiff must be a, b, table, one of "),
     (OWN.replace("tiny-1x4x4", "tiny"), "Machine mine.py, line 8: Preset must be one of "),
 ])
 def test_code_without_a_machine(text: str, message: str) -> None:

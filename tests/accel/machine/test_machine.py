@@ -23,7 +23,8 @@ def test_the_shipped_opcodes_stay() -> None:
     """Programs and recordings outlive a version: the list is append-only."""
     assert list(MACHINE.opcodes) == [
         "finish", "load", "store", "gemm", "add", "sub", "max", "min", "mul", "shr", "clamp",
-        "copy", "requantize", "add_scaled", "reduce_add", "reduce_max", "reduce_min"]
+        "copy", "requantize", "add_scaled", "reduce_add", "reduce_max", "reduce_min",
+        "lookup"]
 
 
 def test_units() -> None:
@@ -31,7 +32,7 @@ def test_units() -> None:
         "finish": "fetch", "load": "load", "store": "store", "gemm": "gemm",
         **{one.name: "vector" for one in MACHINE.of_unit("vector")}}
     assert [one.name for one in MACHINE.of_unit("gemm")] == ["gemm"]
-    assert len(MACHINE.of_unit("vector")) == 13
+    assert len(MACHINE.of_unit("vector")) == 14
 
 
 def test_forms_share_name_and_unit() -> None:

@@ -112,7 +112,7 @@ def test_instructions_are_decoded_with_their_labels() -> None:
     assert unknown.instructions(MACHINE)[0].label == "" and unknown.labels == ("", "")
 
 
-@pytest.mark.parametrize("opcode", [0, 18, 255])
+@pytest.mark.parametrize("opcode", [0, 19, 255])
 def test_an_unknown_opcode_is_illegal(opcode: int) -> None:
     found = Instruction.decode(MACHINE, opcode | 0xF0 << 300)
     assert (found.name, found.unit, disassemble(found)) == (

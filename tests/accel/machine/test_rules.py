@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
+from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, vector_op
 from accel.machine.machine import Machine
 from accel.machine.rules import DeclarationError
 from compiler import te
@@ -117,7 +117,7 @@ REFUSED = {
         "255"),
     "an operand of another name": (
         vector(lambda c: c, a(name="c")),
-        "Operand c of own must be one of a, b, bias, mult, shift: vector reads no other"),
+        "Operand c of own must be one of a, b, table, bias, mult, shift: vector reads no other"),
     "an operand in inp": (
         vector(lambda a: a, a(storage=(("inp", "int8"),))),
         "Operand a of own must live in acc or res, not in inp"),
@@ -137,6 +137,25 @@ REFUSED = {
         vector(lambda b, bias: b + bias, a(name="b"),
                Operand("bias", (4,), "int32", (("par", "param.bias"),))),
         "Operand bias of own must not stand beside b: one field of the word addresses both"),
+    "a table beside b": (
+        vector(lambda b, table: b + table, a(name="b"), TABLE),
+        "Operand b of own must not stand beside table: one field of the word addresses both"),
+    "a table beside a record": (
+        vector(lambda bias, table: bias + table,
+               Operand("bias", (4,), "int32", (("par", "param.bias"),)), TABLE),
+        "Operand bias of own must not stand beside table: one field of the word addresses both"),
+    "a table in res": (
+        vector(lambda table: table, replace(TABLE, storage=(("res", "int8"),))),
+        "Operand table of own must live in tab, not in res"),
+    "a table of bytes without a sign": (
+        vector(lambda table: table, replace(TABLE, storage=(("tab", "uint8"),))),
+        "Operand table of own must be stored in tab as int8, as the buffer is, not as uint8"),
+    "a short table": (
+        vector(lambda table: table, replace(TABLE, shape=(16,))),
+        "Operand table of own must have the shape (256,) of an entry, not (16,)"),
+    "a place that a table does not have": (
+        vector_op("own", lambda table: table[256]),
+        "Index of table in own must lie in 0 ... 255, not be 256"),
     "an operand that is declared twice": (
         vector(lambda a, b: a, a(), a()), "Operand a of own must be declared once"),
     "a destination of another name": (

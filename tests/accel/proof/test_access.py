@@ -211,7 +211,7 @@ def test_bank_that_is_not_named():
 def test_buffer_that_load_cannot_reach():
     stream = changed(chain(), 0, buffer=5)
     assert refusal(stream) == (f"{name(stream, 0)}: buffer of load must be one of inp, wgt, res, "
-                               f"par, not out")
+                               f"par, tab, not out")
 
 
 def test_selector_that_the_operation_does_not_take():

@@ -1,6 +1,7 @@
 """The functional simulator against a meaning written out: one iteration, one lane at a time."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from accel.machine.status import Status
 from accel.sim.functional import _Execution, simulate
 from tests.support.random_vectors import vector_fields
 
-MACHINE = Machine(preset("tiny-1x4x4"))
+MACHINE = Machine(replace(preset("tiny-1x4x4"), tab_bytes=1 << 13))
 CONFIG = MACHINE.config
 VECTOR = [i.name for i in MACHINE.of_unit("vector")]
 
@@ -43,7 +44,7 @@ LANE = {
     "add_scaled": lambda f, a, b: clamp(f["zp"] + rhe(a * f["ma"] + b * f["mb"] + f["imm"],
                                                       f["s"] & 63), f["lo"], f["hi"]),
     "reduce_add": lambda f, a, b: a, "reduce_max": lambda f, a, b: a,
-    "reduce_min": lambda f, a, b: a,
+    "reduce_min": lambda f, a, b: a, "lookup": lambda f, a, t: int(t[a & 255]),
 }
 UPDATE = {"reduce_add": lambda x, y: x + y, "reduce_max": max, "reduce_min": min}
 
@@ -73,7 +74,9 @@ def slow_lane(e, instruction, at, begins, b, o):
     first = int(e[isa.SOURCES_A[f["a_source"]]][at["a"], b, o])
     second = isa.SOURCES_B[f["b_source"]]
     record = e["par"][at["b"] % len(e["par"]), o]
-    if name == "requantize":
+    if name == "lookup":
+        other = e["tab"][at["b"]]
+    elif name == "requantize":
         other = tuple(int(x) for x in record)
     elif second == "imm":
         other = f["imm"]

@@ -19,7 +19,7 @@ from compiler import te
 from compiler.tensorize import Intrinsic, Operand
 from tests.support.random_vectors import vector_fields
 
-TINY = preset("tiny-1x4x4")
+TINY = replace(preset("tiny-1x4x4"), tab_bytes=1 << 14)
 
 
 def turned(config):
@@ -57,6 +57,9 @@ OWN = (
     vector_op("far", lambda a, s: te.rshift_rne(a.astype("int64") << 31, (s & 63).astype("int64"))
               .astype("int32")),
     vector_op("seven", lambda imm: imm + 7),
+    vector_op("looked_up", lambda a, zp, table: table[table[a & 255] & 255]
+              ^ (table[zp.astype("uint8")] << 8) ^ (a + table[7])),
+    vector_op("reduce_looked_up", lambda a, table: table[(a >> 1) & 127], update="sum"),
     vector_op("reduce_xor", lambda a, zp: a ^ zp.astype("int32"), update="sum"),
     Declaration("turned", "vector", turned),
     Declaration("spread", "vector", spread),
@@ -66,7 +69,7 @@ MACHINES = {machine.config.name: machine for machine in (
     Machine(TINY, SHIPPED + OWN),
     Machine(replace(TINY, name="2x8x4", batch=2, block_in=8, acc_bytes=8192), SHIPPED + OWN),
     Machine(replace(TINY, name="1x2x16", block_in=2, block_out=16, acc_bytes=8192, par_bytes=1024)),
-    Machine(preset("pynq-1x16x16")))}
+    Machine(replace(preset("pynq-1x16x16"), tab_bytes=1 << 14)))}
 
 
 def executions(machine, rng, instruction):
@@ -123,7 +126,7 @@ def test_gemm_instructions(machine, rng):
 
 
 def dma_fields(rng, unit):
-    buffer = rng.choice(("inp", "wgt", "res", "par") if unit == "load" else ("out",))
+    buffer = rng.choice(("inp", "wgt", "res", "par", "tab") if unit == "load" else ("out",))
     loops = [{"extent": int(rng.integers(1, 5)), "dram": int(rng.integers(-9, 10)),
               "buffer": int(rng.integers(-4, 9)) % (1 << 24),
               "before": int(rng.integers(0, 3)), "after": int(rng.integers(0, 3))}

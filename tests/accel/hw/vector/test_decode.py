@@ -41,6 +41,7 @@ def meaning(word):
     a = {given["a"]} if "a" in scopes and not illegal else set()
     b = {given["b"]} if "b" in scopes and not illegal else set()
     b |= {"par"} if any(name in scopes for name in PARAMETERS) and not illegal else set()
+    b |= {"tab"} if "table" in scopes and not illegal else set()
     return {"select": 0 if number is None else 1 << number, "a": a, "b": b,
             "to": set() if illegal else {given["dst"]}, "illegal": int(illegal),
             "twice": int(bool(a & b & {"acc", "res"})),

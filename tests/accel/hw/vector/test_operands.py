@@ -15,7 +15,7 @@ CYCLES = 80
 
 
 def random_fetch(rng):
-    return {"a": rng.randrange(2), "b": rng.randrange(2), "operation": {
+    return {"a": rng.randrange(2), "b": rng.randrange(2), "table": rng.randrange(4), "operation": {
         "a": {rng.choice([name for name in SOURCES_A if name in ELEMENT_BITS]): 1},
         "b": {rng.choice(SOURCES_B): 1}, "imm": rng.randrange(-99, 99)}}
 
@@ -76,6 +76,8 @@ def test_matches_meaning(machine):
                    for lane in range(len(values))]
             assert all(want is None or have == want & (1 << widths[bus]) - 1
                        for have, want in zip(got, values)), (cycle, bus)
+        if cycle >= 3:
+            assert operands[cycle]["table"] == fetches[cycle - 3]["table"]
         if cycle:
             par = [layout.from_bits(buffers[cycle - 1]["par"] >> column * layout.size
                                     & (1 << layout.size) - 1) for column in range(columns)]

@@ -52,14 +52,30 @@ def test_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(ValueError) as refusal:                                 # noqa: PT011
         vector_op("one", lambda a, c: a + c)
     assert str(refusal.value) == (
-        "Parameter of vector operation one must be a, b, one of bias, mult, shift, imm, ma, mb, "
-        "s, zp, lo, hi, not 'c'")
+        "Parameter of vector operation one must be a, b, table, one of bias, mult, shift, imm, "
+        "ma, mb, s, zp, lo, hi, not 'c'")
 
 
 def test_b_and_parameters_of_channels_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^Vector operation one must take either b or "
                                          r"per-channel parameters$"):
         vector_op("one", lambda a, b, bias: a + b + bias)
+
+
+def test_b_or_parameters_beside_a_table_are_refused() -> None:
+    for value, others in ((lambda a, b, table: table[a & 255] + b, "b"),
+                          (lambda table, mult, a: table[a & 255] * mult.astype("int32"),
+                           "per-channel parameters")):
+        with pytest.raises(ValueError, match=rf"^Vector operation one must take either {others} or "
+                                             r"table$"):
+            vector_op("one", value)
+
+
+def test_a_table_is_in_tab() -> None:
+    one = build(vector_op("one", lambda a, table: table[a & 255] - table[a & 15]))
+    assert storage(one) == {"dst": ("acc", "out"), "a": ("acc", "res"), "table": ("tab",)}
+    assert (one.operand("table").shape, one.operand("table").dtype) == ((256,), "int32")
+    assert one.operand("table").stored_as("tab") == "int8"
 
 
 def test_an_unknown_scope_is_refused() -> None:

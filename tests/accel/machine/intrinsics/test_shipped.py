@@ -49,6 +49,8 @@ FORMULAS = {
     "add_scaled": added_scaled,
     "reduce_add": lambda f: f["a"], "reduce_max": lambda f: f["a"],
     "reduce_min": lambda f: f["a"],
+    "lookup": lambda f: np.take_along_axis(
+        f["table"], (f["a"].reshape(COUNT, -1) % 256).astype(int), 1).reshape(f["a"].shape),
 }
 UPDATES = {"reduce_add": "sum", "reduce_max": "max", "reduce_min": "min"}
 
@@ -60,6 +62,8 @@ def operands(intrinsic, rng) -> dict[str, np.ndarray]:
         bounds = np.iinfo(numpy_dtype(operand.dtype))
         if operand.name == "shift":
             tile = rng.integers(0, 47, (COUNT, *operand.shape))
+        elif operand.name == "table":
+            tile = rng.integers(-128, 128, (COUNT, *operand.shape))
         else:
             width = rng.integers(1, bounds.bits + 1, (COUNT, *operand.shape))
             tile = rng.integers(bounds.min, bounds.max, (COUNT, *operand.shape), endpoint=True)
@@ -86,7 +90,8 @@ def test_a_body_is_its_formula(machine: Machine, name: str, rng) -> None:
     for _ in range(20):
         tiles, given = operands(intrinsic, rng), scalars(intrinsic, rng)
         found = evaluate(intrinsic.value, intrinsic.axes, tiles, given, COUNT)
-        rows = {key: tile if tile.ndim == 3 else tile[:, None] for key, tile in tiles.items()}
+        rows = {key: tile if tile.ndim == 3 or key == "table" else tile[:, None]
+                for key, tile in tiles.items()}
         assert found.dtype == np.int32
         assert found.shape == (COUNT, machine.config.batch, machine.config.block_out)
         wanted = FORMULAS[name](rows | given)
@@ -121,7 +126,7 @@ def test_copies_move_one_element() -> None:
     for form in (plain, padded, records, *TINY.forms["store"]):
         assert form.dst.shape == () and form.update == "assign" and form.loops == 4
     assert [form.operand("dst").scopes for form in (plain, padded, records)] == [
-        ("inp", "wgt", "res"), ("inp", "wgt", "res"), ("par",)]
+        ("inp", "wgt", "res", "tab"), ("inp", "wgt", "res", "tab"), ("par",)]
     assert records.dst.dtype == PARAM and record_fields(PARAM) == {
         "bias": "int32", "mult": "uint16", "shift": "uint8"}
     src = {"src": np.array([7], np.int8)}
