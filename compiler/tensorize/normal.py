@@ -1,4 +1,5 @@
-"""A normal form for comparing expressions: constants folded, conversions without effect dropped.
+"""A normal form for comparing expressions: constants folded, conversions without effect dropped,
+masks of whole bytes as conversions.
 
 Every rule keeps the value of every expression, exactly, so two expressions with one normal form
 are equal; nothing is reordered.
@@ -11,6 +12,9 @@ from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_integ
                          is_signed, numpy_dtype, rewrite)
 
 __all__ = ["casts_join", "constant", "is_signed_integer", "negated", "normal"]
+
+_MASKS = {(1 << width) - 1: f"uint{width}" for width in (8, 16, 32)}
+"""Masks that keep what a type without a sign does."""
 
 
 def normal(expr: Expr) -> Expr:
@@ -60,6 +64,9 @@ def _rule(node: Expr) -> Expr | None:
             return normal(Cast(value, dtype))
         case Binary(op, Const() as a, Const() as b):
             return _folded(op, a, b, node.dtype)
+        case Binary("and", value, Const(mask)) | Binary("and", Const(mask), value) \
+                if mask in _MASKS and bits(_MASKS[mask]) < bits(value.dtype):
+            return normal(Cast(Cast(value, _MASKS[mask]), value.dtype))
         case Select(Const(chosen), a, b):
             return a if chosen else b
         case Binary("sub", Const(0), Binary("sub")) if is_integer(node.dtype):

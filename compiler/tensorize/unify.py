@@ -4,7 +4,8 @@ The unknowns are the intrinsic's operands and immediates. The two sides may diff
 not change a value: the order of operands of a commutative operator, conversions that lose
 nothing, constants computed beforehand, an absolute value that is the greater of a number and its
 negation, and additions of 0, products with 1, shifts by 0 that the program was spared and the
-intrinsic performs with an immediate.
+intrinsic performs with an immediate. An index that the intrinsic computes from values, as that of
+a table, is unified like any other expression.
 """
 
 from collections.abc import Iterator, Mapping
@@ -185,7 +186,7 @@ class Unifier:
     def _operand(self, pattern: Read, expr: Expr, bound: Bound) -> Iterator[Bound]:
         operand = self.operands[pattern.buffer.name]
         for scope, stored in operand.storage:
-            tile = None
+            tile = read = None
             if scope == "imm":
                 if expr.dtype == operand.dtype and self._is_invariant(expr):
                     tile = expr
@@ -194,7 +195,21 @@ class Unifier:
                 if read is not None and read.buffer.scope == scope:
                     tile = self._tile(operand, stored, pattern, read)
             if tile is not None and bound.get(operand.name, tile) == tile:
-                yield {**bound, operand.name: tile}
+                yield from self._places(pattern, read, {**bound, operand.name: tile})
+
+    def _places(self, pattern: Read, read: Read | None, bound: Bound) -> Iterator[Bound]:
+        """Unify the indices of a table, which are computed from values; `read` is None for an
+        immediate.
+        """
+        pairs = [(normal(Cast(wanted, INDEX)), index) for wanted, index in
+                 zip(reversed(pattern.indices), reversed(read.indices if read is not None else ()))
+                 if self._is_computed(wanted)]
+        yield from self._all(tuple(wanted for wanted, _ in pairs),
+                             tuple(index for _, index in pairs), bound)
+
+    def _is_computed(self, index: Expr) -> bool:
+        return any(isinstance(node, Read) or isinstance(node, Var) and node in self.immediates
+                   for node in walk(index))
 
     def _is_invariant(self, expr: Expr) -> bool:
         return (not any(isinstance(node, Read) for node in walk(expr))
@@ -204,7 +219,7 @@ class Unifier:
         """The first element of the tile that `read` walks, or None with `mismatch` told why.
 
         Each of the last dimensions is walked by lanes, in a window from a place that they do not
-        move.
+        move; a place that is computed from values may be any, and `_places` compares it.
         A field of a record serves the last axis only: parameters do not depend on the others.
         """
         rank = len(operand.shape)
@@ -216,6 +231,9 @@ class Unifier:
             reason = f"last dimensions of {read.buffer.name} must be {shape}"
         for wanted, index, extent in zip(pattern.indices[len(pattern.indices) - rank:],
                                          read.indices[max(outer, 0):], shape):
+            if self._is_computed(wanted):
+                first.append(Const(0, INDEX))
+                continue
             begin = from_linear(linear(index) - linear(substitute(wanted, self.lanes)))
             first.append(begin if operand.window else Const(0, INDEX))
             moves = self.tile & free_variables(begin) if operand.window else begin != first[-1]

@@ -301,7 +301,8 @@ class _Tile:
             read = bound.base if isinstance(bound, Field) else bound
             assert isinstance(read, Read)
             sources = isa.SOURCES_A if field == "a" else isa.SOURCES_B
-            fields[f"{field}_source"] = sources.index(read.buffer.scope)
+            if read.buffer.scope in sources:            # a table is in tab, whatever the word says
+                fields[f"{field}_source"] = sources.index(read.buffer.scope)
         destination = self.binding.tile("dst")
         assert isinstance(destination, Read)
         fields["destination"] = isa.DESTINATIONS.index(destination.buffer.scope)

@@ -422,3 +422,64 @@ def test_conversions_that_lose_something_count():
 def test_tiles_are_reads():
     found = match(gemm_nest(), GEMM).binding
     assert all(isinstance(tile, Read) for _, tile in found.tiles)
+
+
+TAB, OTHER = (Buffer(name, (256,), "int8", "tab") for name in ("t.tab", "u.tab"))
+TABLES = Buffer("ts.tab", (9, 256), "int8", "tab")
+
+
+def looking_up(value) -> Intrinsic:
+    """An intrinsic of lanes (2, 4) whose value takes a, a table and the immediate s."""
+    a = te.placeholder((2, 4), "int32", "a")[tuple(axis.var for axis in LANES)]
+    s = IMMEDIATES["s"]
+    return Intrinsic(
+        "lookup", "vector", Operand("dst", (2, 4), "int32", (("acc", "int32"), ("out", "int8"))),
+        (Operand("a", (2, 4), "int32", EVERYWHERE[:2]),
+         Operand("table", (256,), "int32", (("tab", "int8"),))),
+        LANES, value(a, te.placeholder((256,), "int32", "table"), s.var), "assign", (s,), loops=5)
+
+
+LOOKUP = looking_up(lambda a, table, s: table[a & 255])
+LOOKUP_TWICE = looking_up(lambda a, table, s: table[a & 255] - table[(a >> 8) & 15])
+LOOKUP_SHIFTED = looking_up(lambda a, table, s: table[(a >> s.astype("int32")) & 255])
+
+
+@pytest.mark.parametrize("place", [
+    lambda x: (x.astype("int32") & 255).astype("int64"), lambda x: x.astype("int64") & 255,
+    lambda x: x.astype("uint8").astype("int64"),
+    lambda x: Binary("and", Const(255, INDEX), x.astype("int64"))])
+def test_a_table_is_read_at_a_computed_place(place):
+    found = match(store(TAB[place(RES[OUT, B, O])], NARROW), LOOKUP).binding
+    assert found.tiles == (("dst", NARROW[OUT, 0, 0]), ("a", RES[OUT, 0, 0]), ("table", TAB[0]))
+
+
+def test_one_of_several_tables():
+    value = TABLES[OUT + KH, ACC[OUT, B, O].astype("uint8").astype("int64")].astype("int32")
+    found = match(store(value), LOOKUP).binding
+    assert found.tile("table") == TABLES[OUT + KH, 0] and found.tile("a") == ACC[OUT, 0, 0]
+
+
+def test_a_table_that_is_read_twice_is_one_table():
+    x = ACC[OUT, B, O]
+
+    def value(first, second):
+        return store(first[x.astype("uint8").astype("int64")].astype("int32")
+                     - second[((x >> 8) & 15).astype("int64")].astype("int32"))
+
+    assert match(value(TAB, TAB), LOOKUP_TWICE).binding.tile("table") == TAB[0]
+    assert refusal(value(TAB, OTHER), LOOKUP_TWICE).endswith(
+        "is not int32(u.tab[int64(x.acc[out, b, o] >> 8 & 15)]) of the program")
+
+
+def test_an_immediate_in_the_place_is_bound():
+    for place, bound in ((ACC[OUT, B, O] >> 5, 5), (ACC[OUT, B, O], 0)):
+        value = TAB[place.astype("uint8").astype("int64")]
+        found = match(store(value, NARROW), LOOKUP_SHIFTED).binding
+        assert found.immediate("s") == Const(bound, "uint8")
+
+
+@pytest.mark.parametrize("place", [
+    RES[OUT, B, O].astype("int64") & 127, O + 3, (RES[OUT, B, O].astype("int64") + 1) & 255,
+    RES[OUT, O % 2, O].astype("uint8").astype("int64"), ZERO])
+def test_a_table_is_not_read_at_another_place(place):
+    assert refusal(store(TAB[place], NARROW), LOOKUP).startswith("lookup does not match: ")

@@ -31,7 +31,7 @@ def test_buffers_follow_each_other() -> None:
                        entries("inp", "other", 5))
     pads = Scratchpads(CONFIG, nested([one, two, other]))
     assert [pads.address(b, 0) for b in (one, two, other)] == [0, 12, 0]
-    assert pads.used() == {"inp": 20, "wgt": 0, "res": 20, "par": 0, "acc": 0, "out": 0}
+    assert pads.used() == {"inp": 20, "wgt": 0, "res": 20, "par": 0, "tab": 0, "acc": 0, "out": 0}
 
 
 def test_a_buffer_takes_whole_entries() -> None:
