@@ -64,7 +64,7 @@ def _rule(node: Expr) -> Expr | None:
             return normal(Cast(value, dtype))
         case Binary(op, Const() as a, Const() as b):
             return _folded(op, a, b, node.dtype)
-        case Binary("and", value, Const(mask)) | Binary("and", Const(mask), value) \
+        case Binary("and", value, Const(int(mask))) | Binary("and", Const(int(mask)), value) \
                 if mask in _MASKS and bits(_MASKS[mask]) < bits(value.dtype):
             return normal(Cast(Cast(value, _MASKS[mask]), value.dtype))
         case Select(Const(chosen), a, b):
