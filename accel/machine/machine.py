@@ -101,7 +101,7 @@ class Machine:
     @cached_property
     def forms(self) -> dict[str, tuple[Intrinsic, ...]]:
         """Every instruction's intrinsics, by name, in order of opcodes."""
-        return {d.name: tuple(d.build(self.config)) for d in self.declarations}
+        return {d.name: rules.built(self.config, d) for d in self.declarations}
 
     def intrinsic(self, name: str) -> Intrinsic:
         """The first form of an instruction."""

@@ -17,7 +17,7 @@ from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Const, Read, Var, is_float, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["RESERVED", "RULES", "DeclarationError", "require", "require_names"]
+__all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names"]
 
 RESERVED = {"finish": "fetch performs FINISH", "illegal": "unknown opcodes are called so"}
 """Names that instructions must not have, and why."""
@@ -56,6 +56,9 @@ def require(config: AccelConfig, declarations: Sequence[Declaration],
 
 def require_names(declarations: Sequence[Declaration]) -> None:
     """Raise `DeclarationError` for names and units, which are known before anything is built."""
+    if not isinstance(declarations, tuple | list):
+        raise DeclarationError(f"Instructions of a machine must be a tuple of declarations, "
+                               f"not {type(declarations).__name__}")
     for declaration in declarations:
         if not isinstance(declaration, Declaration):
             raise DeclarationError(f"Instructions of a machine must be declarations, "
@@ -75,6 +78,18 @@ def require_names(declarations: Sequence[Declaration]) -> None:
     if len(names) > 254:
         raise DeclarationError(f"Declarations must be at most 254 (8-bit opcodes), "
                                f"not {len(names)}")
+
+
+def built(config: AccelConfig, declaration: Declaration) -> Forms:
+    """Build the forms of a declaration; raise `DeclarationError` for what is no intrinsic."""
+    forms = declaration.build(config)
+    if not isinstance(forms, tuple | list):
+        raise DeclarationError(f"Forms of {declaration.name} must be a tuple of intrinsics, "
+                               f"not {type(forms).__name__}")
+    for form in forms:
+        if not isinstance(form, Intrinsic):
+            raise DeclarationError(f"Forms of {declaration.name} must be intrinsics, not {form!r}")
+    return tuple(forms)
 
 
 # ---- rules -------------------------------------------------------------------------------------
@@ -106,9 +121,9 @@ def _an_opcode_has_one_body(config, declaration, forms) -> Iterator[str]:
 def _loops_are_in_the_word(config, declaration, forms) -> Iterator[str]:
     most = len(isa.decode(isa.FORMATS[declaration.unit], 0)["loops"])
     for form in forms:
-        if not 0 <= form.loops <= most:
-            yield (f"Loops of {declaration.name} must be at most {most}, which its word has, "
-                   f"not {form.loops}")
+        if form.loops not in range(most + 1):
+            yield (f"Loops of {declaration.name} must be 0 to {most}, which its word has, "
+                   f"not {form.loops!r}")
 
 
 def _machines_have_no_features(config, declaration, forms) -> Iterator[str]:

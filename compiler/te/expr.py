@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from .dtypes import (INDEX, bits, is_float, is_integer, is_record, is_signed, numpy_dtype,
                      record_fields)
 
@@ -297,14 +299,22 @@ def is_extent(value) -> bool:
 
 
 def as_expr(value, dtype: str) -> Expr:
-    """`value` itself when it is an expression, else a constant of `dtype`."""
+    """`value` itself when it is an expression, else a constant of `dtype`. An integer type takes
+    whole numbers only: nothing is rounded.
+    """
     if isinstance(value, Expr):
         return value
     if hasattr(value, "var"):               # an axis stands for its index
         return value.var
+    if not isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        raise TypeError(f"Operand must be an expression or a number, not {value!r}")
     if is_float(dtype):
         return Const(float(value), dtype)
-    return Const(bool(value) if dtype == "bool" else int(value), dtype)
+    if dtype == "bool":
+        return Const(bool(value), dtype)
+    if isinstance(value, float | np.floating) and not float(value).is_integer():
+        return Const(float(value), dtype)           # which refuses it
+    return Const(int(value), dtype)
 
 
 def _binary(op: str, a, b) -> Binary:

@@ -50,6 +50,9 @@ class Operand:
     def __post_init__(self):
         if not self.storage:
             raise ValueError(f"Operand {self.name} must have a scope to live in")
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in self.storage):
+            raise ValueError(f"Storage of operand {self.name} must be pairs of scope and type, "
+                             f"not {self.storage!r}")
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -59,18 +59,25 @@ def body(value: str, more: str = "") -> str:
 AXIS = "read()[X, Y]"
 CODE = {
     # types
-    "a float value": (op("a: te.sqrt(a.astype('float32'))"), "own"),
+    "a float value": (op("a: te.sqrt(a.astype('float32'))"), "own must be int32, not float32"),
     "an int64 value": (op("a: a.astype('int64')"), "must be int32, not int64"),
     "an int8 value": (op("a: a.astype('int8')"), "must be int32, not int8"),
     "a comparison as value": (op("a, b: a < b"), "must be int32, not bool"),
-    "float inside": (op("a: te.sqrt(a.astype('float32')).astype('int32')"), "body of own"),
-    "a division": (op("a, b: a // b"), "body of own"),
-    "a remainder": (op("a, b: a % b"), "body of own"),
+    "float inside": (op("a: te.sqrt(a.astype('float32')).astype('int32')"),
+                     "must be integers, not float32 (body of own)"),
+    "a division": (op("a, b: a // b"), "not floordiv (body of own)"),
+    "a remainder": (op("a, b: a % b"), "not mod (body of own)"),
+    "a factor that is no integer": (op("a: a * 0.5"), "Constant must fit int32, not 0.5"),
+    "a bound that is no integer": (op("a: te.select(a < 0.5, a, 0)"), "fit int32, not 0.5"),
+    "a constant that is no integer": (op("a: a + te.const(2.5, 'int32')"), "fit int32, not 2.5"),
+    "an infinite number": (op("a: a + float('inf')"), "fit int32, not inf"),
+    "a text as operand": (op("a: a + 'b'"), "must be an expression or a number, not 'b'"),
     "a number as value": (op("a: 3"), "own must be an int32 expression, not 3"),
     "None as value": (op("a: None"), "own must be an int32 expression, not None"),
     "a text as value": (op("a: 'a + b'"), "own must be an int32 expression, not 'a + b'"),
-    "types that do not fit": (op("a, zp: a + zp"), "int8"),
-    "a sum of bools": (op("a, b: ((a < b) + (a > b)).astype('int32')"), "bool"),
+    "types that do not fit": (op("a, zp: a + zp"), "must have one type, not int32 and int8"),
+    "a sum of bools": (op("a, b: ((a < b) + (a > b)).astype('int32')"),
+                       "Operator add in own must not be on bool"),
     "an unsigned operand": (body(AXIS, ", replace(A, dtype='uint32')"), "Operand a of own"),
     "a value read as another type": (body("read(dtype='uint32')[X, Y].astype('int32')"),
                                      "must read a as int32"),
@@ -85,7 +92,7 @@ CODE = {
     "an index that is computed": (body("read()[X, Y + 1]"), "axis or a number (body of own)"),
     "an axis of another operand": (body("read()[Y, Y]"), "Index y of a in own"),
     "an index that is no axis": (body("read()[X, Var('z')]"), "'z'"),
-    "too few indices": (body("read()[X]"), "a"),
+    "too few indices": (body("read()[X]"), "a has 2 dimensions, not 1"),
     "a float index": (body("read()[X, te.const(1.0, 'float32')]"),
                       "Index of a in own must be an integer, not 1.0"),
     # names and units
@@ -121,29 +128,43 @@ CODE = {
     # scopes
     "a scope that is none": (op("a: a", ", a=('cache',)"), "Scopes of a of own"),
     "a scope of another operand": (op("a: a", ", a=('par',)"), "Scopes of a of own"),
-    "no scope": (op("a: a", ", a=()"), "a"),
-    "a text as scopes": (op("a: a", ", a='res'"), "Scopes of a of own"),
-    "accumulating from acc alone": (op("a: a", ", a=('acc',), update='sum'"), "a"),
+    "no scope": (op("a: a", ", a=()"), "Operand a of own must have a scope to live in"),
+    "a text as scopes": (op("a: a", ", a='res'"), "of acc, res, not 'res'"),
+    "accumulating from acc alone": (op("a: a", ", a=('acc',), update='sum'"),
+                                    "update sum takes its read port"),
+    "storage without types": (body(AXIS, ", replace(A, storage=('acc', 'int32'))"),
+                              "Storage of operand a must be pairs"),
+    # tables
+    "a table read beyond its end": (op("a, table: table[a]"), "0 ... 255"),
+    "a table beside b": (op("a, b, table: table[a & 255] + b"), "either b or table"),
     "a destination in res": (
         body(AXIS, ", dst=replace(DST, storage=(('res', 'int8'),))"), "Operand dst of own"),
     # shapes
-    "half a tile": (body("read(shape=(1, 2))[X, Y]", ", replace(A, shape=(1, 2))"), "own"),
+    "half a tile": (body("read(shape=(1, 2))[X, Y]", ", replace(A, shape=(1, 2))"),
+                    "must have the shape (1, 4) of an entry, not (1, 2)"),
     "a window": (body(AXIS, ", replace(A, window=True)"), "not a window"),
     "axes of another extent": (body(AXIS, ", axes=(AXES[0], Axis(Var('y'), 2))"), "Axes of own"),
-    "a value that is a tensor": (body("read()"), "own"),
+    "a value that is a tensor": (body("read()"), "own must be one expression, not a tensor"),
     # loops and updates
-    "six loops": (body(AXIS, ", loops=6"), "at most 5, which its word has, not 6"),
-    "loops below zero": (body(AXIS, ", loops=-1"), "not -1"),
+    "six loops": (body(AXIS, ", loops=6"), "0 to 5, which its word has, not 6"),
+    "loops below zero": (body(AXIS, ", loops=-1"), "must be 0 to 5, which its word has, not -1"),
+    "half a loop": (body(AXIS, ", loops=2.5"), "must be 0 to 5, which its word has, not 2.5"),
     "an update that is none": (op("a: a", ", update='mean'"), "Update of own"),
     "a feature": (body(AXIS, ", needs=('dot',)"), "Needs of own must be empty"),
     "two forms": (
         "one = own(read()[X, Y])\nmachine = machine_of(Declaration('own', 'vector', "
         "lambda config: one.build(config) * 2))\n", "one form, not 2"),
+    "a form that is none": (
+        "machine = machine_of(Declaration('own', 'vector', lambda config: (3,)))\n",
+        "Forms of own must be intrinsics, not 3"),
+    "forms that are a number": (
+        "machine = machine_of(Declaration('own', 'vector', lambda config: 3))\n",
+        "must be a tuple of intrinsics, not int"),
     "no form": ("machine = machine_of(Declaration('own', 'vector', lambda config: ()))\n",
                 "one form, not 0"),
     "load that computes": (
         "machine = machine_of(Declaration('own', 'load', lambda config: "
-        "SHIPPED[1].build(config)))\n", "own"),
+        "SHIPPED[1].build(config)))\n", "Forms of own must have its name own, not store"),
     # machine files
     "a geometry as text": ("machine = lockstep.Machine('tiny-1x4x4')\n", "have an AccelConfig"),
     "no machine": ("other = machine_of()\n", "must leave a Machine in the variable machine"),
@@ -155,6 +176,8 @@ CODE = {
     "a module that is none": ("import nothing_like_it\n", "nothing_like_it"),
     "no Python": ("this is no Python\n", "SyntaxError"),
     "a replaced field": ("machine = lockstep.Machine(replace(TINY, batch=3))\n", "batch must be"),
+    "instructions that can be read once": (
+        "machine = lockstep.Machine(TINY, (one for one in SHIPPED))\n", "must be a tuple of"),
     "an instruction that is none": ("machine = machine_of('add')\n", "'add'"),
 }
 TOML = {

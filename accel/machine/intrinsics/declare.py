@@ -91,12 +91,16 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         raise ValueError(f"Vector operation {name} must take either {' or '.join(kinds)}")
     for operand, given in (("a", a), ("b", b)):
         known = tuple(scope for scope, _ in _ANYWHERE[operand])
-        if not set(given) <= set(known):
-            raise ValueError(f"Scopes of {operand} of {name} must be among {', '.join(known)}, "
-                             f"not {', '.join(given)}")
+        if not isinstance(given, tuple | list) or not all(scope in known for scope in given):
+            raise ValueError(f"Scopes of {operand} of {name} must be a tuple of some of "
+                             f"{', '.join(known)}, not {given!r}")
     if update != "assign":
         a, b = (tuple(s for s in scopes if s != "acc") for scopes in (a, b))
     scopes = {"a": a, "b": b}
+    for operand in scopes:
+        if operand in names and not scopes[operand]:
+            why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
+            raise ValueError(f"Operand {operand} of {name} must have a scope to live in{why}")
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
         tile = (config.batch, config.block_out)

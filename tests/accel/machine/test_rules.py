@@ -99,7 +99,7 @@ REFUSED = {
         gemm(immediates=(Immediate("imm", "int32", 0, 9),)),
         "Immediate imm of own must be a field of its word: that of gemm has none"),
     "seven loops": (
-        gemm(loops=7), "Loops of own must be at most 6, which its word has, not 7"),
+        gemm(loops=7), "Loops of own must be 0 to 6, which its word has, not 7"),
     "a feature": (
         gemm(needs=("dotprod",)),
         "Needs of own must be empty, not dotprod: a machine has what is declared for it"),

@@ -79,16 +79,17 @@ def test_a_table_is_in_tab() -> None:
 
 
 def test_an_unknown_scope_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Scopes of a of one must be among acc, res, not "
-                                         r"res, imm$"):
+    with pytest.raises(ValueError, match=r"^Scopes of a of one must be a tuple of some of "
+                                         r"acc, res, not \('res', 'imm'\)$"):
         vector_op("one", lambda a: a, a=("res", "imm"))
-    with pytest.raises(ValueError, match=r"^Scopes of b of one must be among acc, res, par, imm, "
-                                         r"not inp$"):
+    with pytest.raises(ValueError, match=r"^Scopes of b of one must be a tuple of some of "
+                                         r"acc, res, par, imm, not \('inp',\)$"):
         vector_op("one", lambda a, b: a + b, b=("inp",))
 
 
 def test_an_operand_that_can_live_nowhere_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Operand a must have a scope to live in$"):
+    with pytest.raises(ValueError, match=r"^Operand a of one must have a scope to live in "
+                                         r"beside acc: update sum takes its read port$"):
         build(vector_op("one", lambda a: a, update="sum", a=("acc",)))
 
 
