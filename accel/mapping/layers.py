@@ -375,12 +375,15 @@ def _elementwise(node: Node, graph: Graph, known: Forms, machine: Machine) -> Ma
 
 
 def _elementwise_refusal(graph: Graph, node: Node) -> str | None:
-    for value in (*node.inputs, *node.outputs):
-        x = graph.values[value]
-        if value not in graph.constants and x.dtype != "int8":
-            return f"its input is {x.dtype}; the accelerator takes int8"
-        if value not in graph.constants and len(x.shape) < 2:
-            return f"its input has {len(x.shape)} dimensions; the accelerator takes 2 and more"
+    computed = [value for value in node.inputs if value not in graph.constants]
+    if not computed:
+        return "all its inputs are constants"
+    for side, values in (("input", computed), ("result", node.outputs)):
+        for x in (graph.values[value] for value in values):
+            if x.dtype != "int8":
+                return f"its {side} is {x.dtype}; the accelerator has int8"
+            if len(x.shape) < 2:
+                return f"its {side} has {len(x.shape)} dimensions; the accelerator takes 2 and more"
     return None
 
 

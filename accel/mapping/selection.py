@@ -17,7 +17,7 @@ from compiler import te
 from compiler.graph.graph import Graph, Node
 from compiler.ops.operator import Kind, Numbers
 from compiler.ops.registry import expression, find
-from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute
+from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute, walk
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
                                       plain_text)
 
@@ -57,7 +57,7 @@ def select(machine: Machine, graph: Graph, node: Node) -> Selection:
     element, inputs, constants = _element(graph, node)
     steps = _cover(machine, element)
     if isinstance(steps, str):
-        raise LoweringError(f"no instruction of mine computes {steps}")
+        raise LoweringError(f"no vector instruction computes {steps}")
     return Selection(steps, inputs, constants)
 
 
@@ -135,6 +135,9 @@ def _require_own_place(read: Read, result: Tensor) -> None:
     """Refuses a read of another place than that of the element; dimensions of one broadcast."""
     own = [axis.var for axis in result.axes][len(result.shape) - len(read.indices):]
     for var, index, extent in zip(own, read.indices, read.buffer.shape, strict=True):
+        if any(isinstance(node, Read) for node in walk(index)):
+            raise LoweringError(f"its expression reads {read.buffer.name} at a place that it "
+                                f"computes, and layers have no tables yet")
         if index != var and not (extent == 1 and index == Const(0, te.INDEX)):
             raise LoweringError(f"its expression reads {read.buffer.name} at another place than "
                                 f"its own")
