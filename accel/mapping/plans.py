@@ -3,12 +3,13 @@
 ::
 
     rows=14 columns=14 channels=2 depth=4 stationary=w threads=2    a layer
+    rows=1 columns=1 channels=1 depth=1 pieces=7 threads=2          a pool: its window in pieces
     apart                                                           two layers, one after the other
     rows=... threads=2 / rows=... threads=2                         two layers together
 """
 
 import re
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 from accel.machine.config import AccelConfig
 from accel.mapping.lowering import Room
@@ -40,9 +41,9 @@ def _described(operator: BlockedOperator) -> str:
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:
-    numbers = {field.name: getattr(tiles, field.name) for field in fields(Tiles)}
-    numbers["threads"] = threads
-    return " ".join(f"{name}={value}" for name, value in numbers.items() if value != "")
+    numbers = {field.name: getattr(tiles, field.name) for field in fields(Tiles)
+               if field.default == MISSING or getattr(tiles, field.name) != field.default}
+    return " ".join(f"{name}={value}" for name, value in {**numbers, "threads": threads}.items())
 
 
 def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, room: Room
@@ -50,16 +51,16 @@ def tiles_from(text: str, config: AccelConfig, shape: Shape, most_threads: int, 
     """Parse tiles and virtual threads of a layer. Raises PlanRefused for text that is no such plan,
     and for tiles that the layer or the machine cannot have.
     """
-    given = dict(re.findall(r"(\w+)=(\w+)", text))
+    given = {"pieces": "1"} | dict(re.findall(r"(\w+)=(\w+)", text))
     numbers = {name: given.get(name, "") for name in ("rows", "columns", "channels", "depth",
-                                                      "threads")}
+                                                      "threads", "pieces")}
     stationary = given.get("stationary", "")
     if (not all(number.isdecimal() for number in numbers.values()) or stationary not in STATIONARY
             or not given.keys() <= {*numbers, "stationary"}):
         raise PlanRefused(f"Plan of a layer must be like 'rows=4 columns=4 channels=2 depth=1 "
                           f"stationary=w threads=2', not {text!r}")
-    rows, columns, channels, depth, threads = map(int, numbers.values())
-    tiles = Tiles(rows, columns, channels, depth, stationary)
+    rows, columns, channels, depth, threads, pieces = map(int, numbers.values())
+    tiles = Tiles(rows, columns, channels, depth, stationary, pieces)
     if not 1 <= threads <= most_threads:
         raise PlanRefused(f"Plan {text!r}: threads must be from 1 to {most_threads}")
     if reason := misfit(config, shape, tiles, threads, room):

@@ -12,6 +12,7 @@ Schedule::
         load input and weights, run gemm over the tile
       requantize the tile into out, store it
 
+A pool whose window does not fit loads a piece of it, folds it into acc, and goes on with the next.
 A tile loads what it uses. A stationary operand is loaded before the tiles that share it: weights by
 the loop over channels, input by the loop over columns, which then encloses the loop over channels.
 """
@@ -21,7 +22,7 @@ from collections.abc import Iterable
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
-from accel.mapping.schedules.tiles import Tiles, choose, shape_of
+from accel.mapping.schedules.tiles import Tiles, choose, piece_of, shape_of
 from compiler.ir import loops
 from compiler.schedule import Schedule
 from compiler.schedule.intrinsics import first_match
@@ -64,6 +65,8 @@ class _Layer:
         self.steps = Schedule([operator.output], operator.output.name)
         self.stages = {role: tensor.name for role, tensor in operator.stages.items()}
         self.computed_weights = {"w", "y"} <= set(self.stages)
+        self.window = [axis.name for axis in operator["acc"].reduce_axes
+                       ] if "acc" in operator.stages else []
 
     def __getitem__(self, role: str):
         return self.steps[self.stages[role]]
@@ -137,6 +140,8 @@ class _Layer:
             w.compute_at(self._kept("w", loop))
             if self.computed_weights:
                 w.set_scope("wgt")
+        elif self.tiles.pieces > 1:
+            loop = self._cut_window()
         for role in self.operator.inputs:
             self[role].compute_at(self.repeated_loop if role in self.operator.repeated
                                   else self._kept("input", loop))
@@ -173,6 +178,20 @@ class _Layer:
                     reduced["columns"].name, "b", "o", reduced["lanes"].name)
         return place
 
+    def _cut_window(self) -> str:
+        """Cuts the window of a pool into pieces. Returns the loop that loads a piece."""
+        acc, kernel, cut = self["acc"], self.operator.window.kernel, []
+        for at, size in enumerate(piece_of(kernel, self.tiles.pieces)):
+            if size < kernel[at]:
+                outer, self.window[at] = acc.split(self.window[at], size)
+                cut.append(outer)
+        acc.reorder(*cut, "n", "y", "x", "c")
+        place = cut[-1]
+        if self.threads > 1:
+            place = acc.split(place, self.threads)[1]
+            acc.virtual_thread(place)
+        return place
+
     def tensorize(self) -> None:
         """Replaces every statement by an instruction."""
         self._copy(self.stages["output"], "store")
@@ -199,9 +218,7 @@ class _Layer:
 
     def _accumulate(self) -> None:
         if "w" not in self.stages:
-            acc = self["acc"]
-            window = [axis.name for axis in self.operator["acc"].reduce_axes]
-            acc.reorder("n", "y", "x", "c", *window, "b", "o")
+            self["acc"].reorder("n", "y", "x", "c", *self.window, "b", "o")
         self._lanes("acc", [form for unit in ("gemm", "vector")
                             for form in self.machine.of_unit(unit)
                             if form.reads_destination or form.reduce_axes])

@@ -3,8 +3,9 @@
 A tile is `rows` x `columns` output pixels and `channels` output blocks; a convolution may cut its
 input blocks into steps of `depth`. One operand of a convolution may be *stationary*: tiles that use
 the same weights (or input pixels) follow each other, and these are loaded once. A tile loads all
-else that it needs. With two virtual threads every buffer is used in halves, and a layer costs the
-longer of its products and its traffic instead of their sum.
+else that it needs. A pool whose window fits no buffer loads it in several pieces. With two virtual
+threads every buffer is used in halves, and a layer costs the longer of its products and its traffic
+instead of their sum.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from accel.mapping.lowering import LoweringError, Room, room_of
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
 __all__ = ["Cost", "Shape", "Tiles", "choose", "choose_together", "cost_of", "follows", "misfit",
-           "shape_of"]
+           "piece_of", "shape_of"]
 
 LATENCY = 200
 """Extra cycles for work that nothing overlaps: memory latency, tokens, full pipelines."""
@@ -40,7 +41,8 @@ TURN = 4
 @dataclass(frozen=True, slots=True, order=True)
 class Tiles:
     """Extents of one tile, in pixels and in blocks of channels. `stationary` is ``"w"``,
-    ``"input"`` or neither.
+    ``"input"`` or neither. A pool loads the window of a tile of one pixel in `pieces`, one after
+    the other.
     """
 
     rows: int
@@ -48,6 +50,7 @@ class Tiles:
     channels: int
     depth: int
     stationary: str = ""
+    pieces: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,8 @@ def choose(config: AccelConfig, shape: Shape, threads: int) -> Tiles:
                             f"{shape.rows:,} and {shape.columns:,}")
     if candidates := _fitting(config, shape, threads, {}):
         return min(candidates)[1]
+    if candidates := _fitting(config, shape, threads, {}, _in_pieces(shape)):
+        return min(candidates)[1]
     smallest = Tiles(1, 1, 1, shape.depth if shape.row else 1)
     short = ", ".join(f"{name} needs {need} of {have} entries"
                       for name, need, have in _needs(config, shape, smallest, threads, {})
@@ -169,7 +174,7 @@ def misfit(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: 
         size, most = getattr(tiles, name), getattr(shape, name)
         if not 1 <= size <= most:
             return f"{name} must be from 1 to {most}, not {size}"
-    if tiles not in _candidates(shape):
+    if tiles not in (_in_pieces(shape) if tiles.pieces > 1 else _candidates(shape)):
         return "the layer must be cut into equal pieces that its operands can follow"
     for buffer, need, have in _needs(config, shape, tiles, threads, room):
         if need > have:
@@ -181,11 +186,34 @@ Rank = tuple[int, int, int]
 """Cycles, then the tie-breakers: larger tiles are better."""
 
 
-def _fitting(config: AccelConfig, shape: Shape, threads: int,
-             room: Room) -> list[tuple[Rank, Tiles]]:
-    """The tiles that fit, with their ranks."""
+def _fitting(config: AccelConfig, shape: Shape, threads: int, room: Room,
+             candidates: Iterable[Tiles] | None = None) -> list[tuple[Rank, Tiles]]:
+    """The tiles that fit, of `candidates` if given, with their ranks."""
+    candidates = _candidates(shape) if candidates is None else candidates
     return [((cost_of(config, shape, tiles, threads).cycles, -tiles.rows, -tiles.columns), tiles)
-            for tiles in _candidates(shape) if _fits(config, shape, tiles, threads, room)]
+            for tiles in candidates if _fits(config, shape, tiles, threads, room)]
+
+
+def _in_pieces(shape: Shape) -> Iterable[Tiles]:
+    """Tiles of one pixel of a pool, whose window is loaded in pieces."""
+    if shape.weighted:
+        return
+    height, width = shape.kernel
+    counts = [ceil(height / rows) for rows in _pieces(height)]
+    counts += [height * ceil(width / columns) for columns in _pieces(width)]
+    for channels, count in product(_pieces(shape.channels), sorted(set(counts))):
+        if count > 1:
+            yield Tiles(1, 1, channels, 1, pieces=count)
+
+
+def piece_of(kernel: tuple[int, int], pieces: int) -> tuple[int, int]:
+    """Rows and columns of the largest of so many pieces of a window: whole rows, or one row's
+    columns where there are more pieces than rows.
+    """
+    height, width = kernel
+    if pieces <= height:
+        return ceil(height / pieces), width
+    return 1, ceil(width / (pieces // height))
 
 
 def _candidates(shape: Shape) -> Iterable[Tiles]:
@@ -207,9 +235,10 @@ def _pieces(extent: int) -> list[int]:
 
 
 def _window(shape: Shape, tiles: Tiles) -> int:
-    """The number of input pixels of a tile."""
+    """The number of input pixels of a tile, or of a piece of its window."""
+    kernel = piece_of(shape.kernel, tiles.pieces)
     height, width = ((size - 1) * step + 1
-                     for size, step in zip(shape.kernel, shape.dilations, strict=True))
+                     for size, step in zip(kernel, shape.dilations, strict=True))
     return (((tiles.rows - 1) * shape.strides[0] + height)
             * ((tiles.columns - 1) * shape.strides[1] + width))
 
@@ -265,8 +294,8 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     channels = tiles.channels * shape.phases
     outputs = tiles.rows * tiles.columns * channels
     entry = {name: buffer.entry_bytes for name, buffer in config.buffers.items()}
-    steps, work, kernel, lanes = 1, 0, 0, outputs
-    pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"]
+    steps, work, kernel, lanes = tiles.pieces, 0, 0, outputs
+    pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"] * steps
     if shape.weighted:
         steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]

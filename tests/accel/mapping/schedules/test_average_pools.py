@@ -1,12 +1,9 @@
 """Average pools with windows: right to the bit, or refused."""
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from accel.mapping.lowering import LoweringError
-from accel.mapping.target import AccelTarget
 from compiler.graph import evaluate
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, SHORT, TINY
@@ -39,16 +36,6 @@ def test_every_pixel_has_its_own_parameters() -> None:
     assert program.weights.size == -(-7 * 6 * 4 * 8 // 64) * 64
     for threads in (1, 2):
         assert_right(SHORT, graph, net.samples(), threads)
-
-
-def test_a_window_that_does_not_fit_is_refused() -> None:
-    net = Net()
-    graph = net.graph(net.average_pool(net.input(1, 4, 6, 6), (5, 5)))
-    reason = ("Tile of one pixel must fit the buffers of short: res needs 25 of 16 entries")
-    assert AccelTarget(SHORT).refusal(graph, graph.nodes[0]) == reason
-    with pytest.raises(LoweringError) as refusal:
-        AccelTarget(SHORT).compile(graph)
-    assert str(refusal.value) == f"qavgpool_0: {reason}"
 
 
 def test_results_spread() -> None:

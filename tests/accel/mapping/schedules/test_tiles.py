@@ -12,7 +12,7 @@ from accel.mapping.operators import blocked
 from accel.mapping.operators.blocked import Activation, Quantization, Window
 from accel.mapping.operators.elementwise import elementwise
 from accel.mapping.schedules import schedule, tiles_of
-from accel.mapping.schedules.tiles import (Tiles, _candidates, _fits, _needs, choose,
+from accel.mapping.schedules.tiles import (Tiles, _candidates, _fits, _in_pieces, _needs, choose,
                                            choose_together, cost_of, shape_of)
 from compiler import te
 from compiler.ir import interpret
@@ -74,7 +74,7 @@ def test_axes_have_their_roles_whatever_they_are_called(operator) -> None:
 def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
     """Never more, and no less where the window does not reach over the edge."""
     shape, config = shape_of(operator), TINY.config
-    for tiles in list(_candidates(shape))[::3]:
+    for tiles in [*list(_candidates(shape))[::3], *_in_pieces(shape)]:
         program = schedule(TINY, operator, tiles, 1).program
         used = Scratchpads(config, program.body).used()
         needs = {name: need * config.buffers[name].entry_bytes
@@ -90,8 +90,9 @@ def test_a_schedule_takes_what_its_tiles_need(operator) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_cheapest_tiles_that_fit_are_chosen(operator, machine, threads: int) -> None:
     shape, config = shape_of(operator), machine.config
-    fitting = [tiles for tiles in _candidates(shape)
-               if _fits(config, shape, tiles, threads, {})]
+    fitting = next(filter(None, (
+        [tiles for tiles in candidates if _fits(config, shape, tiles, threads, {})]
+        for candidates in (_candidates(shape), _in_pieces(shape)))), [])
     if not fitting:
         with pytest.raises(LoweringError):
             choose(config, shape, threads)
@@ -156,7 +157,8 @@ def test_every_tiling_computes_the_same(operator, rng) -> None:
             raw.reshape(-1, 8)[:, 6] %= 47
         arrays[buffer.name] = raw.view(numpy_dtype(buffer.dtype)).reshape(buffer.shape)
     (name, wanted), = interpret(base, arrays).items()
-    for tiles in list(_candidates(shape_of(operator)))[1::11]:
+    shape = shape_of(operator)
+    for tiles in [*list(_candidates(shape))[1::11], *_in_pieces(shape)]:
         for threads in (1, 2):
             program = schedule(TINY, operator, tiles, threads).program
             assert (interpret(program, arrays)[name] == wanted).all()
