@@ -110,7 +110,9 @@ def _copied(one: Instruction) -> Iterator[tuple[str, np.ndarray, bool]]:
             inside = (index >= loop["before"]) & (index < loop["extent"] - loop["after"])
             valid = (valid[:, None] & inside).reshape(-1)
         far = far[valid]
-    yield isa.BUFFERS[fields["buffer"]], _widened(near, run), one.unit == "load"
+    group = 1 << fields.get("bits", 0)
+    unpacked = np.arange(group * fields["run"])
+    yield isa.BUFFERS[fields["buffer"]], _widened(group * near, unpacked), one.unit == "load"
     yield isa.BASES[fields["base"]], _widened(far, run), one.unit == "store"
 
 

@@ -61,7 +61,7 @@ def _entries(touch: Touch) -> np.ndarray:
 
 def _entries_of_bytes(touch: Touch, size: int) -> np.ndarray:
     """The entries of `size` bytes that a touch covers, whole or in part, each once."""
-    starts, length = touch.walk.runs(1, touch.width)
+    starts, length = touch.walk.runs(touch.scale, touch.width)
     first, last = starts // size, (starts + length - 1) // size
     entries = first[:, None] + np.arange(int((last - first).max(initial=0)) + 1)
     return np.unique(entries[entries <= last[:, None]])

@@ -15,23 +15,29 @@ from accel.datapath.plan import IN_FLIGHT
 from accel.hw.interface import INDEX_BITS, unit_signature
 from accel.hw.loops import NEST_CYCLES, Ahead, LoopNest
 from accel.hw.queue import QUEUE_CYCLES, Queue
-from accel.machine.config import BUFFERS, UNITS, AccelConfig
-from accel.machine.isa import BASES, DMA
+from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig
+from accel.machine.isa import BASES, formats
 from accel.machine.status import ACTIVITIES, Status
 
-__all__ = ["BASE_REGISTERS", "RUN", "RUN_CYCLES", "Front", "Stepper", "connect_unit",
-           "merge", "rotate"]
+__all__ = ["BASE_REGISTERS", "RUN_CYCLES", "Front", "Stepper", "connect_unit", "merge",
+           "rotate", "run_layout"]
 
 RUN_CYCLES = 2 + NEST_CYCLES + 1 + QUEUE_CYCLES
 """Cycles from taking an instruction to its first run."""
 
 BASE_REGISTERS = data.ArrayLayout(32, len(BASES))
 
-RUN = data.StructLayout({"dram": 32, "address": 24, "run": 16, "pad": 1,
-                         "pad_value": 8, "buffer": 3, "last": 1})
-"""One iteration of an instruction: byte addresses, bytes − 1, and whether it is the last."""
 
-_TAG = data.StructLayout({"index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3})
+def run_layout(word: data.StructLayout) -> data.StructLayout:
+    """One iteration of an instruction with this word: byte addresses, bytes − 1, and whether it is
+    the last. Of packed elements `address` counts what a byte of memory unpacks to."""
+    return data.StructLayout({"dram": 32, "address": 24, "run": 16, "pad": 1, "pad_value": 8,
+                              "buffer": 3, **_bits(word), "last": 1})
+
+
+def _bits(word: data.StructLayout) -> dict[str, int]:
+    """The field that says how elements are packed, of words that have it."""
+    return {"bits": 2} if "bits" in dict(word) else {}
 
 
 class Front(wiring.Component):
@@ -45,12 +51,13 @@ class Front(wiring.Component):
     to `IN_FLIGHT` instructions are between their start and their retirement; a completion in cycle
     t asks for its signals in t + 2. One instruction in three cycles retires.
 
-    Errors: a buffer that the unit does not take, in the cycle of the start; bytes outside the
-    buffer, when the run is handed on; a completion with an error, from when it is the oldest until
-    it has signalled. An instruction with an error goes its way, with wrong bytes.
+    Errors: a buffer that the unit does not take, or not so packed, in the cycle of the start; bytes
+    outside the buffer, when the run is handed on; a completion with an error, from when it is the
+    oldest until it has signalled. An instruction with an error goes its way, with wrong bytes.
 
     Parameters
     ----------
+    unit : which unit it is.
     buffers : names of those that instructions of the unit may name.
 
     Members
@@ -64,25 +71,29 @@ class Front(wiring.Component):
     drained : nothing of any run is left in the data path, or in the memory system.
     """
 
-    def __init__(self, config: AccelConfig, buffers: tuple[str, ...]):
+    def __init__(self, config: AccelConfig, unit: str, buffers: tuple[str, ...]):
         self._config, self._buffers = config, buffers
+        self._word = formats(config)[unit]
+        self._run = run_layout(self._word)
         super().__init__(unit_signature() | {
-            "bases": In(BASE_REGISTERS), "run": Out(stream.Signature(RUN)),
+            "bases": In(BASE_REGISTERS), "run": Out(stream.Signature(self._run)),
             "completed": In(1), "completed_error": In(1), "moving": In(1), "drained": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         # The queue still shows an instruction in the cycle after it was taken.
-        word, index = DMA(self.commands.p.word), self.commands.p.index
+        word, index = self._word(self.commands.p.word), self.commands.p.index
         setup, armed, arming, missing = Signal(), Signal(), Signal(), Signal(len(UNITS))
         illegal, outside, bus_error = Signal(), Signal(), Signal()
         m.submodules.held = held = Queue(
             data.StructLayout({"index": INDEX_BITS, "signals": len(UNITS)}), IN_FLIGHT, pause=True)
         # Of those held whether it is bad.
         m.submodules.complete = complete = Queue(1, IN_FLIGHT, pause=True)
-        m.submodules.nest = nest = LoopNest(DMA["loops"].shape, {"dram": 32, "buffer": 24}, _TAG)
-        m.submodules.ahead = ahead = Ahead(RUN)
+        m.submodules.nest = nest = LoopNest(
+            self._word["loops"].shape, {"dram": 32, "buffer": 24}, data.StructLayout({
+                "index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3, **_bits(self._word)}))
+        m.submodules.ahead = ahead = Ahead(self._run)
 
         m.d.comb += [
             self.waits.eq(Mux(self.commands.valid, word.waits[:len(UNITS)], 0)),
@@ -123,35 +134,51 @@ class Front(wiring.Component):
     def _walk(self, m: Module, nest: LoopNest, ahead: Ahead, word, index: Value, setup: Signal,
               illegal: Signal, outside: Signal):
         """From an instruction to runs, which are checked."""
-        legal, run, there, bad = Signal(), Signal(RUN, reset_less=True), Signal(), Signal()
+        legal, run, there, bad = Signal(), Signal(self._run, reset_less=True), Signal(), Signal()
         self._checked = Signal(INDEX_BITS, name="checked", reset_less=True)
         past, passes = Signal(25), Signal()
+        tags = ["run", "pad_value", "buffer", *_bits(self._word)]
         m.d.comb += [
             nest.base.buffer.eq(word.address),
             nest.base.dram.eq(self.bases[word.base] + word.dram),
             nest.loops.eq(word.loops), nest.load.eq(setup), nest.step.eq(ahead.step),
-            nest.tag.index.eq(index), nest.tag.run.eq(word.run),
-            nest.tag.pad_value.eq(word.pad_value), nest.tag.buffer.eq(word.buffer),
+            nest.tag.index.eq(index),
+            *(nest.tag[name].eq(word[name]) for name in tags),
             past.eq(nest.out.buffer + nest.out_tag.run), ahead.made.eq(nest.made),
         ]
         with m.Switch(word.buffer):
             for name in self._buffers:
                 with m.Case(BUFFERS.index(name)):
-                    m.d.comb += legal.eq(1)
+                    m.d.comb += legal.eq(self._packs(name, word))
         with m.Switch(nest.out_tag.buffer):
             for name in self._buffers:
                 with m.Case(BUFFERS.index(name)):
-                    m.d.comb += passes.eq(
-                        past[exact_log2(self._config.buffers[name].size_bytes):].any())
+                    m.d.comb += passes.eq(self._passes(name, past, nest.out_tag))
         m.d.sync += [
             there.eq(nest.valid), bad.eq(passes), self._checked.eq(nest.out_tag.index),
             run.dram.eq(nest.out.dram), run.address.eq(nest.out.buffer),
-            *(run[name].eq(nest.out_tag[name]) for name in ("run", "pad_value", "buffer")),
+            *(run[name].eq(nest.out_tag[name]) for name in tags),
             run.pad.eq(nest.pad), run.last.eq(nest.last),
         ]
         m.d.comb += [illegal.eq(setup & ~legal), outside.eq(there & bad),
                      ahead.valid.eq(there), ahead.i.eq(run)]
         wiring.connect(m, ahead.o, wiring.flipped(self.run))
+
+    def _packs(self, buffer: str, word) -> Value | int:
+        """Whether elements of the buffer may be packed as the word says."""
+        if not _bits(self._word):
+            return 1
+        codes = (WEIGHT_BITS.index(bits) for bits in self._config.weight_bits)
+        return Cat(word.bits == code for code in codes).any() if buffer == "wgt" else word.bits == 0
+
+    def _passes(self, buffer: str, past: Value, tag) -> Value:
+        """Whether the address `past` lies outside the buffer."""
+        size = exact_log2(self._config.buffers[buffer].size_bytes)
+        outside = past[size:].any()
+        if buffer == "wgt" and _bits(self._word):
+            for code in (1, 2):
+                outside = Mux(tag.bits == code, past[size - code:].any(), outside)
+        return outside
 
     def _retire(self, m: Module, held: Queue, complete: Queue, bus_error: Signal):
         m.d.comb += [

@@ -64,10 +64,11 @@ def entry_read(geometry: BufferGeometry) -> Signature:
 
 
 def chunk_write(config: AccelConfig, buffer: str) -> Signature:
-    """Write port of a buffer as load sees it: an aligned chunk of bus_bytes with a byte mask."""
-    geometry = config.buffers[buffer]
-    return Signature({"addr": Out(range(geometry.size_bytes // config.bus_bytes)),
-                      "data": Out(config.bus_bytes * 8), "mask": Out(config.bus_bytes)})
+    """Write port of a buffer as load sees it: an aligned chunk of `AccelConfig.written_bytes` with
+    a byte mask."""
+    size, width = config.buffers[buffer].size_bytes, config.written_bytes(buffer)
+    return Signature({"addr": Out(range(size // width)), "data": Out(width * 8),
+                      "mask": Out(width)})
 
 
 def table_read(bits: int, ports: int) -> Signature:

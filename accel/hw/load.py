@@ -6,11 +6,13 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from accel.hw.arbiter import BURST, BURSTS, read_port
-from accel.hw.dma import (BASE_REGISTERS, RUN, RUN_CYCLES, Front, Stepper, connect_unit, merge,
-                          rotate)
+from accel.hw.dma import (BASE_REGISTERS, RUN_CYCLES, Front, Stepper, connect_unit, merge, rotate,
+                          run_layout)
 from accel.hw.interface import chunk_write, unit_signature
 from accel.hw.queue import Queue, Relay
+from accel.hw.unpack import Unpack
 from accel.machine.config import BUFFERS, AccelConfig
+from accel.machine.isa import formats
 
 __all__ = ["LOADED", "REQUEST_CYCLES", "Bursts", "Load"]
 
@@ -39,13 +41,15 @@ class Bursts(wiring.Component):
 
     def __init__(self, config: AccelConfig):
         self._offset_bits = exact_log2(config.bus_bytes)
-        super().__init__({"i": In(stream.Signature(RUN)), "o": Out(stream.Signature(RUN)),
+        self._run = run_layout(formats(config)["load"])
+        runs = stream.Signature(self._run)
+        super().__init__({"i": In(runs), "o": Out(runs),
                           "request": Out(stream.Signature(BURST)), "busy": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
         n = self._offset_bits
-        run, fresh = Signal(RUN, reset_less=True), Signal()
+        run, fresh = Signal(self._run, reset_less=True), Signal()
         block = Signal(32 - BLOCK_BITS, reset_less=True)
         beat, end = Signal(BLOCK_BITS - n, reset_less=True), Signal(17, reset_less=True)
         # `end` is the distance of the run's last byte from the start of the block.
@@ -103,13 +107,16 @@ class Load(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.front = front = Front(config, LOADED)
-        m.submodules.incoming = incoming = Relay(RUN)
+        m.submodules.front = front = Front(config, "load", LOADED)
+        layout = run_layout(formats(config)["load"])
+        m.submodules.incoming = incoming = Relay(layout)
         m.submodules.bursts = bursts = Bursts(config)
         m.submodules.requests = requests = Relay(BURST)
         m.submodules.beats = beats = Relay(self.mem.rdata.payload.shape())
-        m.submodules.runs = runs = Queue(RUN, BURSTS, registered=True)
-        tag = data.StructLayout({"buffer": 3, "pad_value": 8, "last": 1})
+        m.submodules.runs = runs = Queue(layout, BURSTS, registered=True)
+        members = dict(layout.members)
+        tag = data.StructLayout({name: members[name] for name in (
+            "buffer", "pad_value", "bits", "last") if name in members})
         m.submodules.stepper = stepper = Stepper(config, exact_log2(config.bus_bytes), 24, tag)
 
         connect_unit(m, self, front)
@@ -125,7 +132,7 @@ class Load(wiring.Component):
             stepper.i.valid.eq(runs.o.valid), runs.o.ready.eq(stepper.i.ready),
             stepper.i.p.source.eq(run.dram), stepper.i.p.target.eq(run.address),
             stepper.i.p.run.eq(run.run), stepper.i.p.fill.eq(run.pad),
-            *(stepper.i.p.tag[name].eq(run[name]) for name in ("buffer", "pad_value", "last")),
+            *(stepper.i.p.tag[name].eq(run[name]) for name in tag.members),
             stepper.o.ready.eq(~step.take | beats.o.valid),
             beats.o.ready.eq(stepper.o.valid & step.take),
         ]
@@ -154,12 +161,22 @@ class Load(wiring.Component):
         with m.Elif(completed):
             m.d.sync += failed.eq(0)
         chunk, writing = Signal(width, reset_less=True), Signal()
+        merged = merge(beat, previous, done.late)
         address = Signal.like(done.chunk, reset_less=True)
-        m.d.sync += [chunk.eq(merge(beat, previous, done.late)), address.eq(done.chunk),
+        m.d.sync += [chunk.eq(merged), address.eq(done.chunk),
                      writing.eq(valid), front.completed.eq(completed),
                      front.completed_error.eq(failed)]
         for name in LOADED:
             port = getattr(self, name)
+            if name == "wgt" and "bits" in dict(done.tag.shape()):
+                m.submodules.unpack = unpack = Unpack(self._config)
+                wiring.connect(m, unpack.write, wiring.flipped(port))
+                m.d.comb += [
+                    unpack.data.eq(merged), unpack.addr.eq(done.chunk),
+                    unpack.bits.eq(done.tag.bits),
+                    unpack.mask.eq(Mux(valid & (done.tag.buffer == BUFFERS.index(name)),
+                                       done.mask, 0))]
+                continue
             mask = Signal.like(port.mask, name=f"{name}_mask", reset_less=True)
             m.d.sync += mask.eq(
                 Mux(valid & (done.tag.buffer == BUFFERS.index(name)), done.mask, 0))

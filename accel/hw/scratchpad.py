@@ -1,8 +1,9 @@
 """On-chip buffers that one unit writes and another one reads.
 
-load and store move aligned *chunks* of bus_bytes, compute units whole entries; either may be the
-wider one. Reads take `READ_LATENCY` cycles (`accel.hw.parts.Ram`). Reading a place in the cycle
-in which it is written gives undefined data: the tokens keep reader and writer apart.
+load and store move aligned *chunks* (of bus_bytes; load into wgt of `AccelConfig.written_bytes`),
+compute units whole entries; either may be the wider one. Reads take `READ_LATENCY` cycles
+(`accel.hw.parts.Ram`). Reading a place in the cycle in which it is written gives undefined data:
+the tokens keep reader and writer apart.
 """
 
 from amaranth.hdl import *
@@ -69,19 +70,20 @@ class InputScratchpad(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, geometry: BufferGeometry):
-        self._bus_bytes, self._entry_bytes = config.bus_bytes, geometry.entry_bytes
-        self._row_bytes = max(config.bus_bytes, geometry.entry_bytes)
+        self._chunk_bytes = config.written_bytes(geometry.name)
+        self._entry_bytes = geometry.entry_bytes
+        self._row_bytes = max(self._chunk_bytes, geometry.entry_bytes)
         self._rows = geometry.size_bytes // self._row_bytes
         super().__init__({"write": In(chunk_write(config, geometry.name)),
                           "read": In(entry_read(geometry))})
 
     def elaborate(self, platform):
         m = Module()
-        chunks = self._row_bytes // self._bus_bytes      # in a row
+        chunks = self._row_bytes // self._chunk_bytes    # in a row
         entries = self._row_bytes // self._entry_bytes
         w_select = self.write.addr[:exact_log2(chunks)]
         row = []
-        for index, ram in enumerate(_slices(m, chunks, self._bus_bytes, self._rows, 8)):
+        for index, ram in enumerate(_slices(m, chunks, self._chunk_bytes, self._rows, 8)):
             m.d.comb += [
                 ram.w_addr.eq(self.write.addr[exact_log2(chunks):]),
                 ram.w_data.eq(self.write.data),

@@ -119,7 +119,7 @@ class Store(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.front = front = Front(config, ("out",))
+        m.submodules.front = front = Front(config, "store", ("out",))
         m.submodules.stepper = stepper = Stepper(config, 24, 32, data.StructLayout({"last": 1}))
         m.submodules.writer = writer = BurstWriter(config)
 

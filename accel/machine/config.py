@@ -30,6 +30,15 @@ PARAM_BYTES = 8             # one lane of an entry of par: bias int32, mult uint
 TABLE_BYTES = 256           # an entry of tab: a value for each byte
 
 
+WEIGHT_BITS = (8, 4, 2)
+"""Bits that a weight may have in memory, in the order of their code in the `bits` field of a
+load."""
+
+LEFT_OUT = {"weight_bits": [8]}
+"""Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
+the field stands for keep their hash."""
+
+
 class ConfigError(Error, ValueError):
     """A geometry that cannot be built: names the field, the value and the rule."""
 
@@ -66,6 +75,8 @@ class AccelConfig:
     stage_depth : adder levels (or the like) between two pipeline registers of a datapath.
     dsp_multipliers : how many of gemm's multipliers may be multiplier blocks of an FPGA; the rest
         are made of adders.
+    weight_bits : bits that a weight may have in memory: 8, and 4 or 2 or both. load unpacks the
+        others to int8 on their way into wgt, which it can then write faster.
     clock_mhz : what reports convert cycles to seconds with.
     operand, accumulator, output : element types.
     """
@@ -87,6 +98,7 @@ class AccelConfig:
     stage_depth: int = 2
     dsp_multipliers: int = 1 << 16
     clock_mhz: int = 100
+    weight_bits: tuple[int, ...] = (8,)
     operand: str = "int8"
     accumulator: str = "int32"
     output: str = "int8"
@@ -99,6 +111,7 @@ class AccelConfig:
             if field.type is int and (not isinstance(value, int) or isinstance(value, bool)
                                       or value <= 0):
                 raise ConfigError(f"{field.name} must be a positive integer, not {value!r}")
+        self._order_weight_bits()
         for name in ("batch", "block_in", "block_out", "bus_bytes", "queue_depth", "vector_beats",
                      *(f"{b}_bytes" for b in BUFFERS)):
             self._require(name, _is_power_of_two(getattr(self, name)), "a power of two")
@@ -117,11 +130,21 @@ class AccelConfig:
             field = f"{buffer.name}_bytes"
             self._require(field, buffer.depth >= 4,
                           f"at least 4 entries of {buffer.entry_bytes} bytes")
-            self._require(field, buffer.size_bytes >= 2 * self.bus_bytes,
-                          f"at least two beats of {self.bus_bytes} bytes")
+            written = self.written_bytes(buffer.name)
+            self._require(field, buffer.size_bytes >= 2 * written,
+                          f"at least two beats of {written} bytes")
             self._require(field, buffer.depth <= 1 << 16, "at most 65536 entries of "
                           f"{buffer.entry_bytes} bytes (entry addresses have 16 bits)")
             self._require(field, buffer.size_bytes <= 1 << 24, "at most 16 MiB")
+
+    def _order_weight_bits(self):
+        """Puts the numbers in the order of their codes, as a tuple; refuses others."""
+        bits = self.weight_bits
+        rule = f"a list of 8 and some of {', '.join(map(str, WEIGHT_BITS[1:]))}, each once"
+        is_list = isinstance(bits, list | tuple) and all(type(number) is int for number in bits)
+        self._require("weight_bits", is_list and 8 in bits and len(set(bits)) == len(bits)
+                      and set(bits) <= set(WEIGHT_BITS), rule)
+        object.__setattr__(self, "weight_bits", tuple(sorted(bits, reverse=True)))
 
     def _require(self, field: str, holds: bool, rule: str):
         if not holds:
@@ -141,6 +164,11 @@ class AccelConfig:
         }
         return {name: BufferGeometry(name, size, getattr(self, f"{name}_bytes") // size)
                 for name, size in entry.items()}
+
+    def written_bytes(self, buffer: str) -> int:
+        """Bytes that load writes to a buffer in a cycle, at most: a beat of the bus, of wgt what
+        that unpacks to."""
+        return self.bus_bytes * (8 // min(self.weight_bits) if buffer == "wgt" else 1)
 
     @property
     def lanes(self) -> int:
@@ -178,10 +206,12 @@ class AccelConfig:
         """Channels of activations in DRAM are padded to a multiple of this."""
         return max(self.block_in, self.block_out)     # powers of two: the least common multiple
 
-    def geometry(self) -> dict[str, int | str]:
-        """Every field that the machine hash covers: all but the name and the clock."""
-        return {key: value for key, value in asdict(self).items()
-                if key not in ("name", "clock_mhz")}
+    def geometry(self) -> dict[str, int | str | list[int]]:
+        """Every field that the machine hash covers: all but the name, the clock, and what
+        `LEFT_OUT` says."""
+        values = asdict(self) | {"weight_bits": list(self.weight_bits)}
+        return {key: value for key, value in values.items()
+                if key not in ("name", "clock_mhz") and value != LEFT_OUT.get(key)}
 
     def to_toml(self) -> str:
         """The geometry as TOML, which `load` reads back."""

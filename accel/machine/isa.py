@@ -24,12 +24,12 @@ from typing import Any
 from amaranth import Shape, ShapeCastable, signed, unsigned
 from amaranth.lib import data
 
-from accel.machine.config import BUFFERS, UNITS
+from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig
 from compiler.errors import Error
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "GEMM", "HEADER",
-           "MINUS_ONE", "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES",
-           "InstructionError", "decode", "encode", "unit_mask", "units_of"]
+           "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES",
+           "InstructionError", "decode", "encode", "formats", "unit_mask", "units_of"]
 
 WORD_BITS = 512
 WORD_BYTES = WORD_BITS // 8
@@ -72,15 +72,31 @@ VECTOR = _word({**_HEADER, "banks": 2, "reset": 1, "a_source": 1, "b_source": 2,
                 "zp": signed(8), "lo": signed(8), "hi": signed(8)})
 """Selectors index `SOURCES_A`, `SOURCES_B`, `DESTINATIONS`."""
 
-DMA = _word({**_HEADER, "buffer": 3, "base": 2, "flags": 3, "dram": 32, "address": 24, "run": 16,
-             "pad_value": 8, "loops": data.ArrayLayout(_DMA_LOOP, 4)})
+
+def _dma(middle: Mapping[str, int]) -> data.StructLayout:
+    return _word({**_HEADER, "buffer": 3, "base": 2, **middle, "dram": 32, "address": 24, "run": 16,
+                  "pad_value": 8, "loops": data.ArrayLayout(_DMA_LOOP, 4)})
+
+
+DMA = _dma({"flags": 3})
 """`buffer` indexes `BUFFERS`, `base` indexes `BASES`, `dram` is the offset in bytes."""
+
+PACKED = _dma({"bits": 2, "flags": 1})
+"""Loads of machines whose weights may have fewer than 8 bits in memory: as `DMA`, and `bits`
+indexes `WEIGHT_BITS`. With code c all addresses in the buffer, and `run`, count groups of 2**c
+bytes: a byte of memory gives so many, its lowest bits the first, each extended by its sign."""
 
 CONTROL = _word(_HEADER)
 """Instructions that fetch itself performs."""
 
 FORMATS = {"fetch": CONTROL, "load": DMA, "gemm": GEMM, "vector": VECTOR, "store": DMA}
 """Format of the instructions of each unit; `fetch` performs FINISH itself."""
+
+
+def formats(config: AccelConfig) -> Mapping[str, data.StructLayout]:
+    """The formats of a machine's instructions."""
+    return FORMATS | ({"load": PACKED} if config.weight_bits != WEIGHT_BITS[:1] else {})
+
 
 MINUS_ONE = ("extent", "run")
 """Fields that are stored minus one."""

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from amaranth.lib import data
+
 from accel.machine import isa, rules
-from accel.machine.config import AccelConfig, ConfigError
+from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
 from accel.machine.intrinsics import SHIPPED, Declaration
 from compiler.lazy import cached_property
 from compiler.tensorize import Intrinsic
@@ -39,7 +41,7 @@ class MachineRecord:
 
     hash: str
     name: str
-    geometry: Mapping[str, int | str]
+    geometry: Mapping[str, int | str | list[int]]
     instructions: Mapping[str, tuple[int, str]]
     layouts: Mapping[str, str]
 
@@ -62,7 +64,8 @@ class MachineRecord:
 
     def _differences(self, other: "MachineRecord") -> Iterator[str]:
         for name in dict.fromkeys([*other.geometry, *self.geometry]):
-            here, there = self.geometry.get(name, "unknown"), other.geometry.get(name, "unknown")
+            here, there = (geometry.get(name, LEFT_OUT.get(name, "unknown"))
+                           for geometry in (self.geometry, other.geometry))
             if here != there:
                 yield f"{name} is {here}, not {there}"
         if not (self.instructions and other.instructions):
@@ -103,6 +106,11 @@ class Machine:
         """Every instruction's intrinsics, by name, in order of opcodes."""
         return {d.name: rules.built(self.config, d) for d in self.declarations}
 
+    @cached_property
+    def formats(self) -> Mapping[str, data.StructLayout]:
+        """The word layout of each unit's instructions."""
+        return isa.formats(self.config)
+
     def intrinsic(self, name: str) -> Intrinsic:
         """The first form of an instruction."""
         return self.forms[name][0]
@@ -133,7 +141,7 @@ class Machine:
         lines = [json.dumps(self.config.geometry(), sort_keys=True)]
         lines += [f"{self.opcodes[name]} {form}" for name, forms in self._texts.items()
                   for form in forms]
-        lines += [f"{unit} {layout!r}" for unit, layout in sorted(isa.FORMATS.items())]
+        lines += [f"{unit} {layout!r}" for unit, layout in sorted(self.formats.items())]
         return "\n".join(lines) + "\n"
 
     @cached_property
@@ -148,7 +156,7 @@ class Machine:
             self.hash, self.config.name, self.config.geometry(),
             {name: (self.opcodes[name], _hash("\n".join(forms)))
              for name, forms in self._texts.items()},
-            {unit: _hash(repr(layout)) for unit, layout in sorted(isa.FORMATS.items())})
+            {unit: _hash(repr(layout)) for unit, layout in sorted(self.formats.items())})
 
     @cached_property
     def _texts(self) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from accel.machine import isa
+from accel.machine.config import WEIGHT_BITS
 from accel.machine.machine import Machine, MachineRecord
 from accel.machine.provenance import UNKNOWN, Origin, Provenance
 from compiler.errors import Error
@@ -42,7 +43,7 @@ class Instruction:
     origin: Origin = UNKNOWN
 
     def encode(self, machine: Machine) -> int:
-        return isa.encode(isa.FORMATS[self.unit],
+        return isa.encode(machine.formats[self.unit],
                           {**self.fields, "opcode": machine.opcodes[self.name]})
 
     @classmethod
@@ -52,7 +53,7 @@ class Instruction:
         if opcode not in machine.names:
             return cls("illegal", "illegal", isa.decode(isa.HEADER, word), origin)
         unit = machine.units[opcode]
-        return cls(machine.names[opcode], unit, isa.decode(isa.FORMATS[unit], word), origin)
+        return cls(machine.names[opcode], unit, isa.decode(machine.formats[unit], word), origin)
 
     @property
     def label(self) -> str:
@@ -240,16 +241,17 @@ def disassemble(instruction: Instruction) -> str:
 
 _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
                   if key not in ("opcode", "waits", "signals", "loops", "reserved")}
-           for unit, layout in isa.FORMATS.items()}
+           for unit, layout in (isa.FORMATS | {"load": isa.PACKED}).items()}
 CODES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
-          "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS}
+          "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS,
+          "bits": tuple(map(str, WEIGHT_BITS))}
 """What the numbers of a field stand for, where it is a code."""
 
 
 def _field_text(key: str, value) -> str:
     if isinstance(value, Mapping):
         return " ".join(f"{operand}={value.get(operand, 0)}" for operand in ("dst", "a", "b"))
-    if key in CODES:
+    if key in CODES and (value or key != "bits"):       # 8 are not said
         return f"{key}={CODES[key][value] if value < len(CODES[key]) else value}"
     return f"{key}={value}" if value or key in ("dram", "address", "run") else ""
 

@@ -32,7 +32,7 @@ def decode_words(machine: Machine, words: np.ndarray,
     result: list[Any] = [None] * len(words)
     for unit in set(units):
         rows = np.flatnonzero(units == unit)
-        layout = isa.FORMATS.get(unit, isa.HEADER)
+        layout = machine.formats.get(unit, isa.HEADER)
         for row, fields in zip(rows.tolist(), _decode_rows(layout, words[rows]), strict=True):
             name = machine.names.get(fields["opcode"], "illegal")
             result[row] = Instruction(name, unit, fields, origins[row])

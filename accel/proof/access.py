@@ -14,7 +14,7 @@ from typing import overload
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import UNITS
+from accel.machine.config import UNITS, WEIGHT_BITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble
 from accel.machine.status import Status
@@ -160,7 +160,7 @@ class Touch:
     ----------
     operand : its name in the intrinsic (DMA: ``src``, ``dst``).
     memory : a buffer, or a segment of DRAM.
-    walk : its addresses in units of `scale`: entries, or bytes for DMA.
+    walk : its addresses in units of `scale`: entries; for DMA bytes, or what a byte unpacks to.
     scale, width : address set of one iteration: ``address * scale + [0, width)``.
     """
 
@@ -205,7 +205,7 @@ def _dma(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
     loops = [loop for loop in fields.get("loops", ()) if loop.get("extent", 1) > 1
              or loop.get("before") or loop.get("after")]
     extents = tuple(loop.get("extent", 1) for loop in loops)
-    run = fields.get("run", 1)
+    run, group = fields.get("run", 1), _group(machine, unit, buffer, fields.get("bits", 0))
     inside = Walk(fields.get("address", 0), extents,
                   _strides(loops, "buffer", 1 << 24), 1 << 24)
     valid = valid_box(loops) if unit == "load" else tuple((0, extent) for extent in extents)
@@ -215,8 +215,19 @@ def _dma(machine: Machine, instruction: Instruction) -> tuple[Touch, ...]:
                    1 << 32)
     segment = isa.BASES[fields.get("base", 0)]
     dram = Touch("src" if unit == "load" else "dst", segment, outside, 1, run, unit == "store")
-    local = Touch("dst" if unit == "load" else "src", buffer, inside, 1, run, unit == "load")
+    local = Touch("dst" if unit == "load" else "src", buffer, inside, group, group * run,
+                  unit == "load")
     return (dram, local) if unit == "load" else (local, dram)
+
+
+def _group(machine: Machine, unit: str, buffer: str, code: int) -> int:
+    """The bytes that a byte of memory becomes in a buffer."""
+    bits = WEIGHT_BITS[code] if code < len(WEIGHT_BITS) else code
+    allowed = machine.config.weight_bits if buffer == "wgt" else WEIGHT_BITS[:1]
+    if code and bits not in allowed:
+        raise Fault(Status.ILLEGAL, f"bits of {unit} to {buffer} must be one of "
+                                    f"{', '.join(map(str, allowed))}, not {bits}")
+    return 1 << code
 
 
 def valid_box(loops: Sequence[Mapping[str, int]]) -> tuple[tuple[int, int], ...]:
@@ -292,9 +303,9 @@ def require_ranges(machine: Machine, instruction: Instruction, touched: Iterable
         low, high = touch.walk.bounds
         size = geometry.size_bytes // (geometry.entry_bytes if touch.memory == "acc" else 1)
         if high * touch.scale + touch.width > size:
-            unit = "entry" if touch.scale > 1 or touch.memory == "acc" else "byte"
+            unit = "byte" if instruction.unit in DMA_BUFFERS else "entry"
             limit = geometry.depth if unit == "entry" else geometry.size_bytes
-            last = high if unit == "entry" else high + touch.width - 1
+            last = high if unit == "entry" else high * touch.scale + touch.width - 1
             raise Fault(Status.ADDRESS, f"{touch.operand} reaches {unit} {last} of "
                                         f"{touch.memory}, which has {limit}")
         if touch.memory == "acc":

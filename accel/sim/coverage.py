@@ -14,7 +14,7 @@ from accel.machine.words import decode_words
 from accel.proof.access import DMA_BUFFERS, WRITABLE, Touch, accumulates, touches, valid_box
 
 from .programs.case import Case
-from .programs.forms import form_of, forms
+from .programs.forms import Form, form_of, forms
 
 __all__ = ["Coverage"]
 
@@ -35,7 +35,7 @@ class Coverage:
     def __init__(self, machine: Machine):
         self.machine = machine
         self.counts: dict[str, Counter[str]] = {}
-        self.ran: Counter[str] = Counter({d.name: 0 for d in machine.declarations})
+        self.ran: Counter[str] = Counter({_name(form): 0 for form in forms(machine)})
         for group, name in self._required():
             self.counts.setdefault(group, Counter())[name] = 0
 
@@ -45,8 +45,9 @@ class Coverage:
             self._count("fault", f"{run.status.text} of {run.unit}")
             return
         for instruction in decode_words(self.machine, case.program.words)[:-1]:
-            self.ran[instruction.name] += 1
-            self._count("form", str(form_of(self.machine, instruction)))
+            form = form_of(self.machine, instruction)
+            self.ran[_name(form)] += 1
+            self._count("form", str(form))
             for group, name in self._of(instruction):
                 self._count(group, name)
         for unit, causes in run.counters.activity.items():
@@ -181,6 +182,11 @@ _BLAMED = {Status.ILLEGAL: ("fetch", "load", "vector", "store"), Status.ADDRESS:
 _ALIGNMENTS = ("from an odd place in memory", "from an odd place in the buffer",
                "of an odd number of bytes", "lower in the buffer", "higher in the buffer",
                "aligned alike", "across 64 bytes")
+
+
+def _name(form: Form) -> str:
+    """The instruction, and how it unpacks what it moves."""
+    return form.name if form.bits == 8 else f"{form.name} of {form.bits} bits"
 
 
 def _distances(places: np.ndarray) -> Iterator[int]:

@@ -40,7 +40,7 @@ from accel.machine.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, 
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 
 from .dram import DRAM, Dram, DramTiming
-from .layouts import layouts_header
+from .layouts import layouts_header, weight_codes
 from .values import simulate as simulate_values
 
 __all__ = ["simulate"]
@@ -59,7 +59,7 @@ _SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bur
             "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
             "store_stages", "gemm_depth", "gemm_write", "vector_depth", "vector_write",
             "vector_fold", "vector_beats", "bank_depth", "nest", "ahead", "begin", "status",
-            "settling", "over", "counting")
+            "settling", "over", "counting", "weight_codes")
 """Parameters of a machine that are one number."""
 
 
@@ -177,7 +177,7 @@ def _parameters(machine: Machine) -> _Parameters:
         vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
         vector_beats=vector.interval, bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD,
         begin=BEGIN_CYCLES, status=STATUS_CYCLES, settling=SETTLING, over=OVER_CYCLES,
-        counting=COUNTER_CYCLES)
+        counting=COUNTER_CYCLES, weight_codes=weight_codes(config))
     for number, buffer in enumerate(config.buffers.values()):
         result.size[number], result.depth[number] = buffer.size_bytes, buffer.depth
     return result

@@ -32,7 +32,8 @@ struct Instruction {
     uint32_t base[OPERANDS];        // entries; of a DMA instruction: bytes, in memory and the buffer
 
     uint32_t run;                   // DMA: bytes minus one
-    uint32_t size;                  // DMA: bytes of the buffer; 0: it may not name that buffer
+    uint32_t size;                  // DMA: bytes of the buffer, of packed elements; 0: it may not
+                                    // name that buffer, or not so packed
     bool pads;                      // DMA: some iterations may be padding
 
     uint32_t banks;                 // compute: mask
@@ -89,7 +90,9 @@ private:
         result.run = get(word, format::run) - 1;
         uint32_t named = get(word, format::buffer);
         uint32_t mask = result.unit == unit::load ? p_.load_buffers : p_.store_buffers;
-        if (mask >> named & 1) result.size = p_.size[named];
+        uint32_t code = result.unit == unit::load && p_.weight_codes ? get(word, format::bits) : 0;
+        bool packs = !code || (named == buffer::wgt && p_.weight_codes >> code & 1);
+        if (mask >> named & 1 && packs) result.size = p_.size[named] >> code;
     }
 
     void gemm(const uint8_t *word, const Opcode &opcode, Instruction &result) const {

@@ -39,11 +39,14 @@ def random_config(seed: int) -> AccelConfig:
     sizes: dict[str, Any] = {
         f"{name}_bytes": max(entries[name] << random.choice(DEPTHS), 2 * bus_bytes)
         for name in BUFFERS}
-    return AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes, bus_bytes=bus_bytes,
-                       queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
-                       vector_beats=min(random.choice([1, 1, 2, 4, 64]), batch * block_out),
-                       stage_depth=random.randrange(1, 9),
-                       dsp_multipliers=random.choice([1, 8, 1 << 16]))
+    config = AccelConfig(f"random-{seed}", batch, block_in, block_out, **sizes,
+                         bus_bytes=bus_bytes, queue_depth=random.choice([1, 2, 4, 8, 16, 64]),
+                         vector_beats=min(random.choice([1, 1, 2, 4, 64]), batch * block_out),
+                         stage_depth=random.randrange(1, 9),
+                         dsp_multipliers=random.choice([1, 8, 1 << 16]))
+    bits = random.choice([(8,), (8, 4), (8, 2), (8, 4, 2)])
+    return replace(config, weight_bits=bits,
+                   wgt_bytes=max(config.wgt_bytes, 2 * bus_bytes * 8 // min(bits)))
 
 
 def check_geometries(geometries: int, programs: int, seed: int = 0,

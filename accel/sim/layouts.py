@@ -16,10 +16,11 @@ from amaranth import Shape
 from amaranth.lib import data
 
 from accel.machine import isa
+from accel.machine.config import WEIGHT_BITS, AccelConfig
 
-__all__ = ["layouts_header"]
+__all__ = ["layouts_header", "weight_codes"]
 
-_NAMES = {"control": isa.CONTROL, "dma": isa.DMA, "gemm": isa.GEMM, "vector": isa.VECTOR}
+_NAMES = {"control": isa.CONTROL, "dma": isa.PACKED, "gemm": isa.GEMM, "vector": isa.VECTOR}
 
 _PROLOGUE = """\
 #pragma once
@@ -47,6 +48,13 @@ inline int64_t get(const uint8_t *word, Bits field, int distance = 0) {
     return (field.is_signed ? int64_t(bits) >> unused : int64_t(bits >> unused)) + field.bias;
 }
 """
+
+
+def weight_codes(config: AccelConfig) -> int:
+    """The codes that the field `bits` of a load may have, as a mask; 0: loads have no such field.
+    """
+    codes = sum(1 << WEIGHT_BITS.index(bits) for bits in config.weight_bits)
+    return codes if "bits" in dict(isa.formats(config)["load"]) else 0
 
 
 def layouts_header() -> str:

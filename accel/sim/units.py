@@ -78,7 +78,10 @@ def _based(touch: Touch, bases: dict[str, int]) -> Walk:
 def _load(buffers: Buffers, memory: np.ndarray, bases: dict[str, int], instruction: Instruction,
           touched: Sequence[Touch]) -> None:
     source, target = touched
-    raw, walk, run = buffers.raw[target.memory], target.walk, target.width
+    raw, walk, run = buffers.raw[target.memory], target.walk, source.width
+    if target.scale > 1:
+        _load_packed(raw, memory, bases, instruction, touched)
+        return
     valid = _box(instruction)
     pad = instruction.fields.get("pad_value", 0)
     outside = _based(source, bases)
@@ -91,6 +94,26 @@ def _load(buffers: Buffers, memory: np.ndarray, bases: dict[str, int], instructi
         first = walk.base + sum(low * s for (low, _), s in zip(valid, walk.strides))
         inside = Walk(first, outside.extents, walk.strides, walk.modulus)
         _move(memory, outside, raw, inside, run)
+
+
+def _load_packed(raw: np.ndarray, memory: np.ndarray, bases: dict[str, int],
+                 instruction: Instruction, touched: Sequence[Touch]) -> None:
+    """Load packed elements one run after the other, as the buffer were packed, then unpack it."""
+    source, target = touched
+    group = target.scale
+    packed = np.zeros(raw.size // group, np.uint8)
+    _load_runs(packed, memory, _based(source, bases), _box(instruction),
+               instruction.fields.get("pad_value", 0), target.walk, source.width)
+    starts, length = target.walk.runs(1, source.width)
+    written = (starts[:, None] + np.arange(length)).reshape(-1)
+    raw.reshape(-1, group)[written] = unpacked(packed[written], 8 // group).view(np.uint8)
+
+
+def unpacked(data: np.ndarray, bits: int) -> np.ndarray:
+    """Packed elements (uint8 of any shape) as int8, in a new last dimension: the lowest bits of a
+    byte are the first, each is extended by its sign."""
+    shifts = 8 - bits - np.arange(0, 8, bits, dtype=np.uint8)
+    return (data[..., None] << shifts).astype(np.uint8).view(np.int8) >> (8 - bits)
 
 
 def _box(instruction: Instruction) -> tuple[tuple[int, int], ...]:

@@ -54,6 +54,7 @@ struct Buffer {
 
 struct Machine {
     int32_t batch, block_in, block_out, acc, store;     // numbers of a buffer and of a unit
+    int32_t wgt, weight_codes;          // a buffer; codes of `bits`, 0: loads have no such field
     int32_t unit[256];                                  // UNITS: fetch; -1: no instruction
     int32_t dma[UNITS];                                 // mask of buffers; 0: computes
     const Kernel *kernel[256 * SELECTORS];
@@ -383,7 +384,7 @@ struct DmaLoop {
 struct Dma {
     bool load;
     int64_t run;
-    int pad;
+    int pad, code;              // a byte of memory becomes 1 << code of the buffer
     DmaLoop loops[word::dma::loops];
     uint8_t *buffer, *memory;
 
@@ -405,9 +406,17 @@ struct Dma {
                && (!any || high + wrapped + run <= memory_size);
     }
 
+    void unpack(uint8_t *to, const uint8_t *from) const {
+        int bits = 8 >> code;
+        for (int64_t i = 0; i < run; i++)
+            for (int low = 0; low < 8; low += bits)
+                *to++ = int8_t((from ? from[i] : pad) << (8 - bits - low)) >> (8 - bits);
+    }
+
     void move(int level, int64_t inside, int64_t outside, bool padding) const {
         if (level == word::dma::loops) {
-            if (!load) std::memcpy(memory + outside, buffer + inside, run);
+            if (code) unpack(buffer + (inside << code), padding ? nullptr : memory + outside);
+            else if (!load) std::memcpy(memory + outside, buffer + inside, run);
             else if (padding) std::memset(buffer + inside, pad, run);
             else std::memcpy(buffer + inside, memory + outside, run);
             return;
@@ -514,15 +523,18 @@ private:
 
     Outcome move(int unit) {
         using namespace word;
-        int64_t code = get(word_, dma::buffer);
-        if (!(m_.dma[unit] >> code & 1)) return ODD;
-        const Buffer &buffer = m_.buffer[code];
-        Dma job = {unit != m_.store, get(word_, dma::run), int(get(word_, dma::pad_value)), {},
+        int64_t number = get(word_, dma::buffer);
+        if (!(m_.dma[unit] >> number & 1)) return ODD;
+        const Buffer &buffer = m_.buffer[number];
+        bool load = unit != m_.store;
+        int code = load && m_.weight_codes ? int(get(word_, dma::bits)) : 0;
+        if (code && !(number == m_.wgt && m_.weight_codes >> code & 1)) return ODD;
+        Dma job = {load, get(word_, dma::run), int(get(word_, dma::pad_value)), code, {},
                    buffer.data, p_.memory};
         for (int k = 0; k < dma::loops; k++) job.loops[k] = dma_loop(k, job.load);
         int64_t inside = get(word_, dma::address);
         int64_t outside = p_.base[get(word_, dma::base)] + get(word_, dma::dram);
-        if (!job.within(inside, buffer.size, outside, p_.size)) return ODD;
+        if (!job.within(inside, buffer.size >> code, outside, p_.size)) return ODD;
         job.move(0, inside, outside, false);
         return DONE;
     }

@@ -28,7 +28,7 @@ from compiler.te import bits, is_signed, numpy_dtype
 from compiler.tensorize import UPDATES, Intrinsic
 
 from . import functional
-from .layouts import layouts_header
+from .layouts import layouts_header, weight_codes
 from .steps import CODES, BodyStep, Foreign, straighten
 from .units import Buffers, block_product, entry_tiles, perform
 
@@ -78,7 +78,7 @@ class _Buffer(ctypes.Structure):
 
 class _Machine(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "acc",
-                                                      "store")),
+                                                      "store", "wgt", "weight_codes")),
                 ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * len(UNITS)),
                 ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
                 ("buffer", _Buffer * 8)]
@@ -113,7 +113,7 @@ def _tables(machine: Machine) -> _Machine:
     """All fields of `_Machine` except where the buffers are."""
     config = machine.config
     tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
-                      UNITS.index("store"))
+                      UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config))
     units = (*UNITS, "fetch")
     for opcode in range(256):
         tables.unit[opcode] = units.index(machine.units[opcode]) if opcode in machine.units else -1

@@ -73,7 +73,7 @@ def _instructions(machine) -> Iterator[str]:
                       key=lambda facts: len(facts.timing.waits) if facts.timing else 0)
         yield from ("", f"{unit}: {loops_text(longest)}. "
                     f"{' '.join(timing_text(longest, machine.config.bus_bytes))}", f"{unit} word:")
-        yield from map(_field, fields_of(isa.FORMATS[unit]))
+        yield from map(_field, fields_of(machine.formats[unit]))
 
 
 def _meaning(form) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from accel.machine.config import LEFT_OUT
 from accel.machine.intrinsics import Declaration
 from accel.machine.machine import Machine
 from compiler.tensorize import Intrinsic
@@ -58,7 +59,7 @@ def compare(first: Machine, second: Machine) -> MachineDifference:
 
 
 def _geometry(first: Machine, second: Machine) -> Iterator[tuple[str, Pair]]:
-    here, there = (machine.config.geometry() | {"clock_mhz": machine.config.clock_mhz}
+    here, there = (LEFT_OUT | machine.config.geometry() | {"clock_mhz": machine.config.clock_mhz}
                    for machine in (first, second))
     yield from ((name, (here[name], there[name])) for name in here if here[name] != there[name])
 
@@ -88,7 +89,7 @@ def _changes(machine: Machine, here: Declaration, there: Declaration) -> Iterato
         yield f"forms {len(mine)} -> {len(forms)}"
     for one, other in zip(mine, forms):
         yield from _form_changes(one, other)
-    fields = [[field.path for field in used_fields(some)] for some in (mine, forms)]
+    fields = [[field.path for field in used_fields(machine, some)] for some in (mine, forms)]
     for path in dict.fromkeys(fields[0] + fields[1]):
         if (path in fields[0]) != (path in fields[1]):
             yield f"{'no longer reads' if path in fields[0] else 'now reads'} the field {path}"

@@ -26,7 +26,7 @@ def example(machine: Machine, name: str, form: int = 0) -> Instruction:
         return finish()
     intrinsic = machine.forms[name][form]
     moves = intrinsic.unit in ("load", "store")
-    fields = _moved(machine, intrinsic) if moves else _computed(intrinsic)
+    fields = _moved(machine, intrinsic) if moves else _computed(machine, intrinsic)
     waits, signals = NEIGHBOURS[intrinsic.unit]
     return Instruction(name, intrinsic.unit, {
         "opcode": machine.opcodes[name], "waits": isa.unit_mask([waits]),
@@ -45,7 +45,7 @@ def _moved(machine: Machine, form: Intrinsic) -> dict[str, Any]:
             "loops": [loop | ({"before": 1} if form.immediates else {})]}
 
 
-def _computed(form: Intrinsic) -> dict[str, Any]:
+def _computed(machine: Machine, form: Intrinsic) -> dict[str, Any]:
     loops = [{"extent": 2, "dst": 1, "a": 2 if form.reduce_axes else 1}]
     if form.reduce_axes:
         loops.append({"extent": 2, "a": 1, "b": 1})
@@ -65,7 +65,8 @@ def _computed(form: Intrinsic) -> dict[str, Any]:
         fields |= {imm.name: _number(imm) for imm in form.immediates}
         fields |= {"imm": 100} if "imm" in chosen.values() else {}
     return {key: value for key, value in fields.items()
-            if key in {field.path.partition(".")[0] for field in fields_of(isa.FORMATS[form.unit])}}
+            if key in {field.path.partition(".")[0]
+                       for field in fields_of(machine.formats[form.unit])}}
 
 
 def _scopes(form: Intrinsic) -> dict[str, str]:

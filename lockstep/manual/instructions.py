@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from accel.machine import isa
 from accel.machine.machine import FINISH, Machine
 from compiler.ir import expr_text
 from compiler.te import Reduce
@@ -83,7 +82,8 @@ class Facts:
 
 def facts(machine: Machine) -> list[Facts]:
     """All instructions in order of opcodes, FINISH included. Raises PlanError."""
-    header = tuple(field for field in fields_of(isa.FORMATS["fetch"]) if field.path != "reserved")
+    header = tuple(field for field in fields_of(machine.formats["fetch"])
+                   if field.path != "reserved")
     finish = Facts("finish", FINISH, "fetch",
                    (FormFacts("wait until all units are idle, then stop", (), ()),), 0, "assign",
                    tuple(field for field in header if field.path == "opcode"), None)
@@ -96,7 +96,7 @@ def facts_of(machine: Machine, name: str) -> Facts:
     first = forms[0]
     return Facts(name, machine.opcodes[name], first.unit, tuple(map(_form, forms)),
                  max(form.loops for form in forms), first.update,
-                 tuple(used_fields(forms)), timing_of(machine, first))
+                 tuple(used_fields(machine, forms)), timing_of(machine, first))
 
 
 def _form(form: Intrinsic) -> FormFacts:
@@ -116,19 +116,20 @@ def formula(form: Intrinsic) -> str:
     return text.replace("[]", "")
 
 
-def used_fields(forms: tuple[Intrinsic, ...]) -> Iterator[WordField]:
+def used_fields(machine: Machine, forms: tuple[Intrinsic, ...]) -> Iterator[WordField]:
     """The fields of its word that an instruction reads, in order of their bits."""
     read = {"opcode", "waits", "signals", "loops.extent"}
     for form in forms:
         read |= _moved(form) if form.unit in ("load", "store") else _computed(form)
-    for field in fields_of(isa.FORMATS[forms[0].unit]):
+    for field in fields_of(machine.formats[forms[0].unit]):
         if field.path in read:
             yield field
 
 
 def _moved(form: Intrinsic) -> set[str]:
     padded = {"pad_value", "loops.before", "loops.after"} if form.immediates else set()
-    return {"buffer", "base", "dram", "address", "run", "loops.dram", "loops.buffer"} | padded
+    return {"buffer", "base", "dram", "address", "run", "bits", "loops.dram",
+            "loops.buffer"} | padded
 
 
 def _computed(form: Intrinsic) -> set[str]:

@@ -4,13 +4,15 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
+from amaranth.lib import data
+
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import disassemble
 
 from .examples import example, hexadecimal
 from .instructions import Facts, facts
-from .text import (LAYOUTS, diagram, flags_text, immediates_text, loops_text, reads_text,
+from .text import (diagram, flags_text, immediates_text, layouts, loops_text, reads_text,
                    timing_text, update_text)
 from .words import fields_of, meaning_of
 
@@ -52,18 +54,18 @@ def _lines(machine: Machine) -> Iterator[str]:
     yield from ("## Words", "")
     for paragraph in WORDS:
         yield from (paragraph, "")
-    for unit, name in LAYOUTS.items():
-        yield from _layout(unit, name)
+    for unit, name in layouts(machine).items():
+        yield from _layout(machine.formats[unit], name)
     for facts_ in facts(machine):
         yield from _instruction(machine, facts_)
 
 
-def _layout(unit: str, name: str) -> Iterator[str]:
+def _layout(layout: data.Layout, name: str) -> Iterator[str]:
     yield from (f"### Words of {name}", "", "A row is 32 bits, the lowest first; a field is "
                 "followed by its width, and by -1 where it is stored minus one.", "", "```text")
-    yield from diagram(unit)
+    yield from diagram(layout)
     yield from ("```", "", "| bits | field | meaning |", "|---|---|---|")
-    for field in fields_of(isa.FORMATS[unit]):
+    for field in fields_of(layout):
         path = field.path.replace("loops.", "loops[i].")
         more = f", + {field.stride} i" if field.count > 1 else ""
         yield f"| {field.bits}{more} | `{path}` | {meaning_of(field)} |"

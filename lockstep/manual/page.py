@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
 
+from amaranth.lib import data
+
 from accel.machine import isa
 from accel.machine.machine import Machine
 from accel.machine.program import disassemble
 
 from .examples import example, hexadecimal
 from .instructions import Facts, facts
-from .text import (DIAGRAM_BITS, LAYOUTS, cells, flags_text, immediates_text, loops_text,
+from .text import (DIAGRAM_BITS, cells, flags_text, immediates_text, layouts, loops_text,
                    timing_text, update_text)
 from .markdown import WORDS
 from .words import WordField, fields_of, meaning_of
@@ -24,7 +26,7 @@ def page(machine: Machine) -> str:
     """The whole page."""
     every = facts(machine)
     title = f"Instructions of {machine.config.name}"
-    body = "".join([*map(_layout, LAYOUTS.items()),
+    body = "".join([*(_layout(machine, *item) for item in layouts(machine).items()),
                     "<h2>Instructions</h2>", *(_instruction(machine, one) for one in every)])
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -51,12 +53,12 @@ def _links(every: Iterable[Facts]) -> str:
 
 # ---- words -------------------------------------------------------------------------------------
 
-def _layout(item: tuple[str, str]) -> str:
-    unit, name = item
+def _layout(machine: Machine, unit: str, name: str) -> str:
+    layout = machine.formats[unit]
     numbers = "".join(f"<th>{bit}</th>" for bit in range(DIAGRAM_BITS))
     rows = "".join(f"<tr><th>{low}</th>{''.join(map(_cell, row))}</tr>"
-                   for low, row in _rows(unit))
-    fields = "".join(_field(field) for field in fields_of(isa.FORMATS[unit]))
+                   for low, row in _rows(layout))
+    fields = "".join(_field(field) for field in fields_of(layout))
     return (f'<section id="word-{unit}"><h3>Words of {escape(name)}</h3><div class="scroll">'
             f'<table class="bits"><thead><tr><th></th>{numbers}</tr></thead><tbody>{rows}</tbody>'
             f'</table></div><div class="scroll"><table class="fields"><thead><tr><th>bits</th>'
@@ -64,9 +66,9 @@ def _layout(item: tuple[str, str]) -> str:
             f"</section>")
 
 
-def _rows(unit: str) -> Iterator[tuple[int, list[tuple[WordField | None, str, int]]]]:
+def _rows(layout: data.Layout) -> Iterator[tuple[int, list[tuple[WordField | None, str, int]]]]:
     low = 0
-    for row in cells(unit):
+    for row in cells(layout):
         yield low, row
         low += sum(width for *_, width in row)
 

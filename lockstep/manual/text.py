@@ -1,36 +1,43 @@
 """Sentences and diagrams about instructions, for terminals and pages."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from accel.machine import isa
+from amaranth.lib import data
+
+from accel.machine.machine import Machine
 
 from .instructions import Facts, FormFacts
 from .timing import UnitTiming
 from .words import WordField, fields_of, loop_count
 
-__all__ = ["DIAGRAM_BITS", "LAYOUTS", "cells", "diagram", "flags_text", "immediates_text",
+__all__ = ["DIAGRAM_BITS", "cells", "diagram", "flags_text", "immediates_text", "layouts",
            "loops_text", "reads_text", "timing_text", "update_text"]
 
 DIAGRAM_BITS = 32
 """Bits of a row of a diagram."""
 
-LAYOUTS = {"fetch": "finish", "load": "load and store", "gemm": "gemm", "vector": "vector"}
-"""The units whose word layouts differ, and what their words are called."""
+
+def layouts(machine: Machine) -> Mapping[str, str]:
+    """The units whose word layouts differ, and what their words are called."""
+    if machine.formats["load"] == machine.formats["store"]:
+        moves = {"load": "load and store"}
+    else:
+        moves = {"load": "load", "store": "store"}
+    return {"fetch": "finish", **moves, "gemm": "gemm", "vector": "vector"}
 
 
-def cells(unit: str) -> Iterator[list[tuple[WordField | None, str, int]]]:
+def cells(layout: data.Layout) -> Iterator[list[tuple[WordField | None, str, int]]]:
     """A row for every 32 bits of a word, up to the end of the first loop and from that of the last:
     pairs of a field and its label with its bits there; a field of two rows stands in both. None
     instead of a field stands for the loops after the first.
     """
-    layout = isa.FORMATS[unit]
     loops = loop_count(layout)
     pieces: list[tuple[WordField | None, str, int, int]] = []
     for field in fields_of(layout):
         label = field.path.replace("loops.", "loops[0].")
         pieces.append((field, label, field.offset, field.width))
         if field.path.startswith("loops.") and field.stride and \
-                field.offset + field.width == _end_of_first_loop(unit):
+                field.offset + field.width == _end_of_first_loop(layout):
             end = field.offset + field.width
             label = f"loops[1]{f' ... loops[{loops - 1}]' if loops > 2 else ''}, the same"
             pieces.append((None, label, end, (loops - 1) * field.stride))
@@ -49,15 +56,15 @@ def cells(unit: str) -> Iterator[list[tuple[WordField | None, str, int]]]:
                 row, filled = [], 0
 
 
-def _end_of_first_loop(unit: str) -> int:
-    return max(field.offset + field.width for field in fields_of(isa.FORMATS[unit])
+def _end_of_first_loop(layout: data.Layout) -> int:
+    return max(field.offset + field.width for field in fields_of(layout)
                if field.path.startswith("loops."))
 
 
-def diagram(unit: str) -> Iterator[str]:
+def diagram(layout: data.Layout) -> Iterator[str]:
     """The rows of `cells` as text, the lowest bit first."""
     low = 0
-    for row in cells(unit):
+    for row in cells(layout):
         parts = (f"{label} {width}{' -1' if field and field.minus_one else ''}"
                  for field, label, width in row)
         yield f"{low:3}  {' | '.join(parts)}"

@@ -30,6 +30,8 @@ MEANINGS: Mapping[str, str] = {
     "dram": "bytes from the base register to the first byte in memory",
     "address": "the first byte in the buffer",
     "run": "bytes of an iteration",
+    "bits": "bits of an element in memory; with fewer than 8, address and loops.buffer count what "
+            "a byte of memory unpacks to, each element extended by its sign",
     "pad_value": "the byte that padding writes",
     "base.dst": "first entry of the destination",
     "base.a": "first entry of the first source",

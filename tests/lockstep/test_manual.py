@@ -23,20 +23,23 @@ from lockstep.manual.page import page
 from lockstep.manual.text import cells
 from lockstep.manual.timing import timing_of
 from lockstep.manual.words import MEANINGS, UNUSED
-from tests.support.machines import GEOMETRIES, SHORT, TINY
+from tests.support.machines import GEOMETRIES, PACKED, SHORT, TINY
 
 OWN = Machine(preset("tiny-1x4x4"), (*SHIPPED, vector_op("absdiff", lambda a, b: te.abs(a - b))))
 MACHINES = {"tiny": TINY, "short": SHORT, "own": OWN, "2x8x8": Machine(load(
-    GEOMETRIES / "2x8x8.toml")), "two beats": Machine(preset("ecp5-1x16x16"))}
+    GEOMETRIES / "2x8x8.toml")), "two beats": Machine(preset("ecp5-1x16x16")), "packed": PACKED}
 each_machine = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 
 
 # ---- words -------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("unit", isa.FORMATS)
-def test_fields_are_where_the_decoder_reads_them(unit: str) -> None:
+LAYOUTS = isa.FORMATS | {"packed": isa.PACKED}
+each_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+
+
+@each_layout
+def test_fields_are_where_the_decoder_reads_them(layout) -> None:
     """Every field, those of all loops, as `accel.machine.words` reads whole streams."""
-    layout = isa.FORMATS[unit]
     told = {(field.path if field.count == 1 else field.path.replace("loops.", f"loops.{loop}."),
              field.offset + loop * field.stride, field.width, field.signed, int(field.minus_one))
             for field in fields_of(layout) for loop in range(field.count)
@@ -46,14 +49,21 @@ def test_fields_are_where_the_decoder_reads_them(unit: str) -> None:
 
 def test_every_field_has_a_meaning() -> None:
     immediates = {"imm", "ma", "mb", "s", "zp", "lo", "hi"}
-    for layout in isa.FORMATS.values():
+    for layout in LAYOUTS.values():
         for field in fields_of(layout):
             assert field.path in {*MEANINGS, *UNUSED, *immediates}, field.path
 
 
-@pytest.mark.parametrize("unit", isa.FORMATS)
-def test_a_diagram_has_every_bit_once(unit: str) -> None:
-    rows = list(cells(unit))
+def test_how_weights_are_packed_is_in_the_manual_of_machines_that_unpack_them() -> None:
+    row = "| 29 ... 30 | `bits` | bits of an element in memory; "
+    assert row in manual(PACKED) and "0 8, 1 4, 2 2 |" in manual(PACKED)
+    assert "### Words of store" in manual(PACKED)
+    assert "`bits`" not in manual(TINY)
+
+
+@each_layout
+def test_a_diagram_has_every_bit_once(layout) -> None:
+    rows = list(cells(layout))
     assert sum(width for row in rows for *_, width in row) == isa.WORD_BITS
     assert all(sum(width for *_, width in row) % 32 == 0 for row in rows)
     place = 0
@@ -72,7 +82,7 @@ def test_a_bit_that_is_not_listed_changes_nothing(machine: Machine, rng) -> None
         read = {field.path for field in told.fields}
         fields = {**instruction.fields}
         loops = [dict(loop) for loop in fields["loops"]]
-        for field in fields_of(isa.FORMATS[told.unit]):
+        for field in fields_of(machine.formats[told.unit]):
             head, _, tail = field.path.partition(".")
             if field.path in read or field.path in UNUSED:
                 continue

@@ -9,8 +9,8 @@ from amaranth.lib import wiring
 
 from accel.hw.arbiter import Arbiter
 from accel.hw.interface import COMMAND
-from accel.machine.config import BUFFERS, AccelConfig
-from accel.machine.isa import BASES, DMA, encode
+from accel.machine.config import BUFFERS, WEIGHT_BITS, AccelConfig
+from accel.machine.isa import BASES, DMA, PACKED, encode
 from tests.support.amaranth_sim import put
 from tests.support.memory_model import Memory
 
@@ -68,7 +68,9 @@ def iterations(fields: dict):
 def random_instruction(rng: random.Random, config: AccelConfig, buffer: str, memory_bytes: int,
                        pads: bool) -> dict:
     """An instruction that stays inside its buffer and its memory, of any alignment."""
-    size = config.buffers[buffer].size_bytes
+    bits = rng.choice(config.weight_bits) if buffer == "wgt" else 8
+    packed = {} if config.weight_bits == (8,) else {"bits": WEIGHT_BITS.index(bits)}
+    size = config.buffers[buffer].size_bytes * bits // 8
     while True:
         loops = [{"extent": rng.choice((1, 1, 2, 3, 5)), "dram": rng.randrange(-200, 200),
                   "buffer": rng.randrange(-60, 90) % (1 << 24)} for _ in range(4)]
@@ -79,7 +81,7 @@ def random_instruction(rng: random.Random, config: AccelConfig, buffer: str, mem
         base = rng.randrange(4)
         fields = instruction(config, buffer, base=base, run=run, loops=loops,
                              dram=rng.randrange(memory_bytes // 2), address=rng.randrange(size),
-                             pad_value=rng.randrange(256))
+                             pad_value=rng.randrange(256), **packed)
         if all(address + run <= size and dram + run <= memory_bytes
                for dram, address, _ in iterations(fields)):
             return fields
@@ -141,7 +143,8 @@ def feed_commands(unit, programs: list[dict], stall=lambda: False):
         for index, fields in enumerate(programs):
             while stall():
                 await ctx.tick()
-            await put(ctx, unit.commands, {"index": index, "word": encode(DMA, fields)})
+            word = encode(PACKED if "bits" in fields else DMA, fields)
+            await put(ctx, unit.commands, {"index": index, "word": word})
             await ctx.tick()            # what has left is shown
             ctx.set(unit.commands.payload.as_value(), (1 << COMMAND.size) - 1)
     return testbench

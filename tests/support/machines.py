@@ -6,7 +6,7 @@ from pathlib import Path
 from accel.machine.config import load, preset
 from accel.machine.machine import Machine
 
-__all__ = ["GEOMETRIES", "MACHINES", "SHORT", "TINY", "machine"]
+__all__ = ["GEOMETRIES", "MACHINES", "PACKED", "SHORT", "TINY", "machine"]
 
 GEOMETRIES = Path(__file__).parents[2] / "examples" / "geometries"
 
@@ -14,6 +14,10 @@ TINY = Machine(preset("tiny-1x4x4"))
 SHORT = Machine(replace(TINY.config, name="short", inp_bytes=64, wgt_bytes=128, res_bytes=64,
                         par_bytes=128, acc_bytes=256, out_bytes=32))
 """Buffers of a few entries: nearly every layer is cut in every way."""
+
+
+PACKED = Machine(replace(TINY.config, name="packed", weight_bits=(8, 4, 2)))
+"""Weights may have fewer bits in memory."""
 
 
 def machine(name: str) -> Machine:

@@ -110,7 +110,7 @@ def _selector(machine: Machine, unit: str, stream: Stream, random: Random) -> st
     return f"{name} {value} at {index}"
 
 
-_SELECTORS = {"buffer": 8, "a_source": 2, "b_source": 4, "destination": 2}
+_SELECTORS = {"buffer": 8, "bits": 4, "a_source": 2, "b_source": 4, "destination": 2}
 
 
 def _illegal(machine: Machine, instruction: Instruction, name: str, value: int) -> bool:
@@ -140,7 +140,7 @@ def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str
     index, touch = random.choice(places)
     instruction, geometry = stream[index], machine.config.buffers[touch.memory]
     dma = unit in ("load", "store")
-    size = geometry.size_bytes - touch.width + 1 if dma else geometry.depth
+    size = (geometry.size_bytes - touch.width) // touch.scale + 1 if dma else geometry.depth
     near = size - touch.walk.bounds[1] + random.randrange(4)
     far = random.randrange(size, 1 << (24 if dma else 16))
     if dma:

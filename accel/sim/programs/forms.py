@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from accel.machine import isa
+from accel.machine.config import WEIGHT_BITS
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.proof.access import operand_scope
@@ -23,6 +24,7 @@ class Form:
     target : where the destination lives; for a store what it reads.
     reset : of an update that accumulates, whether it begins anew.
     padded : some iterations of a load are padding.
+    bits : of an element of a load in memory.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Form:
     target: str
     reset: bool | None = None
     padded: bool = False
+    bits: int = 8
 
     @property
     def scopes(self) -> dict[str, str]:
@@ -38,7 +41,8 @@ class Form:
 
     def __str__(self) -> str:
         if self.unit in ("load", "store"):
-            return f"{self.name} {self.target}" + (" with padding" if self.padded else "")
+            packed = f" of {self.bits} bits" if self.bits < 8 else ""
+            return f"{self.name} {self.target}{packed}" + (" with padding" if self.padded else "")
         how = {None: "", True: " with reset", False: " onto what is there"}[self.reset]
         if self.unit == "gemm":
             return self.name + how
@@ -49,14 +53,15 @@ class Form:
 def forms(machine: Machine) -> list[Form]:
     """All forms that the declarations allow, in order of opcodes."""
     return [form for name, intrinsics in machine.forms.items() for intrinsic in intrinsics
-            for form in _of(name, intrinsic)]
+            for form in _of(machine, name, intrinsic)]
 
 
-def _of(name: str, intrinsic: Intrinsic) -> Iterator[Form]:
+def _of(machine: Machine, name: str, intrinsic: Intrinsic) -> Iterator[Form]:
     unit = intrinsic.unit
     if unit == "load":
         for buffer in intrinsic.dst.scopes:
-            yield Form(name, unit, (), buffer, padded=bool(intrinsic.immediates))
+            for bits in machine.config.weight_bits if buffer == "wgt" else (8,):
+                yield Form(name, unit, (), buffer, padded=bool(intrinsic.immediates), bits=bits)
     elif unit == "store":
         for buffer in intrinsic.operands[0].scopes:
             yield Form(name, unit, (), buffer)
@@ -77,7 +82,8 @@ def form_of(machine: Machine, instruction: Instruction) -> Form:
         buffer = isa.BUFFERS[fields["buffer"]]
         padded = any(loop.get("before") or loop.get("after") for loop in fields.get("loops", ()))
         allowed = any(form.immediates and buffer in form.dst.scopes for form in machine.forms[name])
-        return Form(name, unit, (), buffer, padded=padded and allowed)
+        return Form(name, unit, (), buffer, padded=padded and allowed,
+                    bits=WEIGHT_BITS[fields.get("bits", 0)])
     intrinsic = machine.intrinsic(name)
     sources = tuple((operand.name, operand_scope(instruction, intrinsic, operand.name))
                     for operand in intrinsic.operands)

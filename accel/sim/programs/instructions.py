@@ -3,7 +3,7 @@
 from random import Random
 
 from accel.machine import isa
-from accel.machine.config import PARAM_BYTES
+from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
 from accel.machine.machine import Machine
 
 from . import shapes
@@ -26,7 +26,7 @@ class Instructions:
     def of(self, form: Form, level: int | None = None) -> Touching:
         """An instruction of a form; `level` is that of a loop that vector must have."""
         match form.unit:
-            case "load": return self.load(form.target, name=form.name, padded=form.padded)
+            case "load": return self.load(form.target, False, form.name, form.padded, form.bits)
             case "store": return self.store(form.name)
             case "gemm": return self.gemm(form)
             case _: return self.vector(form, level)
@@ -39,7 +39,7 @@ class Instructions:
         return placed
 
     def load(self, buffer: str, wide: bool = False, name: str = "",
-             padded: bool | None = None) -> Touching:
+             padded: bool | None = None, bits: int = 8) -> Touching:
         """`padded`: whether some iterations are padding; None: now and then."""
         random = self.random
         name = name or self.machine.of_unit("load")[0].name
@@ -58,7 +58,7 @@ class Instructions:
                     loop["after"] = random.randrange(0, 3)
             if padded and not any(loop.get("before") or loop.get("after") for loop in loops):
                 raise NoPlace
-        return self._dma(name, "load", buffer, run, loops)
+        return self._dma(name, "load", buffer, run, loops, bits=bits)
 
     def _load_records(self, name: str) -> Touching:
         """Whole records on whole records: their fields have ranges."""
@@ -84,14 +84,16 @@ class Instructions:
                          self.places.loops(4, ("dram", "buffer"), 8, 12))
 
     def _dma(self, name: str, unit: str, buffer: str, run: int, loops: list[dict[str, int]],
-             dram: int | None = None, step: int = 1) -> Touching:
-        """Place both sides; `dram` says where in io, `step` is the alignment in the buffer."""
+             dram: int | None = None, step: int = 1, bits: int = 8) -> Touching:
+        """Place both sides; `dram` says where in io, `step` is the alignment in the buffer, of
+        which addresses count what a byte unpacks to."""
         valid = {index for index in shapes.indices(loops)
                  if unit == "store" or not shapes.padding(index, loops)}
         outside = [shapes.offset(index, loops, "dram") for index in shapes.indices(loops)
                    if index in valid]
         inside = [shapes.offset(index, loops, "buffer") for index in shapes.indices(loops)]
-        size = self.config.buffers[buffer].size_bytes
+        group = 8 // bits
+        size = self.config.buffers[buffer].size_bytes // group
         if unit == "load":
             segment = self.places.segment() if dram is None else "io"
             if dram is None:
@@ -102,10 +104,13 @@ class Instructions:
             address = self.places.readable(buffer, shapes.widened(inside, run))
             dram = self.places.room(segment, shapes.widened(outside, run))
         remote = {segment: shapes.bits(dram + o for o in shapes.widened(outside, run))}
-        local = {buffer: shapes.bits(address + o for o in shapes.widened(inside, run))}
+        local = {buffer: shapes.bits((address + o) * group + byte for byte in range(group)
+                                     for o in shapes.widened(inside, run))}
         fields = {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index(segment),
                   "dram": dram % (1 << 32), "address": address, "run": run,
                   "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
+        if bits < 8:
+            fields["bits"] = WEIGHT_BITS.index(bits)
         reads, writes = (remote, local) if unit == "load" else (local, remote)
         return Touching(name, unit, fields, reads, writes)
 

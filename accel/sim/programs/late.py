@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from accel.machine import isa
-from accel.machine.config import UNITS
+from accel.machine.config import UNITS, WEIGHT_BITS
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Run, Status
@@ -23,10 +23,11 @@ FULL = 255              # tokens that a counter holds
 
 def late(machine: Machine) -> list[Case]:
     """Programs that deadlock with every unit waiting, each in turn with the lowest instruction, and
-    with every unit refused; in which a unit leaves its buffer; with an illegal word."""
+    with every unit refused; in which a unit leaves its buffer; with an illegal word; in which a
+    load unpacks to what lies outside its buffer, or unpacks what no load does."""
     return [*(_waiting(machine, turn) for turn in range(len(UNITS))), _refused(machine),
             *(_outside(machine, unit) for unit in UNITS),
-            _illegal(machine)]
+            _illegal(machine), *_unpacking(machine)]
 
 
 def _waiting(machine: Machine, turn: int) -> Case:
@@ -43,7 +44,7 @@ def _refused(machine: Machine) -> Case:
               for unit in UNITS]
     given = FULL * len(UNITS)
     return _case(machine, Run(Status.DEADLOCK, UNITS[0], given), given, giving, giving,
-                 "signal")
+                 f"signal of {UNITS[0]}")
 
 
 def _outside(machine: Machine, unit: str) -> Case:
@@ -56,6 +57,22 @@ def _outside(machine: Machine, unit: str) -> Case:
                  else {"dst": buffers["out"].depth}}
     return _case(machine, Run(Status.ADDRESS, unit, LATE + 1), LATE + 1,
                  [changed(instruction, wrong)])
+
+
+def _unpacking(machine: Machine) -> list[Case]:
+    """With each code of `bits` a load of the first byte after wgt, and one to res; none where loads
+    do not unpack."""
+    allowed, load = machine.config.weight_bits, nothing(machine, "load", 1)
+    wgt = {"buffer": isa.BUFFERS.index("wgt")}
+    cases = []
+    for code in range(1, 4) if len(allowed) > 1 else ():
+        bits = (*WEIGHT_BITS, None)[code]
+        outside = {"bits": code, "address": machine.config.wgt_bytes >> code}
+        ends = ((Status.ADDRESS if bits in allowed else Status.ILLEGAL, outside | wgt),
+                (Status.ILLEGAL, {"bits": code}))
+        cases += [_case(machine, Run(status, "load", LATE + 1), LATE + 1, [changed(load, fields)],
+                        name=f"{status.text} of load, bits {code}") for status, fields in ends]
+    return cases
 
 
 def _illegal(machine: Machine) -> Case:
@@ -83,5 +100,5 @@ def _case(machine: Machine, end: Run, start: int, last: Sequence[Instruction],
     stream = np.concatenate([np.resize(words[0], (start, isa.WORD_BYTES)), words[1]])
     program = AccelProgram(machine.hash, stream, np.zeros(64, np.uint8), io_bytes=64,
                            machine=machine.record)
-    return Case(f"late {name or end.status.text} of {end.unit}", program, program.image(),
+    return Case(f"late {name or f'{end.status.text} of {end.unit}'}", program, program.image(),
                 {"latency": 2}, fault=end.describe())

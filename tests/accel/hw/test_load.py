@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from accel.hw.load import LOADED, REQUEST_CYCLES, Load
-from accel.machine.config import BUFFERS, preset
+from accel.hw.unpack import unpacked
+from accel.machine.config import BUFFERS, WEIGHT_BITS, preset
 from accel.machine.isa import DMA, encode
 from accel.machine.status import ACTIVITIES, Status
 from tests.support.amaranth_sim import put, simulate, stalls
@@ -15,6 +16,8 @@ from tests.support.memory_model import Memory
 TINY = preset("tiny-1x4x4")
 NARROW = replace(TINY, bus_bytes=4)         # an entry of wgt is wider
 WIDE = replace(TINY, bus_bytes=16)          # an entry of inp is narrower
+PACKED = replace(TINY, weight_bits=(8, 4, 2))
+FEW = replace(WIDE, weight_bits=(8, 4))
 SIZE = 0x1800
 
 
@@ -26,12 +29,13 @@ class Buffers:
         self.data = {name: bytearray(config.buffers[name].size_bytes) for name in LOADED}
 
     async def record(self, ctx):
-        n, cycle = self.config.bus_bytes, 0
+        cycle = 0
         ports = [getattr(self.load, name) for name in LOADED]
         async for _, _, *values in ctx.tick().sample(
                 *(p[field] for p in (vars(port) for port in ports)
                   for field in ("addr", "data", "mask"))):
             for index, name in enumerate(LOADED):
+                n = self.config.written_bytes(name)
                 addr, data, mask = values[3 * index:3 * index + 3]
                 if mask:
                     self.writes.append((cycle, name, addr))
@@ -48,10 +52,12 @@ def contents(seed: int = 0) -> bytearray:
 def meaning(config, memory: bytes, programs: list[dict]) -> dict[str, bytearray]:
     data = {name: bytearray(config.buffers[name].size_bytes) for name in LOADED}
     for fields in programs:
-        run = fields["run"]
+        run, bits = fields["run"], WEIGHT_BITS[fields.get("bits", 0)]
         for dram, address, pad in iterations(fields):
-            data[BUFFERS[fields["buffer"]]][address:address + run] = (
-                bytes([fields["pad_value"]] * run) if pad else memory[dram:dram + run])
+            moved = bytes([fields["pad_value"]] * run) if pad else memory[dram:dram + run]
+            elements = [element for byte in moved for element in unpacked(byte, bits)]
+            first = address * 8 // bits
+            data[BUFFERS[fields["buffer"]]][first:first + len(elements)] = bytes(elements)
     return data
 
 
@@ -68,10 +74,12 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
 
 
 @pytest.mark.parametrize("memory_stall, token_stall", [(0, 0), (0.4, 0.5)])
-@pytest.mark.parametrize("config", [NARROW, WIDE], ids=["narrow", "wide"])
+@pytest.mark.parametrize("config", [NARROW, WIDE, PACKED, FEW],
+                         ids=["narrow", "wide", "packed", "packed, wide"])
 def test_matches_its_meaning(config, memory_stall, token_stall):
     rng = random.Random(config.bus_bytes)
-    programs = [random_instruction(rng, config, rng.choice(LOADED), SIZE, True) | {
+    buffers = LOADED if config.weight_bits == (8,) else ("wgt", "wgt", "inp")
+    programs = [random_instruction(rng, config, rng.choice(buffers), SIZE, True) | {
         "waits": rng.randrange(16), "signals": rng.randrange(16)} for _ in range(16)]
     memory, buffers, events = run(config, programs, 6, memory_stall, token_stall)
     assert buffers.data == meaning(config, memory.data, programs)
@@ -130,6 +138,17 @@ def test_one_step_a_cycle(config, name):
     assert data[-1] - data[0] == total - 1
 
 
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_packed_weights_come_faster(bits):
+    """A beat of memory is a step, whatever it unpacks to: 1024 weights."""
+    fields = instruction(PACKED, "wgt", run=1024 * bits // 8, bits=WEIGHT_BITS.index(bits))
+    _, buffers, events = run(PACKED, [fields], 0)
+    cycles = [cycle for cycle, *_ in buffers.writes]
+    assert cycles == list(range(cycles[0], cycles[0] + 1024 * bits // 8 // PACKED.bus_bytes))
+    assert sum(byte != 0 for byte in buffers.data["wgt"][:1024]) > 512
+    assert not any(buffers.data["wgt"][1024:])
+
+
 def test_requests_run_ahead_of_data():
     programs = [instruction(NARROW, "inp", run=4, loops=[{"extent": 20, "dram": 64}])] * 4
     memory, _, _ = run(NARROW, programs, latency=120)
@@ -143,6 +162,10 @@ def test_requests_run_ahead_of_data():
 @pytest.mark.parametrize("fields, index, status", [
     ({"buffer": BUFFERS.index("out"), "run": 4}, 1, Status.ILLEGAL),
     ({"buffer": 7, "run": 4}, 1, Status.ILLEGAL),
+    ({"buffer": 1, "run": 4, "bits": 3}, 1, Status.ILLEGAL),
+    ({"buffer": 0, "run": 4, "bits": 1}, 1, Status.ILLEGAL),
+    ({"buffer": 1, "run": 4, "address": 2045, "bits": 1}, 1, Status.ADDRESS),
+    ({"buffer": 1, "run": 4, "address": 1021, "bits": 2}, 1, Status.ADDRESS),
     ({"buffer": 0, "address": 2045, "run": 4}, 1, Status.ADDRESS),
     ({"buffer": 0, "address": 0xFFFFFF, "run": 2}, 1, Status.ADDRESS),
     ({"buffer": 2, "run": 8, "loops": [{"extent": 300, "buffer": 8, "before": 300}]}, 1,
@@ -151,9 +174,10 @@ def test_requests_run_ahead_of_data():
     ({"buffer": 0, "run": 128, "dram": (1 << 32) - 64}, 1, Status.BUS),     # the first half
 ])
 def test_an_instruction_with_an_error_goes_its_way(fields, index, status):
-    good = instruction(NARROW, "inp", run=40)
+    config = PACKED if "bits" in fields else NARROW
+    good = instruction(config, "inp", run=40)
     bench_programs = [good, fields, good]
-    memory, _, events = run(NARROW, bench_programs, 20)
+    memory, _, events = run(config, bench_programs, 20)
     assert list(dict.fromkeys((i, s) for _, i, s in events.errors)) == [(index, status)]
     assert [i for _, i in events.retired] == [0, 1, 2]
 

@@ -187,8 +187,43 @@ def test_a_directory_is_refused(tmp_path) -> None:
 
 
 def test_geometry_is_all_but_the_name_and_the_clock() -> None:
-    assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz"}
+    assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "weight_bits"}
     assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
+
+
+def test_machines_without_packed_weights_keep_their_hash() -> None:
+    """The text that the hash covers says nothing of what they do not have."""
+    plain, packed = Machine(TINY), Machine(replace(TINY, weight_bits=(8, 4)))
+    assert "weight_bits" not in plain.text and "'bits'" not in plain.text
+    assert packed.config.geometry() == {**TINY.geometry(), "weight_bits": [8, 4]}
+    assert packed.record.difference(plain.record) == (
+        "weight_bits is [8, 4], not [8], words of load have another layout")
+    assert plain.record.difference(packed.record) == (
+        "weight_bits is [8], not [8, 4], words of load have another layout")
+
+
+@pytest.mark.parametrize("bits", [(8,), (8, 4), [8, 2], [2, 8, 4]])
+def test_weight_bits_are_in_the_order_of_their_codes(tmp_path, bits) -> None:
+    config = replace(TINY, name="mine", weight_bits=bits)
+    assert config.weight_bits == tuple(sorted(bits, reverse=True))
+    assert config.written_bytes("wgt") == TINY.bus_bytes * 8 // min(bits)
+    assert config.written_bytes("inp") == TINY.bus_bytes
+    (tmp_path / "mine.toml").write_text(config.to_toml())
+    assert load(tmp_path / "mine.toml") == config
+    assert hash(config) == hash(load(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize("bits", [4, "8, 4", (), (4,), (8, 8), (8, 1), (8, 4.0), (8, True), None])
+def test_other_weight_bits_are_refused(bits) -> None:
+    refused(f"weight_bits must be a list of 8 and some of 4, 2, each once, not {bits!r}",
+            weight_bits=bits)
+
+
+def test_wgt_holds_two_beats_of_unpacked_weights() -> None:
+    wide = replace(TINY, bus_bytes=64, inp_bytes=128, wgt_bytes=128)
+    with pytest.raises(ConfigError, match=r"^wgt_bytes must be at least two beats of 128 bytes, "
+                                          r"not 128$"):
+        replace(wide, weight_bits=(8, 4))
 
 
 CHANGES = {"batch": 2, "block_in": 8, "block_out": 8, "bus_bytes": 8, "queue_depth": 4,

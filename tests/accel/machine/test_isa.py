@@ -15,7 +15,8 @@ from accel.machine.intrinsics import IMMEDIATES
 from accel.machine.machine import Machine
 from tests.support.strategies import word_fields, words
 
-LAYOUTS = {"control": isa.CONTROL, "dma": isa.DMA, "gemm": isa.GEMM, "vector": isa.VECTOR}
+LAYOUTS = {"control": isa.CONTROL, "dma": isa.DMA, "packed": isa.PACKED, "gemm": isa.GEMM,
+           "vector": isa.VECTOR}
 DOCS = (Path(__file__).parents[3] / "docs" / "machine.md").read_text(encoding="utf-8")
 
 any_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -15,6 +15,7 @@ from accel.machine.program import (Instruction, AccelProgram, ProgramError, Tens
 from accel.machine.provenance import Loop, Origin, Provenance, Site
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
+from tests.support.machines import PACKED
 from tests.support.strategies import word_fields
 
 MACHINE = Machine(preset("tiny-1x4x4"))
@@ -149,6 +150,17 @@ def test_text(instruction: Instruction, text: str) -> None:
     assert disassemble(instruction) == text
     decoded = Instruction.decode(MACHINE, instruction.encode(MACHINE))
     assert disassemble(decoded) == text
+
+
+def test_text_of_packed_weights() -> None:
+    for code, text in enumerate(("", " bits=4", " bits=2", " bits=3")):
+        load = Instruction("load", "load", {"buffer": 1, "bits": code})
+        decoded = Instruction.decode(PACKED, load.encode(PACKED))
+        assert disassemble(decoded) == disassemble(load) == (
+            f"load buffer=wgt base=program{text} dram=0 address=0 run=1")
+    with pytest.raises(isa.InstructionError,
+                       match=r"^Field must be one of the word's, not 'bits'$"):
+        Instruction("load", "load", {"bits": 1}).encode(MACHINE)
 
 
 @pytest.mark.parametrize("name", ["load", "gemm", "requantize"])

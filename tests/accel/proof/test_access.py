@@ -14,7 +14,9 @@ from accel.machine.program import (Instruction, AccelProgram, ProgramError, Tens
                                    finish)
 from accel.machine.provenance import Origin
 from accel.machine.words import decode_words
-from accel.proof.access import IllegalProgram, Walk, event, prove, touches, with_tokens
+from accel.proof.access import (Fault, IllegalProgram, Walk, event, prove, require_ranges, touches,
+                                with_tokens)
+from tests.support.machines import PACKED
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 X = TensorSlot("x", "io", 0, (64,), "uint8")
@@ -54,10 +56,10 @@ def test_contiguous_set_is_one_interval():
     assert (starts.tolist(), length) == ([160], 960)
 
 
-def sets(instruction):
+def sets(instruction, machine=MACHINE):
     """(memory, write) to the set of addresses."""
     result = {}
-    for access in event(MACHINE, instruction).accesses:
+    for access in event(machine, instruction).accesses:
         addresses = (range(*access.addresses) if isinstance(access.addresses, tuple)
                      else access.addresses.tolist())
         result.setdefault((access.memory, access.write), set()).update(addresses)
@@ -70,6 +72,26 @@ def test_load_reads_what_is_not_padding():
         "loops": [{"extent": 4, "dram": 10, "buffer": 3, "before": 1, "after": 1}]})
     assert sets(load) == {("io", False): {18, 19, 20, 28, 29, 30},
                           ("inp", True): set(range(5, 17))}
+
+
+def test_load_unpacks():
+    load = Instruction("load", "load", {
+        "buffer": 1, "base": 3, "dram": 8, "address": 5, "run": 3, "bits": 1,
+        "loops": [{"extent": 2, "dram": 10, "buffer": 30}]})
+    read, written = {8, 9, 10, 18, 19, 20}, {*range(10, 16), *range(70, 76)}
+    assert sets(load, PACKED) == {("io", False): read, ("wgt", True): written}
+
+
+@pytest.mark.parametrize("fields, sentence", [
+    ({"buffer": 1, "bits": 3}, "bits of load to wgt must be one of 8, 4, 2, not 3"),
+    ({"buffer": 0, "bits": 1}, "bits of load to inp must be one of 8, not 4"),
+    ({"buffer": 1, "bits": 2, "address": 1023, "run": 2},
+     "dst reaches byte 4099 of wgt, which has 4096")])
+def test_what_no_load_unpacks(fields, sentence):
+    load = Instruction("load", "load", fields)
+    with pytest.raises(Fault) as fault:
+        require_ranges(PACKED, load, touches(PACKED, load))
+    assert str(fault.value) == sentence
 
 
 def test_load_that_is_all_padding_reads_nothing():

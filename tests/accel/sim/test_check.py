@@ -20,6 +20,7 @@ from accel.sim.programs.case import Case
 from accel.sim.programs.directed import directed
 from accel.sim.programs.generate import generate
 from accel.sim.programs.late import late
+from tests.support.machines import PACKED
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 
@@ -50,6 +51,23 @@ def test_the_rtl_agrees_and_every_bin_is_filled():
     assert report.programs == total and seen[0] == (0, total) and seen[-1] == (total, total)
     assert all(filled == total for filled, total in report.coverage.totals().values())
     assert report.cycles > 100_000
+
+
+def test_packed_weights():
+    """Every way to unpack is there, and a simulator that does not extend signs, or takes fewer
+    bytes from memory, is found."""
+    report = check(PACKED, 2, 0)
+    assert report.ok, report.difference
+    assert report.coverage.ran["load of 4 bits"] > 1 and report.coverage.ran["load of 2 bits"] > 1
+    assert "load of 4 bits ran " in checking.ran([report])
+    forms = [name for name in report.coverage.counts["form"] if "wgt" in name]
+    assert forms == [f"load wgt{bits}{padding}" for padding in ("", " with padding")
+                     for bits in ("", " of 4 bits", " of 2 bits")]
+    for bits, other in ((1, 2), (2, 0)):
+        found = check(PACKED, 2, 0, {"right": plain, "wrong": wrong(
+            lambda one, bits=bits, other=other: with_field("load", bits=other)(one)
+            if one.fields.get("bits") == bits else one)}).difference
+        assert found is not None and found.simulators == ("right", "wrong")
 
 
 def test_another_seed_has_other_programs():

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from accel.machine import isa
-from accel.machine.config import preset
+from accel.machine.config import WEIGHT_BITS, preset
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
 from accel.machine.status import Status
 from accel.sim.functional import _Execution, simulate
+from tests.support.machines import PACKED
 from tests.support.random_vectors import vector_fields
 
 MACHINE = Machine(replace(preset("tiny-1x4x4"), tab_bytes=1 << 13))
@@ -198,6 +199,29 @@ def test_store_is_its_iterations(rng, stride):
         here, there = 7 + 2 * i + 16 * j, program.bases["io"] + 40 + stride * i + 20 * j
         expected[there:there + 3] = execution.buffers.raw["out"][here:here + 3]
     np.testing.assert_array_equal(execution.memory, expected)
+
+
+@pytest.mark.parametrize("bits", [8, 4, 2])
+def test_load_unpacks(bits, rng):
+    """Runs of 3 bytes, that overlap in the buffer, and one of padding."""
+    code, group = WEIGHT_BITS.index(bits), 8 // bits
+    load = Instruction("load", "load", {
+        "buffer": 1, "base": 3, "run": 3, "dram": 4, "address": 5, "bits": code, "pad_value": 0x6D,
+        "loops": [{"extent": 4, "dram": 7, "buffer": 2, "after": 1}]})
+    slot = TensorSlot("x", "io", 0, (64,), "uint8")
+    program = AccelProgram.assemble(PACKED, [load, finish()], io_bytes=128, inputs=(slot,))
+    data = rng.integers(0, 256, 64, np.uint8)
+    execution = _Execution(PACKED, program, program.image({"x": data}))
+    assert execution.run().ok
+    expected = np.zeros(4096, np.int8)
+    for turn in range(4):
+        run = data[4 + 7 * turn:][:3] if turn < 3 else [0x6D] * 3
+        for at, byte in enumerate(run):
+            for part in range(group):
+                value = int(byte) >> bits * part & (1 << bits) - 1
+                value -= (value >> bits - 1) << bits
+                expected[(5 + 2 * turn + at) * group + part] = value
+    np.testing.assert_array_equal(execution.buffers.raw["wgt"].view(np.int8), expected)
 
 
 def chain(*, drop=(), inp=0):

@@ -67,7 +67,8 @@ OWN = (
 
 MACHINES = {machine.config.name: machine for machine in (
     Machine(TINY, SHIPPED + OWN),
-    Machine(replace(TINY, name="2x8x4", batch=2, block_in=8, acc_bytes=8192), SHIPPED + OWN),
+    Machine(replace(TINY, name="2x8x4", batch=2, block_in=8, acc_bytes=8192,
+                    weight_bits=(8, 4, 2)), SHIPPED + OWN),
     Machine(replace(TINY, name="1x2x16", block_in=2, block_out=16, acc_bytes=8192, par_bytes=1024)),
     Machine(replace(preset("pynq-1x16x16"), tab_bytes=1 << 14)))}
 
@@ -125,21 +126,23 @@ def test_gemm_instructions(machine, rng):
     assert np.mean(native) > 0.8
 
 
-def dma_fields(rng, unit):
+def dma_fields(rng, unit, packs):
     buffer = rng.choice(("inp", "wgt", "res", "par", "tab") if unit == "load" else ("out",))
     loops = [{"extent": int(rng.integers(1, 5)), "dram": int(rng.integers(-9, 10)),
               "buffer": int(rng.integers(-4, 9)) % (1 << 24),
               "before": int(rng.integers(0, 3)), "after": int(rng.integers(0, 3))}
              for _ in range(4)]
+    packed = {"bits": int(rng.integers(3))} if buffer == "wgt" and packs else {}
     return {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("io"), "dram": 200,
             "address": 20, "run": int(rng.integers(1, 8)), "pad_value": int(rng.integers(256)),
-            "loops": loops}
+            "loops": loops, **packed}
 
 
 @pytest.mark.parametrize("unit", ["load", "store"])
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_dma_instructions(machine, unit, rng):
-    native = [same(machine, rng, Instruction(unit, unit, dma_fields(rng, unit)))
+    native = [same(machine, rng, Instruction(unit, unit, dma_fields(
+        rng, unit, machine.config.weight_bits == (8, 4, 2))))
               for _ in range(40)]
     assert np.mean(native) > 0.8
 

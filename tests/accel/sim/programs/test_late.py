@@ -9,13 +9,14 @@ from accel.machine.machine import Machine
 from accel.machine.status import Status
 from accel.sim import functional
 from accel.sim.programs.late import LATE, late
+from tests.support.machines import PACKED
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 WIDE = Machine(replace(preset("tiny-1x4x4"), name="wide", batch=2, block_in=8, block_out=16,
                        wgt_bytes=8192, acc_bytes=8192, bus_bytes=16))
 
 
-@pytest.mark.parametrize("machine", [MACHINE, WIDE], ids=["tiny", "wide"])
+@pytest.mark.parametrize("machine", [MACHINE, WIDE, PACKED], ids=["tiny", "wide", "packed"])
 def test_late_programs_end_as_they_say(machine):
     ends = set()
     for case in late(machine):
@@ -25,5 +26,6 @@ def test_late_programs_end_as_they_say(machine):
         if run.status is Status.DEADLOCK:
             assert set(run.waiting) == set(UNITS) and min(run.waiting.values()) == run.index
         ends.add((run.status, run.unit))
+    unpacking = {(Status.ILLEGAL, "load")} if machine is PACKED else set()
     assert ends == {(status, unit) for status in (Status.DEADLOCK, Status.ADDRESS)
-                    for unit in UNITS} | {(Status.ILLEGAL, "fetch")}
+                    for unit in UNITS} | {(Status.ILLEGAL, "fetch")} | unpacking
