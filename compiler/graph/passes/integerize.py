@@ -8,10 +8,14 @@ from typing import ClassVar
 from compiler.ops.fixed_point import ScaleRefused
 from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
                                         StaysFloat, Stored, clamp_to, scaled)
+from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.graph.graph import Graph, Node
 from compiler.graph.notes import Note
+from compiler.graph.passes.maps import mapped
 from compiler.graph.passes.quantized import QuantizedView
+from compiler.graph.passes.regions import Regions
+from compiler.graph.passes.tables import tabled
 from compiler.graph.rewrite import Builder, eliminate_dead_code
 
 __all__ = ["Integerize"]
@@ -23,13 +27,16 @@ PER_CHANNEL = "an activation must have one scale"
 
 @dataclass(frozen=True, slots=True)
 class Integerize:
-    """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator.
+    """dequantize -> operator -> [relu, clip] -> quantize becomes one integer operator. Elementwise
+    operators that have no such form become one together: a `qtable` where they depend on one
+    quantized tensor, a `qmap` where on two.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
     After: every int8 or uint8 activation is int8 in stored form under its own name (`to_int8` and
     `to_uint8` stand at graph inputs and outputs that are uint8); quantization that is left is
     `quantize` and `dequantize`; each operator that stays in float has a note with the reason.
-    Exact to 1 step of the output: 16-bit multipliers take the place of float32 products.
+    Exact to 1 step of the output: 16-bit multipliers take the place of float32 products. Tables
+    are exact.
     """
 
     name: ClassVar[str] = "integerize"
@@ -47,11 +54,13 @@ class _Rewriting:
     graph: Graph
     builder: Builder = field(init=False)
     view: QuantizedView = field(init=False)
+    regions: Regions = field(init=False)
     reasons: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
         self.builder = Builder.like(self.graph)
         self.view = QuantizedView(self.graph, self.graph.producers())
+        self.regions = Regions(self.view)
 
     def run(self) -> Graph:
         self._store_inputs()
@@ -95,9 +104,28 @@ class _Rewriting:
                 name = (activations[-1] if activations else node).name if alone else core.name
             except (StaysFloat, ScaleRefused) as reason:
                 self.reasons[core.name] = str(reason)
+        if core is not None and replacement is None:
+            replacement = self._function(node, core, out, activations)
+            name = core.name if replacement else name
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, replacement or host, name)
+
+    def _function(self, node: Node, core: Node, out: Stored, activations: list[Node]
+                  ) -> IntegerNode | None:
+        """The table or the map in the place of a quantization of elementwise operators."""
+        if find(core.op).kind is not Kind.ELEMENTWISE:
+            return None
+        try:
+            region = self.regions.before(node)
+            made = region and (tabled(self.view, region) if len(region.sources) == 1 else
+                               mapped(self.view, region, out, _bounds(activations)))
+        except (StaysFloat, ScaleRefused) as reason:
+            self.reasons.setdefault(core.name, str(reason))
+            return None
+        if made:
+            self.reasons.pop(core.name, None)
+        return made
 
     def _core(self, value: str) -> tuple[Node | None, list[Node]]:
         """The operator whose result is quantized, and what bounds it in between, in order."""
@@ -121,7 +149,7 @@ class _Rewriting:
 
     def _notes(self, live: Graph) -> Iterator[str]:
         for node in live.nodes:
-            if node.op == "quantizelinear" or _is_quantizable(node):
+            if node.op == "quantizelinear" or node.name in self.reasons or _is_quantizable(node):
                 default = PER_CHANNEL if node.op == "quantizelinear" else UNQUANTIZED
                 reason = self.reasons.get(node.name, default)
                 yield str(Note(node.name, node.op, STAYS_IN_FLOAT, reason))

@@ -1,0 +1,81 @@
+"""What elementwise operators before a quantization compute from: how `integerize` finds functions
+of quantized tensors.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from compiler.graph.graph import Node
+from compiler.graph.passes.quantized import QuantizedView
+from compiler.ops.integer_forms import StaysFloat
+from compiler.ops.operator import Kind
+from compiler.ops.registry import find
+
+__all__ = ["Region", "Regions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Elementwise nodes in order, conversions from and to int8 among them, and the quantized
+    tensors that they compute from, by name, in order.
+    """
+
+    nodes: tuple[Node, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Regions:
+    """The regions of quantizations in one graph."""
+
+    view: QuantizedView
+    places: Mapping[str, int] = field(init=False)       # of the nodes that make values
+
+    def __post_init__(self):
+        self.places = {node.outputs[0]: place
+                       for place, node in enumerate(self.view.graph.nodes)}
+
+    def before(self, node: Node) -> Region | None:
+        """The region that ends with a quantization; None where it computes from something that is
+        neither quantized nor constant. Raises StaysFloat for constants of many elements.
+
+        It begins at the nearest quantized tensor that alone decides an element, though others lie
+        in between: with these, x * sigmoid(x) is a function of x. Where there is none, it begins at
+        the quantized tensors that lie next.
+        """
+        result = node.outputs[0]
+        near = region = self._walk(result, {result})
+        through = {result}
+        while region is not None and len(region.sources) > 1:
+            last = max(region.sources, key=lambda source: self.places.get(source, -1))
+            if last not in self.places:
+                return near
+            through.add(last)
+            region = self._walk(result, through)
+        return region or near
+
+    def _walk(self, result: str, through: set[str]) -> Region | None:
+        """The region behind a value, in which the quantized tensors `through` are steps between."""
+        sources, nodes = set[str](), dict[str, Node]()
+        waiting = [result]
+        while waiting:
+            value = waiting.pop()
+            node = self.view.producers.get(value)
+            if value in self.view.stored and value not in through:
+                sources.add(value)
+            elif value not in nodes and not self._is_number(value):
+                if node is None or find(node.op).kind is not Kind.ELEMENTWISE:
+                    return None
+                nodes[value] = node
+                waiting.extend(node.inputs)
+        return Region(tuple(self._in_order(nodes)), tuple(sorted(
+            sources, key=lambda source: self.places.get(source, -1))))
+
+    def _in_order(self, nodes: Mapping[str, Node]) -> Iterator[Node]:
+        return (nodes[value] for value in sorted(nodes, key=lambda value: self.places[value]))
+
+    def _is_number(self, value: str) -> bool:
+        array = self.view.graph.constants.get(value)
+        if array is not None and array.size != 1:
+            raise StaysFloat(f"it computes with {array.size} constants")
+        return array is not None

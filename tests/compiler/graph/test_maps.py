@@ -1,0 +1,73 @@
+"""Elementwise functions of two quantized values become expressions of integers."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from compiler.frontend import convert
+from compiler.graph import Graph, evaluate, optimize
+from compiler.graph.pipeline import standard_passes
+
+ALL = np.arange(-128, 128).astype(np.int8)
+
+
+def own(op: str) -> Callable[..., str]:
+    return lambda one, a, b: one.add(op, a, b)
+
+
+def distance(one, a, b):
+    return one.add("Abs", one.add("Sub", a, b))
+
+
+def bounded(one, a, b):
+    """The greater one, at least -0.5, doubled."""
+    return one.add("Mul", one.add("Max", a, b, one.constant(np.float32(-0.5))),
+                   one.constant(np.float32(2)))
+
+
+FUNCTIONS = [own("Max"), own("Min"), own("Sub"), own("Mul"), distance, bounded]
+
+
+def model_of(qdq, function, scales, zeros, shapes=((256, 1), (1, 256))) -> Graph:
+    """int8 -> dequantized -> function -> int8."""
+    one = qdq()
+    sides = [one.dequantize(one.input(name, *shape, dtype="int8"), scale, zero, "int8")
+             for name, shape, scale, zero in zip("xy", shapes, scales, zeros, strict=False)]
+    q = one.quantize(function(one, *sides), scales[2], zeros[2], "int8")
+    return convert(one.model(q, dtypes={q: "int8"}), "net")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_pair_of_values_is_within_one_step(qdq, function) -> None:
+    rng = np.random.default_rng(11)
+    feeds = {"x": ALL.reshape(256, 1), "y": ALL.reshape(1, 256)}
+    for _ in range(6):
+        a, b = np.exp(rng.uniform(-6, 1, 2))
+        out = np.exp(rng.uniform(-2.5, 1.5)) * max(a * b * 100, a, b)
+        model = model_of(qdq, function, (a, b, out), rng.integers(-128, 128, 3))
+        graph = optimize(model)
+        assert [node.op for node in graph.nodes] == ["qmap"] and not graph.notes
+        real = optimize(model, standard_passes(integerize=False))
+        found, wanted = (evaluate(one, feeds)[one.outputs[0]].astype(int) for one in (graph, real))
+        assert np.abs(found - wanted).max() <= 1 and np.mean(found == wanted) > 0.98
+
+
+def test_equal_scales_are_compared_as_they_are(qdq) -> None:
+    graph = optimize(model_of(qdq, own("Max"), (0.5, 0.5, 0.5), (3, 3, 3)))
+    (node,) = graph.nodes
+    assert node.attrs["function"] == "requantize(max((x0 - 3), (x1 - 3)), 32768, 15, 3, -128, 127)"
+
+
+def test_what_is_no_integer_arithmetic_says_why(qdq) -> None:
+    graph = optimize(model_of(qdq, own("Div"), (0.1, 0.2, 0.3), (0, 0, 0)))
+    assert "qmap" not in [node.op for node in graph.nodes]
+    assert graph.notes == ("div2 (div) stays in float: div is no sum, product, minimum, maximum or "
+                           "magnitude of its inputs",)
+
+
+def test_scales_too_far_apart_say_why(qdq) -> None:
+    """A product that may be 1e30 steps of the result is out of the multiplier's range."""
+    graph = optimize(model_of(qdq, own("Mul"), (1.0, 1.0, 1e-30), (0, 0, 0)))
+    assert "qmap" not in [node.op for node in graph.nodes]
+    assert "stays in float: requantization scale must be" in graph.notes[0]
