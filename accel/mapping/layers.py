@@ -370,7 +370,9 @@ def _elementwise(node: Node, graph: Graph, known: Forms, machine: Machine) -> Ma
     operator = elementwise.elementwise(_stage(node), whole, seen, selection.steps, blocks)
     sources = [role for role in operator.stages if role in elementwise.SOURCES]
     return MappedLayer(node, operator, dict(zip(sources, selection.inputs.values(), strict=True)),
-                       _parameters(graph, node, result, selection, blocks),
+                       {**_parameters(graph, node, result, selection, blocks),
+                        **{role: selection.tables[buffer.name] for role, buffer
+                           in elementwise.tables_of(selection.steps).items()}},
                        replace(result, plain=False))
 
 

@@ -19,7 +19,7 @@ from compiler.ops.operator import Kind, Numbers
 from compiler.ops.registry import expression, find
 from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, substitute, walk
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
-                                      plain_text)
+                                      plain_text, table)
 
 __all__ = ["INPUTS", "RESULTS", "Selection", "is_elementwise", "select"]
 
@@ -37,11 +37,13 @@ class Selection:
     steps : the instructions, in order; the last one writes the result.
     inputs : for each leaf that is an activation, its name in `steps` and the input of the node.
     constants : for each leaf that is a constant of each channel, its name in `steps` and the array.
+    tables : for each table, its name in `steps` and the array.
     """
 
     steps: tuple[CoverStep, ...]
     inputs: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
+    tables: Mapping[str, np.ndarray]
 
 
 def is_elementwise(node: Node) -> bool:
@@ -54,11 +56,11 @@ def select(machine: Machine, graph: Graph, node: Node) -> Selection:
     """The cheapest composition of the machine's vector instructions that computes the node to the
     bit. Refuses an operator that none computes.
     """
-    element, inputs, constants = _element(graph, node)
+    element, inputs, constants, tables = _element(graph, node)
     steps = _cover(machine, element)
     if isinstance(steps, str):
         raise LoweringError(f"no vector instruction computes {steps}")
-    return Selection(steps, inputs, constants)
+    return Selection(steps, inputs, constants, tables)
 
 
 @lru_cache(4096)
@@ -84,7 +86,8 @@ def _size(expr: Expr) -> int:
     return 1 + sum(map(_size, children(expr)))
 
 
-def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, np.ndarray]]:
+def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, np.ndarray],
+                                                dict[str, np.ndarray]]:
     """The expression of an element over leaves, and what these are."""
     types = [graph.values[value] for value in node.inputs]
     given = [te.placeholder(type_.shape, type_.dtype, f"x{position}")
@@ -95,11 +98,15 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
     sources = {tensor.name: value for tensor, value in zip(given, node.inputs, strict=True)}
     inputs: dict[str, str] = {}
     constants: dict[str, np.ndarray] = {}
+    tables: dict[str, np.ndarray] = {}
 
     def rule(read: Expr) -> Expr | None:
         if not isinstance(read, Read):
             return None
         name, value = read.buffer.name, sources[read.buffer.name]
+        if _is_computed(read):
+            tables[name] = _table(name, graph, value)
+            return table(name, tables[name].size, read.dtype, read.indices[0])
         _require_own_place(read, result)
         if value not in graph.constants:
             inputs[name] = value
@@ -109,7 +116,7 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
             return te.const(array.item(), read.dtype)
         return Cast(_constant(name, array, rank, constants), read.dtype)
 
-    return rewrite(body, rule), inputs, constants
+    return rewrite(body, rule), inputs, constants, tables
 
 
 def _inlined(tensor: Tensor, indices: Sequence[Expr]) -> Expr:
@@ -135,12 +142,22 @@ def _require_own_place(read: Read, result: Tensor) -> None:
     """Refuses a read of another place than that of the element; dimensions of one broadcast."""
     own = [axis.var for axis in result.axes][len(result.shape) - len(read.indices):]
     for var, index, extent in zip(own, read.indices, read.buffer.shape, strict=True):
-        if any(isinstance(node, Read) for node in walk(index)):
-            raise LoweringError(f"its expression reads {read.buffer.name} at a place that it "
-                                f"computes, and layers have no tables yet")
         if index != var and not (extent == 1 and index == Const(0, te.INDEX)):
             raise LoweringError(f"its expression reads {read.buffer.name} at another place than "
                                 f"its own")
+
+
+def _is_computed(read: Read) -> bool:
+    """Whether values say which element is read."""
+    return any(isinstance(node, Read) for index in read.indices for node in walk(index))
+
+
+def _table(name: str, graph: Graph, value: str) -> np.ndarray:
+    array = graph.constants.get(value)
+    if array is None or array.ndim != 1:
+        raise LoweringError(f"its expression reads {name} at a place that it computes; that is no "
+                            "constant of one dimension")
+    return array
 
 
 def _constant(name: str, array: np.ndarray, rank: int, constants: dict[str, np.ndarray]) -> Read:

@@ -1,34 +1,28 @@
-"""A float graph as layers: products and sums are folded, activations joined with the nodes that
-they clamp. Operators that the quantizer does not know pass through unchanged.
-"""
+"""A float network as layers."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from compiler.graph.graph import Graph, Node, TensorType
-from compiler.graph.passes.clean_up import CleanUp
-from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.rewrite import Builder
 from compiler.ops.operator import Kind
 from compiler.ops.registry import OPERATORS, find
-from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.names import Names
-from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.weights import WEIGHTED
 
-__all__ = ["INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "Network", "bounds", "built",
-           "layers_after", "plain", "prepare"]
+__all__ = ["FUNCTION", "INTEGER_FORMS", "PICKS", "SLOPES", "Layer", "Network", "bounds", "built",
+           "layers_after"]
+
+FUNCTION = "function"
+"""The operator of a layer that is several elementwise operators."""
 
 INTEGER_FORMS = {name for name, operator in OPERATORS.items()
                  if operator.integer or operator.bounds}
 SLOPES = {name for name, operator in OPERATORS.items()
           if operator.homogeneous and operator.kind is Kind.ELEMENTWISE}
-CLAMPED = {name for name in INTEGER_FORMS if OPERATORS[name].integer} - SLOPES
 PICKS = {name for name, operator in OPERATORS.items() if operator.picks}
-QUANTIZED = ("quantizelinear", "dequantizelinear", "quantize", "dequantize")
 
 Array = np.ndarray
 
@@ -36,13 +30,24 @@ Array = np.ndarray
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
     """A node, with the relu or clip behind it if that is its only reader. A matmul may have a bias
-    as third input; `nodes` gives the add that graphs need for it. `names` are those of the graph's
-    nodes that became this layer.
+    as third input; `nodes` gives the add that graphs need for it. The node of a function reads what
+    its operators, in `body`, read from others. `names` are those of the graph's nodes that became
+    this layer.
     """
 
     node: Node
     names: tuple[str, ...]
     clamp: Node | None = None
+    body: tuple[Node, ...] = ()
+
+    @classmethod
+    def of_function(cls, layers: "Sequence[Layer]") -> "Layer":
+        """One layer for elementwise layers, in order, of which others read the last value alone."""
+        body = [node for layer in layers for node in layer.nodes()]
+        inner = {value for node in body for value in node.outputs}
+        read = dict.fromkeys(value for node in body for value in node.inputs if value not in inner)
+        node = Node(FUNCTION, layers[-1].name, tuple(read), body[-1].outputs)
+        return cls(node, tuple(name for layer in layers for name in layer.names), body=tuple(body))
 
     @property
     def name(self) -> str:
@@ -64,16 +69,25 @@ class Layer:
         return tuple(dict.fromkeys(self.node.inputs))
 
     def nodes(self) -> tuple[Node, ...]:
-        return (*plain(self.node), *([] if self.clamp is None else [self.clamp]))
+        """The layer as graphs have it."""
+        return (*self.computing(self.node.inputs, self.inner),
+                *([] if self.clamp is None else [self.clamp]))
 
-
-def plain(node: Node) -> list[Node]:
-    """The node as graphs have it: a matmul with a bias becomes a matmul and an add."""
-    if node.op != "matmul" or len(node.inputs) < 3:
-        return [node]
-    product = f"{node.outputs[0]}_product"
-    return [replace(node, inputs=node.inputs[:2], outputs=(product,)),
-            Node("add", f"{node.name}_bias", (product, node.inputs[2]), node.outputs)]
+    def computing(self, reads: Sequence[str], result: str) -> tuple[Node, ...]:
+        """The nodes that compute the layer, without its clamp, from values in the place of what its
+        node reads: a matmul with a bias becomes a matmul and an add.
+        """
+        node = replace(self.node, inputs=tuple(reads), outputs=(result,))
+        if self.body:
+            names = dict(zip((*self.node.inputs, self.inner), (*reads, result), strict=True))
+            return tuple(replace(one, inputs=tuple(names.get(value, value) for value in one.inputs),
+                                 outputs=tuple(names.get(value, value) for value in one.outputs))
+                         for one in self.body)
+        if node.op != "matmul" or len(node.inputs) < 3:
+            return (node,)
+        product = f"{result}_product"
+        return (replace(node, inputs=node.inputs[:2], outputs=(product,)),
+                Node("add", f"{node.name}_bias", (product, node.inputs[2]), node.outputs))
 
 
 @dataclass(slots=True)
@@ -143,98 +157,6 @@ def bounds(clamp: Node) -> tuple[float, float] | None:
     """The bounds of a relu or clip; None for other nodes."""
     rule = find(clamp.op).bounds
     return None if rule is None else rule(clamp.attrs)
-
-
-def prepare(graph: Graph, place: str = "model") -> Network:
-    """The network of a float graph. Raises QuantizeRefused, with `place` before the reason."""
-    for node in graph.nodes:
-        if node.op in QUANTIZED:
-            raise QuantizeRefused(f"{place}: is quantized already: {node.name} is a {node.op}; "
-                                  "give the float model")
-    graph = CleanUp()(FoldConstants()(graph))
-    network = Network(graph, [], dict(graph.constants), Names(graph.values), place)
-    _Preparation(network).run()
-    return network
-
-
-@dataclass(slots=True)
-class _Preparation:
-    """Visits the graph's nodes once, in order: folds each into the layer that made its input, or
-    makes it a layer.
-    """
-
-    network: Network
-    readers: Counter = field(default_factory=Counter)
-    layers: dict[str, Layer] = field(default_factory=dict)     # by the value that they make
-    own: dict[str, str] = field(default_factory=dict)          # original name of a layer's result
-
-    def run(self) -> None:
-        for node in self.network.graph.nodes:
-            self.readers.update(node.inputs)
-        self.readers.update(self.network.outputs)
-        for node in self.network.graph.nodes:
-            if not self._absorb_affine(node) and not self._absorb_clamp(node):
-                self._add(Layer(node, (node.name,)))
-        self.network.layers = list(self.layers.values())
-
-    def _add(self, layer: Layer) -> None:
-        self.layers[layer.value] = layer
-        self.own.setdefault(layer.value, layer.value)
-
-    def _before(self, value: str) -> Layer | None:
-        """The layer that makes the value, if this is its only reader."""
-        return self.layers.get(value) if self.readers[value] == 1 else None
-
-    def _absorb_affine(self, node: Node) -> bool:
-        network, types = self.network, self.network.graph.values
-        affine = read_affine(node, network.tensors, types)
-        if affine is None:
-            return False
-        before = self._before(affine.source)
-        if before is not None and before.clamp is None and self._fold(before, node, affine):
-            return True
-        source = self._moved(affine.source)
-        if source is not None and source.node.op not in INTEGER_FORMS:
-            return False            # a step between two float nodes, as in 1 / (1 + exp(-x))
-        alone = as_convolution(node, affine, network.tensors, network.names, types)
-        if alone is not None:
-            self._add(Layer(alone, (node.name,)))
-        return alone is not None
-
-    def _moved(self, value: str) -> Layer | None:
-        """The layer that computes the elements; layers in between only moved them."""
-        layer = self.layers.get(value)
-        while layer is not None and layer.node.op in PICKS:
-            layer = self.layers.get(layer.node.inputs[0])
-        return layer
-
-    def _fold(self, before: Layer, node: Node, affine: Affine) -> bool:
-        network, node_before = self.network, before.node
-        shared = any(self.readers[name] > 1 for name in node_before.inputs[1:2])
-        rank = len(network.graph.values[affine.source].shape)
-        folded = fold(node_before, affine, network.tensors, network.names, shared, rank)
-        if folded is None:
-            return False
-        del self.layers[before.value]
-        self.own[node.outputs[0]] = self.own.pop(before.value)
-        name = node.name if before.name.startswith(f"{node.name}.") else before.name
-        self._add(Layer(replace(folded, name=name, outputs=node.outputs),
-                        (*before.names, node.name)))
-        return True
-
-    def _absorb_clamp(self, node: Node) -> bool:
-        """Joins a relu or clip with an operator that can clamp, which gets its original name back.
-        """
-        if bounds(node) is None:
-            return False
-        before = self._before(node.inputs[0])
-        if before is None or before.clamp is not None or before.node.op not in CLAMPED:
-            return False
-        del self.layers[before.value]
-        inner = self.own.pop(before.value)
-        self._add(replace(before, node=replace(before.node, outputs=(inner,)),
-                          clamp=replace(node, inputs=(inner,)), names=(*before.names, node.name)))
-        return True
 
 
 def layers_after(network: Network, value: str) -> Iterator[Layer]:

@@ -1,10 +1,11 @@
 """Plans which layers are quantized, and which values share a scale.
 
 A layer is quantized when an integer operator exists for it: with constant weights anywhere, any
-other when it reads a quantized value or an input of the network. An operator that only moves
-elements keeps the scale of its input. All inputs of a concatenation have the scale of its result,
-which spans them all, so that joining them moves bytes and computes nothing. Both inputs of a
-product of computed values have zero point 128, which is 0 in int8.
+other when it reads a quantized value or an input of the network. A function (`functions`) is
+quantized when all that it reads is, and a quantized layer computes from its result. An operator
+that only moves elements keeps the scale of its input. All inputs of a concatenation have the scale
+of its result, which spans them all, so that joining them moves bytes and computes nothing. Both
+inputs of a product of computed values have zero point 128, which is 0 in int8.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,7 +15,7 @@ import numpy as np
 
 from compiler.graph.graph import Node, TensorType
 from compiler.ops.registry import find
-from compiler.quantize.network import INTEGER_FORMS, PICKS, Layer, Network
+from compiler.quantize.network import FUNCTION, INTEGER_FORMS, PICKS, Layer, Network
 from compiler.quantize.scales import Scale
 from compiler.quantize.weights import MATRICES, WEIGHTED, outputs
 
@@ -74,7 +75,28 @@ def make_plan(network: Network, kept: Mapping[str, str] | None = None,
     """The plan for a network. Layers whose name is in `kept` stay in float, for the reason given
     there, and so do those that read or make one of the `unbounded` values, which have no range.
     """
-    return _Planning(network, dict(kept or {}), unbounded).run()
+    reasons = dict(kept or {})
+    while True:
+        plan = _Planning(network, dict(reasons), unbounded).run()
+        useless = _useless(network, plan)
+        if not useless:
+            return plan
+        reasons |= dict.fromkeys(useless, "no quantized layer computes from its result")
+
+
+def _useless(network: Network, plan: Plan) -> list[str]:
+    """The quantized functions from which no quantized layer computes, other functions aside."""
+    useful: set[str] = set()        # values that quantized layers compute from
+    useless: list[str] = []
+    for layer in reversed(network.layers):
+        value, op = layer.value, layer.node.op
+        if value not in plan.quantized:
+            continue
+        if value in useful or not (op == FUNCTION or op in MOVES or op == "concat"):
+            useful.update(layer.read)
+        elif op == FUNCTION:
+            useless.append(layer.name)
+    return useless
 
 
 @dataclass(slots=True)
@@ -108,13 +130,16 @@ class _Planning:
         if layer.name in self.kept:
             return self.kept[layer.name]
         node, data = layer.node, self.data(layer)
-        if node.op not in QUANTIZABLE:
+        if node.op not in QUANTIZABLE and node.op != FUNCTION:
             return hindrance(node, len(self.types[layer.value].shape))
         for value in (*data, layer.value):
             if value in self.unbounded:
                 return f"value {value!r} is not finite for all calibration samples"
         if any(self.types[value].dtype != "float32" for value in data):
             return "its values are no float32 numbers"
+        if node.op == FUNCTION:
+            loose = [value for value in data if value not in self.known]
+            return f"it reads {loose[0]!r}, which is not quantized" if loose else None
         weighted = node.op in WEIGHTED and len(data) == 1
         if not weighted and not self.known.intersection(data):
             return "it reads no quantized value"

@@ -21,7 +21,7 @@ from compiler.quantize.bias_correction import correct_biases
 from compiler.quantize.budget import Budget
 from compiler.quantize.calibration import Samples, program
 from compiler.quantize.equalization import equalize
-from compiler.quantize.network import Layer, Network, prepare
+from compiler.quantize.network import Layer, Network
 from compiler.quantize.noise import (
     Measured,
     Noise,
@@ -32,6 +32,7 @@ from compiler.quantize.noise import (
 )
 from compiler.quantize.observers import Observer, observer
 from compiler.quantize.plan import Plan, make_plan
+from compiler.quantize.preparation import prepare
 from compiler.quantize.recurrent import parts
 from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import Scale

@@ -13,7 +13,7 @@ import numpy as np
 
 from compiler.graph.graph import Graph, Node, TensorType
 from compiler.quantize.names import Names
-from compiler.quantize.network import Layer, Network, bounds, built, plain
+from compiler.quantize.network import Layer, Network, bounds, built
 from compiler.quantize.plan import Plan
 from compiler.quantize.scales import Scale, quantized_bias, quantized_weight
 from compiler.quantize.weights import WEIGHTED, channel_axis, vector
@@ -109,8 +109,7 @@ class _Writer:
 
     def _append(self, layer: Layer, reads: Sequence[str], computed: str, clamped: bool) -> None:
         clamp = layer.clamp if clamped else None
-        result = layer.inner if clamp else computed
-        self.nodes.extend(plain(replace(layer.node, inputs=tuple(reads), outputs=(result,))))
+        self.nodes.extend(layer.computing(reads, layer.inner if clamp else computed))
         if clamp:
             self.nodes.append(replace(clamp, outputs=(computed,)))
 

@@ -8,24 +8,25 @@ own, into the scope ``acc``, and is computed once however often it is read. ::
                                      y  = requantize(t0)   by requantize, with a bias of -3
 
 What is read are *leaves*, tensors without dimensions: `leaf` makes one of a value of the layer in
-an on-chip buffer, or of a constant of each channel (in ``par``).
+an on-chip buffer, or of a constant of each channel (in ``par``). A `table` (in ``tab``) has one
+dimension, and is read at a place that an expression of other leaves gives.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from compiler.ir.printer import expr_text
-from compiler.te import Buffer, Cast, Const, Expr, Read, Var, rewrite, walk
+from compiler.te import INDEX, Buffer, Cast, Const, Expr, Read, Var, rewrite, walk
 
 from .intrinsic import Intrinsic, Operand
 from .ranges import fits, narrowed, widened
 from .unify import Bound, Unifier
 
-__all__ = ["COMPUTED", "CONSTANTS", "CoverStep", "StepCost", "Uncovered", "cover", "leaf",
-           "leaf_of", "name_of", "plain_text"]
+__all__ = ["COMPUTED", "CONSTANTS", "TABLES", "CoverStep", "StepCost", "Uncovered", "cover", "leaf",
+           "leaf_of", "name_of", "plain_text", "table"]
 
-COMPUTED, CONSTANTS, IMMEDIATE = "acc", "par", "imm"
+COMPUTED, CONSTANTS, IMMEDIATE, TABLES = "acc", "par", "imm", "tab"
 
 
 def leaf(name: str, dtype: str, scope: str) -> Read:
@@ -40,8 +41,13 @@ def leaf_of(expr: Expr) -> Read | None:
     return expr if isinstance(expr, Read) else None
 
 
+def table(name: str, size: int, dtype: str, place: Expr) -> Read:
+    """The element of a table at a computed place."""
+    return Read(Buffer(name, (size,), dtype, TABLES), (place,))
+
+
 def name_of(expr: Expr) -> str:
-    """The name of the leaf that an expression is."""
+    """The name of the leaf, or of the table, that an expression is."""
     read = leaf_of(expr)
     assert read is not None
     return read.buffer.name
@@ -70,17 +76,27 @@ class CoverStep:
         return tuple(expr for _, expr, scope in self.operands if scope == COMPUTED)
 
     def body(self, operand: Callable[[Operand, Expr, str], Expr]) -> Expr:
-        """The intrinsic's value, with `operand` in the place of what it reads."""
+        """The intrinsic's value, with `operand` in the place of what it reads. Of a table `operand`
+        gives any element, and the body reads the one that it means.
+        """
         places = {found.name: operand(found, expr, scope) for found, expr, scope in self.operands}
+        tables = {found.name for found, _, scope in self.operands if scope == TABLES}
         constants = {immediate.var: dict(self.bound)[immediate.name]
                      for immediate in self.intrinsic.immediates}
 
         def put(node: Expr) -> Expr | None:
             match node:
+                case Read(Buffer(name), indices) if name in tables:
+                    return _element(places[name], indices, node.dtype)
                 case Read(buffer, _): return places[buffer.name]
                 case Var() if node in constants: return constants[node]
             return None
         return rewrite(self.intrinsic.value, put)
+
+
+def _element(table: Expr, indices: tuple[Expr, ...], dtype: str) -> Expr:
+    assert isinstance(table, Read)
+    return Cast(replace(table, indices=tuple(Cast(place, INDEX) for place in indices)), dtype)
 
 
 class Uncovered(Exception):
@@ -95,7 +111,7 @@ def plain_text(value: Expr) -> str:
     """The expression without conversions that keep a leaf's value."""
     def strip(node: Expr) -> Expr | None:
         match node:
-            case Read(buffer, _): return Var(buffer.name, buffer.dtype)
+            case Read(buffer, ()): return Var(buffer.name, buffer.dtype)
             case Cast(Var() as var, dtype) if fits(var, dtype): return Var(var.name, dtype)
         return None
     return expr_text(rewrite(value, strip))
@@ -125,8 +141,14 @@ class _Binder(Unifier):
     def _operand(self, pattern: Read, expr: Expr, bound: Bound) -> Iterator[Bound]:
         operand = self.operands[pattern.buffer.name]
         scope = _scope(operand, expr)
-        if (expr.dtype == operand.dtype and scope in operand.scopes
-                and bound.get(operand.name, expr) == expr):
+        read = leaf_of(expr)
+        if expr.dtype != operand.dtype or scope not in operand.scopes:
+            return
+        if scope == TABLES and read is not None and read.buffer.shape == operand.shape:
+            whole = Cast(replace(read, indices=(Const(0, INDEX),)), expr.dtype)
+            if bound.get(operand.name, whole) == whole:
+                yield from self._places(pattern, read, {**bound, operand.name: whole})
+        elif scope != TABLES and bound.get(operand.name, expr) == expr:
             yield {**bound, operand.name: expr}
 
 
@@ -155,9 +177,10 @@ def cover(value: Expr, intrinsics: Sequence[Intrinsic], scope: str, cost: StepCo
 def _is_lanewise(intrinsic: Intrinsic) -> bool:
     """Whether it computes each element from the operands' elements at the same place."""
     lanes = tuple(axis.var for axis in intrinsic.axes)
+    tables = {operand.name for operand in intrinsic.operands if TABLES in operand.scopes}
     return intrinsic.update == "assign" and not intrinsic.reduce_axes and all(
-        node.indices == lanes[len(lanes) - len(node.indices):] if isinstance(node, Read)
-        else node not in lanes for node in _leaves(intrinsic.value))
+        node.buffer.name in tables or node.indices == lanes[len(lanes) - len(node.indices):]
+        if isinstance(node, Read) else node not in lanes for node in _leaves(intrinsic.value))
 
 
 @lru_cache(256)

@@ -146,6 +146,11 @@ class BlockedOperator:
         return tuple(role for role in self.stages if role.partition("_")[0] == "params")
 
     @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables, which the whole layer reads."""
+        return tuple(role for role in self.stages if role.partition("_")[0] == "table")
+
+    @property
     def accumulators(self) -> tuple[str, ...]:
         """The stages of int32, in order of computation."""
         return tuple(role for role in self.stages

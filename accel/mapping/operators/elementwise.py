@@ -14,11 +14,11 @@ from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks
                                              inside, windowed, written)
 from compiler import te
 from compiler.ops.arithmetic import PARAM
-from compiler.te import Cast, Const, Expr, Field, Tensor
+from compiler.te import Buffer, Cast, Const, Expr, Field, Tensor
 from compiler.tensorize import Operand
-from compiler.tensorize.cover import COMPUTED, CONSTANTS, CoverStep, name_of
+from compiler.tensorize.cover import COMPUTED, CONSTANTS, TABLES, CoverStep, leaf_of, name_of
 
-__all__ = ["SOURCES", "elementwise", "parameters_of", "record_of"]
+__all__ = ["SOURCES", "elementwise", "parameters_of", "record_of", "tables_of"]
 
 SOURCES = ("x", "y", "z", *(f"x{place}" for place in range(3, 16)))
 """The roles of inputs as they lie in memory, in order."""
@@ -29,9 +29,9 @@ def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
     """The stages of steps that read these inputs, by the names of their leaves.
 
     Stages: ``x``, ``y``, ``z``, ``x3``, ... and the same tensors in blocks, ``input``, ``input_y``,
-    ...; for each step that reads parameters of channels ``params``, ``params_1``, ...
-    [co][block_out]; ``t0``, ``t1``, ... that steps compute, int32, then ``quantized`` and
-    ``output``.
+    ...; for each table ``table``, ``table_1``, ...; for each step that reads parameters of channels
+    ``params``, ``params_1``, ... [co][block_out]; ``t0``, ``t1``, ... that steps compute, int32,
+    then ``quantized`` and ``output``.
     """
     stages: dict[str, Tensor] = {}
     loaded: dict[str, Tensor] = {}
@@ -42,6 +42,9 @@ def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
         stages[f"input_{role}" if place else "input"] = loaded[known]
     shape = (-(-result.n // blocks.batch), result.h, result.w,
              result.channel_blocks(blocks, blocks.block_out), blocks.batch, blocks.block_out)
+    for role, buffer in tables_of(steps).items():
+        stages[role] = loaded[buffer.name] = te.placeholder(buffer.shape, buffer.dtype,
+                                                            f"{name}_{role}")
     records, computed = parameters_of(steps), dict[Expr, Tensor]()
     by: dict[str, str] = {}
     for place, step in enumerate(steps):
@@ -80,6 +83,13 @@ def parameters_of(steps: Sequence[CoverStep]) -> dict[CoverStep, str]:
     return {step: f"params_{place}" if place else "params" for place, step in enumerate(reading)}
 
 
+def tables_of(steps: Sequence[CoverStep]) -> dict[str, Buffer]:
+    """The role of each table that steps read."""
+    buffers = dict.fromkeys(read.buffer for step in steps for _, expr, scope in step.operands
+                            if scope == TABLES and (read := leaf_of(expr)) is not None)
+    return {f"table_{place}" if place else "table": buffer for place, buffer in enumerate(buffers)}
+
+
 class _Lane:
     """The element that a step computes, over the stages that it reads."""
 
@@ -98,6 +108,8 @@ class _Lane:
                 return Field(self.params[c, o], operand.stored_as(scope).partition(".")[2])
             if isinstance(expr, Const):
                 return expr
+            if scope == TABLES:
+                return self.loaded[name_of(expr)][0]
             tensor = self.loaded[name_of(expr)]
             own = (te.const(0, te.INDEX) if extent == 1 else index
                    for extent, index in zip(tensor.shape[:4], place[:4], strict=True))

@@ -148,6 +148,8 @@ class _Layer:
             self[role].set_scope(scope)
         for role in self.operator.parameters:
             self[role].cache_read("par").compute_at(self._kept("w", self.tile_loop))
+        for role in self.operator.tables:
+            self[role].cache_read("tab")
         if self.operator.row:
             self._pack_rows()
 
@@ -197,7 +199,8 @@ class _Layer:
         self._copy(self.stages["output"], "store")
         for role in (*self.operator.inputs, *["w"] * self.computed_weights):
             self._copy(self.stages[role], "load")
-        for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters)):
+        for role, scope in (("w", "wgt"), *((role, "par") for role in self.operator.parameters),
+                            *((role, "tab") for role in self.operator.tables)):
             if role in self.stages and (role != "w" or not self.computed_weights):
                 self._copy(f"{self.stages[role]}_{scope}", "load")
         if "acc" in self.stages:

@@ -78,6 +78,7 @@ class Shape:
     phases: int = 1
     times: int = 1
     repeated: int = 0       # inputs of one pixel, which all pixels read
+    tables: int = 0         # loaded once
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -93,7 +94,8 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  weighted, len(operator.inputs) - repeated, len(operator.accumulators),
                  len(operator.parameters), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3, window.dilations,
-                 depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated)
+                 depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
+                 len(operator.tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,7 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
     images, cuts = _counts(shape, tiles)
     once = {"w": cuts, "input": images}.get(tiles.stationary, 0) * shape.times == 1
     kept = {"w": ("wgt", "par"), "input": ("inp",)}[tiles.stationary] if once else ()
+    kept = (*kept, "tab")
     have = {name: (end - begin) // (1 if name in kept else threads)     # loaded once: one copy
             for name in config.buffers
             for begin, end in (room_of(config, room, name),)}
@@ -266,6 +269,8 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
         needs.append(("acc", outputs * shape.accumulators))
     if shape.parameters:
         needs.append(("par", _records(shape, tiles)))
+    if shape.tables:
+        needs.append(("tab", shape.tables))
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
                   ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]

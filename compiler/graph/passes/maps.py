@@ -6,13 +6,13 @@ done to it. Sums and comparisons of unequal scales go to a common finer scale, r
 the error is carried along.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import cast
 
 from compiler import te
-from compiler.graph.graph import Node
+from compiler.graph.graph import Node, TensorType
 from compiler.graph.passes.quantized import QuantizedView
 from compiler.graph.passes.regions import Region
 from compiler.graph.reference import evaluate_node
@@ -22,7 +22,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored,
 from compiler.ops.integer_text import INT8, IntegerRange, operands, range_of
 from compiler.ops.registry import expression
 
-__all__ = ["mapped"]
+__all__ = ["is_arithmetic", "mapped"]
 
 INPUTS = ("x0", "x1")
 FINEST = 15             # the common scale is finer than the coarser one by at most 2**15
@@ -191,6 +191,29 @@ _BINARY: Mapping[str, Callable[[Term, Term], Term]] = {
 
 
 # Expressions
+
+
+def is_arithmetic(node: Node, types: Sequence[TensorType]) -> bool:
+    """Whether the node computes nothing but what `mapped` has: sums, products, minima, maxima and
+    magnitudes of single floats.
+    """
+    if any(type_.dtype != "float32" for type_ in types):
+        return False
+    given = [te.placeholder(type_.shape, "float32", f"x{place}")
+             for place, type_ in enumerate(types)]
+    body = expression(node.op, node.attrs, given, "y").body
+    return isinstance(body, te.Expr) and _is_term(body)
+
+
+def _is_term(element: te.Expr) -> bool:
+    match element:
+        case te.Read() | te.Const(_, "float32"):
+            return True
+        case te.Binary(op, a, b):
+            return op in _BINARY and _is_term(a) and _is_term(b)
+        case te.Call("abs", (a,)):
+            return _is_term(a)
+    return False
 
 
 def _result(view: QuantizedView, node: Node, known: Mapping[str, Term]) -> Term:

@@ -2,7 +2,7 @@
 of quantized tensors.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from compiler.graph.graph import Node
@@ -29,11 +29,12 @@ class Regions:
     """The regions of quantizations in one graph."""
 
     view: QuantizedView
-    places: Mapping[str, int] = field(init=False)       # of the nodes that make values
+    places: Mapping[str, int] = field(init=False)       # of inputs, then of the nodes' results
 
     def __post_init__(self):
-        self.places = {node.outputs[0]: place
-                       for place, node in enumerate(self.view.graph.nodes)}
+        graph = self.view.graph
+        self.places = {value: place for place, value in enumerate(
+            (*graph.inputs, *(node.outputs[0] for node in graph.nodes)))}
 
     def before(self, node: Node) -> Region | None:
         """The region that ends with a quantization; None where it computes from something that is
@@ -47,10 +48,9 @@ class Regions:
         near = region = self._walk(result, {result})
         through = {result}
         while region is not None and len(region.sources) > 1:
-            last = max(region.sources, key=lambda source: self.places.get(source, -1))
-            if last not in self.places:
+            if region.sources[-1] not in self.view.producers:
                 return near
-            through.add(last)
+            through.add(region.sources[-1])
             region = self._walk(result, through)
         return region or near
 
@@ -68,11 +68,9 @@ class Regions:
                     return None
                 nodes[value] = node
                 waiting.extend(node.inputs)
-        return Region(tuple(self._in_order(nodes)), tuple(sorted(
-            sources, key=lambda source: self.places.get(source, -1))))
-
-    def _in_order(self, nodes: Mapping[str, Node]) -> Iterator[Node]:
-        return (nodes[value] for value in sorted(nodes, key=lambda value: self.places[value]))
+        order = self.places.__getitem__
+        return Region(tuple(nodes[value] for value in sorted(nodes, key=order)),
+                      tuple(sorted(sources, key=order)))
 
     def _is_number(self, value: str) -> bool:
         array = self.view.graph.constants.get(value)

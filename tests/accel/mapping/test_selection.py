@@ -40,6 +40,17 @@ def record(name: str, element: Callable[..., Expr], meaning: Callable) -> Operat
                     kind=Kind.ELEMENTWISE)
 
 
+def of_tables(name: str, element: Callable[..., Expr], meaning: Callable) -> Operator:
+    """An operator of one input and tables."""
+    def define(attrs, inputs, name):
+        x, *tables = inputs
+        return te.compute(x.shape, lambda *i: element(word(x[i]), *tables), name)
+
+    return Operator(name=name, summary=name, inputs="x, table, ...", define=define,
+                    meaning=lambda attrs, *x: meaning(*x), numbers=Numbers.INTEGER,
+                    kind=Kind.ELEMENTWISE)
+
+
 def word(element: Expr) -> Expr:
     return element.astype("int32")
 
@@ -85,6 +96,13 @@ RECORDS = (
            lambda a, b: (big(a) * b).astype(np.int8)),
     record("own_quotient", lambda a, b: te.maximum(word(a) // 3, word(b)).astype("int8"),
            lambda a, b: np.maximum(big(a) // 3, b).astype(np.int8)),
+    of_tables("own_table", lambda a, t: t[(a & 255).astype(te.INDEX)],
+              lambda a, t: t[a.view(np.uint8)]),
+    of_tables("own_two_tables", lambda a, t, u: te.clamp(
+        word(t[(a & 255).astype(te.INDEX)]) + word(t[((a + a) & 255).astype(te.INDEX)])
+        + word(u[(a & 255).astype(te.INDEX)]), -128, 127).astype("int8"),
+              lambda a, t, u: np.clip(big(t[a.view(np.uint8)]) + t[(big(a) * 2) & 255]
+                                      + u[a.view(np.uint8)], -128, 127).astype(np.int8)),
 )
 
 
@@ -182,12 +200,63 @@ def test_every_simulator_computes_the_same() -> None:
                 np.testing.assert_array_equal(found[output], array)
 
 
-def test_a_table_is_refused() -> None:
+def table_of(net: Net, size: int = 256) -> str:
+    return net.constant(net.rng.integers(-128, 128, size).astype(np.int8))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("shape", [IMAGE, ROWS, HIGH, (1, 3, 40, 50)])
+def test_functions_as_tables(shape: tuple[int, ...], name: str) -> None:
     net = Net(3)
-    table = net.constant(net.rng.integers(-128, 128, 256).astype(np.int8))
-    graph = net.graph(net.add_node("qtable", net.input(*IMAGE), table))
-    assert refused(graph) == (
-        "its expression reads x1 at a place that it computes, and layers have no tables yet")
+    x = net.add_node("qtable", net.input(*shape), table_of(net))
+    y = net.add_node("qtable", net.rescale(x), table_of(net))
+    graph = net.graph(y)
+    assert instructions(MACHINES[name], graph) == ["lookup"]
+    assert_right(MACHINES[name], graph, net.samples())
+
+
+def test_a_table_behind_a_convolution_in_every_simulator() -> None:
+    """Its tiles run between those of the convolution; the next one reads the result."""
+    net = Net(3)
+    x = net.conv(net.input(1, 8, 12, 11), 24, pads=(1, 1, 1, 1))
+    x = net.add_node("qtable", x, table_of(net))
+    x = net.add_node("qtable", net.conv(x, 9), table_of(net))
+    samples = net.samples()
+    program = assert_right(TINY, net.graph(x), samples)
+    units = [words.unit for words in program.instructions(TINY)]
+    assert units.count("vector") > 8
+    wanted = run_program(TINY, program, samples)
+    for simulate in (cycle.simulate, verilated.simulate):
+        found = run_program(TINY, program, samples, simulate)
+        for output, array in wanted.items():
+            np.testing.assert_array_equal(found[output], array)
+
+
+def test_tables_within_an_operator() -> None:
+    """Two tables, one read where a sum says, and read twice by an instruction of one's own."""
+    steep = vector_op("steep", lambda a, table: table[(a + a) & 255] + table[a & 255])
+    net = Net(3)
+    first, second = table_of(net), table_of(net)
+    graph = net.graph(net.add_node("own_two_tables", net.input(*IMAGE), first, second))
+    for chosen, names in (
+            (TINY, "lookup add lookup add lookup add clamp"),
+            (Machine(TINY.config, (*SHIPPED, steep)), "steep lookup add clamp")):
+        assert " ".join(instructions(chosen, graph)) == names
+        assert_right(chosen, graph, net.samples())
+
+
+def test_tables_that_are_refused() -> None:
+    net = Net(3)
+    graph = net.graph(net.add_node("own_table", net.input(*IMAGE), table_of(net, 300)))
+    assert refused(graph) == "no vector instruction computes int32(x1[int64(uint8(x0))])"
+    net = Net(3)
+    graph = net.graph(net.add_node("own_table", net.input(*IMAGE), net.input(256, name="t")))
+    assert refused(graph) == "its input has 1 dimensions; the accelerator takes 2 and more"
+    few = tuple(one for one in SHIPPED if one.name != "lookup")
+    net = Net(3)
+    graph = net.graph(net.add_node("qtable", net.input(*IMAGE), table_of(net)))
+    assert refused(graph, Machine(TINY.config, few)) == (
+        "no vector instruction computes int32(x1[int64(uint8(x0))])")
 
 
 COVERS = {

@@ -6,7 +6,7 @@ import pytest
 from compiler.frontend import convert
 from compiler.graph import evaluate
 from compiler.quantize.equalization import equalize, pairs
-from compiler.quantize.network import prepare
+from compiler.quantize.preparation import prepare
 from compiler.quantize.weights import canonical
 
 

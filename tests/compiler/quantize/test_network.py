@@ -6,11 +6,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from compiler.frontend import convert
-from compiler.graph import evaluate
+from compiler.graph import evaluate, optimize
 from compiler.graph.graph import TensorType
 from compiler.graph.rewrite import Builder
 from compiler.quantize import QuantizeRefused, quantize
-from compiler.quantize.network import prepare
+from compiler.quantize.preparation import prepare
 
 
 def images(rng, *shape) -> np.ndarray:
@@ -228,14 +228,19 @@ def test_an_output_of_which_a_model_tells_nothing(float_model, rng, field) -> No
     assert len(model.graph.output[0].type.tensor_type.shape.dim) == 4
 
 
-def test_a_sum_within_a_float_function_is_no_convolution(float_model, rng) -> None:
-    """1 / (1 + exp(-x)): rounded to 8 bits the denominator could be 0."""
+def test_a_sum_within_a_function_is_no_convolution(float_model, rng) -> None:
+    """1 / (1 + exp(-x)): rounded to 8 bits the denominator could be 0. All is one function."""
     one = float_model()
     x = one.conv(one.input("x", 1, 3, 8, 8), 3, 4)
     power = one.add("Exp", one.add("Neg", x))
     gate = one.add("Reciprocal", one.add("Add", power, one.constant(np.float32(1)), name="sum"))
-    made = quantize(one.model(one.add("Mul", x, gate)),
-                    5 * rng.standard_normal((4, 3, 8, 8), np.float32))
-    layer = next(layer for layer in made.layers if layer.name == "sum")
-    assert (layer.op, layer.quantized) == ("add", False)
+    y = one.add("Mul", x, gate, name="gated")
+    samples = 5 * rng.standard_normal((4, 3, 8, 8), np.float32)
+    made = quantize(one.model(y), samples)
+    assert [(layer.op, layer.quantized, layer.reason) for layer in made.layers[1:]] == [
+        ("function", False, "no quantized layer computes from its result")]
+    made = quantize(one.model(one.conv(y, 4, 2)), samples)
+    assert [(layer.name, layer.quantized) for layer in made.layers[1:2]] == [("gated", True)]
     assert made.decibels is not None and made.decibels > 30
+    graph = optimize(made.graph)
+    assert [node.op for node in graph.nodes[1:-1]] == ["qconv2d", "qtable", "qconv2d"]

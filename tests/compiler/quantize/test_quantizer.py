@@ -377,15 +377,17 @@ def test_points_of_what_has_no_classes_wrong(float_model, rng) -> None:
 
 
 def test_layers_around_values_that_are_not_finite_stay_in_float(float_model, rng) -> None:
-    """As a mask of attention has them, which a softmax then reads."""
+    """As a mask of attention has them, which a softmax then reads, and a product."""
     one = float_model()
     x = one.add("MatMul", one.input("x", "n", 16), one.random(16, 16))
     masked = one.add("Add", x, one.add("Log", one.add("Relu", x)), name="masked")
     y = one.add("MatMul", one.add("Softmax", masked), one.random(16, 3))
-    made = quantize(one.model(y), rng.standard_normal((8, 16)).astype(np.float32))
+    other = one.add("MatMul", one.add("Clip", masked, one.constant(np.float32(-9))),
+                    one.random(16, 3))
+    made = quantize(one.model(y, other), rng.standard_normal((8, 16)).astype(np.float32))
     kept = {layer.name: layer.reason for layer in made.layers if not layer.quantized}
-    assert kept["masked"] == "value 'log2.out' is not finite for all calibration samples"
-    assert [layer.quantized for layer in made.layers if layer.op == "matmul"] == [True] * 2
+    assert kept["masked"] == "value 'masked.out' is not finite for all calibration samples"
+    assert [layer.quantized for layer in made.layers if layer.op == "matmul"] == [True] * 3
     assert made.decibels is not None and made.decibels > 20
 
 

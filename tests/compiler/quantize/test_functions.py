@@ -1,0 +1,131 @@
+"""Elementwise operators that the quantizer joins, as tables and as arithmetic of two values."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from compiler.graph import optimize
+from compiler.quantize import quantize
+
+SHAPE = (1, 6, 8, 8)
+
+
+def samples(rng, count: int = 8) -> np.ndarray:
+    return rng.standard_normal((count, *SHAPE[1:])).astype(np.float32) * 2
+
+
+def between(float_model, build: Callable, batch: int | str = "n"):
+    """A convolution, what `build` makes of its result, and a convolution."""
+    one = float_model()
+    x = one.conv(one.input("x", batch, *SHAPE[1:]), 6, 8)
+    return one.model(one.conv(build(one, x), 8, 5))
+
+
+def ops(made) -> list[str]:
+    return [node.op for node in optimize(made.graph).nodes]
+
+
+def own(op: str, **attrs) -> Callable:
+    return lambda one, x: one.add(op, x, **attrs)
+
+
+def silu(one, x):
+    return one.add("Mul", x, one.add("Sigmoid", x))
+
+
+def gelu(one, x):
+    half, whole = (one.constant(np.float32(number)) for number in (0.5, 1))
+    scaled = one.add("Div", x, one.constant(np.float32(np.sqrt(2))))
+    return one.add("Mul", one.add("Mul", x, one.add("Add", one.add("Erf", scaled), whole)), half)
+
+
+def mish(one, x):
+    return one.add("Mul", x, one.add("Tanh", one.add("Softplus", x)))
+
+
+FUNCTIONS = {"sigmoid": own("Sigmoid"), "tanh": own("Tanh"), "hardswish": own("HardSwish"),
+             "elu": own("Elu", alpha=0.7), "erf": own("Erf"),
+             "silu": silu, "gelu": gelu, "mish": mish}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_between_layers_is_one_table(float_model, rng, name: str) -> None:
+    made = quantize(between(float_model, FUNCTIONS[name]), samples(rng))
+    assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "dequantize"]
+    assert made.decibels is not None and made.decibels > 28
+    (layer,) = (layer for layer in made.layers if layer.op == "function")
+    assert layer.quantized and layer.alone_db is not None and layer.alone_db > 28
+
+
+def gate(one, x):
+    """Squeeze and excite."""
+    mean = one.conv(one.add("GlobalAveragePool", x), 8, 8)
+    return one.add("Mul", x, one.add("Sigmoid", mean))
+
+
+def distance(one, x):
+    return one.add("Abs", one.add("Sub", x, one.conv(x, 8, 8)))
+
+
+def greater(one, x):
+    return one.add("Relu", one.add("Max", x, one.conv(x, 8, 8)))
+
+
+PAIRS = {"gate": (gate, ["qglobalavgpool", "qconv2d", "qtable", "qmap"]),
+         "distance": (distance, ["qconv2d", "qmap"]), "greater": (greater, ["qconv2d", "qmap"])}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_arithmetic_of_two_values_is_one_map(float_model, rng, name: str) -> None:
+    build, wanted = PAIRS[name]
+    made = quantize(between(float_model, build), samples(rng))
+    assert ops(made) == ["quantize", "qconv2d", *wanted, "qconv2d", "dequantize"]
+    assert made.decibels is not None and made.decibels > 28
+
+
+def test_what_others_read_is_a_layer(float_model, rng) -> None:
+    """The gate is a table of its own; the product is a table of x again, since x decides both."""
+    def build(one, x):
+        gate = one.add("Sigmoid", x)
+        return one.add("Concat", gate, one.add("Mul", x, gate), axis=1)
+
+    one = float_model()
+    x = one.conv(one.input("x", "n", *SHAPE[1:]), 6, 8)
+    made = quantize(one.model(one.conv(build(one, x), 16, 5)), samples(rng))
+    assert ops(made).count("qtable") == 2 and "dequantize" not in ops(made)[:-1]
+
+
+def test_parts_of_a_softmax_stay_in_float(float_model, rng) -> None:
+    """Its exponentials read a difference from a maximum, which no layer quantizes."""
+    one = float_model()
+    x = one.add("MatMul", one.input("x", "n", 16), one.random(16, 16))
+    y = one.add("MatMul", one.add("Softmax", x), one.random(16, 3))
+    made = quantize(one.model(y), rng.standard_normal((8, 16)).astype(np.float32))
+    assert {layer.op for layer in made.layers if layer.quantized} == {"matmul"}
+    reasons = {layer.reason for layer in made.layers if layer.op == "function"}
+    assert any("which is not quantized" in reason for reason in reasons)
+
+
+def test_a_gate_at_the_end_stays_in_float(float_model, rng) -> None:
+    one = float_model()
+    x = one.conv(one.input("x", "n", *SHAPE[1:]), 6, 8)
+    gate = one.add("Sigmoid", one.add("Reshape", x, one.constant(np.array([-1, 8, 64]))))
+    made = quantize(one.model(gate), samples(rng))
+    assert [layer.reason for layer in made.layers if layer.op == "function"] == [
+        "no quantized layer computes from its result"]
+
+
+def test_a_hard_sigmoid_folds_into_the_layer_before_it(float_model, rng) -> None:
+    made = quantize(between(float_model, own("HardSigmoid")), samples(rng))
+    assert ops(made) == ["quantize", "qconv2d", "qconv2d", "dequantize"]
+
+
+def test_batch_norms_fold_before_functions_join(float_model, rng) -> None:
+    def build(one, x):
+        gain, mean = (one.constant(rng.standard_normal((8, 1, 1)).astype(np.float32))
+                      for _ in range(2))
+        return silu(one, one.add("Mul", one.add("Sub", x, mean), gain))
+
+    made = quantize(between(float_model, build), samples(rng))
+    assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "dequantize"]
