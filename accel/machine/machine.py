@@ -136,6 +136,11 @@ class Machine:
         return tuple(self.intrinsic(d.name) for d in self.declarations if d.unit == unit)
 
     @cached_property
+    def own(self) -> frozenset[str]:
+        """The names of the instructions that are not the shipped ones."""
+        return frozenset(d.name for d in self.declarations if d not in SHIPPED)
+
+    @cached_property
     def text(self) -> str:
         """The canonical text that `hash` covers."""
         lines = [json.dumps(self.config.geometry(), sort_keys=True)]

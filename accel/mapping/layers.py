@@ -21,7 +21,7 @@ from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
-from accel.mapping.selection import Selection, is_elementwise, select
+from accel.mapping.selection import Selection, is_elementwise, note_of, select
 from accel.mapping.views import Stored, View, images, rows
 from compiler.graph.graph import Graph, Node
 from compiler.ops.arithmetic import PARAM
@@ -373,7 +373,8 @@ def _elementwise(node: Node, graph: Graph, known: Forms, machine: Machine) -> Ma
                        {**_parameters(graph, node, result, selection, blocks),
                         **{role: selection.tables[buffer.name] for role, buffer
                            in elementwise.tables_of(selection.steps).items()}},
-                       replace(result, plain=False))
+                       replace(result, plain=False),
+                       note=note_of(machine, graph, node, selection))
 
 
 def _elementwise_refusal(graph: Graph, node: Node) -> str | None:

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.lowering.nest import LoweringError
 from compiler import te
@@ -21,7 +22,7 @@ from compiler.te import Cast, Const, Expr, Read, Tensor, children, rewrite, subs
 from compiler.tensorize.cover import (COMPUTED, CONSTANTS, CoverStep, Uncovered, cover, leaf,
                                       plain_text, table)
 
-__all__ = ["INPUTS", "RESULTS", "Selection", "is_elementwise", "select"]
+__all__ = ["INPUTS", "RESULTS", "Selection", "is_elementwise", "note_of", "select"]
 
 INPUTS, RESULTS = "res", "out"
 """The buffers that inputs are loaded into, and that results are stored from."""
@@ -61,6 +62,27 @@ def select(machine: Machine, graph: Graph, node: Node) -> Selection:
     if isinstance(steps, str):
         raise LoweringError(f"no vector instruction computes {steps}")
     return Selection(steps, inputs, constants, tables)
+
+
+def note_of(machine: Machine, graph: Graph, node: Node, selection: Selection) -> str:
+    """Which instructions of the user's own compute the node, and what would without them; empty
+    where none of them does.
+    """
+    names = dict.fromkeys(step.intrinsic.name for step in selection.steps)
+    own = [name for name in names if name in machine.own]
+    if not own:
+        return ""
+    try:
+        steps = select(_shipped(machine.config), graph, node).steps
+        before = ", ".join(step.intrinsic.name for step in steps)
+    except LoweringError:
+        before = "on the host"
+    return f"by {', '.join(own)} on the accelerator; without: {before}"
+
+
+@lru_cache(16)
+def _shipped(config: AccelConfig) -> Machine:
+    return Machine(config)
 
 
 @lru_cache(4096)

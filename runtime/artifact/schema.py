@@ -58,7 +58,8 @@ AUTO = {
 LAYOUT = {**SUMS, "at_every_border": SUMS,
           "conversions": [{"value": str, "bytes": int, "where": str}]}
 MACHINE = {
-    "config": {str: (int, float, str)}, "hash": str, "name": str, "geometry": {str: (int, str)},
+    "config": {str: (int, float, str, [int])}, "hash": str, "name": str,
+    "geometry": {str: (int, str, [int])},
     Optional("instructions"): {str: [(int, str)]}, Optional("layouts"): {str: str}}
 
 MANIFEST = {
@@ -90,18 +91,22 @@ def require(value: Any, kind: Kind, where: str = "") -> None:
 
 
 def _require_one(value: Any, kinds: tuple[Kind, ...], where: str) -> None:
-    """Checks a value against alternatives. Among those with fields, the first whose fields are all
-    present counts, else the last.
+    """Checks a value against alternatives, of which one at most is a list. Among those with fields,
+    the first whose fields are all present counts, else the last.
     """
     records = [kind for kind in kinds if isinstance(kind, dict)]
     if isinstance(value, Mapping) and records:
         require(value, next((kind for kind in records if kind.keys() <= value.keys()),
                             records[-1]), where)
         return
-    plain = [kind for kind in kinds if not isinstance(kind, dict)]
+    lists = [kind for kind in kinds if isinstance(kind, list)]
+    if isinstance(value, list) and lists:
+        require(value, lists[0], where)
+        return
+    plain = [kind for kind in kinds if not isinstance(kind, dict | list)]
     _require(any(_is_plain(value, kind) for kind in plain),
-             " or ".join([*(NAMES[kind] for kind in plain), *["an object" for _ in records[:1]]]),
-             value, where)
+             " or ".join([*(NAMES[kind] for kind in plain), *["a list" for _ in lists],
+                          *["an object" for _ in records[:1]]]), value, where)
 
 
 def _require_fields(value: Any, fields: Mapping[str, Kind], where: str) -> None:

@@ -73,6 +73,9 @@ def range_(t, start, limit, delta, *, stash_type=1):
     """A range: each number is the start plus a multiple of the step, in the result's type."""
     first, last, step = (t.demand(value, role).reshape(()) for value, role
                          in ((start, "start"), (limit, "limit"), (delta, "delta")))
+    for value, role in ((limit, "limit"), (delta, "delta")):
+        if value.dtype != start.dtype:
+            raise NodeRefused(f"{role} must be {start.dtype} as start is, not {value.dtype}")
     kind = numpy_dtype(start.dtype)
     wide = np.float32 if kind.itemsize == 2 and kind.kind not in "iu" else kind
     first, last, step = (number.astype(wide) for number in (first, last, step))

@@ -362,6 +362,12 @@ PLACES = [
 ]
 
 
+def test_a_range_of_several_types() -> None:
+    numbers = [constant("i", value=1, dtype="int64"), constant("c", value=1, dtype="complex64")]
+    assert refused_node("Range", "i", "i", "c", constants=numbers) == (
+        "delta must be int64 as start is, not complex64")
+
+
 @pytest.mark.parametrize(("attrs", "scale", "reason"), PLACES)
 def test_resize(attrs: dict, scale: onnx.TensorProto, reason: str) -> None:
     assert refused_node("Resize", "x", "", "k", constants=[scale], attrs=attrs) == reason

@@ -1,5 +1,6 @@
 """An operator that is one record and one front-end function is imported, typed, folded, fused, run,
-cleaned up, laid out and documented: nothing else in the compiler has its name.
+cleaned up, laid out and documented, quantized and run on the accelerator: nothing else in the
+compiler has its name.
 """
 
 import numpy as np
@@ -86,6 +87,20 @@ def test_it_runs(graph: Graph, rng: np.random.Generator) -> None:
     module = lockstep.compile(model(), target="cpu", cache=False)
     wanted = evaluate(graph, {"x": x})["y"]
     np.testing.assert_allclose(module({"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_it_runs_on_the_accelerator(rng: np.random.Generator) -> None:
+    """Quantized, it is a table: before a layer that reads it, or it would stay in float."""
+    made = model()
+    made.graph.node[3].CopyFrom(helper.make_node("Conv", ["s", "v"], ["y"], "last"))
+    made.graph.initializer.append(numpy_helper.from_array(
+        rng.normal(size=(4, 4, 1, 1)).astype(np.float32), "v"))
+    x = rng.normal(size=(4, 3, 6, 6)).astype(np.float32)
+    module = lockstep.compile(made, target="accel:tiny-1x4x4,cpu", calibration=x, cache=False)
+    assert [node.op for step in module.steps if step.segment.target == "accel"
+            for node in step.segment.nodes] == ["qconv2d", "qtable", "qconv2d"]
+    wanted = evaluate(optimize(convert(made, "m")), {"x": x[:1]})["y"]
+    np.testing.assert_allclose(module({"x": x[:1]})["y"], wanted, atol=0.05 * np.ptp(wanted))
 
 
 def test_it_is_documented() -> None:
