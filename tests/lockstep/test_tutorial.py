@@ -3,15 +3,26 @@ tests/test_docs.py.
 """
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lockstep.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "instruction.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "instruction.md"
 COMMANDS = [line.split() for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
             for line in block.splitlines()]
+
+
+def performed(name: str, arguments: list[str]) -> int:
+    if name == "python":
+        script, *rest = arguments
+        return subprocess.run([sys.executable, ROOT / script, *rest], check=False).returncode
+    assert name == "lockstep"
+    return main(arguments)
 
 
 @pytest.mark.slow
@@ -19,12 +30,15 @@ def test_every_command_of_the_page(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     said = {}
     for name, *arguments in COMMANDS:
-        assert name == "lockstep" and main(arguments) == 0, arguments
-        said[" ".join(arguments[:2])] = capsys.readouterr().out
-    assert list(said) == ["intrinsic new", "intrinsic show", "check --machine", "intrinsic diff",
-                          "intrinsic bench"]
-    assert "the simulators agree" in said["check --machine"]
-    assert int(re.findall(r"absdiff ran (\d+)", said["check --machine"])[0]) > 0
-    assert "absdiff: is one more" in said["intrinsic diff"]
-    assert "never executed: " in said["intrinsic bench"]
-    assert "absdiff" in said["intrinsic bench"].rpartition("never executed: ")[2]
+        assert performed(name, arguments) == 0, arguments
+        said[" ".join(arguments)] = " ".join(capsys.readouterr().out.split())
+    check, diff, runs, bench = ([text for line, text in said.items() if line.startswith(begin)]
+                                for begin in ("check", "intrinsic diff", "run", "intrinsic bench"))
+    assert "the simulators agree" in check[0]
+    assert int(re.findall(r"absdiff ran (\d+)", check[0])[0]) > 0
+    assert "absdiff: is one more" in diff[0]
+    assert "absdiff" in bench[0].rpartition("never executed: ")[2]
+    assert len(runs) == 3 and len({re.findall(r"sha256 (\w+)", text)[0] for text in runs}) == 1
+    assert all("distance (by absdiff on the accelerator; without: " in text for text in runs)
+    assert "absdiff" not in bench[1].rpartition("never executed: ")[2]
+    assert int(re.findall(r" absdiff (\d+) ", bench[1])[0]) > 0
