@@ -124,9 +124,8 @@ class AccelPrices:
         self.overhead_cycles = total - begin
 
     def _least_cycles(self, layer: MappedLayer) -> float:
-        config, stages = self.target.machine.config, layer.operator.stages
-        moved = sum(stages[role].buffer.size_bytes
-                    for role in (*layer.inputs, *layer.constants, "output"))
+        config = self.target.machine.config
+        moved = layer.size(*layer.inputs, *layer.constants, "output")
         return max(layer.macs / config.macs_per_cycle, moved / config.bus_bytes)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from accel.machine.machine import Machine
 from accel.mapping.forms import Forms, Part, is_view
 from accel.mapping.grouping import Grouped, grouped
-from accel.mapping.layout import (blocks_of, pack_params, pack_pixel_params, pack_weights,
-                                  pack_windows)
+from accel.mapping.layout import (blocks_of, least_bits, pack_elements, pack_params,
+                                  pack_pixel_params, pack_weights, pack_windows, stored_bytes)
 from accel.mapping.lowering.nest import LoweringError
 from accel.mapping.operators import blocked, convolutions, elementwise, products
 from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks, Quantization,
@@ -64,6 +64,17 @@ class MappedLayer:
     @property
     def name(self) -> str:
         return f"{self.node.name}:{self.part}" if self.part else self.node.name
+
+    def size(self, *roles: str) -> int:
+        """The bytes of these tensors in memory."""
+        stages, bits = self.operator.stages, self.operator.weight_bits
+        return sum(stages[role].buffer.size_bytes * (bits if role == "w" else 8) // 8
+                   for role in roles)
+
+    def stored(self, role: str) -> np.ndarray:
+        """The bytes of a constant in memory."""
+        array, bits = self.constants[role], self.operator.weight_bits
+        return pack_elements(array, bits) if role == "w" and bits < 8 else stored_bytes(array)
 
 
 Builder = Callable[[Node, Graph, Forms, Blocks], MappedLayer | tuple[MappedLayer, ...]]
@@ -498,10 +509,20 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     built = (_elementwise(node, graph, known, machine) if is_elementwise(node)
              else LAYERS[node.op](node, graph, known, blocks))
     layers = built if isinstance(built, tuple) else (built,)
+    layers = tuple(_packed(layer, machine.config.weight_bits) for layer in layers)
     part = known.parts.get(value)
     if part is None:
         return layers
     return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
+
+
+def _packed(layer: MappedLayer, allowed: Sequence[int]) -> MappedLayer:
+    """Keep the weights in memory in the fewest bits that hold them all and that loads unpack."""
+    bits = least_bits(layer.constants["w"], allowed) if "w" in layer.constants else 8
+    if bits == 8:
+        return layer
+    note = "; ".join(filter(None, (layer.note, f"weights of {bits} bits in memory")))
+    return replace(layer, operator=replace(layer.operator, weight_bits=bits), note=note)
 
 
 def _among(layer: MappedLayer, part: Part, own: int) -> MappedLayer:

@@ -1,6 +1,7 @@
 """Layouts of tensors in memory; docs/machine.md, Layouts. NumPy only."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,8 +11,9 @@ from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
 
 __all__ = ["BLOCKED", "BLOCKED_LAST", "BLOCKED_ROWS", "LAST", "PLAIN", "PLAIN_ROWS", "blocks_of",
-           "from_blocked", "from_memory", "pack_params", "pack_pixel_params", "pack_weights",
-           "pack_windows", "stored_bytes", "to_memory", "to_plain"]
+           "from_blocked", "from_memory", "least_bits", "pack_elements", "pack_params",
+           "pack_pixel_params", "pack_weights", "pack_windows", "stored_bytes", "to_memory",
+           "to_plain"]
 
 PLAIN, BLOCKED = "NHWC", "N/b H W b C"
 PLAIN_ROWS, BLOCKED_ROWS = "rows, C", "rows/b, b, C"
@@ -83,6 +85,18 @@ def pack_windows(weights: np.ndarray, blocks: Blocks) -> np.ndarray:
     padded[:len(windows), :windows.shape[1]] = windows
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // size, size)
     return np.ascontiguousarray(cut.transpose(0, 2, 1, 3))[:, None, None]
+
+
+def least_bits(array: np.ndarray, allowed: Sequence[int]) -> int:
+    """The fewest of the allowed bits that hold every int8 element of an array, 8 among them."""
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    return min(bits for bits in allowed if -(1 << bits - 1) <= low and high < 1 << bits - 1)
+
+
+def pack_elements(array: np.ndarray, bits: int) -> np.ndarray:
+    """The bytes of int8 elements in so many bits each, the first in the lowest bits of a byte."""
+    groups = array.reshape(-1, 8 // bits).view(np.uint8) & (1 << bits) - 1
+    return np.bitwise_or.reduce(groups << np.arange(0, 8, bits, dtype=np.uint8), axis=1)
 
 
 def pack_params(bias, mult, shift, channels: int, blocks: Blocks) -> np.ndarray:

@@ -37,7 +37,8 @@ def pair_task(fingerprint: str, first: BlockedOperator, second: BlockedOperator,
 
 
 def _described(operator: BlockedOperator) -> str:
-    return f"{', '.join(operator.stages)} of {shape_of(operator)}"
+    packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""
+    return f"{', '.join(operator.stages)} of {shape_of(operator)}{packed}"
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

@@ -351,9 +351,10 @@ class _Memory:
     def _place_constants(self) -> np.ndarray:
         parts, top = [], 0
         for layer in self.layers:
-            for role, array in layer.constants.items():
-                self._constants[layer.name, role] = TensorPlacement("weights", top)
-                raw = stored_bytes(array)
+            for role in layer.constants:
+                bits = layer.operator.weight_bits if role == "w" else 8
+                self._constants[layer.name, role] = TensorPlacement("weights", top, bits=bits)
+                raw = layer.stored(role)
                 parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
                 top += parts[-1].size
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)

@@ -9,11 +9,8 @@ __all__ = ["block_products", "work_of"]
 
 
 def work_of(layer: MappedLayer) -> Work:
-    def size(*roles: str) -> int:
-        return sum(layer.operator.stages[role].buffer.size_bytes for role in roles)
-
-    return Work(layer.node, layer.macs, block_products(layer), size(*layer.inputs),
-                size(*layer.constants, "output"), layer.note)
+    return Work(layer.node, layer.macs, block_products(layer), layer.size(*layer.inputs),
+                layer.size(*layer.constants, "output"), layer.note)
 
 
 def block_products(layer: MappedLayer) -> int:

@@ -60,6 +60,8 @@ def test_no_field_may_be_of_another_type(manifest) -> None:
     ({"a": {"b": "x"}}, {"a": ({"b": int}, {"c": int})}, "a.b must be an integer, not 'x'"),
     ({"a": {}}, {"a": ({"b": int}, {"c": int})}, "a.c is missing"),
     ({"a": "x" * 80}, {"a": float}, f"a must be a number, not '{'x' * 56}..."),
+    ({"a": True}, {"a": (int, [int])}, "a must be an integer or a list, not True"),
+    ({"a": [1, "x"]}, {"a": (int, [int])}, "a[1] must be an integer, not 'x'"),
     ([], {"a": int}, "the manifest must be an object, not []"),
     ({"attrs": {"f": {"float": 1}}}, MANIFEST["graph"]["nodes"][0],
      "op is missing"),
@@ -73,5 +75,6 @@ def test_the_first_wrong_field_is_named(value: Any, kind: Any, message: str) -> 
 
 def test_integers_are_numbers_and_old_files_lack_fields(manifest) -> None:
     require({"a": 1, "b": 1.5}, {str: float})
+    require({"a": [1, 2], "b": 3}, {str: (int, [int])})
     old = {name: value for name, value in manifest.items() if name not in ("auto", "layout")}
     require(old, MANIFEST)

@@ -22,11 +22,12 @@ CLAMPS = ((3, -128, 127), (-5, -5, 127), (0, -100, 90))
 class Net:
     """Writes a graph node by node; every method returns the name of the value that it makes.
 
-    Weights and parameters are random: multipliers and shifts are such that results spread over
-    the whole int8 range, and differ from channel to channel.
+    Weights, of `weight_bits`, and parameters are random: multipliers and shifts are such that
+    results spread over the whole int8 range, and differ from channel to channel.
     """
 
     seed: int = 1
+    weight_bits: int = 8
     inputs: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     values: dict[str, TensorType] = field(default_factory=dict)
@@ -59,11 +60,12 @@ class Net:
 
     def _products(self, op: str, x: str, shape: tuple[int, ...], **attrs) -> str:
         channels, taps = shape[0], int(np.prod(shape[1:]))
-        scale = 60 / (74 * 74 * np.sqrt(taps))              # 74: deviation of a random int8
+        most = 1 << self.weight_bits - 1
+        scale = 60 / (74 * 74 * most / 128 * np.sqrt(taps))     # 74: deviation of a random int8
         mult = self.rng.integers(1 << 15, 1 << 16, channels).astype(np.int32)
         shift = np.full(channels, round(np.log2(50000 / scale)), np.int32)
         bias = self.rng.integers(-int(20 / scale), int(20 / scale) + 1, channels)
-        weights = self.rng.integers(-128, 128, shape).astype(np.int8)
+        weights = self.rng.integers(-most, most, shape).astype(np.int8)
         parameters = [weights, bias.astype(np.int32), mult, shift]
         return self.add_node(op, x, *map(self.constant, parameters), **attrs, **self._clamp())
 

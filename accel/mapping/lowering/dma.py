@@ -38,6 +38,20 @@ class DmaCopy:
     loops: tuple[DmaLoop, ...]
     filled: bool = False
 
+    def packed(self, origin: int, group: int) -> "DmaCopy":
+        """The copy from packed elements, of which a byte at `origin` or after it holds `group`; its
+        addresses in the buffer count as many bytes. Refuses one that cuts a byte.
+        """
+        moved = self.dram - origin, self.buffer, self.run, *(
+            stride for loop in self.loops for stride in (loop.dram, loop.buffer))
+        if any(number % group for number in moved):
+            raise LoweringError(f"Copy of packed elements must begin and end at whole bytes of "
+                                f"{group}, not move {self}")
+        return replace(self, dram=origin + (self.dram - origin) // group, run=self.run // group,
+                       buffer=self.buffer // group, loops=tuple(
+                           replace(loop, dram=loop.dram // group, buffer=loop.buffer // group)
+                           for loop in self.loops))
+
     def fields(self) -> dict[str, object]:
         """The address fields of the instruction."""
         loops = list(self.loops)

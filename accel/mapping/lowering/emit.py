@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from accel.machine import isa
+from accel.machine.config import WEIGHT_BITS
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.provenance import Loop, Origin, Site
@@ -268,7 +269,11 @@ class _Tile:
         place = self.emitter.placement[far.buffer.name]
         fields = {"buffer": isa.BUFFERS.index(near.buffer.scope),
                   "base": isa.BASES.index(place.base), "pad_value": pad & 0xFF}
+        if place.bits < 8:
+            fields["bits"] = WEIGHT_BITS.index(place.bits)
         for copy in runs(self._bytes(far), self._bytes(near), self.extents, valid, item):
+            if place.bits < 8:
+                copy = copy.packed(place.offset, 8 // place.bits)
             yield self._instruction(fields | copy.fields())
 
     def _validity(self) -> tuple[Box | None, int]:

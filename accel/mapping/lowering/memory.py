@@ -26,7 +26,8 @@ class TensorPlacement:
     has one. A tensor that lies within another has `pitches`: the distance of neighbours, in
     elements, in each dimension. `bounds` say which elements are stored of a result that ends within
     a block: those for which the index of the first dimension, times the extent of the second, plus
-    the index of the second is less than the third number.
+    the index of the second is less than the third number. Elements have `bits` bits in memory, each
+    byte as many as it holds.
     """
 
     base: str
@@ -34,6 +35,7 @@ class TensorPlacement:
     tensor: str = ""
     pitches: tuple[int, ...] = ()
     bounds: tuple[tuple[int, int, int], ...] = ()
+    bits: int = 8
 
 
 class Scratchpads:

@@ -121,6 +121,7 @@ class BlockedOperator:
     repeated : inputs of one pixel, which all pixels of an image read.
     row : where ``input`` has the windows themselves (see `packed_convolution`), how many of their
         bytes lie together in memory; else 0.
+    weight_bits : bits of an element of ``w`` in memory.
     """
 
     stages: dict[str, Tensor]
@@ -130,6 +131,7 @@ class BlockedOperator:
     row: int = 0
     by: Mapping[str, str] = field(default_factory=dict)
     repeated: tuple[str, ...] = ()
+    weight_bits: int = 8
 
     @property
     def output(self) -> Tensor:

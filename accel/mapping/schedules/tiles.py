@@ -9,7 +9,7 @@ instead of their sum.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import product
 from math import ceil, prod
@@ -79,6 +79,7 @@ class Shape:
     times: int = 1
     repeated: int = 0       # inputs of one pixel, which all pixels read
     tables: int = 0         # loaded once
+    weight_bits: int = field(default=8, repr=False)     # of an element of the weights in memory
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -95,7 +96,7 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  len(operator.parameters), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3, window.dilations,
                  depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
-                 len(operator.tables))
+                 len(operator.tables), operator.weight_bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
         if shape.row:           # each row begins and ends within a beat
             pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel
-        kernel = shape.depth * channels * taps * entry["wgt"]
+        kernel = shape.depth * channels * taps * entry["wgt"] * shape.weight_bits // 8
     else:
         lanes += outputs * taps * shape.accumulators
     lanes *= config.vector_beats
