@@ -1,7 +1,7 @@
 """A float network as layers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class Layer:
 class Network:
     """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
     layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
+    `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`.
     """
 
     graph: Graph
@@ -101,6 +102,7 @@ class Network:
     tensors: dict[str, Array]
     names: Names
     place: str
+    weight_bits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -120,6 +122,7 @@ class Network:
 
     def adopt(self, other: "Network") -> None:
         """Takes over the weights and biases of the same network with other extents."""
+        self.weight_bits = other.weight_bits
         weighted = {layer.value: layer.node for layer in other.layers
                     if layer.node.op in WEIGHTED and layer.node.inputs[1] in other.tensors}
         for place, layer in enumerate(self.layers):

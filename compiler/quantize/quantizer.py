@@ -38,6 +38,12 @@ from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import Scale
 from compiler.quantize.sets import CalibrationSet, calibration_set
 from compiler.quantize.source import Source, source_of
+from compiler.quantize.weight_bits import (
+    bits_by_name,
+    chosen_bits,
+    is_weighted,
+    require_bits,
+)
 from compiler.quantize.weights import WEIGHTED
 from compiler.quantize.writer import write
 
@@ -60,7 +66,7 @@ class LayerFigures:
     `alone_db`: the layer quantized by itself, reading the float network's values; None in float.
     `accumulated_db`: its result in the quantized network. `effect_db`: at the network's output
     with this layer alone quantized; only known where a budget asked for it. `reason` says why a
-    layer is in float.
+    layer is in float; `weight_bits` are None there, and where it has no weights.
     """
 
     name: str
@@ -70,6 +76,7 @@ class LayerFigures:
     accumulated_db: float | None
     effect_db: float | None
     reason: str
+    weight_bits: int | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,8 @@ def _unwatched(stage: str, steps: int) -> AbstractContextManager[Tick]:
 def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
-             budget: float | str | None = None, example_inputs: Any = None,
+             budget: float | str | None = None,
+             weight_bits: int | Mapping[str, int] | Iterable[str] = 8, example_inputs: Any = None,
              bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
@@ -163,7 +171,9 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         and a dot: the parts of a node of ONNX, and what is in a module of PyTorch.
     budget : percentage points of agreement with the float network that may be lost, or text such
         as ``30dB``, the least signal to noise of the outputs; layers fall back to float, those
-        that hurt most first, until it is met.
+        that hurt most first, until it is met. Weights of fewer bits get 8 before that.
+    weight_bits : 8, 4 or 2 bits for the weights of all layers but the first and the last; or bits
+        by the names of layers, as for `keep_float`, ``*`` for all but these two.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is notified of long tasks.
@@ -172,18 +182,20 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     are not known.
     """
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
-                       Budget.of(budget))
+                       Budget.of(budget), bits_by_name(weight_bits))
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
     return _Quantizer(source, fitted, options, watch).run()
 
 
-def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]) -> ModelProto:
+def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]],
+                    weight_bits: int | Mapping[str, int] = 8) -> ModelProto:
     """The QDQ form of a float model from the least and greatest element of each value; layers whose
-    values have none stay in float.
+    values have none stay in float. `weight_bits` are as for `quantize`.
     """
     network = prepare(convert(model))
+    network.weight_bits = chosen_bits(network, {}, bits_by_name(weight_bits))
     plan = make_plan(network, {}, set(network.graph.values).difference(ranges))
     return exported_model(write(network, plan, plan.scales(ranges)).graph)
 
@@ -196,6 +208,7 @@ class _Options:
     bias_correction: bool
     keep_float: tuple[str, ...]
     budget: Budget | None
+    weight_bits: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +273,7 @@ class _Quantizer:
         self.network = prepare(source.graph(samples.shapes), source.place)
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
                                                                     options.keep_float)
+        self.network.weight_bits = chosen_bits(self.network, self.kept, options.weight_bits)
         self.equalized = 0
         self.unbounded: set[str] = set()
 
@@ -269,7 +283,10 @@ class _Quantizer:
         self.graph = self.network.float_graph()
         self.ranges = self._calibrate(make_plan(self.network, self.kept).groups)
         attempt, ranking, fallen = self._attempt(self.kept), {}, ()
+        require_bits(attempt.network, attempt.plan, self.options.weight_bits)
         budget = self.options.budget
+        if budget is not None and not budget.met_by(attempt.measured, self.network.place):
+            attempt = self._widen(attempt, budget)
         if budget is not None and not budget.met_by(attempt.measured, self.network.place):
             ranking = self._rank(attempt)
             attempt, fallen = self._fall_back(ranking, budget)
@@ -317,6 +334,28 @@ class _Quantizer:
         order = sorted(noises, key=lambda value: -noises[value].noise)    # stable: depth decides
         return {value: noises[value] for value in order}
 
+    def _widen(self, attempt: _Attempt, budget: Budget) -> _Attempt:
+        """The fewest of the worst layers with weights of 8 bits with which the budget is met, by
+        bisection; all of them where it is met with none.
+        """
+        few = self.network.weight_bits
+        if not few:
+            return attempt
+        places = {value: place for place, value in enumerate(self._rank(attempt))}
+        value = {layer.inner: layer.value for layer in self.network.layers}
+        worst = sorted(few, key=lambda inner: places.get(value[inner], len(places)))
+        low, high, best = 0, len(worst), None
+        while high - low > 1 or best is None:
+            middle = (low + high) // 2 if high - low > 1 else high
+            self.network.weight_bits = {inner: few[inner] for inner in worst[middle:]}
+            attempt = self._attempt(self.kept)
+            if budget.met_by(attempt.measured, self.network.place) or middle == len(worst):
+                high, best = middle, attempt
+            else:
+                low = middle
+        self.network.weight_bits = best.network.weight_bits
+        return best
+
     def _fall_back(self, ranking: Mapping[str, Noise], budget: Budget
                    ) -> tuple[_Attempt, tuple[str, ...]]:
         """The fewest of the worst layers in float with which the budget is met, by bisection."""
@@ -348,7 +387,13 @@ def _figures(layer: Layer, attempt: _Attempt, by_itself: Mapping[str, Noise],
 
     return LayerFigures(layer.name, layer.node.op, layer.value in attempt.plan.quantized,
                         decibels(by_itself), decibels(attempt.measured.noises), decibels(ranking),
-                        attempt.plan.reasons.get(layer.name, ""))
+                        attempt.plan.reasons.get(layer.name, ""), _bits(layer, attempt))
+
+
+def _bits(layer: Layer, attempt: _Attempt) -> int | None:
+    """The bits of a quantized layer's weights; None for other layers."""
+    weighted = layer.value in attempt.plan.quantized and is_weighted(layer, attempt.network)
+    return attempt.network.weight_bits.get(layer.inner, 8) if weighted else None
 
 
 def _named(network: Network, names: Sequence[str]) -> dict[str, str]:

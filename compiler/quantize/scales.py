@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Scale", "quantized_bias", "quantized_weight"]
+__all__ = ["WEIGHT_BITS", "Scale", "quantized_bias", "quantized_weight"]
 
+WEIGHT_BITS = (8, 4, 2)
 WEIGHT_LIMIT = 127
 BIAS_LIMIT = 2**30          # leaves half of the accumulator's range
 EMPTY_STEPS = 2**20         # step of the bias of a channel whose weights are all zero
@@ -47,9 +48,10 @@ def _step(real: float) -> np.float32:
     return np.float32(real if real >= np.finfo(np.float32).tiny else 1)
 
 
-def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32
+def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, bits: int = 8
                      ) -> tuple[Array, Array]:
-    """Quantizes a weight to int8 steps and a float32 scale for each channel along the axis.
+    """Quantizes a weight to int8 steps and a float32 scale for each channel along the axis. Steps
+    fit `bits`; of fewer than 8 the scale is that of the least squared error.
 
     `bias` has a number for each channel, or the largest one where channels share a scale;
     `source` is the scale of the data. A scale is as small as weights allow unless the bias would
@@ -57,12 +59,39 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32
     """
     others = tuple(i for i in range(weight.ndim) if i != axis)
     greatest = np.abs(weight).max(axis=others)
-    scale = np.where(greatest > 0, greatest / np.float32(WEIGHT_LIMIT),
+    whole = (greatest / np.float32(WEIGHT_LIMIT) if bits == 8
+             else _least_squares(np.moveaxis(weight, axis, 0), bits))
+    scale = np.where(greatest > 0, whole,
                      np.abs(bias) / source / EMPTY_STEPS)
     scale = np.maximum(scale, np.abs(bias) / source / BIAS_LIMIT)
     scale = np.where(scale >= np.finfo(np.float32).tiny, scale, 1).astype(np.float32)
     channels = [-1 if i == axis else 1 for i in range(weight.ndim)]
-    return np.rint(weight / scale.reshape(channels)).astype(np.int8), scale
+    steps = np.rint(weight / scale.reshape(channels))
+    return steps.clip(-(1 << bits - 1), (1 << bits - 1) - 1).astype(np.int8), scale
+
+
+CANDIDATES, TURNS = 48, 4       # scales that are tried for a channel; how often the best is refined
+
+
+def _least_squares(weight: Array, bits: int) -> Array:
+    """The scale of each channel [channels, ...] with the least squared error after rounding, found
+    among candidates and refined: rounded to steps q, w is nearest to q * <w, q> / <q, q>.
+    """
+    rows = weight.reshape(len(weight), -1).astype(np.float64)
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    greatest = np.abs(rows).max(axis=1)
+    best, least = np.ones(len(rows)), np.full(len(rows), np.inf)
+    for share in np.linspace(0.2, 1.0, CANDIDATES):
+        scale = np.where(greatest > 0, share * greatest / max(high, 1), 1)
+        for _ in range(TURNS):
+            steps = np.rint(rows / scale[:, None]).clip(low, high)
+            error = ((rows - steps * scale[:, None]) ** 2).sum(axis=1)
+            better = error < least
+            best, least = np.where(better, scale, best), np.where(better, error, least)
+            length = (steps * steps).sum(axis=1)
+            fit = (rows * steps).sum(axis=1) / np.maximum(length, 1)
+            scale = np.where(fit > 0, fit, scale)
+    return best
 
 
 def quantized_bias(bias: Array, scale: Array) -> Array:

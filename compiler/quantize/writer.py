@@ -2,8 +2,9 @@
 
 quantizelinear and dequantizelinear stand around every quantized layer, as ONNX Runtime's quantizer
 puts them: activations uint8 with one scale and zero point a tensor, weights int8 with one scale an
-output channel and zero point 0, biases int32 with scale = input scale x weight scale. A relu or
-clip is left out where the quantizelinear behind it clamps at its bounds.
+output channel and zero point 0, biases int32 with scale = input scale x weight scale. Weights of
+fewer bits are int8 with few values. A relu or clip is left out where the quantizelinear behind it
+clamps at its bounds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,7 +98,7 @@ class _Writer:
         computed = (self.names.fresh(f"{value}_QuantizeLinear_Input") if value in self.results
                     else value)
         if layer.node.op in WEIGHTED and layer.node.inputs[1] in self.network.tensors:
-            reads = self._weighted(layer.node)
+            reads = self._weighted(layer.node, self.network.weight_bits.get(layer.inner, 8))
         else:
             reads = [self._dequantized(value) if value in self.scales else value
                      for value in layer.node.inputs]
@@ -142,14 +143,15 @@ class _Writer:
                                        self._constant(f"{source}_zero_point", np.array(scale.zero))]
         return self.parameters[source]
 
-    def _weighted(self, node: Node) -> list[str]:
-        """The inputs of the node, with weights and biases as dequantized integers."""
+    def _weighted(self, node: Node, bits: int) -> list[str]:
+        """The inputs of the node, with weights of so many bits and biases as dequantized integers.
+        """
         tensors, axis = self.network.tensors, channel_axis(node)
         data, weight, *more = node.inputs
         bias, source = vector(node, tensors), self.scales[data].scale
         groups = node.attrs.get("group", 1) if axis else 1
         largest = np.abs(bias).reshape(groups, -1).max(axis=0)
-        steps, scale = quantized_weight(tensors[weight], axis, largest, source)
+        steps, scale = quantized_weight(tensors[weight], axis, largest, source, bits)
         inputs = [self._dequantized(data), self._steps(weight, steps, scale, axis)]
         if more:
             both = source * np.tile(scale, groups)

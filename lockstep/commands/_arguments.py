@@ -67,7 +67,8 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
                         help="list every layer where reasons are counted")
 
 
-QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget")
+QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget",
+             "weight_bits")
 """Options of `compiler.quantize.quantize` that commands have."""
 
 
@@ -89,6 +90,9 @@ def add_quantizer(parser: argparse._ActionsContainer) -> None:
         help="percentage points of samples whose largest output may change, or the least SQNR of "
              "the outputs, such as 30dB: the layers that hurt most fall back to float until it "
              "is met")
+    add("--weight-bits", action="append", default=[], metavar="BITS|LAYER=BITS",
+        help="bits of weights, 8, 4 or 2: of all layers but the first and the last, or of this "
+             "layer (repeatable); with a budget, the layers that hurt most get 8 until it is met")
 
 
 def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def _figures(args: argparse.Namespace, quantized) -> dict[str, Any]:
         "percentile": args.percentile if args.observer == "percentile" else None,
         "equalize": args.equalize, "equalized_pairs": quantized.equalized,
         "bias_correction": args.bias_correction, "budget": args.budget,
-        "keep_float": args.keep_float, "fell_back": list(quantized.fell_back),
+        "keep_float": args.keep_float, "weight_bits": args.weight_bits,
+        "fell_back": list(quantized.fell_back),
         "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
         "agreement": quantized.agreement,
         "sqnr_db": quantized.decibels,
@@ -101,7 +102,7 @@ def _show(figures: Mapping[str, Any], verbose: bool) -> None:
     numbers = ["alone", "accumulated"] + ["at output"] * any(
         layer["effect_db"] is not None for layer in figures["layers"])
     keys = ("alone_db", "accumulated_db", "effect_db")[:len(numbers)]
-    rows = [(layer["name"], layer["op"], "int8" if layer["quantized"] else "float",
+    rows = [(layer["name"], layer["op"], _numbers(layer),
              *(_decibels(layer[key]) for key in keys)) for layer in figures["layers"]]
     show_table(f"{figures['model']}: signal to quantization noise, dB",
                ("layer", "operator", "numbers", *numbers), rows, left=3)
@@ -109,6 +110,13 @@ def _show(figures: Mapping[str, Any], verbose: bool) -> None:
                 if layer["reason"]]
     for line in (*counted("in float", in_float, verbose), *_summary(figures)):
         say(line)
+
+
+def _numbers(layer: Mapping[str, Any]) -> str:
+    """The numbers that a layer computes with."""
+    if (layer["weight_bits"] or 8) < 8:
+        return f"int8, weights int{layer['weight_bits']}"
+    return "int8" if layer["quantized"] else "float"
 
 
 def _decibels(value: float | None) -> str:
@@ -121,6 +129,8 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
         yield figures["hindrance"]
     yield (f"{sum(layer['quantized'] for layer in layers)} of {len(layers)} layers in int8, "
            f"observer {figures['observer']}, {figures['samples']} samples, no random numbers")
+    if narrow := [layer for layer in layers if (layer["weight_bits"] or 8) < 8]:
+        yield f"{len(narrow)} of {len(layers)} layers with weights of fewer than 8 bits"
     if figures["equalize"]:
         yield f"{figures['equalized_pairs']} pairs of layers equalized"
     if figures["fell_back"]:

@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
+from accel.machine.config import preset
 from examples.digits.data import held_out
 from lockstep.cli import main
 
@@ -43,6 +45,28 @@ def test_writes_model_figures_and_page(tmp_path, samples, capsys) -> None:
     assert re.search(r"<td[^>]*>conv3</td><td>-</td><td>[-\d.]+</td><td[^>]*>float</td>"
                      r"<td[^>]*>conv2d</td><td[^>]*>kept in float on request</td>", text)
     assert not re.search(r"<script[^>]+src=", text)
+
+
+def test_weights_of_few_bits(tmp_path, samples, capsys) -> None:
+    """The file compiles to packed weights, and so does the float network with the same options."""
+    out, figures_file = tmp_path / "q.onnx", tmp_path / "r.json"
+    options = ["--calibration", str(samples), "--weight-bits", "4", "--weight-bits", "conv3=2"]
+    status = main(["quantize", str(FLOAT), *options, "--json", str(figures_file), "-o", str(out)])
+    printed = capsys.readouterr().out
+    assert status == 0
+    figures = json.loads(figures_file.read_text())
+    assert figures["weight_bits"] == ["4", "conv3=2"]
+    bits = {layer["name"]: layer["weight_bits"] for layer in figures["layers"]}
+    assert [bits[name] for name in ("conv1", "conv2", "conv3", "dense")] == [8, 4, 2, 8]
+    assert "4 of 10 layers with weights of fewer than 8 bits" in printed
+    assert re.search(r"conv3 +conv2d +int8, weights int2 ", printed)
+    config = replace(preset("tiny-1x4x4"), name="packed", weight_bits=(8, 4, 2))
+    (tmp_path / "packed.toml").write_text(config.to_toml())
+    machine = ["--target", f"accel:{tmp_path / 'packed.toml'}"]
+    for model, more in ((out, []), (FLOAT, options)):
+        assert main(["run", str(model), *more, *machine, "--sim", "functional"]) == 0
+        said = capsys.readouterr().out
+        assert "weights of 4 bits in memory" in said
 
 
 def test_files_are_joined_and_the_budget_is_reported(tmp_path, capsys) -> None:
@@ -93,6 +117,9 @@ def test_a_dimension_that_the_file_fixes_is_told(tmp_path, capsys) -> None:
     (["{float}", "--calibration", "{tmp}/p.npy"], "'.*/p.npy' must be an .npz archive or .*"),
     (["{float}", "--keep-float", "conv"], ".*--keep-float must name a layer, one of conv1, .*, "
                                           "not 'conv'"),
+    (["{float}", "--weight-bits", "conv1=5"], "weight bits of conv1 must be 8, 4 or 2, not 5"),
+    (["{float}", "--weight-bits", "4", "--weight-bits", "pool=4"],
+     ".*: --weight-bits must name a layer with constant weights, one of conv1, .*, not 'pool'"),
     (["{float}", "--budget", "x"], "budget must be percentage points .*, not 'x'"),
     (["{float}", "--observer", "percentile", "--percentile", "12"],
      "percentile must be above 50 and at most 100, not 12"),
