@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from onnx import ModelProto, NodeProto, helper
 
-from compiler.quantize.network import Network
+from compiler.quantize.network import FUNCTION, Network
 
 __all__ = ["Recurrent"]
 
@@ -20,6 +20,7 @@ PLAIN = {"clip": 0.0, "input_forget": 0, "layout": 0}
 MOST_STEPS = 1000
 """The most steps of a layer: each has a product, which is measured by itself."""
 
+STATES = "the state of a recurrent layer loses too much in 8 bits"
 ACTIVATIONS = [b"Sigmoid", b"Tanh", b"Tanh"]
 
 
@@ -47,13 +48,15 @@ class Recurrent:
         """Why layers of the network that belong to recurrent nodes stay in float, by the layer's
         name.
         """
+        gates = {layer.name: STATES for name in self.arranged for layer in parts(network, name)
+                 if layer.node.op == FUNCTION}
         whole = {name: f"{op} has no integer form" for name, op in self.whole.items()}
         for name in self.arranged:
             steps = sum(layer.node.op == "matmul" for layer in parts(network, name))
             if steps > MOST_STEPS:
                 whole[name] = f"it has more than {MOST_STEPS} steps"
-        return {layer.name: reason for name, reason in whole.items()
-                for layer in parts(network, name)}
+        return gates | {layer.name: reason for name, reason in whole.items()
+                        for layer in parts(network, name)}
 
 
 def parts(network: Network, name: str) -> list:
