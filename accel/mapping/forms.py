@@ -55,7 +55,7 @@ class Forms:
     """
 
     def __init__(self, graph: Graph, blocks: Blocks, operators: Sequence[str]):
-        self.graph, self.blocks = graph, blocks
+        self.graph, self.blocks, self.operators = graph, blocks, operators
         self.readers, self.producers = graph.consumers(), graph.producers()
         self.stored: dict[str, Stored] = {}
         self.owner: dict[str, str] = {}
@@ -73,7 +73,7 @@ class Forms:
                 self._own(value, self._result(node) if node.op in operators else self._input(value))
         for node in reversed(graph.nodes):
             if node.op == "qconcat" and len(self._shape(node.outputs[0])) in (2, 4):
-                self._join(node, operators)
+                self._join(node)
         for node in graph.nodes:
             if node.op == "slice":
                 self._cut(node)
@@ -93,6 +93,19 @@ class Forms:
                 and replace(x, plain=False) != images(shape)):
             return "its input lies in memory as rows of matrices, not as images"
         return None
+
+    def idle_copy(self, node: Node) -> str | None:
+        """Why the host may as well make a view that is a copy: no layer reads it. Byte by byte, as
+        an accelerator would move it, is slow.
+        """
+        if node.name in self.copies and not self._is_read(node.outputs[0]):
+            return f"no layer reads its result, and a {node.op} by the host costs less than a copy"
+        return None
+
+    def _is_read(self, value: str) -> bool:
+        """Whether the accelerator reads a value, other than to move it once more."""
+        return any(self._is_read(reader.outputs[0]) if is_view(self.graph, reader)
+                   else reader.op in self.operators for reader in self.readers[value])
 
     def room(self, value: str) -> int:
         """How many channels of its own a value has in memory, padding included."""
@@ -240,7 +253,7 @@ class Forms:
             written = written and self._back(view, written)
         return written or standard
 
-    def _join(self, node: Node, operators: Sequence[str]) -> None:
+    def _join(self, node: Node) -> None:
         """Makes inputs of a concatenation parts of its result, where they can be written there."""
         result, at = node.outputs[0], 0
         around = self.parts.get(result) or self._whole(result)
@@ -248,7 +261,7 @@ class Forms:
             channels = self._shape(value)[1]
             last = index == len(node.inputs) - 1
             own = self.room(result) - at if last else channels
-            if (_keeps_scale(node, index) and self._can_be_part(node, value, operators)
+            if (_keeps_scale(node, index) and self._can_be_part(node, value)
                     and own <= self.blocks.padded(channels)):
                 self.parts[value] = replace(around, offset=around.offset + at, writable=own)
                 self.joined[value] = node.name
@@ -261,12 +274,13 @@ class Forms:
         column = batch * self.blocks.padded(x.c)
         return Part(0, (x.h * x.w * column, x.w * column, column, column // batch))
 
-    def _can_be_part(self, node: Node, value: str, operators: Sequence[str]) -> bool:
+    def _can_be_part(self, node: Node, value: str) -> bool:
         """Whether a value may be written among the channels of a concatenation: its layers can do
         that, and its other readers find whole blocks.
         """
         producer = self.producers.get(value)
-        if (producer is None or producer.op not in operators or producer.op in ("qmatmul", "slice")
+        if (producer is None or producer.op not in self.operators
+                or producer.op in ("qmatmul", "slice")
                 or value in self.parts or value in self.graph.outputs
                 or node.inputs.count(value) > 1):
             return False

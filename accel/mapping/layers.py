@@ -92,7 +92,7 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     """
     x = graph.values[node.inputs[0]]
     if is_view(graph, node):
-        return forms.refused.get(node.name)
+        return forms.refused.get(node.name) or forms.idle_copy(node)
     if is_elementwise(node):
         return _elementwise_refusal(graph, node)
     if node.op not in LAYERS:

@@ -17,6 +17,7 @@ from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.integerize import Integerize
+from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
 from compiler.graph.verify import verify
@@ -51,6 +52,7 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
     to_integers: tuple[Pass, ...] = (SinkDequantize(), Integerize())
     return (
         FoldConstants(dequantize=False),
+        SequencesAsImages(),
         CleanUp(),
         *(to_integers if integerize else ()),
         FoldConstants(),

@@ -62,11 +62,9 @@ class Plan:
 
 
 def hindrance(node: Node, rank: int) -> str:
-    """Why a node that makes a value of this rank has no integer form, and what helps."""
-    if node.op == "conv" and rank != 4:
-        axes = rank - 2
-        return (f"it convolves over {axes} dimension{'s' * (axes > 1)}, and integer operators over "
-                "2: write it as a convolution of images" + " of height 1" * (axes == 1))
+    """Why a node that makes a value of this rank has no integer form."""
+    if node.op == "conv" and rank > 4:
+        return f"it convolves over {rank - 2} dimensions, and integer operators over 1 or 2"
     return f"{node.op} has no integer form"
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
+from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.ops.registry import OPERATORS
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.functions import with_functions
@@ -28,7 +29,7 @@ def prepare(graph: Graph, place: str = "model") -> Network:
         if node.op in QUANTIZED:
             raise QuantizeRefused(f"{place}: is quantized already: {node.name} is a {node.op}; "
                                   "give the float model")
-    graph = CleanUp()(FoldConstants()(graph))
+    graph = CleanUp()(SequencesAsImages()(FoldConstants()(graph)))
     network = Network(graph, [], dict(graph.constants), Names(graph.values), place)
     _Preparation(network).run()
     return network

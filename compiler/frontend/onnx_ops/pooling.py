@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from compiler.frontend.onnx_ops.windows import check_window, padded_sides
+from compiler.frontend.onnx_ops.windows import check_window, in_one_row, padded_sides
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
 
@@ -45,11 +45,21 @@ def _extended(attrs: dict, more: Sequence[int]) -> dict:
     return {**attrs, "pads": (*attrs["pads"][:rank], *after)}
 
 
-def _is_plain(x: Value, attrs: dict) -> bool:
-    """Whether the pool has an operator of its own."""
-    (height, width), pads = attrs["kernel"], attrs["pads"]
-    return (attrs["dilations"] == (1, 1) and max(pads[0], pads[2]) < height
-            and max(pads[1], pads[3]) < width)
+def _of_images(t, op: str, x: Value, attrs: dict, types: Sequence[str], **more) -> Value | None:
+    """The pool as an operator of images, or of images of one row; None where that has no such
+    windows, or elements.
+    """
+    kernel, strides, pads, dilations = (attrs[name] for name in (
+        "kernel", "strides", "pads", "dilations"))
+    rank = len(kernel)
+    within = all(max(pads[axis], pads[rank + axis]) < size for axis, size in enumerate(kernel))
+    if x.rank not in (3, 4) or x.dtype not in types or set(dilations) != {1} or not within:
+        return None
+    if rank == 2:
+        return t.emit(op, x, kernel=kernel, strides=strides, pads=pads, **more)
+    pooled = t.emit(op, x.unsqueeze(2), kernel=in_one_row(kernel, 1),
+                    strides=in_one_row(strides, 1), pads=in_one_row(pads, 0), **more)
+    return pooled.reshape(*pooled.shape[:2], pooled.shape[3])
 
 
 @operator("MaxPool")
@@ -57,11 +67,7 @@ def max_pool(t, x, *, auto_pad, ceil_mode=0, dilations=None, kernel_shape, pads=
              storage_order=0, strides=None):
     attrs, more = _windows(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     attrs = _extended(attrs, more)
-    if x.rank == 4 and x.dtype in QUANTIZABLE and _is_plain(x, attrs):
-        plain = {name: value for name, value in attrs.items() if name != "dilations"}
-        pooled = t.emit("maxpool", x, **plain)
-    else:
-        pooled = t.emit("pool_max", x, **attrs)
+    pooled = _of_images(t, "maxpool", x, attrs, QUANTIZABLE) or t.emit("pool_max", x, **attrs)
     if len(t.outputs) < 2 or not t.outputs[1]:
         return pooled
     place = t.emit("pool_place", x, **attrs)
@@ -86,9 +92,10 @@ def _by_columns(place: Value, shape: tuple[int, ...]) -> Value:
 def average_pool(t, x, *, auto_pad, ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape,
                  pads=None, strides=None):
     attrs, more = _windows(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
-    if x.rank == 4 and x.dtype == "float32" and not any(more) and _is_plain(x, attrs):
-        plain = {name: value for name, value in attrs.items() if name != "dilations"}
-        return t.emit("avgpool", x, **plain, include_pad=count_include_pad)
+    mean = None if any(more) else _of_images(t, "avgpool", x, attrs, ("float32",),
+                                             include_pad=count_include_pad)
+    if mean is not None:
+        return mean
     rank = x.rank - 2
     sides = zip(attrs["pads"][:rank], attrs["pads"][rank:], strict=True)
     counted = np.pad(np.ones(x.shape[2:], np.float32), list(sides),
@@ -120,6 +127,8 @@ def _root(x: Value, p: float) -> Value:
 def global_average_pool(t, x):
     if x.rank == 4 and x.dtype == "float32":
         return t.emit("globalavgpool", x)
+    if x.rank == 3 and x.dtype == "float32":
+        return t.emit("globalavgpool", x.unsqueeze(2)).reshape(*x.shape[:2], 1)
     return x.mean(*range(2, x.rank), keepdims=1)
 
 

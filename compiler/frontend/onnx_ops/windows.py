@@ -1,7 +1,7 @@
 """Convolutions.
 
 Convolutions of float32 images have operators of their own, which the accelerator supports in
-integers; all others use the general form.
+integers; those over one axis are of images of one row, and all others use the general form.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value
 
-__all__ = ["check_window", "convolved", "padded_sides"]
+__all__ = ["check_window", "convolved", "in_one_row", "padded_sides"]
 
 
 def check_window(rank: int, **numbers: Sequence[int] | None) -> None:
@@ -60,6 +60,27 @@ def _unusual(**numbers: object) -> dict[str, object]:
     return {name: value for name, value in numbers.items() if value not in (usual[name], None)}
 
 
+def in_one_row(numbers: Sequence[int], row: int) -> tuple[int, ...]:
+    """The numbers of one axis, or of both its sides, with `row` for the only row before each."""
+    return tuple(number for own in numbers for number in (row, own))
+
+
+def _of_images(t, op: str, inputs: Sequence[Value], rank: int, strides: Sequence[int],
+               pads: Sequence[int], **spread: Sequence[int] | int) -> Value:
+    """A convolution of images, or over one axis, of float32. `spread` has dilations, group, output
+    padding.
+    """
+    if rank == 2:
+        return t.emit(op, *inputs, strides=strides, pads=pads, **_unusual(**spread))
+    x, w, *bias = inputs
+    rows = {"dilations": 1, "output_padding": 0}
+    spread = {name: numbers if isinstance(numbers, int) else in_one_row(numbers, rows[name])
+              for name, numbers in spread.items()}
+    result = t.emit(op, x.unsqueeze(2), w.unsqueeze(2), *bias, strides=in_one_row(strides, 1),
+                    pads=in_one_row(pads, 0), **_unusual(**spread))
+    return result.reshape(*result.shape[:2], result.shape[3])
+
+
 @operator("Conv")
 def conv(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_shape=None, pads=None,
          strides=None):
@@ -67,10 +88,10 @@ def conv(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_shape=None,
     dilations, strides = dilations or (1,) * rank, strides or (1,) * rank
     check_window(rank, kernel_shape=kernel_shape, dilations=dilations, strides=strides, pads=pads)
     pads = padded_sides(x, _reach(x, w, kernel_shape, dilations), strides, pads, auto_pad)
-    if x.dtype == "float32" and rank == 2:
+    if x.dtype == "float32" and (rank == 2 or rank == 1 and min(pads) >= 0):
         inputs = (x, w) if b is None else (x, w, b)
-        return t.emit("conv2d", *inputs, strides=strides, pads=pads,
-                      **_unusual(dilations=dilations, group=group))
+        return _of_images(t, "conv2d", inputs, rank, strides, pads, dilations=dilations,
+                          group=group)
     sums = convolved(t, x, w, strides, pads, dilations, group)
     return sums if b is None else sums + b.reshape(1, b.size, *(1,) * rank)
 
@@ -101,10 +122,10 @@ def conv_transpose(t, x, w, b=None, *, auto_pad, dilations=None, group, kernel_s
                                                      wanted, strict=True)]
         pads = (*(before for before, _, _ in cut), *(after for _, after, _ in cut))
         output_padding = tuple(more for _, _, more in cut)
-    if x.dtype == "float32" and rank == 2:
+    if x.dtype == "float32" and (rank == 2 or rank == 1 and min(pads) >= 0):
         inputs = (x, w) if b is None else (x, w, b)
-        return t.emit("convtranspose2d", *inputs, strides=strides, pads=pads, **_unusual(
-            dilations=dilations, group=group, output_padding=output_padding))
+        return _of_images(t, "convtranspose2d", inputs, rank, strides, pads, dilations=dilations,
+                          group=group, output_padding=output_padding)
     sums = _spread(t, x, w, strides, pads, dilations, group, output_padding, reach)
     return sums if b is None else sums + b.reshape(1, b.size, *(1,) * rank)
 

@@ -5,27 +5,53 @@ import pytest
 
 from compiler.quantize import quantize
 
-ONE_DIMENSION = ("it convolves over 1 dimension, and integer operators over 2: write it as a "
-                 "convolution of images of height 1")
+THREE_DIMENSIONS = "it convolves over 3 dimensions, and integer operators over 1 or 2"
 FLAT = "nothing runs on the accelerator: the quantizer left every layer in float: "
 
 
 def convolved(one, bias: bool) -> str:
-    """Two convolutions of a sequence."""
-    x = one.input("x", "n", 4, 9)
+    """Two convolutions of volumes."""
+    x = one.input("x", "n", 4, 9, 5, 5)
     more = [one.random(4)] if bias else []
-    y = one.add("Conv", x, one.random(4, 4, 3), *more, name="first", pads=[1, 1])
-    return one.add("Conv", y, one.random(4, 4, 3), *more, name="second", pads=[1, 1])
+    y = one.add("Conv", x, one.random(4, 4, 3, 1, 1), *more, name="first")
+    return one.add("Conv", y, one.random(4, 4, 3, 1, 1), *more, name="second")
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_convolutions_of_sequences(float_model, rng, bias) -> None:
+def test_convolutions_of_volumes(float_model, rng, bias) -> None:
     one = float_model()
-    made = quantize(one.model(convolved(one, bias)), rng.standard_normal((2, 4, 9), np.float32))
+    samples = rng.standard_normal((2, 4, 9, 5, 5), np.float32)
+    made = quantize(one.model(convolved(one, bias)), samples)
     reasons = {layer.reason for layer in made.layers if layer.op == "conv"}
-    assert reasons == {ONE_DIMENSION} and not any(layer.quantized for layer in made.layers)
+    assert reasons == {THREE_DIMENSIONS} and not any(layer.quantized for layer in made.layers)
     name = "first.conv" if bias else "first"
-    assert made.hindrance == f"{FLAT}{name} (conv): {ONE_DIMENSION} (2 layers like this)"
+    assert made.hindrance == f"{FLAT}{name} (conv): {THREE_DIMENSIONS} (2 layers like this)"
+
+
+def sequences(one) -> str:
+    """Convolutions and pools of sequences, with sums and a norm between."""
+    x = one.input("x", "n", 4, 24)
+    y = one.add("Conv", x, one.random(8, 4, 5, scale=0.3), one.random(8), name="first",
+                strides=[2], pads=[2, 2])
+    y = one.add("Relu", y)
+    z = one.add("MaxPool", y, kernel_shape=[3], pads=[1, 1], name="greatest")
+    z = one.add("AveragePool", one.add("Add", y, z, name="sum"), kernel_shape=[2], strides=[2],
+                name="mean")
+    y = one.add("ConvTranspose", z, one.random(8, 5, 3, scale=0.3), one.random(5), name="last")
+    return one.add("GlobalAveragePool", y, name="whole")
+
+
+def test_sequences_are_quantized(float_model, onnx_runtime, rng) -> None:
+    one = float_model()
+    model, samples = one.model(sequences(one)), rng.standard_normal((16, 4, 24), np.float32)
+    made = quantize(model, samples)
+    assert all(layer.quantized for layer in made.layers if layer.op != "reshape"), made.layers
+    assert {layer.op for layer in made.layers} >= {"conv2d", "maxpool", "avgpool", "add",
+                                                   "convtranspose2d", "globalavgpool"}
+    (ours,) = onnx_runtime(made.model, {"x": samples})
+    (wanted,) = onnx_runtime(model, {"x": samples})
+    assert ours.shape == wanted.shape and made.decibels and made.decibels > 25
+    assert 10 * np.log10(np.sum(wanted**2) / np.sum((wanted - ours)**2)) > 25
 
 
 def biased(one, x: str) -> str:
