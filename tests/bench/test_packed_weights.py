@@ -1,8 +1,11 @@
 """The figures of weights of 4 bits: a small network, and that they say what was saved."""
 
+import pytest
+
 from bench.packed_weights import main, saved
 
 
+@pytest.mark.slow
 def test_a_small_network(capsys):
     assert main(["--size", "32", "--machine", "tiny-1x4x4", "keywords"]) == 0
     lines = dict(line.split() for line in capsys.readouterr().out.splitlines())

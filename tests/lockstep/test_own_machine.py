@@ -74,7 +74,8 @@ def network() -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
 
-@pytest.mark.parametrize("geometry", ["tiny-1x4x4", "pynq-1x16x16"])
+@pytest.mark.parametrize("geometry", [
+    "tiny-1x4x4", pytest.param("pynq-1x16x16", marks=pytest.mark.slow)])
 def test_an_imported_network_uses_the_instruction(geometry: str, capsys, rng) -> None:
     """In functional and cycle simulation and on the RTL: what the shipped machine computes too."""
     Path("mine.py").write_text(OWN.replace("tiny-1x4x4", geometry))
