@@ -233,7 +233,8 @@ def _hash(path: str) -> str:
 def _make(folder: Path, scratch: Path, build: Callable[[Path], None]) -> None:
     """Build an entry, and put it where `folder` is to be."""
     fresh = scratch / "made"
-    _make_folder(fresh)
+    with undisturbed():                 # not after `end` has removed what lies about
+        _make_folder(fresh)
     try:
         build(fresh)
         for path in fresh.rglob("*"):
@@ -266,7 +267,8 @@ def _apart(place: Path, folder: Path) -> Iterator[Path]:
         with remove_at_end(scratch):
             try:
                 remove(scratch)
-                _make_folder(scratch)
+                with undisturbed():
+                    _make_folder(scratch)
                 yield scratch
             finally:
                 remove(scratch)

@@ -108,6 +108,29 @@ print("never here")
     assert not processes._is_running(child) and not (tmp_path / "scratch").exists()
 
 
+def test_an_entry_of_the_cache_is_not_begun_while_the_process_ends(tmp_path, monkeypatch):
+    """`end` has removed what lies about, and another thread is about to make a folder."""
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    parent = python("""
+import threading, time
+from compiler import kept, processes
+remove = processes.remove
+def removed(path):
+    remove(path)
+    if not path.suffix:
+        time.sleep(1)
+def begun(path):
+    remove(path)
+    if path.name.startswith("build-") and not path.suffix:
+        threading.Thread(target=processes.end, args=(143,)).start()
+        time.sleep(0.3)
+processes.remove, kept.remove = removed, begun
+kept.build_once("kernels", "0" * 32, None, lambda folder: time.sleep(9))
+""", subprocess.PIPE)
+    assert parent.communicate(timeout=60) == (b"", b"") and parent.returncode == 143
+    assert list((tmp_path / "cache" / "builds").iterdir()) == []
+
+
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 def test_native_code_does_not_delay_the_end(number, status):
     """A mutex that is locked twice waits for ever, in C, and signals do not wake it."""
