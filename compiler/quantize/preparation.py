@@ -14,7 +14,7 @@ from compiler.ops.registry import OPERATORS
 from compiler.quantize.affine import Affine, as_convolution, fold, read_affine
 from compiler.quantize.functions import with_functions
 from compiler.quantize.names import Names
-from compiler.quantize.network import INTEGER_FORMS, PICKS, SLOPES, Layer, Network, bounds
+from compiler.quantize.network import FUNCTION, INTEGER_FORMS, PICKS, SLOPES, Layer, Network, bounds
 from compiler.quantize.refusal import QuantizeRefused
 
 __all__ = ["prepare"]
@@ -90,12 +90,17 @@ class _Preparation:
         if not alone:
             return False
         source = self._moved(affine.source)
-        if source is not None and source.node.op not in INTEGER_FORMS:
+        if source is not None and not self._may_be_quantized(source):
             return False            # a step between two float nodes, as in 1 / (1 + exp(-x))
         made = as_convolution(node, affine, network.tensors, network.names, network.graph.values)
         if made is not None:
             self._add(Layer(made, (node.name,)))
         return made is not None
+
+    def _may_be_quantized(self, layer: Layer) -> bool:
+        """Whether the layer has an integer form, or is a table."""
+        data = [value for value in layer.read if value not in self.network.tensors]
+        return layer.node.op in INTEGER_FORMS or (layer.node.op == FUNCTION and len(data) == 1)
 
     def _moved(self, value: str) -> Layer | None:
         """The layer that computes the elements; layers in between only moved them."""

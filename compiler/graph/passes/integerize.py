@@ -119,7 +119,7 @@ class _Rewriting:
         try:
             region = self.regions.before(node)
             made = region and (tabled(self.view, region) if len(region.sources) == 1 else
-                               mapped(self.view, region, out, _bounds(activations)))
+                               mapped(self.view, region, core, out, _bounds(activations)))
         except (StaysFloat, ScaleRefused) as reason:
             self.reasons.setdefault(core.name, str(reason))
             return None

@@ -30,9 +30,10 @@ MOST = 2**31 - 1
 LONGEST = 2000          # characters
 
 
-def mapped(view: QuantizedView, region: Region, out: Stored, bounds: Bounds) -> IntegerNode:
-    """The `qmap` of a region with two sources, whose last node is the quantization to `out`, at
-    most 1 step from its float meaning. `bounds` are those of the activations at its end.
+def mapped(view: QuantizedView, region: Region, core: Node, out: Stored, bounds: Bounds
+           ) -> IntegerNode:
+    """The `qmap` of a region with two sources, at most 1 step from its float meaning. Behind `core`
+    come activations, which leave what is within `bounds`, and the quantization to `out`.
 
     Raises StaysFloat with the reason where integers of 32 bits cannot compute it.
     """
@@ -44,10 +45,10 @@ def mapped(view: QuantizedView, region: Region, out: Stored, bounds: Bounds) -> 
     names = {view.stored[source]: name
              for source, name in zip(region.sources, INPUTS, strict=True)}
     known: dict[str, Term] = {}
-    for node in region.nodes[:-1]:
+    for node in region.nodes[:region.nodes.index(core) + 1]:
         known[node.outputs[0]] = _value(view, node, known, names)
     return IntegerNode("qmap", tuple(names),
-                       {"function": _requantized(known[region.nodes[-1].inputs[0]], out, bounds)})
+                       {"function": _requantized(known[core.outputs[0]], out, bounds)})
 
 
 def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],

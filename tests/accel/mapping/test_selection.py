@@ -1,6 +1,8 @@
 """Operators that the accelerator has never heard of, computed by what their expressions match."""
 
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pytest
@@ -98,6 +100,15 @@ RECORDS = (
            lambda a, b: np.maximum(big(a) // 3, b).astype(np.int8)),
     of_tables("own_table", lambda a, t: t[(a & 255).astype(te.INDEX)],
               lambda a, t: t[a.view(np.uint8)]),
+    of_tables("own_sum_of_tables", lambda a, t, u: te.clamp(
+        word(t[((a + a) & 255).astype(te.INDEX)]) + word(u[(a & 255).astype(te.INDEX)]),
+        -128, 127).astype("int8"),
+              lambda a, t, u: np.clip(big(t[(big(a) * 2) & 255]) + u[a.view(np.uint8)],
+                                      -128, 127).astype(np.int8)),
+    of_tables("own_tables", lambda a, *t: te.clamp(
+        reduce(add, (word(one[(a & 255).astype(te.INDEX)]) for one in t)), -128, 127
+    ).astype("int8"), lambda a, *t: np.clip(sum(big(one[a.view(np.uint8)]) for one in t),
+                                            -128, 127).astype(np.int8)),
     of_tables("own_two_tables", lambda a, t, u: te.clamp(
         word(t[(a & 255).astype(te.INDEX)]) + word(t[((a + a) & 255).astype(te.INDEX)])
         + word(u[(a & 255).astype(te.INDEX)]), -128, 127).astype("int8"),
@@ -243,6 +254,24 @@ def test_tables_within_an_operator() -> None:
             (Machine(TINY.config, (*SHIPPED, steep)), "steep lookup add clamp")):
         assert " ".join(instructions(chosen, graph)) == names
         assert_right(chosen, graph, net.samples())
+
+
+def test_a_body_with_one_table_reads_no_two() -> None:
+    steep = vector_op("steep", lambda a, table: table[(a + a) & 255] + table[a & 255])
+    net = Net(3)
+    first, second = table_of(net), table_of(net)
+    graph = net.graph(net.add_node("own_sum_of_tables", net.input(*IMAGE), first, second))
+    chosen = Machine(TINY.config, (*SHIPPED, steep))
+    assert "steep" not in instructions(chosen, graph)
+    assert_right(chosen, graph, net.samples())
+
+
+def test_more_tables_than_the_buffer_holds_are_refused() -> None:
+    for count, reason in ((8, None), (9, "tab needs 9 of 8 entries")):
+        net = Net(3)
+        tables = [table_of(net) for _ in range(count)]
+        found = refused(net.graph(net.add_node("own_tables", net.input(*IMAGE), *tables)))
+        assert found is None if reason is None else reason in (found or "")
 
 
 def test_tables_that_are_refused() -> None:

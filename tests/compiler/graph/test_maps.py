@@ -26,7 +26,17 @@ def bounded(one, a, b):
                    one.constant(np.float32(2)))
 
 
-FUNCTIONS = [own("Max"), own("Min"), own("Sub"), own("Mul"), distance, bounded]
+def product_and_sum(one, a, b):
+    """A finest common scale would leave int32."""
+    return one.add("Add", one.add("Mul", a, b), a)
+
+
+def rectified(one, a, b):
+    return one.add("Relu", one.add("Sub", a, b))
+
+
+FUNCTIONS = [product_and_sum, rectified, own("Max"), own("Min"), own("Sub"), own("Mul"),
+             distance, bounded]
 
 
 def model_of(qdq, function, scales, zeros, shapes=((256, 1), (1, 256))) -> Graph:
@@ -57,6 +67,27 @@ def test_equal_scales_are_compared_as_they_are(qdq) -> None:
     graph = optimize(model_of(qdq, own("Max"), (0.5, 0.5, 0.5), (3, 3, 3)))
     (node,) = graph.nodes
     assert node.attrs["function"] == "requantize(max((x0 - 3), (x1 - 3)), 32768, 15, 3, -128, 127)"
+
+
+def test_what_is_behind_it_bounds_the_requantization(qdq) -> None:
+    (node,) = optimize(model_of(qdq, rectified, (0.5, 0.5, 0.5), (3, 3, -20))).nodes
+    assert node.attrs["function"] == (
+        "requantize(((x0 - 3) - (x1 - 3)), 32768, 15, -20, -20, 127)")
+
+
+def test_an_error_of_a_step_says_why(qdq) -> None:
+    graph = optimize(model_of(qdq, own("Sub"), (1.0, 0.3333, 1e-3), (0, 0, 0)))
+    assert "qmap" not in [node.op for node in graph.nodes]
+    assert "stays in float: integers of 32 bits could be off by " in graph.notes[0]
+
+
+def test_a_constant_of_more_dimensions_says_why(qdq) -> None:
+    def deeper(one, a, b):
+        return one.add("Max", a, b, one.constant(np.zeros((1, 1, 1), np.float32)))
+
+    graph = optimize(model_of(qdq, deeper, (0.5, 0.5, 0.5), (3, 3, 3)))
+    assert "qmap" not in [node.op for node in graph.nodes]
+    assert "a constant gives it more dimensions than its inputs have" in graph.notes[0]
 
 
 def test_what_is_no_integer_arithmetic_says_why(qdq) -> None:

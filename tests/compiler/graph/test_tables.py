@@ -64,6 +64,8 @@ def test_a_value_that_others_read_stays(qdq) -> None:
 @pytest.mark.parametrize(("build", "note"), [
     (lambda one, x: one.add("Mul", x, one.constant(np.array([[[1.5]], [[-2]]], np.float32)),
                             name="f"), "f (mul) stays in float: it computes with 2 constants"),
+    (lambda one, x: one.add("Mul", x, one.constant(np.full((1,) * 5, 1.5, np.float32)), name="f"),
+     "f (mul) stays in float: a constant gives it more dimensions than its input has"),
     (lambda one, x: one.add("Sqrt", x, name="f"),
      "f (sqrt) stays in float: f is no number for some values of its input")])
 def test_what_is_no_table_says_why(qdq, build, note) -> None:

@@ -96,6 +96,45 @@ def test_what_others_read_is_a_layer(float_model, rng) -> None:
     assert ops(made).count("qtable") == 2 and "dequantize" not in ops(made)[:-1]
 
 
+def test_a_function_of_a_product_is_two_layers(float_model, rng) -> None:
+    """No integer arithmetic computes a sigmoid of two values."""
+    def build(one, x):
+        return one.add("Sigmoid", one.add("Mul", x, one.conv(x, 8, 8)))
+
+    made = quantize(between(float_model, build), samples(rng))
+    assert ops(made) == ["quantize", "qconv2d", "qconv2d", "qmap", "qtable", "qconv2d",
+                         "dequantize"]
+
+
+def test_an_output_within_a_function_is_kept(float_model, rng) -> None:
+    one = float_model()
+    x = one.conv(one.input("x", "n", *SHAPE[1:]), 6, 8)
+    gate = one.add("Sigmoid", x)
+    made = quantize(one.model(gate, one.conv(one.add("Mul", x, gate), 8, 5)), samples(rng))
+    assert made.graph.outputs[0] == gate and made.decibels is not None and made.decibels > 28
+
+
+def test_a_factor_behind_a_function_that_others_read_is_a_table(float_model, rng) -> None:
+    """And no depthwise convolution."""
+    def build(one, x):
+        y = one.add("Tanh", x)
+        return one.add("Add", one.conv(y, 8, 8), one.add("Mul", y, one.constant(np.float32(-3))))
+
+    made = quantize(between(float_model, build), samples(rng))
+    assert sorted(ops(made)) == sorted(["quantize", "qconv2d", "qtable", "qtable", "qconv2d",
+                                        "qadd", "qconv2d", "dequantize"])
+
+
+def test_constants_of_channels_are_no_part_of_a_function(float_model, rng) -> None:
+    def build(one, x):
+        gain = one.constant(rng.standard_normal((8, 1, 1)).astype(np.float32))
+        return one.add("Tanh", one.add("Mul", one.add("Sigmoid", x), gain))
+
+    made = quantize(between(float_model, build), samples(rng))
+    assert ops(made) == ["quantize", "qconv2d", "qtable", "qconv2d", "qtable", "qconv2d",
+                         "dequantize"]
+
+
 def test_parts_of_a_softmax_stay_in_float(float_model, rng) -> None:
     """Its exponentials read a difference from a maximum, which no layer quantizes."""
     one = float_model()

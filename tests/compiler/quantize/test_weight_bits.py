@@ -51,7 +51,7 @@ def test_layers_have_the_bits_that_they_are_given(samples, given, wanted) -> Non
 
 
 def test_layers_without_weights_and_in_float_have_no_bits(samples) -> None:
-    """Of the layers in int8 the second is the first one with weights now."""
+    """The first layer in float leaves its place to the second, which keeps 8 bits then."""
     quantized = quantize(FLOAT, samples, weight_bits=4, keep_float=["conv1"])
     assert bits(quantized) == dict(zip(LAYERS[1:], (8, 4, 4, 4, 8), strict=True))
 
