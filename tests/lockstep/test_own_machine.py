@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import lockstep
 from accel.machine.loading import load_machine
 from accel.sim import check, functional
+from examples import distance
 from lockstep.cli import main
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits-int8.onnx"
@@ -52,35 +52,15 @@ def test_the_width_of_the_bus(capsys) -> None:
     assert json.loads(Path("r.json").read_text())["machine_hash"] != load_machine("mine.py").hash
 
 
-def network() -> onnx.ModelProto:
-    """HardSwish, Abs(Sub) and Max between convolutions, in float."""
-    rng = np.random.default_rng(3)
-    weights = {"w0": (8, 3, 3, 3), "w1": (8, 8, 3, 3), "w2": (8, 8, 1, 1), "w3": (10, 8)}
-    nodes = [helper.make_node("Conv", ["x", "w0"], ["c"], "stem"),
-             helper.make_node("HardSwish", ["c"], ["h"], "hswish"),
-             helper.make_node("Conv", ["h", "w1"], ["a"], "left", pads=[1] * 4),
-             helper.make_node("Conv", ["h", "w2"], ["b"], "right"),
-             helper.make_node("Sub", ["a", "b"], ["d"], "difference"),
-             helper.make_node("Abs", ["d"], ["e"], "distance"),
-             helper.make_node("Max", ["e", "a"], ["m"], "greater"),
-             helper.make_node("GlobalAveragePool", ["m"], ["g"], "mean"),
-             helper.make_node("Flatten", ["g"], ["f"], "flat"),
-             helper.make_node("Gemm", ["f", "w3"], ["y"], "head", transB=1)]
-    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-            for name, shape in (("x", (1, 3, 8, 8)), ("y", (1, 10)))]
-    graph = helper.make_graph(nodes, "g", info[:1], info[1:], [
-        numpy_helper.from_array((rng.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(
-            np.float32), name) for name, shape in weights.items()])
-    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-
-
 @pytest.mark.parametrize("geometry", [
     "tiny-1x4x4", pytest.param("pynq-1x16x16", marks=pytest.mark.slow)])
-def test_an_imported_network_uses_the_instruction(geometry: str, capsys, rng) -> None:
-    """In functional and cycle simulation and on the RTL: what the shipped machine computes too."""
+def test_an_imported_network_uses_the_instruction(geometry: str, capsys) -> None:
+    """HardSwish, Abs(Sub) and Max in functional and cycle simulation and on the RTL: what the
+    shipped machine computes too.
+    """
     Path("mine.py").write_text(OWN.replace("tiny-1x4x4", geometry))
-    onnx.save(network(), "net.onnx")
-    x = rng.normal(size=(8, 3, 8, 8)).astype(np.float32)
+    onnx.save(distance.network(), "net.onnx")
+    x = distance.samples()
     np.savez("samples.npz", x=x)
     np.savez("x.npz", x=x[:1])
     assert main(["quantize", "net.onnx", "--calibration", "samples.npz", "-o", "net8.onnx"]) == 0

@@ -9,6 +9,7 @@ from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.mapping.layout import from_memory, to_memory
 from accel.mapping.target import AccelTarget
+from accel.sim import cycle, verilated
 from accel.sim.functional import simulate
 from compiler.graph import Graph, Node, TensorType, evaluate, infer, verify
 from compiler.ops.windows import window_shape
@@ -183,3 +184,13 @@ def assert_right(machine: Machine, graph: Graph, inputs: Mapping[str, Array],
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array, f"{name} of\n{graph}")
     return program
+
+
+def assert_simulators_agree(machine: Machine, program: AccelProgram,
+                            samples: Mapping[str, Array]) -> None:
+    """The cycle simulator and the RTL make of the program what the functional simulator does."""
+    wanted = run_program(machine, program, samples)
+    for simulate_ in (cycle.simulate, verilated.simulate):
+        found = run_program(machine, program, samples, simulate_)
+        for output, array in wanted.items():
+            np.testing.assert_array_equal(found[output], array)

@@ -12,7 +12,6 @@ from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
 from accel.mapping.selection import select
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle, verilated
 from compiler import te
 from compiler.graph import Graph
 from compiler.ops import registry
@@ -21,7 +20,7 @@ from compiler.ops.broadcasting import broadcast, broadcast_shape
 from compiler.ops.operator import Kind, Numbers, Operator
 from compiler.te import Expr
 from compiler.tensorize import cover
-from tests.support.integer_graphs import Net, assert_right, run_program
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import TINY, machine
 
 ABSDIFF = vector_op("absdiff", lambda a, b: te.abs(a - b))
@@ -204,11 +203,7 @@ def test_every_simulator_computes_the_same() -> None:
     samples = net.samples()
     for name in ("tiny", "absdiff"):
         program = assert_right(MACHINES[name], graph, samples)
-        wanted = run_program(MACHINES[name], program, samples)
-        for simulate in (cycle.simulate, verilated.simulate):
-            found = run_program(MACHINES[name], program, samples, simulate)
-            for output, array in wanted.items():
-                np.testing.assert_array_equal(found[output], array)
+        assert_simulators_agree(MACHINES[name], program, samples)
 
 
 def table_of(net: Net, size: int = 256) -> str:
@@ -236,11 +231,7 @@ def test_a_table_behind_a_convolution_in_every_simulator() -> None:
     program = assert_right(TINY, net.graph(x), samples)
     units = [words.unit for words in program.instructions(TINY)]
     assert units.count("vector") > 8
-    wanted = run_program(TINY, program, samples)
-    for simulate in (cycle.simulate, verilated.simulate):
-        found = run_program(TINY, program, samples, simulate)
-        for output, array in wanted.items():
-            np.testing.assert_array_equal(found[output], array)
+    assert_simulators_agree(TINY, program, samples)
 
 
 def test_tables_within_an_operator() -> None:

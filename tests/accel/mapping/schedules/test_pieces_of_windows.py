@@ -2,7 +2,6 @@
 
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -13,9 +12,9 @@ from accel.mapping.plans import tiles_from, tiles_text
 from accel.mapping.schedules import tiles, tiles_of
 from accel.mapping.schedules.tiles import Shape, Tiles, piece_of
 from accel.mapping.target import AccelTarget
-from accel.sim import cycle, verilated
+from accel.sim import cycle
 from compiler.plans import PlanRefused
-from tests.support.integer_graphs import Net, assert_right, run_program
+from tests.support.integer_graphs import Net, assert_right, assert_simulators_agree
 from tests.support.machines import MACHINES, SHORT, TINY
 
 POOL = Shape(2, 3, 2, 1, (7, 5), (1, 1), False, 1, 1, 1)
@@ -57,11 +56,7 @@ def test_every_simulator_computes_the_same() -> None:
     graph = net.graph(net.average(x), net.max_pool(x, (6, 9), (1, 1), (2, 0, 1, 3)))
     samples = net.samples()
     program = assert_right(SHORT, graph, samples)
-    wanted = run_program(SHORT, program, samples)
-    for simulate in (cycle.simulate, verilated.simulate):
-        found = run_program(SHORT, program, samples, simulate)
-        for output, array in wanted.items():
-            np.testing.assert_array_equal(found[output], array)
+    assert_simulators_agree(SHORT, program, samples)
 
 
 def test_pieces_that_overlap_are_faster_than_a_window_that_fits_once() -> None:
