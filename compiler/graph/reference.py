@@ -50,6 +50,7 @@ def _checked(graph: Graph, inputs: Mapping[str, Array], name: str) -> Array:
 
 
 def evaluate_node(node: Node, inputs: Sequence[Array]) -> Array:
-    """The node's output for these inputs. Float overflow gives infinities, as in ONNX."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    """The node's output for these inputs. Float overflow and division by zero
+    give infinities, as in ONNX."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return find(node.op).meaning(node.attrs, *inputs)

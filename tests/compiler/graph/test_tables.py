@@ -61,6 +61,18 @@ def test_a_value_that_others_read_stays(qdq) -> None:
     assert ops(graph).count("qtable") == 2 and "mul" not in ops(graph)
 
 
+@pytest.mark.filterwarnings("error")
+def test_infinite_values_are_bounded_without_a_warning(qdq) -> None:
+    """log(0) is the least number; exp of the greatest would leave float32."""
+    one = qdq()
+    x = one.requantized(one.input("x", 1, 2, 10, 14), 9.0, 0, "uint8")
+    y = one.requantized(one.add("Log", x), 0.03, 20, "uint8")
+    z = one.requantized(one.add("Exp", x), 0.03, 20, "uint8")
+    graph = optimize(convert(one.model(y, z), "net"))
+    tables = [graph.constants[node.inputs[1]] for node in graph.nodes if node.op == "qtable"]
+    assert len(tables) == 2 and min(tables[0]) == -128 and max(tables[1]) == 127
+
+
 @pytest.mark.parametrize(("build", "note"), [
     (lambda one, x: one.add("Mul", x, one.constant(np.array([[[1.5]], [[-2]]], np.float32)),
                             name="f"), "f (mul) stays in float: it computes with 2 constants"),
