@@ -13,7 +13,8 @@ from lockstep.manual.timing import UnitTiming, timing_of
 
 __all__ = ["MachineDifference", "compare"]
 
-Pair = tuple[int | str, int | str]
+Value = int | str | list[int]
+Pair = tuple[Value, Value]
 
 
 @dataclass(frozen=True)
