@@ -23,10 +23,15 @@ Kinds, with arguments [and attributes]::
     pick a b ... c d ... [n, rows]   the one of the first n arguments whose row holds a term
                                (bodies, k, true): the opcode's body is of them, and the k-th of the
                                other arguments (a comparison; every value, where k is None) is so
+    across x [axis, count]     the `count` values along an axis of the destination as terms: wires
     fold x [op, count]         neighbours of `count` terms combined: half as many
 
 Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``. A node
 has a value for each destination element along `axes` and, below the last fold, for each of `terms`.
+
+gemm computes the terms of its reduction beside each other. vector reduces over the lanes of a row:
+each lane computes a term, with the operators that it has for other bodies, and `across` gathers
+them; what the folds leave is the value of every lane.
 """
 
 from collections.abc import Iterator, Mapping
@@ -138,7 +143,7 @@ class Dataflow:
 
     def make(self, kind: str, args: tuple[DataflowNode, ...], attr: tuple = ()) -> DataflowNode:
         intervals = [arg.interval for arg in args]
-        if all(arg.kind == "const" for arg in args) and kind != "fold":
+        if all(arg.kind == "const" for arg in args) and kind not in ("fold", "across"):
             return self.const(int(meaning(kind, attr, *(arg.attr[0] for arg in args))))
         match kind, args:
             case "wrap", (x,) if x.interval in Interval.of(*attr):
@@ -153,8 +158,11 @@ class Dataflow:
                 return self.make(kind, (b, a))
             case "mul", (a, b) if b.kind == "const" and b.attr[0].bit_count() == 1 < b.attr[0]:
                 return self.make("lsl", (a,), (b.attr[0].bit_length() - 1,))
-        terms = max(arg.terms for arg in args) if kind != "fold" else -(-attr[1] // 2)
+        terms = max(arg.terms for arg in args)
         axes = frozenset().union(*(arg.axes for arg in args))
+        match kind:
+            case "fold": terms = -(-attr[1] // 2)
+            case "across": axes, terms = axes - {attr[0]}, attr[1]
         return self._intern(kind, args, attr, _bounds(kind, attr, intervals), axes, terms)
 
     def _limited(self, x: DataflowNode, lo: DataflowNode, hi: DataflowNode) -> DataflowNode:
@@ -261,6 +269,8 @@ def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
             return Interval.of(*attr)
         case "lookup":
             return Interval.of_type("int8")
+        case "across":
+            return a
         case "lsl" | "asr" | "round" | "clip":
             return Interval(meaning(kind, attr, a.low), meaning(kind, attr, a.high))
         case "rshift":
@@ -353,8 +363,10 @@ class _Lowering:
 
     def __init__(self, graph: Dataflow, body: Intrinsic, tables: int):
         self.graph, self.body, self.tables = graph, body, tables
+        self.across = len(body.axes) - 1 if body.unit == "vector" else None
         self.indices = {axis.var: ("axis", k) for k, axis in enumerate(body.axes)}
-        self.indices |= {var: ("reduce", k) for k, (var, _) in enumerate(body.reduce_axes)}
+        self.indices |= {var: ("reduce", k) if self.across is None else ("axis", self.across)
+                         for k, (var, _) in enumerate(body.reduce_axes)}
         self.count = prod(extent for _, extent in body.reduce_axes)
 
     def refuse(self, sentence: str):
@@ -368,11 +380,13 @@ class _Lowering:
         if not isinstance(body.value, Reduce):
             return self.expr(body.value)
         node, left = self.expr(body.value.value), self.count
+        if self.across is not None and self.across in node.axes:
+            node = self.graph.make("across", (node,), (self.across, left))
         if node.terms == 1 and left > 1:
             self.refuse("Value under a reduction must depend on its indices")
         while left > 1:
             node = self.graph.make("fold", (node,), (body.value.op, left))
-            left = -(-left // 2)
+            node, left = self.typed(node, body.value.dtype), -(-left // 2)
         return self.typed(node, body.value.dtype)
 
     def typed(self, node: DataflowNode, dtype: str) -> DataflowNode:

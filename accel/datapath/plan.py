@@ -60,7 +60,7 @@ FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
 
 _ADDERS = frozenset("add sub min max abs lt le gt ge eq ne round fold".split())
-_WIRES = frozenset("read imm const wrap lsl asr".split())
+_WIRES = frozenset("read imm const wrap lsl asr across".split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,6 +237,11 @@ class _Evaluation:
                 index, table = (self.value(arg).astype(np.int64) for arg in node.args)
                 return np.asarray(self.operands["tab"])[table, index].astype(object)
             case "pick": return self.pick(node)
+            case "across":
+                axis, count = node.attr
+                terms = np.swapaxes(self.value(node.args[0]), axis, -1)
+                assert terms.shape[-1] == count, node
+                return terms
             case "fold": return self.fold(node)
             case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
 
@@ -278,7 +283,7 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     """Plan the datapath of ``gemm`` or ``vector``; refuses bodies with `PlanError`."""
     bodies = machine.of_unit(unit)
     first = bodies[0]
-    for body in bodies:
+    for body in bodies if unit == "gemm" else ():
         if (body.dst.shape, [extent for _, extent in body.reduce_axes]) != (
                 first.dst.shape, [extent for _, extent in first.reduce_axes]):
             raise PlanError(f"Bodies of {unit} must have one tile and one lane reduction, but "
@@ -312,9 +317,10 @@ def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):
     """Refuses bodies that cannot be computed part by part."""
     for body in bodies:
         axes = [axis.var for axis in body.axes]
-        if body.reduce_axes or any(list(read.indices) != axes[len(axes) - len(read.indices):]
-                                   for read in walk(body.value)
-                                   if isinstance(read, Read) and read.buffer.name != TABLE.name):
+        axes[-1:] = [var for var, _ in body.reduce_axes] or axes[-1:]
+        if any(list(read.indices) != axes[len(axes) - len(read.indices):]
+               for read in walk(body.value)
+               if isinstance(read, Read) and read.buffer.name != TABLE.name):
             raise PlanError(f"Body of {body.name} must compute each element from its own operands, "
                             f"as vector_beats is {beats}")
 

@@ -138,6 +138,9 @@ class _Emission:
             case "read": return self.read(node, index, term)
             case "imm": return self.immediate(node.attr[0], index)
             case "fold": return self.fold(operation, index, term)
+            case "across":
+                axis = node.attr[0]
+                return self.argument(operation, 0, (*index[:axis], term, *index[axis + 1:]), 0)
             case "mux": return self.mux(operation, index, term)
             case "pick": return self.pick(operation, index, term)
             case "stick" | "left" if node.args[1].kind == "const":

@@ -259,6 +259,23 @@ def _misread(body: Intrinsic, node: Read, extents: Mapping[Var, int]) -> Iterato
                        f"of at most {extent}, not {extents[index]}")
 
 
+def _vector_reduces_over_lanes(config, declaration, forms) -> Iterator[str]:
+    body, name = forms[0], declaration.name
+    if declaration.unit != "vector" or not body.reduce_axes:
+        return
+    extents = [extent for _, extent in body.reduce_axes]
+    lane = body.axes[-1].var
+    if extents != [config.block_out]:
+        yield (f"Reduction of {name} must be over the {config.block_out} lanes of a row, not over "
+               f"{' x '.join(map(str, extents))}: vector has no other values at hand")
+    if lane in walk(body.value):
+        yield (f"Value under the reduction of {name} must not read at {lane.name}: every lane gets "
+               f"the same result")
+    if config.vector_tile[1] < config.block_out:
+        yield (f"vector_beats must be at most {config.batch} for {name}, not "
+               f"{config.vector_beats}: a reduction takes all lanes of a row in one cycle")
+
+
 def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
     logic = ("and", "or", "xor", "eq", "ne")
     for body in forms:
@@ -272,5 +289,5 @@ RULES: tuple[Rule, ...] = (
     _forms_are_of_their_declaration, _bytes_are_moved_as_they_are, _an_opcode_has_one_body,
     _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
     _operands_are_entries, _one_field_addresses_one_operand, _accumulating_takes_the_port_of_acc,
-    _values_read_what_is_declared, _bools_are_not_numbers)
+    _values_read_what_is_declared, _vector_reduces_over_lanes, _bools_are_not_numbers)
 """Every rule, in the order of checking."""

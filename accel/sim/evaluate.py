@@ -32,11 +32,12 @@ def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
     walker = _Evaluator(indices, tiles, scalars)
     if reduction is None:
         return np.broadcast_to(walker.of(value), shape)
-    whole = (*shape, *(extent for _, extent in folded))
-    inner = np.broadcast_to(walker.of(reduction.value), whole)
-    over = tuple(range(len(shape), len(whole)))
+    inner = walker.of(reduction.value)
+    inner = np.broadcast_to(inner, (*inner.shape[:len(shape)], *(extent for _, extent in folded)))
+    over = tuple(range(len(shape), inner.ndim))
     with np.errstate(over="ignore"):
-        return FOLDS[reduction.op].reduce(inner, axis=over, dtype=inner.dtype)
+        return np.broadcast_to(
+            FOLDS[reduction.op].reduce(inner, axis=over, dtype=inner.dtype), shape)
 
 
 class _Evaluator:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from accel.machine.intrinsics import TABLE
-from compiler.te import (Binary, Call, Cast, Const, Expr, Read, Select, Var, bits, is_integer,
-                         is_signed)
+from compiler.te import (Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var, bits,
+                         is_integer, is_signed)
 from compiler.tensorize import Intrinsic
 
 from .evaluate import evaluate
@@ -24,7 +24,10 @@ _BINARY = {"add": "ADD", "sub": "SUB", "mul": "MUL", "min": "LOW", "max": "HIGH"
            "lt": "LT", "le": "LE", "gt": "GT", "ge": "GE", "eq": "EQ", "ne": "NE"}
 _OF_BOOL = ("AND", "OR", "XOR", "EQ", "NE")
 
-CODES = ("CONST", "SCALAR", "READ", "LOOKUP", "CAST", "BOOL", *_BINARY.values(), "SELECT", "ABS")
+_LANES = {"sum": "SUM_LANES", "max": "MAX_LANES", "min": "MIN_LANES"}
+
+CODES = ("CONST", "SCALAR", "READ", "LOOKUP", "CAST", "BOOL", *_BINARY.values(), "SELECT", "ABS",
+         *_LANES.values())
 """The operations of a step, in the order of their codes."""
 
 
@@ -65,7 +68,8 @@ def straighten(intrinsic: Intrinsic, stored: Mapping[str, str], immediates: Sequ
         ``imm``.
     immediates : names in the order in which SCALAR counts them.
 
-    Raises `Foreign` for reductions, floats, uint64, divisions and lanes that are not known before.
+    Raises `Foreign` for reductions but those over the lanes of a row, floats, uint64, divisions and
+    lanes that are not known before.
     """
     builder = _Builder(intrinsic, stored, list(immediates))
     builder.of(intrinsic.value)
@@ -75,6 +79,11 @@ def straighten(intrinsic: Intrinsic, stored: Mapping[str, str], immediates: Sequ
 class _Builder:
     def __init__(self, intrinsic: Intrinsic, stored: Mapping[str, str], immediates: list[str]):
         self.intrinsic, self.stored, self.immediates = intrinsic, stored, immediates
+        rows, lanes = intrinsic.axes[:-1], intrinsic.axes[-1:]
+        over = tuple(Axis(var, extent) for var, extent in intrinsic.reduce_axes)
+        if over and [axis.extent for axis in over] != [axis.extent for axis in lanes]:
+            raise Foreign("reduce")
+        self.axes = (*rows, *(over or lanes))       # where lanes stand that compute a term
         self.steps: list[BodyStep] = []
         self.sources: list[BodySource] = []
         self._numbers: dict[BodyStep, int] = {}
@@ -86,7 +95,8 @@ class _Builder:
                 for s in (self.steps[n] for n in order)]
 
     def step(self, code: str, dtype: str, *args: int, value: int = 0) -> int:
-        uniform = code not in ("READ", "LOOKUP") and all(self.steps[a].uniform for a in args)
+        varies = code in ("READ", "LOOKUP", *_LANES.values())
+        uniform = not varies and all(self.steps[a].uniform for a in args)
         step = BodyStep(code, dtype, args, value, uniform)
         if step not in self._numbers:
             self._numbers[step] = len(self.steps)
@@ -113,6 +123,8 @@ class _Builder:
                 return self.step("BOOL" if dtype == "bool" else "CAST", dtype, self.of(value))
             case Call("abs", (value,)):
                 return self.step("ABS", dtype, self.of(value))
+            case Reduce(op, value):
+                return self.step(_LANES[op], dtype, self.of(value))
         raise Foreign(type(node).__name__)
 
     def _read(self, operand: str, indices: Sequence[Expr], dtype: str) -> int:
@@ -130,7 +142,7 @@ class _Builder:
 
     def _lanes(self, index: Expr) -> tuple[int, ...]:
         try:
-            values = evaluate(index, self.intrinsic.axes, {}, {}, 1)
+            values = evaluate(index, self.axes, {}, {}, 1)
         except KeyError as error:
             raise Foreign(f"index by {error}") from None
         return tuple(np.ravel(values).tolist())

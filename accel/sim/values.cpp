@@ -22,7 +22,7 @@ enum Form { PRODUCT, BODY, FOREIGN, REFUSED };
 enum Update { ASSIGN, SUM, MAX, MIN };
 enum Base { DST, A, B, BASES };
 enum Code { CONST, SCALAR, READ, LOOKUP, CAST, BOOL, ADD, SUB, MUL, LOW, HIGH, AND, OR, XOR, SHL, SHR,
-            ROUND, LT, LE, GT, GE, EQ, NE, SELECT, ABS };
+            ROUND, LT, LE, GT, GE, EQ, NE, SELECT, ABS, SUM_LANES, MAX_LANES, MIN_LANES };
 
 constexpr int UNITS = 4, SELECTORS = 16, FULL = 255, MAX_LOOPS = word::gemm::loops;
 constexpr int64_t CHUNK = 256;          // lanes at once: what they take stays in the cache
@@ -259,6 +259,9 @@ private:
         case NE: set([=](int64_t i) { return a[i] != b[i]; }); break;
         case SELECT: set([=](int64_t i) { return a[i] ? b[i] : c[i]; }); break;
         case ABS: set([=](int64_t i) { return a[i] < 0 ? 0 - uint64_t(a[i]) : a[i]; }); break;
+        case SUM_LANES: reduce(step, a, r, n, [](uint64_t x, uint64_t y) { return x + y; }); break;
+        case MAX_LANES: reduce(step, a, r, n, [](int64_t x, int64_t y) { return std::max(x, y); }); break;
+        case MIN_LANES: reduce(step, a, r, n, [](int64_t x, int64_t y) { return std::min(x, y); }); break;
         }
     }
 
@@ -302,6 +305,16 @@ private:
         for (int64_t i = 0; i < count; i++) {
             const uint8_t *table = buffer.data + at_[operand.base][i] * buffer.entry;
             for (int64_t k = 0; k < width_; k++) *r++ = int8_t(table[uint8_t(*a++)]);
+        }
+    }
+
+    // Every lane of a row gets the values of all of them, folded.
+    template <class F>
+    void reduce(const Step &step, const int64_t *a, int64_t *r, int64_t n, F fold) {
+        for (int64_t row = 0; row < n; row += machine_.block_out) {
+            int64_t value = a[row];
+            for (int k = 1; k < machine_.block_out; k++) value = fold(value, a[row + k]);
+            std::fill(r + row, r + row + machine_.block_out, cut(value, step.bits, step.is_signed));
         }
     }
 

@@ -43,6 +43,7 @@ from compiler import te
 {name} = lockstep.vector_op(
     "{name}", lambda a, b: te.abs(a - b),
     update="assign",            # or {updates}: then it accumulates in acc
+    lanes=None,                 # or "sum", "max", "min": of a row's lanes, which each of them gets
 )
 
 # The geometry: a preset, or load("mine.toml") of accel.machine.config; dataclasses.replace changes

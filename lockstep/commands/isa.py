@@ -84,7 +84,9 @@ def _meaning(form) -> str:
     places = [f"{operand.name} in {'|'.join(operand.scopes)}"
               for operand in (form.dst, *form.operands)]
     value = form.value.value if form.reduce_axes else form.value
-    over = "".join(f" summed over {var.name} < {extent}" for var, extent in form.reduce_axes)
+    how = {"sum": "summed", "max": "maximum", "min": "minimum"}
+    over = "".join(f" {how[form.value.op]} over {var.name} < {extent}"
+                   for var, extent in form.reduce_axes)
     reset = "; flag reset" if form.reads_destination else ""
     return f"dst {UPDATE[form.update]} {expr_text(value)}{over}; {', '.join(places)}{reset}"
 

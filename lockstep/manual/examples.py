@@ -46,8 +46,8 @@ def _moved(machine: Machine, form: Intrinsic) -> dict[str, Any]:
 
 
 def _computed(machine: Machine, form: Intrinsic) -> dict[str, Any]:
-    loops = [{"extent": 2, "dst": 1, "a": 2 if form.reduce_axes else 1}]
-    if form.reduce_axes:
+    loops = [{"extent": 2, "dst": 1, "a": 2 if form.unit == "gemm" else 1}]
+    if form.unit == "gemm":
         loops.append({"extent": 2, "a": 1, "b": 1})
     chosen = _scopes(form)
     records = {operand.name for operand in form.operands} - {"a", "b"}

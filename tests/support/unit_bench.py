@@ -34,7 +34,12 @@ ROWS = replace(BATCHED, name="rows-2x8x8", vector_beats=2)          # a row of a
 OWN = (vector_op("absdiff", lambda a, b: te.abs(a - b)),
        vector_op("between", lambda a, s, table: (table[a & 255] + table[(a >> 8) & 255])
                  * (a & s.astype("int32"))))
-MACHINES = tuple(Machine(config, (*SHIPPED, *OWN)) for config in (TINY, BATCHED, SPLIT, ROWS))
+LANES = (vector_op("row_sum", lambda a: a, lanes="sum"),
+         vector_op("row_max", lambda a, bias: (a << 16) | (bias & 0xFFFF), lanes="max",
+                   update="max"))
+MACHINES = tuple(
+    Machine(config, (*SHIPPED, *OWN, *(LANES if config.vector_tile[1] == config.block_out else ())))
+    for config in (TINY, BATCHED, SPLIT, ROWS))
 
 READ_LATENCY = 2
 

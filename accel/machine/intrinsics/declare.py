@@ -43,6 +43,8 @@ TABLE = Operand("table", (TABLE_BYTES,), "int32", (("tab", "int8"),))
 _ALONE = {"b": "b", **dict.fromkeys(_PARAMETERS, "per-channel parameters"), TABLE.name: "table"}
 """What the field b of the word addresses: operands of one kind."""
 
+_REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
+
 _ANYWHERE = {
     "a": (("acc", "int32"), ("res", "int8")),
     "b": (("acc", "int32"), ("res", "int8"), ("par", f"{PARAM}.bias"), ("imm", "int32")),
@@ -59,7 +61,7 @@ class Declaration:
 
 
 def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
-              a: tuple[str, ...] = ("acc", "res"),
+              lanes: str | None = None, a: tuple[str, ...] = ("acc", "res"),
               b: tuple[str, ...] = ("acc", "res", "par", "imm")) -> Declaration:
     """Declare an operation of the vector unit.
 
@@ -73,10 +75,16 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         the operands are; and the immediates of `IMMEDIATES`.
     update : how the result meets the destination. Other than ``assign``, it accumulates in acc;
         then the sources must not be in acc, whose read port the accumulation uses.
+    lanes : ``sum``, ``max`` or ``min`` of the value over the lanes of a row, which becomes the
+        result in every lane of it; the update follows. Needs whole rows: `vector_beats` up to
+        `batch`.
     a, b : the scopes in which the operands may live.
 
     The destination is acc, or out, which keeps the low eight bits.
     """
+    if lanes is not None and lanes not in _REDUCERS:
+        raise ValueError(f"Reduction over lanes of {name} must be one of {', '.join(_REDUCERS)}, "
+                         f"not {lanes!r}")
     parameters = inspect.signature(value).parameters
     names = tuple(parameters)
     for parameter in names:
@@ -105,6 +113,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
         tile = (config.batch, config.block_out)
         axes = (Axis(Var("lane_b"), tile[0]), Axis(Var("lane_o"), tile[1]))
+        reduced = te.reduce_axis(tile[1], "lane_i")
+        row, lane = axes[0].var, reduced.var if lanes else axes[1].var
         operands, arguments, immediates = [], [], []
         for param in names:
             if param in IMMEDIATES:
@@ -116,11 +126,11 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
             elif param in scopes:
                 storage = tuple(pair for pair in _ANYWHERE[param] if pair[0] in scopes[param])
                 operands.append(Operand(param, tile, "int32", storage))
-                arguments.append(te.placeholder(tile, "int32", param)[tuple(x.var for x in axes)])
+                arguments.append(te.placeholder(tile, "int32", param)[row, lane])
             else:
                 operands.append(Operand(param, tile[1:], _PARAMETERS[param],
                                         (("par", f"{PARAM}.{param}"),)))
-                arguments.append(te.placeholder(tile[1:], _PARAMETERS[param], param)[axes[1].var])
+                arguments.append(te.placeholder(tile[1:], _PARAMETERS[param], param)[lane])
         storage = (("acc", "int32"),) + ((("out", "int8"),) if update == "assign" else ())
         result = value(*arguments)
         if not isinstance(result, Expr):
@@ -129,6 +139,8 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         if result.dtype != "int32":
             raise ValueError(f"Result of vector operation {name} must be int32, "
                              f"not {result.dtype}")
+        if lanes:
+            result = _REDUCERS[lanes](result, reduced)
         return (Intrinsic(name, "vector", Operand("dst", tile, "int32", storage), tuple(operands),
                           axes, result, update, tuple(immediates), loops=5),)
 

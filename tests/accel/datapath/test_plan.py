@@ -119,6 +119,47 @@ def test_lookups(rng, depth, beats):
             assert one.available == max(made.placed[arg].available for arg in one.node.args) + 2
 
 
+LANES = {
+    "total": (lambda a: a, "sum", "assign"),
+    "spread": (lambda a, b: te.abs(a - b), "max", "assign"),
+    "least": (lambda a, imm: a ^ imm, "min", "min"),
+    "energy": (lambda a: a.astype("int16").astype("int32") * a.astype("int16").astype("int32"),
+               "sum", "sum"),
+    "weighed": (lambda a, bias, mult, s: te.rshift_rne(
+        (a + bias).astype("int64") * mult.astype("int64"), (s & 31).astype("int64"))
+        .astype("int32"), "sum", "assign"),
+    "looked": (lambda a, table: table[a & 255], "sum", "max"),
+}
+LANE_OPS = tuple(vector_op(name, value, lanes=lanes, update=update)
+                 for name, (value, lanes, update) in LANES.items())
+
+
+@pytest.mark.parametrize("config", [TINY, BATCHED, replace(BATCHED, vector_beats=2),
+                                    replace(TINY, block_out=2, stage_depth=5)],
+                         ids=["tiny", "batched", "row by row", "two lanes"])
+def test_reductions_over_lanes(rng, config):
+    machine = Machine(config, SHIPPED + LANE_OPS)
+    made, shipped = plan(machine, "vector"), plan(Machine(config), "vector")
+    if config.vector_beats == 1:
+        assert_plan_means_body(rng, machine, "vector", 20)
+    assert (made.count("mul"), made.count("lookup")) == (shipped.count("mul"),
+                                                         shipped.count("lookup"))
+
+
+def test_a_sum_over_lanes_keeps_32_bits_at_each_level():
+    made = plan(Machine(replace(TINY, block_out=64, par_bytes=2048), (
+        *SHIPPED, LANE_OPS[0])), "vector")
+    assert max(one.node.interval.width for one in made.operations
+               if one.node.kind == "fold") == 33
+
+
+def test_a_value_that_is_the_same_in_all_lanes_is_not_reduced_over_them():
+    with pytest.raises(PlanError) as refused:
+        plan(Machine(TINY, (*SHIPPED, vector_op("own", lambda imm: imm, lanes="sum"))), "vector")
+    assert str(refused.value) == ("Value under a reduction must depend on its indices "
+                                  "(body of own)")
+
+
 def test_a_lookup_of_every_machine_is_one_a_lane_and_adds_no_stage():
     for name in preset_names():
         machine = Machine(preset(name))

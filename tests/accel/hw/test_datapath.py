@@ -33,6 +33,9 @@ OPERATIONS = (
     vector_op("tables", lambda a, s, table: (table[a & 255] - 3) * table[(a >> 8) & 15]
               + table[s.astype("int32") + 9]),
     vector_op("nested", lambda a, table: table[table[te.abs(a >> 25)] & 255] + a),
+    vector_op("row_sum", lambda a, b: a * b, lanes="sum"),
+    vector_op("row_max", lambda a, bias: (a << 8) ^ bias, lanes="max"),
+    vector_op("row_min", lambda a, table: table[a & 255] + a, lanes="min"),
 )
 
 

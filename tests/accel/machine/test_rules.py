@@ -52,6 +52,9 @@ def a(shape=TILE, dtype="int32", storage=(("acc", "int32"),), name="a"):
     return Operand(name, shape, dtype, storage)
 
 
+ROW, HALF = te.placeholder(TILE, "int32", "a"), te.reduce_axis(2, "i")
+
+
 def shipped(unit, **changes):
     """An instruction of load or store that does something else."""
     one = next(one for one in SHIPPED if one.unit == unit)
@@ -171,6 +174,18 @@ REFUSED = {
     "an element that is not there": (
         vector(lambda b: te.placeholder(TILE, "int32", "b")[Var("x"), 4], a(name="b")),
         "Index of b in own must lie in 0 ... 3, not be 4"),
+    "a reduction over half a row": (
+        vector(lambda a: te.sum(ROW[Var("x"), HALF.var], HALF), a()),
+        "Reduction of own must be over the 4 lanes of a row, not over 2: vector has no other "
+        "values at hand"),
+    "a reduction over rows and lanes": (
+        vector(lambda a: te.sum(ROW[Var("j"), Var("i")],
+                                (te.reduce_axis(1, "j"), te.reduce_axis(4, "i"))), a()),
+        "Reduction of own must be over the 4 lanes of a row, not over 1 x 4: vector has no other "
+        "values at hand"),
+    "a reduction that differs from lane to lane": (
+        vector(lambda a: te.sum(ROW[Var("x"), Var("i")] - a, te.reduce_axis(4, "i")), a()),
+        "Value under the reduction of own must not read at y: every lane gets the same result"),
     "a sum of bools": (
         vector(lambda a: ((a > 0) + (a > 1)).astype("int32"), a()),
         "Operator add in own must not be on bool: cast it to an integer"),
@@ -209,6 +224,15 @@ def test_what_cannot_be_computed_is_refused(case):
     with pytest.raises(DeclarationError) as refused:
         Machine(TINY, (*SHIPPED, declaration))
     assert str(refused.value) == message
+
+
+def test_a_reduction_over_lanes_takes_whole_rows():
+    own, batched = vector_op("own", lambda a: a, lanes="sum"), replace(TINY, batch=2)
+    assert Machine(replace(batched, vector_beats=2), (*SHIPPED, own)).opcodes["own"]
+    with pytest.raises(DeclarationError) as refused:
+        Machine(replace(batched, vector_beats=4), (*SHIPPED, own))
+    assert str(refused.value) == ("vector_beats must be at most 2 for own, not 4: a reduction "
+                                  "takes all lanes of a row in one cycle")
 
 
 @pytest.mark.parametrize("unit", ["load", "gemm", "vector", "store"])

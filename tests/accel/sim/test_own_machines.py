@@ -52,6 +52,15 @@ MACHINES = {
     "l1 for gemm": Machine(TINY, (*(one for one in SHIPPED if one.name != "gemm"), L1)),
     "few operations": Machine(TINY, (L1, ABSDIFF, vector_op("total", lambda a: a, update="sum"),
                                      *MOVES)),
+    "lanes of a row": Machine(TINY, (
+        *SHIPPED, vector_op("row_sum", lambda a, mult: a * mult.astype("int32"), lanes="sum"),
+        vector_op("row_max", lambda a, bias: (a << 16) | (bias & 0xFFFF), lanes="max",
+                  update="max"),
+        vector_op("row_least", lambda a, b: te.abs(a - b), lanes="min"),
+        vector_op("row_table", lambda a, table: table[a & 255], lanes="sum", update="sum"))),
+    "rows of an entry": Machine(
+        replace(TINY, name="rows-2x4x8", batch=2, block_out=8, vector_beats=2, par_bytes=512),
+        (*SHIPPED, vector_op("row_sum", lambda a: a, lanes="sum"))),
     "nothing but assignments": Machine(TINY, (
         *MOVES, LATEST, vector_op("halved", lambda a, bias: (a >> 1) + bias, a=("res",)))),
     "all from acc": Machine(TINY, (*MOVES, PLAIN["gemm"],
@@ -77,7 +86,7 @@ def test_directed_programs_hold_every_form(name):
 
 
 @pytest.mark.parametrize("name", ["many products", "few operations", "nothing but assignments",
-                                  "all from acc"])
+                                  "all from acc", "lanes of a row"])
 def test_simulators_agree_on_every_form(name):
     report = check(MACHINES[name], 6, 0, without_rtl(), locate=False)
     assert report.ok, same(report) or report.missing
@@ -85,7 +94,8 @@ def test_simulators_agree_on_every_form(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["many products", "few operations"])
+@pytest.mark.parametrize("name", ["many products", "few operations", "lanes of a row",
+                                  "rows of an entry"])
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing

@@ -34,7 +34,7 @@ def turned(config):
 
 
 def spread(config):
-    """Every lane is the sum of all lanes: a reduction, which no straight-line code has."""
+    """Every lane is the sum of all lanes, by a declaration that `vector_op` did not write."""
     tile = (config.batch, config.block_out)
     b, o = te.Axis(te.Var("b"), tile[0]), te.Axis(te.Var("o"), tile[1])
     k = te.reduce_axis(tile[1], "k")
@@ -63,6 +63,10 @@ OWN = (
     vector_op("reduce_xor", lambda a, zp: a ^ zp.astype("int32"), update="sum"),
     Declaration("turned", "vector", turned),
     Declaration("spread", "vector", spread),
+    vector_op("row_max", lambda a, bias: (a << 16) ^ bias, lanes="max", update="max"),
+    vector_op("row_min", lambda a, b, zp: (a - b) * zp.astype("int32"), lanes="min"),
+    vector_op("row_table", lambda a, table: table[a & 255] << 24, lanes="sum", update="sum"),
+    vector_op("wide", lambda a: (a.astype("uint64") >> 3).astype("int32")),
 )
 
 MACHINES = {machine.config.name: machine for machine in (
@@ -182,8 +186,9 @@ def test_what_has_no_straight_line_code_is_performed_by_numpy():
     machine = MACHINES["tiny-1x4x4"]
     forms = {name: {values._kernel(machine, Instruction(name, "vector", {"a_source": source})).form
                     for source in (0, 1)}
-             for name in ("turned", "spread")}
-    assert forms == {"turned": {values._BODY}, "spread": {values._FOREIGN}}
+             for name in ("turned", "spread", "row_min", "wide")}
+    assert forms == {"turned": {values._BODY}, "spread": {values._BODY}, "row_min": {values._BODY},
+                     "wide": {values._FOREIGN}}
 
 
 def nothing(unit, waits=(), signals=(), **fields):
@@ -200,7 +205,7 @@ def nothing(unit, waits=(), signals=(), **fields):
     ([nothing("gemm", base={"a": 511}, loops=[{"extent": 2, "a": 1}])],
      Status.ADDRESS, "gemm", 0),
     ([nothing("gemm", base={"dst": 128})], Status.ADDRESS, "gemm", 0),
-    ([Instruction("spread", "vector", {"banks": 0})], Status.ADDRESS, "vector", 0),
+    ([Instruction("wide", "vector", {"banks": 0})], Status.ADDRESS, "vector", 0),
     ([nothing("load", buffer=4)], Status.ILLEGAL, "load", 0),
     ([Instruction("reduce_add", "vector", {"banks": 3, "a_source": 0})],
      Status.ILLEGAL, "vector", 0),

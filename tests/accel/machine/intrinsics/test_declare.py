@@ -48,6 +48,21 @@ def test_an_accumulation_takes_nothing_from_acc_and_writes_acc() -> None:
     assert storage(one) == {"dst": ("acc",), "a": ("res",), "b": ("res", "par", "imm")}
 
 
+def test_a_reduction_over_lanes_is_outermost_and_reads_at_its_index() -> None:
+    one = build(vector_op("one", lambda a, bias: a - bias, lanes="max", update="max"))
+    (lane, extent), = one.reduce_axes
+    assert (one.value.op, extent, one.update) == ("max", 4, "max")
+    assert [read.indices[-1] for read in te.walk(one.value) if isinstance(read, te.Read)] == [
+        lane, lane]
+
+
+def test_another_reduction_over_lanes_is_refused() -> None:
+    with pytest.raises(ValueError) as refusal:                                 # noqa: PT011
+        vector_op("one", lambda a: a, lanes="mean")
+    assert str(refusal.value) == ("Reduction over lanes of one must be one of sum, max, min, not "
+                                  "'mean'")
+
+
 def test_an_unknown_parameter_is_refused() -> None:
     with pytest.raises(ValueError) as refusal:                                 # noqa: PT011
         vector_op("one", lambda a, c: a + c)
