@@ -32,12 +32,13 @@ def run_layout(word: data.StructLayout) -> data.StructLayout:
     """One iteration of an instruction with this word: byte addresses, bytes − 1, and whether it is
     the last. Of packed elements `address` counts what a byte of memory unpacks to."""
     return data.StructLayout({"dram": 32, "address": 24, "run": 16, "pad": 1, "pad_value": 8,
-                              "buffer": 3, **_bits(word), "last": 1})
+                              "buffer": 3, **_optional(word), "last": 1})
 
 
-def _bits(word: data.StructLayout) -> dict[str, int]:
-    """The field that says how elements are packed, of words that have it."""
-    return {"bits": 2} if "bits" in dict(word) else {}
+def _optional(word: data.StructLayout) -> dict[str, int]:
+    """Of the fields that not every machine has those of a word: how elements are packed, and the
+    high byte of padding."""
+    return {name: bits for name, bits in (("bits", 2), ("pad_high", 8)) if name in dict(word)}
 
 
 class Front(wiring.Component):
@@ -92,7 +93,8 @@ class Front(wiring.Component):
         m.submodules.complete = complete = Queue(1, IN_FLIGHT, pause=True)
         m.submodules.nest = nest = LoopNest(
             self._word["loops"].shape, {"dram": 32, "buffer": 24}, data.StructLayout({
-                "index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3, **_bits(self._word)}))
+                "index": INDEX_BITS, "run": 16, "pad_value": 8, "buffer": 3,
+                **_optional(self._word)}))
         m.submodules.ahead = ahead = Ahead(self._run)
 
         m.d.comb += [
@@ -137,7 +139,7 @@ class Front(wiring.Component):
         legal, run, there, bad = Signal(), Signal(self._run, reset_less=True), Signal(), Signal()
         self._checked = Signal(INDEX_BITS, name="checked", reset_less=True)
         past, passes = Signal(25), Signal()
-        tags = ["run", "pad_value", "buffer", *_bits(self._word)]
+        tags = ["run", "pad_value", "buffer", *_optional(self._word)]
         m.d.comb += [
             nest.base.buffer.eq(word.address),
             nest.base.dram.eq(self.bases[word.base] + word.dram),
@@ -166,7 +168,7 @@ class Front(wiring.Component):
 
     def _packs(self, buffer: str, word) -> Value | int:
         """Whether elements of the buffer may be packed as the word says."""
-        if not _bits(self._word):
+        if "bits" not in dict(self._word):
             return 1
         codes = (WEIGHT_BITS.index(bits) for bits in self._config.weight_bits)
         return Cat(word.bits == code for code in codes).any() if buffer == "wgt" else word.bits == 0
@@ -175,7 +177,7 @@ class Front(wiring.Component):
         """Whether the address `past` lies outside the buffer."""
         size = exact_log2(self._config.buffers[buffer].size_bytes)
         outside = past[size:].any()
-        if buffer == "wgt" and _bits(self._word):
+        if buffer == "wgt" and "bits" in dict(self._word):
             for code in (1, 2):
                 outside = Mux(tag.bits == code, past[size - code:].any(), outside)
         return outside

@@ -116,7 +116,7 @@ class Load(wiring.Component):
         m.submodules.runs = runs = Queue(layout, BURSTS, registered=True)
         members = dict(layout.members)
         tag = data.StructLayout({name: members[name] for name in (
-            "buffer", "pad_value", "bits", "last") if name in members})
+            "buffer", "pad_value", "pad_high", "bits", "last") if name in members})
         m.submodules.stepper = stepper = Stepper(config, exact_log2(config.bus_bytes), 24, tag)
 
         connect_unit(m, self, front)
@@ -145,6 +145,8 @@ class Load(wiring.Component):
         """The registers behind the rotation and at the write ports; whether they hold a step."""
         step, fire = stepper.o.p, Signal()
         width = self._config.bus_bytes * 8
+        padding = Cat(step.tag[name] for name in ("pad_value", "pad_high")
+                      if name in dict(step.tag.shape()))
         valid, failed = Signal(), Signal()
         done = Signal.like(step, reset_less=True)
         beat, previous = Signal(width, reset_less=True), Signal(width, reset_less=True)
@@ -154,7 +156,7 @@ class Load(wiring.Component):
         with m.If(fire):
             m.d.sync += [
                 done.eq(step), previous.eq(beat),
-                beat.eq(Mux(step.fill, step.tag.pad_value.replicate(self._config.bus_bytes),
+                beat.eq(Mux(step.fill, padding.replicate(width // len(padding)),
                             rotate(beats.p.data, step.rotate))),
                 failed.eq(failed & ~completed | step.take & beats.p.error),
             ]

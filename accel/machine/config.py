@@ -6,14 +6,17 @@ the geometry (entry sizes, depths, lanes) is derived here, once.
 
 import json
 import tomllib
+from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
+from math import prod
 from pathlib import Path
+from string import ascii_lowercase
 
 from compiler.errors import Error
 from compiler.lazy import cached_property
 
-__all__ = ["BUFFERS", "MACHINE", "UNITS", "AccelConfig", "BufferGeometry", "ConfigError", "load",
-           "preset", "preset_names"]
+__all__ = ["BUFFERS", "ELEMENTS", "MACHINE", "TYPES", "UNITS", "AccelConfig", "BufferGeometry",
+           "ConfigError", "element_bytes", "load", "one_of", "preset", "preset_names"]
 
 MACHINE = "pynq-1x16x16"
 """The preset where no machine is named."""
@@ -34,7 +37,15 @@ WEIGHT_BITS = (8, 4, 2)
 """Bits that a weight may have in memory, in the order of their code in the `bits` field of a
 load."""
 
-LEFT_OUT = {"weight_bits": [8]}
+TYPES = {"inp": "operand", "wgt": "weight", "acc": "accumulator", "res": "output", "out": "output"}
+"""The field of `AccelConfig` that has the type of an element of a buffer, where it may vary."""
+
+ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16"),
+            "weight": ("int8", "uint8", "int16", "uint16"),
+            "accumulator": ("int32",), "output": ("int8", "int16")}
+"""The types that these fields may have, the default first."""
+
+LEFT_OUT = {"weight_bits": [8], "weight": "int8"}
 """Fields with these values are no part of `AccelConfig.geometry`: machines that do not have what
 the field stands for keep their hash."""
 
@@ -78,7 +89,8 @@ class AccelConfig:
     weight_bits : bits that a weight may have in memory: 8, and 4 or 2 or both. load unpacks the
         others to int8 on their way into wgt, which it can then write faster.
     clock_mhz : what reports convert cycles to seconds with.
-    operand, accumulator, output : element types.
+    operand, weight, accumulator, output : types of an element of inp, of wgt, of acc, and of res
+        and out. They follow from the declared instructions: `Machine` sets them, a file may not.
     """
 
     name: str
@@ -102,6 +114,7 @@ class AccelConfig:
     operand: str = "int8"
     accumulator: str = "int32"
     output: str = "int8"
+    weight: str = "int8"
 
     def __post_init__(self):
         for field in fields(self):
@@ -123,9 +136,10 @@ class AccelConfig:
                       f"at most the {self.lanes} lanes of an entry")
         self._require("stage_depth", self.stage_depth <= 8, "at most 8")
         self._require("queue_depth", self.queue_depth <= 64, "at most 64")
-        self._require("operand", self.operand == "int8", "int8")
-        self._require("accumulator", self.accumulator == "int32", "int32")
-        self._require("output", self.output == "int8", "int8")
+        for field, types in ELEMENTS.items():
+            self._require(field, getattr(self, field) in types, one_of(types))
+        self._require("weight_bits", self.weight_bits == (8,) or self.weight == "int8",
+                      f"[8] where weights are {self.weight}: load unpacks to int8")
         for buffer in self.buffers.values():
             field = f"{buffer.name}_bytes"
             self._require(field, buffer.depth >= 4,
@@ -151,17 +165,24 @@ class AccelConfig:
             raise ConfigError(f"{field} must be {rule}, not {getattr(self, field)!r}")
 
     @cached_property
+    def tiles(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and element type of an entry of each buffer, by name, in the order of `BUFFERS`."""
+        tile, types = (self.batch, self.block_out), self.elements
+        shapes = {"inp": (self.batch, self.block_in), "wgt": (self.block_out, self.block_in),
+                  "res": tile, "par": tile[1:], "acc": tile, "out": tile, "tab": (TABLE_BYTES,)}
+        return {name: (shape, types[name]) for name, shape in shapes.items()}
+
+    @cached_property
+    def elements(self) -> dict[str, str]:
+        """The type of an element of each buffer, of par the name of its record."""
+        return {name: getattr(self, field) for name, field in TYPES.items()} | {
+            "par": "param", "tab": "int8"}
+
+    @cached_property
     def buffers(self) -> dict[str, BufferGeometry]:
         """Geometry of each buffer, by name, in the order of `BUFFERS`."""
-        entry = {
-            "inp": self.batch * self.block_in,
-            "wgt": self.block_out * self.block_in,
-            "res": self.batch * self.block_out,
-            "par": self.block_out * PARAM_BYTES,
-            "acc": self.batch * self.block_out * 4,
-            "out": self.batch * self.block_out,
-            "tab": TABLE_BYTES,
-        }
+        entry = {name: prod(shape) * element_bytes(dtype)
+                 for name, (shape, dtype) in self.tiles.items()}
         return {name: BufferGeometry(name, size, getattr(self, f"{name}_bytes") // size)
                 for name, size in entry.items()}
 
@@ -217,8 +238,19 @@ class AccelConfig:
         """The geometry as TOML, which `load` reads back."""
         # JSON's numbers and strings are TOML's too, but for DEL, which TOML wants escaped.
         values = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-                  for key, value in asdict(self).items()}
+                  for key, value in asdict(self).items() if value != LEFT_OUT.get(key)}
         return "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of an element of a buffer."""
+    return PARAM_BYTES if dtype == "param" else int(dtype.lstrip(ascii_lowercase)) // 8
+
+
+def one_of(types: Sequence[str]) -> str:
+    """Some names as a sentence has them: ``int8, uint8 or int16``."""
+    *some, last = types
+    return f"{', '.join(some)} or {last}" if some else last
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -255,6 +287,10 @@ def load(path: str | Path) -> AccelConfig:
                           f"and names alone") from None
     known = {field.name for field in fields(AccelConfig)}
     table.setdefault("name", path.stem)
+    for field, (default, *_) in ELEMENTS.items():
+        if table.get(field, default) != default:
+            raise ConfigError(f"Configuration {path}: {field} must be {default}, not "
+                              f"{table[field]!r}: other types follow from declared instructions")
     if unknown := sorted(set(table) - known):
         raise ConfigError(f"Configuration {path} has unknown fields {', '.join(unknown)}; "
                           f"known are {', '.join(sorted(known))}")

@@ -1,7 +1,8 @@
 """Instruction words: 512 bits, declared once as Amaranth layouts.
 
 Encoder, decoder, disassembler, simulators and hardware all use the layouts in this module. Field
-widths do not depend on the geometry. Three formats share a header::
+widths do not depend on the geometry, but on types of elements (`formats`). Three formats share a
+header::
 
     header   opcode 8 | waits 8 | signals 8        (masks: bit i is unit i of `UNITS`)
     dma      load, store: four loops around a run of contiguous bytes
@@ -19,17 +20,19 @@ counts from the address that iteration (0, 0, 0, 0) would have, padding or not.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from amaranth import Shape, ShapeCastable, signed, unsigned
 from amaranth.lib import data
 
-from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig
+from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig, element_bytes
 from compiler.errors import Error
 
-__all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "GEMM", "HEADER",
-           "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "VECTOR", "WORD_BITS", "WORD_BYTES",
-           "InstructionError", "decode", "encode", "formats", "unit_mask", "units_of"]
+__all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "FULL_DMA", "GEMM",
+           "HEADER", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "VECTOR", "WIDE_DMA",
+           "WIDE_VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError", "decode", "encode",
+           "formats", "unit_mask", "units_of"]
 
 WORD_BITS = 512
 WORD_BYTES = WORD_BITS // 8
@@ -65,26 +68,44 @@ GEMM = _word({**_HEADER, "banks": 2, "reset": 1, "flags": 5, "base": data.Struct
               "loops": data.ArrayLayout(_COMPUTE_LOOP, 6)})
 """`a` addresses inp, `b` addresses wgt. `banks` is the set of acc banks that dst touches."""
 
-VECTOR = _word({**_HEADER, "banks": 2, "reset": 1, "a_source": 1, "b_source": 2, "destination": 1,
-                "flags": 1, "base": data.StructLayout(_ADDRESSES),
-                "loops": data.ArrayLayout(_COMPUTE_LOOP, 5),
-                "imm": signed(32), "ma": 16, "mb": 16, "s": 6,
-                "zp": signed(8), "lo": signed(8), "hi": signed(8)})
+@cache
+def _vector(bits: int) -> data.StructLayout:
+    return _word({**_HEADER, "banks": 2, "reset": 1, "a_source": 1, "b_source": 2,
+                  "destination": 1, "flags": 1, "base": data.StructLayout(_ADDRESSES),
+                  "loops": data.ArrayLayout(_COMPUTE_LOOP, 5),
+                  "imm": signed(32), "ma": 16, "mb": 16, "s": 6,
+                  "zp": signed(8), "lo": signed(bits), "hi": signed(bits)})
+
+
+VECTOR = _vector(8)
 """Selectors index `SOURCES_A`, `SOURCES_B`, `DESTINATIONS`."""
 
-
-def _dma(middle: Mapping[str, int]) -> data.StructLayout:
-    return _word({**_HEADER, "buffer": 3, "base": 2, **middle, "dram": 32, "address": 24, "run": 16,
-                  "pad_value": 8, "loops": data.ArrayLayout(_DMA_LOOP, 4)})
+WIDE_VECTOR = _vector(16)
+"""Vector instructions of machines whose out has elements of 16 bits, as `lo` and `hi` have."""
 
 
-DMA = _dma({"flags": 3})
+@cache
+def _dma(packed: bool, wide: bool) -> data.StructLayout:
+    return _word({**_HEADER, "buffer": 3, "base": 2,
+                  **({"bits": 2, "flags": 1} if packed else {"flags": 3}),
+                  "dram": 32, "address": 24, "run": 16, "pad_value": 8,
+                  "loops": data.ArrayLayout(_DMA_LOOP, 4), **({"pad_high": 8} if wide else {})})
+
+
+DMA = _dma(False, False)
 """`buffer` indexes `BUFFERS`, `base` indexes `BASES`, `dram` is the offset in bytes."""
 
-PACKED = _dma({"bits": 2, "flags": 1})
+PACKED = _dma(True, False)
 """Loads of machines whose weights may have fewer than 8 bits in memory: as `DMA`, and `bits`
 indexes `WEIGHT_BITS`. With code c all addresses in the buffer, and `run`, count groups of 2**c
 bytes: a byte of memory gives so many, its lowest bits the first, each extended by its sign."""
+
+WIDE_DMA = _dma(False, True)
+"""Loads of machines with elements of 16 bits: as `DMA`, and padding writes `pad_high` to odd
+addresses of the buffer, `pad_value` to even ones."""
+
+FULL_DMA = _dma(True, True)
+"""Loads with every field that a machine may have; those that others have are at the same places."""
 
 CONTROL = _word(_HEADER)
 """Instructions that fetch itself performs."""
@@ -95,7 +116,10 @@ FORMATS = {"fetch": CONTROL, "load": DMA, "gemm": GEMM, "vector": VECTOR, "store
 
 def formats(config: AccelConfig) -> Mapping[str, data.StructLayout]:
     """The formats of a machine's instructions."""
-    return FORMATS | ({"load": PACKED} if config.weight_bits != WEIGHT_BITS[:1] else {})
+    wide = any(element_bytes(config.elements[name]) > 1 for name in ("inp", "wgt", "res"))
+    return FORMATS | {
+        "load": _dma(config.weight_bits != WEIGHT_BITS[:1], wide),
+        "vector": _vector(8 * element_bytes(config.elements["out"]))}
 
 
 MINUS_ONE = ("extent", "run")

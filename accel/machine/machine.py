@@ -89,6 +89,9 @@ class MachineRecord:
 class Machine:
     """A geometry and its instructions; `declarations` get opcodes 2, 3, ... in order.
 
+    The types of elements in `config` become those that gemm and vector declare; the size of
+    entries, the words, load and store follow from them.
+
     Raises `accel.machine.rules.DeclarationError` for what cannot be computed as declared.
     """
 
@@ -99,6 +102,7 @@ class Machine:
         if not isinstance(self.config, AccelConfig):
             raise ConfigError(f"Machine must have an AccelConfig, not {self.config!r}")
         rules.require_names(self.declarations)
+        object.__setattr__(self, "config", rules.typed(self.config, self.declarations))
         rules.require(self.config, self.declarations, self.forms)
 
     @cached_property

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from accel.machine import isa
-from accel.machine.config import UNITS, AccelConfig, ConfigError
-from accel.machine.intrinsics import IMMEDIATES, SHIPPED, TABLE, Declaration
+from accel.machine.config import ELEMENTS, TYPES, UNITS, AccelConfig, ConfigError, one_of
+from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediates
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Const, Read, Var, is_float, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names"]
+__all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names",
+           "typed"]
 
 RESERVED = {"finish": "fetch performs FINISH", "illegal": "unknown opcodes are called so"}
 """Names that instructions must not have, and why."""
@@ -39,6 +40,21 @@ class _Place:
 
 Forms = tuple[Intrinsic, ...]
 Rule = Callable[[AccelConfig, Declaration, Forms], Iterator[str]]
+
+
+def typed(config: AccelConfig, declarations: Sequence[Declaration]) -> AccelConfig:
+    """The geometry with the types of elements that gemm and vector declare; where they disagree,
+    that of the first, so that `require` refuses the others."""
+    types: dict[str, str] = {}
+    for declaration in declarations:
+        if declaration.unit in ("gemm", "vector"):
+            for form in built(config, declaration)[:1]:
+                for operand in (form.dst, *form.operands):
+                    for scope, dtype in operand.storage:
+                        field = TYPES.get(scope)
+                        if field is not None and dtype in ELEMENTS[field]:
+                            types.setdefault(field, dtype)
+    return replace(config, **types)
 
 
 def require(config: AccelConfig, declarations: Sequence[Declaration],
@@ -147,7 +163,7 @@ def _immediates_are_fields(config, declaration, forms) -> Iterator[str]:
     name, unit = declaration.name, declaration.unit
     if unit not in ("gemm", "vector"):
         return
-    fields = IMMEDIATES if unit == "vector" else {}
+    fields = immediates(config.output) if unit == "vector" else {}
     for imm in forms[0].immediates:
         field = fields.get(imm.name)
         if field is None:
@@ -179,6 +195,9 @@ def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str
     for scope, dtype in operand.storage:
         if scope not in place.storage:
             yield f"Operand {described} must live in {' or '.join(place.storage)}, not in {scope}"
+        elif scope in TYPES and dtype not in ELEMENTS[TYPES[scope]]:
+            yield (f"Operand {described} must be stored in {scope} as "
+                   f"{one_of(ELEMENTS[TYPES[scope]])}, not as {dtype}")
         elif dtype != place.storage[scope]:
             yield (f"Operand {described} must be stored in {scope} as {place.storage[scope]}, "
                    f"as the buffer is, not as {dtype}")
@@ -196,18 +215,19 @@ def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str
 
 def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
     """The operands that a gemm or vector instruction may have, by name."""
-    tile = (config.batch, config.block_out)
+    tile, types = (config.batch, config.block_out), config.elements
+    acc = types["acc"]
     if body.unit == "gemm":
-        inputs = (_Place((config.batch, config.block_in), "int8", {"inp": "int8"}),
-                  _Place((config.block_out, config.block_in), "int8", {"wgt": "int8"}))
-        return {"dst": _Place(tile, "int32", {"acc": "int32"}),
+        inputs = (_Place(config.tiles[buffer][0], types[buffer], {buffer: types[buffer]})
+                  for buffer in ("inp", "wgt"))
+        return {"dst": _Place(tile, acc, {"acc": acc}),
                 **{operand.name: place for operand, place in zip(body.operands, inputs)}}
-    sources = {"acc": "int32", "res": "int8"}
+    sources = {"acc": acc, "res": types["res"]}
     records = {name: _Place(tile[1:], dtype, {"par": f"{PARAM}.{name}"})
                for name, dtype in record_fields(PARAM).items()}
-    return {"dst": _Place(tile, "int32", {"acc": "int32", "out": "int8"}),
-            "a": _Place(tile, "int32", sources),
-            "b": _Place(tile, "int32", {**sources, "par": f"{PARAM}.bias", "imm": "int32"}),
+    return {"dst": _Place(tile, acc, {"acc": acc, "out": types["out"]}),
+            "a": _Place(tile, acc, sources),
+            "b": _Place(tile, acc, {**sources, "par": f"{PARAM}.bias", "imm": "int32"}),
             TABLE.name: _Place(TABLE.shape, TABLE.dtype, dict(TABLE.storage)), **records}
 
 

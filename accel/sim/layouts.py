@@ -20,7 +20,8 @@ from accel.machine.config import WEIGHT_BITS, AccelConfig
 
 __all__ = ["layouts_header", "weight_codes"]
 
-_NAMES = {"control": isa.CONTROL, "dma": isa.PACKED, "gemm": isa.GEMM, "vector": isa.VECTOR}
+_NAMES = {"control": isa.CONTROL, "dma": isa.FULL_DMA, "gemm": isa.GEMM, "vector": isa.VECTOR,
+          "wide_vector": isa.WIDE_VECTOR}
 
 _PROLOGUE = """\
 #pragma once

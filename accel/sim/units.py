@@ -10,22 +10,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accel.machine.config import TABLE_BYTES, AccelConfig
+from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
 from compiler.ir.arithmetic import FOLDS
-from compiler.ops.arithmetic import PARAM
-from compiler.te import Binary, Cast, Read, Reduce, Var, numpy_dtype
+from compiler.te import Binary, Cast, Read, Reduce, Var, bits, is_integer, numpy_dtype
 from compiler.tensorize import Intrinsic
 
 from .evaluate import evaluate
 
-__all__ = ["Buffers", "block_product", "entry_tiles", "perform"]
+__all__ = ["Buffers", "block_product", "perform"]
 
 _CHUNK = 1 << 15                # iterations evaluated at once: temporary arrays stay in the cache
 _PRODUCTS = 1 << 18             # the same for block products, of which the addresses repeat
-_EXACT_FLOAT32 = 1 << 10        # products of two int8 that a float32 sums exactly
 
 
 @dataclass
@@ -40,19 +38,7 @@ class Buffers:
         self.raw = {name: np.zeros(geometry.size_bytes, np.uint8)
                     for name, geometry in self.config.buffers.items()}
         self.entries = {name: self.raw[name].view(numpy_dtype(dtype)).reshape(-1, *shape)
-                        for name, (shape, dtype) in entry_tiles(self.config).items()}
-
-
-def entry_tiles(config: AccelConfig) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and element type of an entry of each buffer."""
-    c = config
-    return {"inp": ((c.batch, c.block_in), "int8"),
-            "wgt": ((c.block_out, c.block_in), "int8"),
-            "res": ((c.batch, c.block_out), "int8"),
-            "par": ((c.block_out,), PARAM),
-            "acc": ((c.batch, c.block_out), "int32"),
-            "out": ((c.batch, c.block_out), "int8"),
-            "tab": ((TABLE_BYTES,), "int8")}
+                        for name, (shape, dtype) in self.config.tiles.items()}
 
 
 def perform(machine: Machine, buffers: Buffers, memory: np.ndarray, bases: dict[str, int],
@@ -82,14 +68,13 @@ def _load(buffers: Buffers, memory: np.ndarray, bases: dict[str, int], instructi
     if target.scale > 1:
         _load_packed(raw, memory, bases, instruction, touched)
         return
-    valid = _box(instruction)
-    pad = instruction.fields.get("pad_value", 0)
+    valid, pads = _box(instruction), _pads(instruction)
     outside = _based(source, bases)
-    if not _spread(walk, run):
-        _load_runs(raw, memory, outside, valid, pad, walk, run)
+    if not _spread(walk, run) or (pads[0] != pads[1] and any(s & 1 for s in walk.strides)):
+        _load_runs(raw, memory, outside, valid, pads, walk, run)
         return
     if outside.count < walk.count:
-        _view(raw, walk, run)[...] = pad
+        _view(raw, walk, run)[...] = _padding(pads, walk.base, run)
     if outside.count:
         first = walk.base + sum(low * s for (low, _), s in zip(valid, walk.strides))
         inside = Walk(first, outside.extents, walk.strides, walk.modulus)
@@ -102,8 +87,8 @@ def _load_packed(raw: np.ndarray, memory: np.ndarray, bases: dict[str, int],
     source, target = touched
     group = target.scale
     packed = np.zeros(raw.size // group, np.uint8)
-    _load_runs(packed, memory, _based(source, bases), _box(instruction),
-               instruction.fields.get("pad_value", 0), target.walk, source.width)
+    _load_runs(packed, memory, _based(source, bases), _box(instruction), _pads(instruction),
+               target.walk, source.width)
     starts, length = target.walk.runs(1, source.width)
     written = (starts[:, None] + np.arange(length)).reshape(-1)
     raw.reshape(-1, group)[written] = unpacked(packed[written], 8 // group).view(np.uint8)
@@ -116,14 +101,25 @@ def unpacked(data: np.ndarray, bits: int) -> np.ndarray:
     return (data[..., None] << shifts).astype(np.uint8).view(np.int8) >> (8 - bits)
 
 
+def _pads(instruction: Instruction) -> tuple[int, int]:
+    """The bytes that padding writes to even and to odd addresses."""
+    low = instruction.fields.get("pad_value", 0)
+    return low, instruction.fields.get("pad_high", low)
+
+
+def _padding(pads: tuple[int, int], address: int, run: int) -> np.ndarray:
+    """The bytes of a run of padding."""
+    return np.array(pads, np.uint8)[np.arange(address, address + run) & 1]
+
+
 def _box(instruction: Instruction) -> tuple[tuple[int, int], ...]:
     loops = [loop for loop in instruction.fields.get("loops", ()) if loop.get("extent", 1) > 1
              or loop.get("before") or loop.get("after")]
     return valid_box(loops)
 
 
-def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pad: int, walk: Walk,
-               run: int) -> None:
+def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pads: tuple[int, int],
+               walk: Walk, run: int) -> None:
     """Load one run after the other: later runs may overwrite what earlier ones wrote."""
     sources = iter(outside.addresses().reshape(-1).tolist() if outside.count else ())
     targets = walk.addresses()
@@ -133,7 +129,7 @@ def _load_runs(raw: np.ndarray, memory: np.ndarray, outside: Walk, valid, pad: i
             there = next(sources)
             raw[here:here + run] = memory[there:there + run]
         else:
-            raw[here:here + run] = pad
+            raw[here:here + run] = _padding(pads, here, run)
 
 
 def _spread(walk: Walk, run: int) -> bool:
@@ -297,7 +293,7 @@ class _Compute:
         x = lanes[a.memory][_dense(addresses[left], both, rows, in_b, rank)]
         w = lanes[b.memory][_dense(addresses[right], both, in_b, rows, rank)]
         x, w = _matrix(x, depth), _matrix(w, depth)
-        exact = np.float32 if x.shape[-1] <= _EXACT_FLOAT32 else np.float64
+        exact = _exact_type(x, w)
         sums = x.astype(exact) @ w.astype(exact).swapaxes(1, 2)
         return self._arranged(sums, both, rows, in_b, spread)
 
@@ -310,7 +306,7 @@ class _Compute:
         order = list(both) + list(rows) + [None] + list(columns)
         axes = [order.index(k) for k in range(len(spread))] + [split, sums.ndim - 1]
         whole = sums.transpose(axes).reshape(-1, batch, block)
-        return whole.astype(np.int64).astype(np.int32)
+        return whole.astype(np.int64).astype(self.target.dtype)
 
     def _update(self, places: np.ndarray, value: np.ndarray) -> None:
         if self.reset:
@@ -384,6 +380,13 @@ def _matrix(tiles: np.ndarray, depth: int) -> np.ndarray:
     return tiles.swapaxes(2, 3).reshape(groups, own * rows, depth * lanes)
 
 
+def _exact_type(x: np.ndarray, w: np.ndarray) -> np.dtype:
+    """The fastest type in which the sums of products along the last axis are exact, or as exact
+    as a sum modulo 2**64."""
+    most = x.shape[-1] << sum(8 * one.dtype.itemsize - (one.dtype.kind == "i") for one in (x, w))
+    return np.dtype(np.float32 if most <= 1 << 24 else np.float64 if most <= 1 << 53 else np.int64)
+
+
 def block_product(intrinsic: Intrinsic) -> tuple[str, str] | None:
     """Operands (x, w) of ``sum over i of x[b, i] * w[o, i]`` if that is what the body says."""
     if intrinsic.update != "sum" or len(intrinsic.axes) != 2:
@@ -392,7 +395,7 @@ def block_product(intrinsic: Intrinsic) -> tuple[str, str] | None:
     match intrinsic.value:
         case Reduce("sum", Binary("mul", Cast(Read(x, (b, i)), "int32"),
                                   Cast(Read(w, (o, j)), "int32")), ((Var() as lane, _),)):
-            if ((x.dtype, w.dtype) == ("int8", "int8") and (b, o) == (row, column)
-                    and i == j == lane):
+            if (all(is_integer(dtype) and bits(dtype) <= 16 for dtype in (x.dtype, w.dtype))
+                    and (b, o) == (row, column) and i == j == lane):
                 return x.name, w.name
     return None

@@ -50,11 +50,13 @@ struct Kernel {
 struct Buffer {
     uint8_t *data;
     int64_t size, entry;        // bytes
+    int64_t bits;               // of an element, negative for signed ones; 0: a record
 };
 
 struct Machine {
     int32_t batch, block_in, block_out, acc, store;     // numbers of a buffer and of a unit
     int32_t wgt, weight_codes;          // a buffer; codes of `bits`, 0: loads have no such field
+    int32_t pads_high, wide;            // loads have `pad_high`; vector has words of WIDE_VECTOR
     int32_t unit[256];                                  // UNITS: fetch; -1: no instruction
     int32_t dma[UNITS];                                 // mask of buffers; 0: computes
     const Kernel *kernel[256 * SELECTORS];
@@ -205,8 +207,11 @@ public:
                 begins_[count++] = reset && walk.begins();
             }
             for (int s = kernel_.uniform; s < kernel_.steps; s++) perform(s, count);
-            if (kernel_.buffer == machine_.acc) write<int32_t>(count);
-            else write<int8_t>(count);
+            switch (machine_.buffer[kernel_.buffer].bits) {
+            case -8: write<int8_t>(count); break;
+            case -16: write<int16_t>(count); break;
+            case -32: write<int32_t>(count); break;
+            }
         }
     }
 
@@ -270,7 +275,10 @@ private:
         constexpr Bits fields[] = {word::vector::imm, word::vector::ma, word::vector::mb,
                                    word::vector::s, word::vector::zp, word::vector::lo,
                                    word::vector::hi};
-        return get(word_, fields[immediate]);
+        constexpr Bits wide[] = {word::vector::imm, word::vector::ma, word::vector::mb,
+                                 word::vector::s, word::wide_vector::zp, word::wide_vector::lo,
+                                 word::wide_vector::hi};
+        return get(word_, (machine_.wide ? wide : fields)[immediate]);
     }
 
     void read(const Step &step, int64_t *r, int64_t count) {
@@ -351,40 +359,60 @@ private:
 
 // ---- block products ----------------------------------------------------------------------------
 
-template <int IN>
-void product(const Machine &m, const int8_t *x, const int8_t *w, int32_t *sums, bool begins) {
+template <int IN, class X, class W>
+void product(const Machine &m, const X *x, const W *w, int32_t *sums, bool begins) {
     const int in = IN ? IN : m.block_in;
     for (int b = 0; b < m.batch; b++, x += in)
         for (int o = 0; o < m.block_out; o++) {
-            const int8_t *row = w + o * in;
-            int32_t sum = 0;
-            for (int i = 0; i < in; i++) sum += int16_t(x[i]) * int16_t(row[i]);
+            const W *row = w + o * in;
+            uint32_t sum = 0;           // of few bits a product of 16, which is faster
+            if constexpr (sizeof(X) + sizeof(W) == 2)
+                for (int i = 0; i < in; i++) sum += uint32_t(int16_t(x[i]) * int16_t(row[i]));
+            else
+                for (int i = 0; i < in; i++) sum += uint32_t(int32_t(x[i])) * uint32_t(int32_t(row[i]));
             int32_t &place = sums[b * m.block_out + o];
-            place = begins ? sum : int32_t(uint32_t(place) + uint32_t(sum));
+            place = int32_t(begins ? sum : uint32_t(place) + sum);
         }
 }
 
-template <int IN>
+template <int IN, class X, class W>
 void products(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
     const Operand &x = kernel.operand[0], &w = kernel.operand[1];
     const Buffer &left = m.buffer[x.buffer], &right = m.buffer[w.buffer], &acc = m.buffer[m.acc];
     Walk walk(nest);
     do {
-        product<IN>(m, reinterpret_cast<int8_t *>(left.data + walk.at[x.base] * left.entry),
-                    reinterpret_cast<int8_t *>(right.data + walk.at[w.base] * right.entry),
+        product<IN>(m, reinterpret_cast<X *>(left.data + walk.at[x.base] * left.entry),
+                    reinterpret_cast<W *>(right.data + walk.at[w.base] * right.entry),
                     reinterpret_cast<int32_t *>(acc.data + walk.at[DST] * acc.entry),
                     reset && walk.begins());
     } while (walk.next());
 }
 
+template <class X>
+void products_of(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
+    switch (m.buffer[kernel.operand[1].buffer].bits) {
+    case -8: return products<0, X, int8_t>(m, kernel, nest, reset);
+    case 8: return products<0, X, uint8_t>(m, kernel, nest, reset);
+    case -16: return products<0, X, int16_t>(m, kernel, nest, reset);
+    case 16: return products<0, X, uint16_t>(m, kernel, nest, reset);
+    }
+}
+
 void products(const Machine &m, const Kernel &kernel, const Nest &nest, bool reset) {
-    switch (m.block_in) {
-    case 4: return products<4>(m, kernel, nest, reset);
-    case 8: return products<8>(m, kernel, nest, reset);
-    case 16: return products<16>(m, kernel, nest, reset);
-    case 32: return products<32>(m, kernel, nest, reset);
-    case 64: return products<64>(m, kernel, nest, reset);
-    default: return products<0>(m, kernel, nest, reset);
+    int64_t x = m.buffer[kernel.operand[0].buffer].bits;
+    if (x == -8 && m.buffer[kernel.operand[1].buffer].bits == -8)
+        switch (m.block_in) {           // the usual case, with the inner loop unrolled
+        case 4: return products<4, int8_t, int8_t>(m, kernel, nest, reset);
+        case 8: return products<8, int8_t, int8_t>(m, kernel, nest, reset);
+        case 16: return products<16, int8_t, int8_t>(m, kernel, nest, reset);
+        case 32: return products<32, int8_t, int8_t>(m, kernel, nest, reset);
+        case 64: return products<64, int8_t, int8_t>(m, kernel, nest, reset);
+        }
+    switch (x) {
+    case -8: return products_of<int8_t>(m, kernel, nest, reset);
+    case 8: return products_of<uint8_t>(m, kernel, nest, reset);
+    case -16: return products_of<int16_t>(m, kernel, nest, reset);
+    case 16: return products_of<uint16_t>(m, kernel, nest, reset);
     }
 }
 
@@ -397,7 +425,8 @@ struct DmaLoop {
 struct Dma {
     bool load;
     int64_t run;
-    int pad, code;              // a byte of memory becomes 1 << code of the buffer
+    uint8_t pad[2];             // at even and odd addresses
+    int code;                   // a byte of memory becomes 1 << code of the buffer
     DmaLoop loops[word::dma::loops];
     uint8_t *buffer, *memory;
 
@@ -419,18 +448,20 @@ struct Dma {
                && (!any || high + wrapped + run <= memory_size);
     }
 
-    void unpack(uint8_t *to, const uint8_t *from) const {
+    void unpack(uint8_t *to, const uint8_t *from, int64_t inside) const {
         int bits = 8 >> code;
         for (int64_t i = 0; i < run; i++)
             for (int low = 0; low < 8; low += bits)
-                *to++ = int8_t((from ? from[i] : pad) << (8 - bits - low)) >> (8 - bits);
+                *to++ = int8_t((from ? from[i] : pad[inside + i & 1]) << (8 - bits - low)) >> (8 - bits);
     }
 
     void move(int level, int64_t inside, int64_t outside, bool padding) const {
         if (level == word::dma::loops) {
-            if (code) unpack(buffer + (inside << code), padding ? nullptr : memory + outside);
+            if (code)
+                unpack(buffer + (inside << code), padding ? nullptr : memory + outside, inside);
             else if (!load) std::memcpy(memory + outside, buffer + inside, run);
-            else if (padding) std::memset(buffer + inside, pad, run);
+            else if (padding)
+                for (int64_t i = inside; i < inside + run; i++) buffer[i] = pad[i & 1];
             else std::memcpy(buffer + inside, memory + outside, run);
             return;
         }
@@ -542,8 +573,9 @@ private:
         bool load = unit != m_.store;
         int code = load && m_.weight_codes ? int(get(word_, dma::bits)) : 0;
         if (code && !(number == m_.wgt && m_.weight_codes >> code & 1)) return ODD;
-        Dma job = {load, get(word_, dma::run), int(get(word_, dma::pad_value)), code, {},
-                   buffer.data, p_.memory};
+        auto low = uint8_t(get(word_, dma::pad_value));
+        auto high = m_.pads_high ? uint8_t(get(word_, dma::pad_high)) : low;
+        Dma job = {load, get(word_, dma::run), {low, high}, code, {}, buffer.data, p_.memory};
         for (int k = 0; k < dma::loops; k++) job.loops[k] = dma_loop(k, job.load);
         int64_t inside = get(word_, dma::address);
         int64_t outside = p_.base[get(word_, dma::base)] + get(word_, dma::dram);

@@ -30,7 +30,7 @@ from compiler.tensorize import UPDATES, Intrinsic
 from . import functional
 from .layouts import layouts_header, weight_codes
 from .steps import CODES, BodyStep, Foreign, straighten
-from .units import Buffers, block_product, entry_tiles, perform
+from .units import Buffers, block_product, perform
 
 __all__ = ["simulate"]
 
@@ -73,12 +73,14 @@ class _Kernel(ctypes.Structure):
 
 
 class _Buffer(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_int64), ("entry", ctypes.c_int64)]
+    _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_int64), ("entry", ctypes.c_int64),
+                ("bits", ctypes.c_int64)]
 
 
 class _Machine(ctypes.Structure):
     _fields_ = [*((name, ctypes.c_int32) for name in ("batch", "block_in", "block_out", "acc",
-                                                      "store", "wgt", "weight_codes")),
+                                                      "store", "wgt", "weight_codes",
+                                                      "pads_high", "wide")),
                 ("unit", ctypes.c_int32 * 256), ("dma", ctypes.c_int32 * len(UNITS)),
                 ("kernel", ctypes.POINTER(_Kernel) * (256 * len(_SELECTORS))),
                 ("buffer", _Buffer * 8)]
@@ -113,7 +115,9 @@ def _tables(machine: Machine) -> _Machine:
     """All fields of `_Machine` except where the buffers are."""
     config = machine.config
     tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
-                      UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config))
+                      UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config),
+                      "pad_high" in dict(machine.formats["load"]),
+                      machine.formats["vector"] == isa.WIDE_VECTOR)
     units = (*UNITS, "fetch")
     for opcode in range(256):
         tables.unit[opcode] = units.index(machine.units[opcode]) if opcode in machine.units else -1
@@ -154,7 +158,7 @@ def _described(intrinsic: Intrinsic, touched: Mapping[str, Touch], form: int,
 
 def _body(machine: Machine, intrinsic: Intrinsic,
           touched: Mapping[str, Touch]) -> tuple[list[BodyStep], list[_Operand]]:
-    tiles = entry_tiles(machine.config)
+    tiles = machine.config.tiles
     members = {name: _member(tiles[touch.memory][1],
                              intrinsic.operand(name).stored_as(touch.memory))
                for name, touch in touched.items() if name != "dst"}
@@ -200,6 +204,8 @@ class _Execution:
         for slot, (name, raw) in zip(self.tables.buffer, self.buffers.raw.items()):
             slot.data, slot.size = raw.ctypes.data, raw.size
             slot.entry = machine.config.buffers[name].entry_bytes
+            dtype = machine.config.elements[name]
+            slot.bits = 0 if name == "par" else bits(dtype) * (-1 if is_signed(dtype) else 1)
         self.words = np.ascontiguousarray(program.words)
         self.state = _Program(self.words.ctypes.data, program.count, memory.ctypes.data,
                               memory.size, tuple(program.bases[name] for name in isa.BASES))

@@ -127,7 +127,7 @@ def used_fields(machine: Machine, forms: tuple[Intrinsic, ...]) -> Iterator[Word
 
 
 def _moved(form: Intrinsic) -> set[str]:
-    padded = {"pad_value", "loops.before", "loops.after"} if form.immediates else set()
+    padded = {"pad_value", "pad_high", "loops.before", "loops.after"} if form.immediates else set()
     return {"buffer", "base", "dram", "address", "run", "bits", "loops.dram",
             "loops.buffer"} | padded
 

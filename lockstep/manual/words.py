@@ -33,6 +33,8 @@ MEANINGS: Mapping[str, str] = {
     "bits": "bits of an element in memory; with fewer than 8, address and loops.buffer count what "
             "a byte of memory unpacks to, each element extended by its sign",
     "pad_value": "the byte that padding writes",
+    "pad_high": "the byte that padding writes to odd addresses of the buffer, in place of "
+                "pad_value",
     "base.dst": "first entry of the destination",
     "base.a": "first entry of the first source",
     "base.b": "first entry of the second source, or of the records of parameters",

@@ -23,17 +23,19 @@ from lockstep.manual.page import page
 from lockstep.manual.text import cells
 from lockstep.manual.timing import timing_of
 from lockstep.manual.words import MEANINGS, UNUSED
-from tests.support.machines import GEOMETRIES, PACKED, SHORT, TINY
+from tests.support.machines import GEOMETRIES, LONG, PACKED, SHORT, TINY
 
 OWN = Machine(preset("tiny-1x4x4"), (*SHIPPED, vector_op("absdiff", lambda a, b: te.abs(a - b))))
 MACHINES = {"tiny": TINY, "short": SHORT, "own": OWN, "2x8x8": Machine(load(
-    GEOMETRIES / "2x8x8.toml")), "two beats": Machine(preset("ecp5-1x16x16")), "packed": PACKED}
+    GEOMETRIES / "2x8x8.toml")), "two beats": Machine(preset("ecp5-1x16x16")), "packed": PACKED,
+    "int16": LONG}
 each_machine = pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 
 
 # ---- words -------------------------------------------------------------------------------------
 
-LAYOUTS = isa.FORMATS | {"packed": isa.PACKED}
+LAYOUTS = isa.FORMATS | {"packed": isa.PACKED, "wide load": isa.WIDE_DMA,
+                         "wide vector": isa.WIDE_VECTOR}
 each_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 
 
@@ -59,6 +61,14 @@ def test_how_weights_are_packed_is_in_the_manual_of_machines_that_unpack_them() 
     assert row in manual(PACKED) and "0 8, 1 4, 2 2 |" in manual(PACKED)
     assert "### Words of store" in manual(PACKED)
     assert "`bits`" not in manual(TINY)
+
+
+def test_words_of_16_bit_elements_are_in_the_manual_of_their_machines() -> None:
+    row = "| 496 ... 503 | `pad_high` | the byte that padding writes to odd addresses"
+    assert row in manual(LONG)
+    assert "`pad_high`" not in manual(TINY)
+    lo, = (field for field in fields_of(LONG.formats["vector"]) if field.path == "lo")
+    assert lo.width == 16 and f"| {lo.bits} | `lo` | " in manual(LONG)
 
 
 @each_layout

@@ -10,7 +10,7 @@ from amaranth.lib import wiring
 from accel.hw.arbiter import Arbiter
 from accel.hw.interface import COMMAND
 from accel.machine.config import BUFFERS, WEIGHT_BITS, AccelConfig
-from accel.machine.isa import BASES, DMA, PACKED, encode
+from accel.machine.isa import BASES, DMA, FULL_DMA, PACKED, encode, formats
 from tests.support.amaranth_sim import put
 from tests.support.memory_model import Memory
 
@@ -70,6 +70,8 @@ def random_instruction(rng: random.Random, config: AccelConfig, buffer: str, mem
     """An instruction that stays inside its buffer and its memory, of any alignment."""
     bits = rng.choice(config.weight_bits) if buffer == "wgt" else 8
     packed = {} if config.weight_bits == (8,) else {"bits": WEIGHT_BITS.index(bits)}
+    if pads and "pad_high" in dict(formats(config)["load"]):
+        packed |= {"pad_high": rng.randrange(256)}
     size = config.buffers[buffer].size_bytes * bits // 8
     while True:
         loops = [{"extent": rng.choice((1, 1, 2, 3, 5)), "dram": rng.randrange(-200, 200),
@@ -143,7 +145,8 @@ def feed_commands(unit, programs: list[dict], stall=lambda: False):
         for index, fields in enumerate(programs):
             while stall():
                 await ctx.tick()
-            word = encode(PACKED if "bits" in fields else DMA, fields)
+            word = encode(FULL_DMA if "pad_high" in fields else PACKED if "bits" in fields
+                          else DMA, fields)
             await put(ctx, unit.commands, {"index": index, "word": word})
             await ctx.tick()            # what has left is shown
             ctx.set(unit.commands.payload.as_value(), (1 << COMMAND.size) - 1)

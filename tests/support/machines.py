@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from accel.machine.config import load, preset
+from accel.machine.intrinsics import instructions
 from accel.machine.machine import Machine
 
-__all__ = ["GEOMETRIES", "MACHINES", "PACKED", "SHORT", "TINY", "machine"]
+__all__ = ["GEOMETRIES", "LONG", "MACHINES", "PACKED", "SHORT", "TINY", "machine"]
 
 GEOMETRIES = Path(__file__).parents[2] / "examples" / "geometries"
 
@@ -15,6 +16,9 @@ SHORT = Machine(replace(TINY.config, name="short", inp_bytes=64, wgt_bytes=128, 
                         par_bytes=128, acc_bytes=256, out_bytes=32))
 """Buffers of a few entries: nearly every layer is cut in every way."""
 
+
+LONG = Machine(replace(TINY.config, name="int16"), instructions("int16", "int8", "int16"))
+"""Activations of 16 bits."""
 
 PACKED = Machine(replace(TINY.config, name="packed", weight_bits=(8, 4, 2)))
 """Weights may have fewer bits in memory."""

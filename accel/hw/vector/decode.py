@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import DatapathPlan
 from accel.machine.intrinsics import TABLE
-from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B, VECTOR
+from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
 
@@ -18,8 +18,8 @@ PARAMETERS = tuple(record_fields(PARAM))
 IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
 
 
-def operation_layout(plan: DatapathPlan) -> data.StructLayout:
-    """An instruction, decoded.
+def operation_layout(plan: DatapathPlan, word: data.StructLayout) -> data.StructLayout:
+    """An instruction in this layout, decoded.
 
     select : one-hot, which of ``plan.bodies``.
     a, b, to : one-hot, where each source that the body uses is, and its destination.
@@ -32,11 +32,11 @@ def operation_layout(plan: DatapathPlan) -> data.StructLayout:
         "b": data.StructLayout(dict.fromkeys((*SOURCES_B, "tab"), 1)),
         "to": data.StructLayout(dict.fromkeys(DESTINATIONS, 1)),
         "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
-        **{name: VECTOR[name].shape for name in IMMEDIATES}})
+        **{name: word[name].shape for name in IMMEDIATES}})
 
 
 class Decode(wiring.Component):
-    """Decodes an instruction word. Latency: 1. Throughput: one word a cycle.
+    """Decodes an instruction of this layout. Latency: 1. Throughput: one word a cycle.
 
     An opcode that no body has, or a selector that the body does not take, makes an instruction
     illegal. A selector of an operand that the body does not use may hold anything; parameters of
@@ -48,11 +48,11 @@ class Decode(wiring.Component):
     operation : the word of the cycle before, decoded (`operation_layout`).
     """
 
-    def __init__(self, plan: DatapathPlan):
+    def __init__(self, plan: DatapathPlan, word: data.StructLayout):
         self.plan = plan
         self._scopes = [{operand.name: operand.scopes for operand in (*body.operands, body.dst)}
                         for body in plan.bodies]
-        super().__init__({"word": In(VECTOR), "operation": Out(operation_layout(plan))})
+        super().__init__({"word": In(word), "operation": Out(operation_layout(plan, word))})
 
     def elaborate(self, platform):
         m = Module()

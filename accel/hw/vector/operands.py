@@ -12,22 +12,18 @@ from accel.datapath.plan import DatapathPlan
 from accel.hw.parts import spread
 from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.intrinsics import TABLE
-from accel.machine.isa import SOURCES_B
+from accel.machine.isa import SOURCES_B, formats
 from compiler.ops.arithmetic import PARAM
-from compiler.te import record_fields
+from compiler.te import bits, record_fields
 
 from .decode import PARAMETERS, operation_layout
 
 __all__ = ["Operands", "fetch_layout", "parameter_layout"]
 
-ELEMENT_BITS = {"acc": 32, "res": 8}
-
-
-def fetch_layout(plan: DatapathPlan) -> data.StructLayout:
+def fetch_layout(plan: DatapathPlan, operation: data.StructLayout) -> data.StructLayout:
     """What is read in a cycle: source a, source b (or both), of which instruction; in which table
     it looks values up."""
-    return data.StructLayout({"a": 1, "b": 1, "table": plan.table_bits,
-                              "operation": operation_layout(plan)})
+    return data.StructLayout({"a": 1, "b": 1, "table": plan.table_bits, "operation": operation})
 
 
 def parameter_layout() -> data.StructLayout:
@@ -59,13 +55,15 @@ class Operands(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int]):
+        operation = operation_layout(plan, formats(config)["vector"])
+        self._bits = {name: bits(config.elements[name]) for name in ("acc", "res")}
         rows, self._columns = config.vector_tile
         self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
         super().__init__({
-            "s0_fetch": In(fetch_layout(plan)),
-            **{f"s2_{buffer}": In(bits * self._lanes) for buffer, bits in ELEMENT_BITS.items()},
+            "s0_fetch": In(fetch_layout(plan, operation)),
+            **{f"s2_{buffer}": In(width * self._lanes) for buffer, width in self._bits.items()},
             "s2_par": In(PARAM_BYTES * 8 * self._columns),
-            "s2_issued": Out(1), "s2_operation": Out(operation_layout(plan)),
+            "s2_issued": Out(1), "s2_operation": Out(operation),
             "s3": Out(data.StructLayout({bus: prod(shape) * widths[bus]
                                          for bus, shape in plan.buses.items()})),
         })
@@ -100,9 +98,9 @@ class Operands(wiring.Component):
         takes_a, takes_b = control(s1.a, "takes_a"), control(s1.b, "takes_b")
         a_from_acc = control(s1.operation.a.acc, "a_from_acc")
         b_from = {name: control(s1.operation.b[name], f"b_from_{name}") for name in SOURCES_B}
-        acc, res = (data.View(data.ArrayLayout(signed(bits), self._lanes),
+        acc, res = (data.View(data.ArrayLayout(signed(width), self._lanes),
                               getattr(self, f"s2_{buffer}"))
-                    for buffer, bits in ELEMENT_BITS.items())
+                    for buffer, width in self._bits.items())
         s3_a, s3_b = (Signal(data.ArrayLayout(signed(32), self._lanes), name=f"s3_{name}",
                              reset_less=True) for name in "ab")
         for lane in range(self._lanes):

@@ -15,8 +15,9 @@ from accel.hw.parts import registered
 from accel.hw.queue import QUEUE_CYCLES
 from accel.hw.update import Update
 from accel.machine.config import AccelConfig
-from accel.machine.isa import DESTINATIONS, VECTOR
+from accel.machine.isa import DESTINATIONS
 from accel.machine.machine import Machine
+from compiler.te import bits
 
 from .decode import Decode, operation_layout
 from .hazards import Hazards
@@ -74,7 +75,8 @@ class Vector(wiring.Component):
         self.machine = machine
         self.plan = plan(machine, "vector")
         config = machine.config
-        operation = operation_layout(self.plan)
+        self.word = machine.formats["vector"]
+        operation = operation_layout(self.plan, self.word)
         self.tag = data.StructLayout({"index": INDEX_BITS, "operation": operation})
         self.iteration = data.StructLayout({
             **COMPUTE_OPERANDS, "assign": 1, "last": 1, "operation": operation})
@@ -88,12 +90,12 @@ class Vector(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.issue = issue = Issue(VECTOR, self.plan.retire_depth)
-        m.submodules.decode = decode = Decode(self.plan)
-        m.submodules.nest = nest = LoopNest(VECTOR["loops"].shape, COMPUTE_OPERANDS, self.tag)
+        m.submodules.issue = issue = Issue(self.word, self.plan.retire_depth)
+        m.submodules.decode = decode = Decode(self.plan, self.word)
+        m.submodules.nest = nest = LoopNest(self.word["loops"].shape, COMPUTE_OPERANDS, self.tag)
         m.submodules.ahead = ahead = Ahead(self.iteration)
         pass_through(m, self, issue)
-        word, operation = data.View(VECTOR, self.commands.p.word), nest.out_tag.operation
+        word, operation = data.View(self.word, self.commands.p.word), nest.out_tag.operation
         _, folds = updates_of(self.plan, operation.select)
         m.d.comb += [
             # An instruction stands at the head for a cycle, at least, before it is taken.
@@ -219,6 +221,7 @@ class Vector(wiring.Component):
         iteration, operation = slot.iteration, slot.iteration.operation
         tag = data.View(TAG, s0_element.tag)
         before = delayed(m, s0_element, self.plan.fold_cycles - 1, "element")
+        kept = bits(self.machine.config.elements["out"])
         m.d.comb += [
             s0_element.valid.eq(slot.issued & ~operation.illegal),
             s0_element.acc.eq(slot.issued & operation.to.acc),
@@ -234,7 +237,7 @@ class Vector(wiring.Component):
             self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
             self.acc.w_data.eq(update.w_data),
             self.out.w_addr.eq(update.w_addr), self.out.w_en.eq(data.View(TAG, update.tag).out),
-            self.out.w_data.eq(Cat(update.w_data.word_select(lane, 32)[:8]
+            self.out.w_data.eq(Cat(update.w_data.word_select(lane, 32)[:kept]
                                    for lane in range(self.lanes))),
         ]
 

@@ -14,26 +14,31 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from accel.machine.config import TABLE_BYTES, AccelConfig
+from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
 from compiler import te
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-__all__ = ["IMMEDIATES", "TABLE", "Declaration", "vector_op"]
+__all__ = ["IMMEDIATES", "TABLE", "Declaration", "immediates", "vector_op"]
 
-IMMEDIATES = {
-    immediate.name: immediate for immediate in (
+def immediates(stored: str) -> dict[str, Immediate]:
+    """The immediates of a vector instruction, the fields of these names in its word, on a machine
+    whose out holds `stored`."""
+    most = (1 << te.bits(stored) - 1) - 1
+    return {immediate.name: immediate for immediate in (
         Immediate("imm", "int32", -(1 << 31), (1 << 31) - 1),
         Immediate("ma", "uint16", 0, (1 << 16) - 1),
         Immediate("mb", "uint16", 0, (1 << 16) - 1),
         Immediate("s", "uint8", 0, 63),
         Immediate("zp", "int8", -128, 127),
-        Immediate("lo", "int8", -128, 127),
-        Immediate("hi", "int8", -128, 127),
-    )
-}
-"""The immediates of a vector instruction: the fields of these names in its word."""
+        Immediate("lo", stored, -most - 1, most),
+        Immediate("hi", stored, -most - 1, most),
+    )}
+
+
+IMMEDIATES = immediates("int8")
+"""The immediates of a vector instruction of most machines."""
 
 _PARAMETERS = te.record_fields(PARAM)
 
@@ -45,10 +50,7 @@ _ALONE = {"b": "b", **dict.fromkeys(_PARAMETERS, "per-channel parameters"), TABL
 
 _REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
 
-_ANYWHERE = {
-    "a": (("acc", "int32"), ("res", "int8")),
-    "b": (("acc", "int32"), ("res", "int8"), ("par", f"{PARAM}.bias"), ("imm", "int32")),
-}
+_ANYWHERE = {"a": ("acc", "res"), "b": ("acc", "res", "par", "imm")}
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class Declaration:
 
 
 def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
-              lanes: str | None = None, a: tuple[str, ...] = ("acc", "res"),
-              b: tuple[str, ...] = ("acc", "res", "par", "imm")) -> Declaration:
+              lanes: str | None = None, a: tuple[str, ...] = _ANYWHERE["a"],
+              b: tuple[str, ...] = _ANYWHERE["b"], stored: str = "int8") -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
@@ -79,8 +81,10 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         result in every lane of it; the update follows. Needs whole rows: `vector_beats` up to
         `batch`.
     a, b : the scopes in which the operands may live.
+    stored : the type of an element of res and of out: int8 or int16, one for all instructions of
+        a machine. With int16 the immediates `lo` and `hi` are int16, too.
 
-    The destination is acc, or out, which keeps the low eight bits.
+    The destination is acc, or out, which keeps the low bits.
     """
     if lanes is not None and lanes not in _REDUCERS:
         raise ValueError(f"Reduction over lanes of {name} must be one of {', '.join(_REDUCERS)}, "
@@ -98,12 +102,17 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     if len(kinds) > 1:
         raise ValueError(f"Vector operation {name} must take either {' or '.join(kinds)}")
     for operand, given in (("a", a), ("b", b)):
-        known = tuple(scope for scope, _ in _ANYWHERE[operand])
+        known = _ANYWHERE[operand]
         if not isinstance(given, tuple | list) or not all(scope in known for scope in given):
             raise ValueError(f"Scopes of {operand} of {name} must be a tuple of some of "
                              f"{', '.join(known)}, not {given!r}")
     if update != "assign":
         a, b = (tuple(s for s in scopes if s != "acc") for scopes in (a, b))
+    if stored not in ELEMENTS["output"]:
+        raise ValueError(f"Stored elements of {name} must be {one_of(ELEMENTS['output'])}, "
+                         f"not {stored!r}")
+    fields = immediates(stored)
+    types = {"acc": "int32", "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
     scopes = {"a": a, "b": b}
     for operand in scopes:
         if operand in names and not scopes[operand]:
@@ -115,23 +124,24 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         axes = (Axis(Var("lane_b"), tile[0]), Axis(Var("lane_o"), tile[1]))
         reduced = te.reduce_axis(tile[1], "lane_i")
         row, lane = axes[0].var, reduced.var if lanes else axes[1].var
-        operands, arguments, immediates = [], [], []
+        operands, arguments, scalars = [], [], []
         for param in names:
             if param in IMMEDIATES:
-                immediates.append(IMMEDIATES[param])
-                arguments.append(IMMEDIATES[param].var)
+                scalars.append(fields[param])
+                arguments.append(fields[param].var)
             elif param == TABLE.name:
                 operands.append(TABLE)
                 arguments.append(te.placeholder(TABLE.shape, TABLE.dtype, param))
             elif param in scopes:
-                storage = tuple(pair for pair in _ANYWHERE[param] if pair[0] in scopes[param])
+                storage = tuple((scope, types[scope]) for scope in _ANYWHERE[param]
+                                if scope in scopes[param])
                 operands.append(Operand(param, tile, "int32", storage))
                 arguments.append(te.placeholder(tile, "int32", param)[row, lane])
             else:
                 operands.append(Operand(param, tile[1:], _PARAMETERS[param],
                                         (("par", f"{PARAM}.{param}"),)))
                 arguments.append(te.placeholder(tile[1:], _PARAMETERS[param], param)[lane])
-        storage = (("acc", "int32"),) + ((("out", "int8"),) if update == "assign" else ())
+        storage = (("acc", "int32"),) + ((("out", stored),) if update == "assign" else ())
         result = value(*arguments)
         if not isinstance(result, Expr):
             raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
@@ -142,6 +152,6 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         if lanes:
             result = _REDUCERS[lanes](result, reduced)
         return (Intrinsic(name, "vector", Operand("dst", tile, "int32", storage), tuple(operands),
-                          axes, result, update, tuple(immediates), loops=5),)
+                          axes, result, update, tuple(scalars), loops=5),)
 
     return Declaration(name, "vector", build)

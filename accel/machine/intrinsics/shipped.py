@@ -1,5 +1,7 @@
 """The instructions that every machine has. Opcodes follow the order of this list: append only."""
 
+from functools import partial
+
 from accel.machine.config import AccelConfig
 from compiler import te
 from compiler.ops.arithmetic import PARAM, add_scaled, requantize
@@ -8,21 +10,26 @@ from compiler.tensorize import Immediate, Intrinsic, Operand
 
 from .declare import Declaration, vector_op
 
-__all__ = ["SHIPPED"]
+__all__ = ["SHIPPED", "gemm_op", "instructions"]
 
 
-def _gemm(config: AccelConfig) -> tuple[Intrinsic, ...]:
-    """``acc[b, o] += sum over i of inp[b, i] * wgt[o, i]``."""
-    b, o = Axis(Var("lane_b"), config.batch), Axis(Var("lane_o"), config.block_out)
-    i = te.reduce_axis(config.block_in, "lane_i")
-    inp = te.placeholder((b.extent, i.extent), "int8", "inp")
-    wgt = te.placeholder((o.extent, i.extent), "int8", "wgt")
-    product = inp[b.var, i.var].astype("int32") * wgt[o.var, i.var].astype("int32")
-    return (Intrinsic(
-        "gemm", "gemm", Operand("dst", (b.extent, o.extent), "int32", (("acc", "int32"),)),
-        (Operand("inp", inp.shape, "int8", (("inp", "int8"),)),
-         Operand("wgt", wgt.shape, "int8", (("wgt", "int8"),))),
-        (b, o), te.sum(product, i), "sum", loops=6),)
+def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8") -> Declaration:
+    """Declare the block product ``acc[b, o] += sum over i of inp[b, i] * wgt[o, i]`` of elements
+    of these types, in int32."""
+
+    def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
+        b, o = Axis(Var("lane_b"), config.batch), Axis(Var("lane_o"), config.block_out)
+        i = te.reduce_axis(config.block_in, "lane_i")
+        x = te.placeholder((b.extent, i.extent), inp, "inp")
+        w = te.placeholder((o.extent, i.extent), wgt, "wgt")
+        product = x[b.var, i.var].astype("int32") * w[o.var, i.var].astype("int32")
+        return (Intrinsic(
+            name, "gemm", Operand("dst", (b.extent, o.extent), "int32", (("acc", "int32"),)),
+            (Operand("inp", x.shape, inp, (("inp", inp),)),
+             Operand("wgt", w.shape, wgt, (("wgt", wgt),))),
+            (b, o), te.sum(product, i), "sum", loops=6),)
+
+    return Declaration(name, "gemm", build)
 
 
 def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dtype: str,
@@ -31,7 +38,9 @@ def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dt
     value = te.placeholder((), dtype, "src")[()]
     immediates: tuple[Immediate, ...] = ()
     if padded:
-        immediates = (Immediate("valid", "bool"), Immediate("pad", dtype, -128, 127))
+        low = -(1 << te.bits(dtype) - 1) if te.is_signed(dtype) else 0
+        pad = Immediate("pad", dtype, low, low + (1 << te.bits(dtype)) - 1)
+        immediates = (Immediate("valid", "bool"), pad)
         value = te.select(immediates[0].var, value, immediates[1].var)
     return Intrinsic(
         name, name, Operand("dst", (), dtype, tuple((scope, dtype) for scope in destinations)),
@@ -40,34 +49,54 @@ def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dt
 
 
 def _load(config: AccelConfig) -> tuple[Intrinsic, ...]:
-    tiles = ("inp", "wgt", "res", "tab")
-    return (_copy("load", ("global",), tiles, "int8"),
-            _copy("load", ("global",), tiles, "int8", padded=True),
+    """Copies of an element into each buffer, of the type that the machine's has."""
+    types = {buffer: config.elements[buffer] for buffer in ("inp", "wgt", "res", "tab")}
+    of = {dtype: tuple(buffer for buffer in types if types[buffer] == dtype)
+          for dtype in types.values()}
+    return (*(_copy("load", ("global",), buffers, dtype, padded)
+              for dtype, buffers in of.items() for padded in (False, True)),
             _copy("load", ("global",), ("par",), PARAM))
 
 
 def _store(config: AccelConfig) -> tuple[Intrinsic, ...]:
-    return (_copy("store", ("out",), ("global",), "int8"),)
+    return (_copy("store", ("out",), ("global",), config.elements["out"]),)
 
 
-SHIPPED = (
-    Declaration("load", "load", _load),
-    Declaration("store", "store", _store),
-    Declaration("gemm", "gemm", _gemm),
-    vector_op("add", lambda a, b: a + b),
-    vector_op("sub", lambda a, b: a - b),
-    vector_op("max", lambda a, b: te.maximum(a, b)),
-    vector_op("min", lambda a, b: te.minimum(a, b)),
-    vector_op("mul", lambda a, b: a * b.astype("int16").astype("int32")),
-    vector_op("shr", lambda a, b: a >> (b & 31)),
-    vector_op("clamp", lambda a, lo, hi: te.clamp(a, lo.astype("int32"), hi.astype("int32"))),
-    vector_op("copy", lambda b: b),
-    vector_op("requantize", lambda a, bias, mult, shift, zp, lo, hi:
-              requantize(a, bias, mult, shift, zp, lo, hi)),
-    vector_op("add_scaled", lambda a, b, ma, mb, imm, s, zp, lo, hi:
-              add_scaled(a, b, ma, mb, imm, s, zp, lo, hi), b=("res",)),
-    vector_op("reduce_add", lambda a: a, update="sum"),
-    vector_op("reduce_max", lambda a: a, update="max"),
-    vector_op("reduce_min", lambda a: a, update="min"),
-    vector_op("lookup", lambda a, table: table[a & 255]),
-)
+def _requantize(stored: str) -> Declaration:
+    """Bias, scale, zero point and bounds. A zero point of 16 bits is the immediate ``imm``, for
+    which the instruction has no other use."""
+    if stored == "int8":
+        return vector_op("requantize", lambda a, bias, mult, shift, zp, lo, hi:
+                         requantize(a, bias, mult, shift, zp, lo, hi))
+    return vector_op("requantize", lambda a, bias, mult, shift, imm, lo, hi:
+                     requantize(a, bias, mult, shift, imm, lo, hi), stored=stored)
+
+
+def instructions(inp: str = "int8", wgt: str = "int8", stored: str = "int8",
+                 ) -> tuple[Declaration, ...]:
+    """The shipped instructions on elements of other types: of inp, of wgt, and `stored` of res
+    and out."""
+    op = partial(vector_op, stored=stored)
+    return (
+        Declaration("load", "load", _load),
+        Declaration("store", "store", _store),
+        gemm_op("gemm", inp, wgt),
+        op("add", lambda a, b: a + b),
+        op("sub", lambda a, b: a - b),
+        op("max", lambda a, b: te.maximum(a, b)),
+        op("min", lambda a, b: te.minimum(a, b)),
+        op("mul", lambda a, b: a * b.astype("int16").astype("int32")),
+        op("shr", lambda a, b: a >> (b & 31)),
+        op("clamp", lambda a, lo, hi: te.clamp(a, lo.astype("int32"), hi.astype("int32"))),
+        op("copy", lambda b: b),
+        _requantize(stored),
+        op("add_scaled", lambda a, b, ma, mb, imm, s, zp, lo, hi:
+           add_scaled(a, b, ma, mb, imm, s, zp, lo, hi), b=("res",)),
+        op("reduce_add", lambda a: a, update="sum"),
+        op("reduce_max", lambda a: a, update="max"),
+        op("reduce_min", lambda a: a, update="min"),
+        op("lookup", lambda a, table: table[a & 255]),
+    )
+
+
+SHIPPED = instructions()

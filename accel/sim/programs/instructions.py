@@ -4,6 +4,7 @@ from random import Random
 
 from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
+from accel.machine.intrinsics import immediates
 from accel.machine.machine import Machine
 
 from . import shapes
@@ -111,6 +112,8 @@ class Instructions:
                   "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
         if bits < 8:
             fields["bits"] = WEIGHT_BITS.index(bits)
+        if unit == "load" and "pad_high" in dict(self.machine.formats["load"]):
+            fields["pad_high"] = self.random.randrange(256)
         reads, writes = (remote, local) if unit == "load" else (local, remote)
         return Touching(name, unit, fields, reads, writes)
 
@@ -201,9 +204,11 @@ class Instructions:
 
     def _immediates(self) -> dict[str, int]:
         random = self.random
-        lo, hi = sorted((random.randrange(-128, 128), random.randrange(-128, 128)))
+        whole = immediates(self.config.output)["lo"]
+        ends = whole.low, whole.high + 1
+        lo, hi = sorted((random.randrange(*ends), random.randrange(*ends)))
         if random.random() < 0.6:
-            lo, hi = -128, 127
+            lo, hi = whole.low, whole.high
         return {"imm": random.choice([0, 1, 7, -3, random.randrange(-1 << 31, 1 << 31)]),
                 "ma": self._factor(), "mb": self._factor(),
                 "s": random.choice([0, random.randrange(12), random.randrange(47)]),

@@ -18,6 +18,7 @@ NARROW = replace(TINY, bus_bytes=4)         # an entry of wgt is wider
 WIDE = replace(TINY, bus_bytes=16)          # an entry of inp is narrower
 PACKED = replace(TINY, weight_bits=(8, 4, 2))
 FEW = replace(WIDE, weight_bits=(8, 4))
+LONG_INPUTS = replace(PACKED, operand="int16")
 SIZE = 0x1800
 
 
@@ -54,7 +55,10 @@ def meaning(config, memory: bytes, programs: list[dict]) -> dict[str, bytearray]
     for fields in programs:
         run, bits = fields["run"], WEIGHT_BITS[fields.get("bits", 0)]
         for dram, address, pad in iterations(fields):
-            moved = bytes([fields["pad_value"]] * run) if pad else memory[dram:dram + run]
+            low = fields.get("pad_value", 0)
+            pads = low, fields.get("pad_high", low)
+            moved = (bytes(pads[byte & 1] for byte in range(address, address + run)) if pad
+                     else memory[dram:dram + run])
             elements = [element for byte in moved for element in unpacked(byte, bits)]
             first = address * 8 // bits
             data[BUFFERS[fields["buffer"]]][first:first + len(elements)] = bytes(elements)
@@ -74,8 +78,8 @@ def run(config, programs, latency=4, memory_stall=0.0, token_stall=0.0, cycles=3
 
 
 @pytest.mark.parametrize("memory_stall, token_stall", [(0, 0), (0.4, 0.5)])
-@pytest.mark.parametrize("config", [NARROW, WIDE, PACKED, FEW],
-                         ids=["narrow", "wide", "packed", "packed, wide"])
+@pytest.mark.parametrize("config", [NARROW, WIDE, PACKED, FEW, LONG_INPUTS],
+                         ids=["narrow", "wide", "packed", "packed, wide", "packed, int16"])
 def test_matches_its_meaning(config, memory_stall, token_stall):
     rng = random.Random(config.bus_bytes)
     buffers = LOADED if config.weight_bits == (8,) else ("wgt", "wgt", "inp")

@@ -4,7 +4,7 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 
-from accel.machine.config import (BUFFERS, UNITS, AccelConfig, ConfigError, load, preset,
+from accel.machine.config import (BUFFERS, ELEMENTS, UNITS, AccelConfig, ConfigError, load, preset,
                                   preset_names)
 from accel.machine.intrinsics import SHIPPED, vector_op
 from accel.machine.machine import Machine
@@ -27,7 +27,7 @@ def test_a_number_is_a_positive_integer(value) -> None:
 
 
 def test_a_type_is_a_string() -> None:
-    for field in ("name", "operand", "accumulator", "output"):
+    for field in ("name", *ELEMENTS):
         refused(f"{field} must be a string, not 8", **{field: 8})
 
 
@@ -41,7 +41,8 @@ def test_a_type_is_a_string() -> None:
     ("bus_bytes", 2, "from 4 to 64"), ("bus_bytes", 128, "from 4 to 64"),
     ("vector_beats", 3, "a power of two"), ("vector_beats", 8, "at most the 4 lanes of an entry"),
     ("stage_depth", 9, "at most 8"), ("queue_depth", 128, "at most 64"),
-    ("operand", "int4", "int8"), ("accumulator", "int16", "int32"), ("output", "int16", "int8"),
+    ("operand", "int4", "int8, uint8, int16 or uint16"), ("accumulator", "int16", "int32"),
+    ("weight", "float32", "int8, uint8, int16 or uint16"), ("output", "uint8", "int8 or int16"),
     ("wgt_bytes", 32, "at least 4 entries of 16 bytes"),
     ("acc_bytes", 32, "at least 4 entries of 16 bytes"),
     ("par_bytes", 64, "at least 4 entries of 32 bytes"),
@@ -187,7 +188,8 @@ def test_a_directory_is_refused(tmp_path) -> None:
 
 
 def test_geometry_is_all_but_the_name_and_the_clock() -> None:
-    assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "weight_bits"}
+    assert set(asdict(TINY)) - set(TINY.geometry()) == {"name", "clock_mhz", "weight_bits",
+                                                        "weight"}
     assert all(getattr(TINY, key) == value for key, value in TINY.geometry().items())
 
 
@@ -236,6 +238,18 @@ def test_the_hash_changes_with_every_field_of_the_geometry() -> None:
     assert free == set(CHANGES)
     hashes = [Machine(replace(TINY, **{field: value})).hash for field, value in CHANGES.items()]
     assert len({Machine(TINY).hash, *hashes}) == len(hashes) + 1
+
+
+def test_a_file_has_no_types_of_its_own(tmp_path) -> None:
+    """They follow from declared instructions; what they are is left in files that say so."""
+    path = tmp_path / "mine.toml"
+    path.write_text(TINY.to_toml())
+    assert 'operand = "int8"' in path.read_text() and load(path) == TINY
+    path.write_text(TINY.to_toml().replace('operand = "int8"', 'operand = "int16"'))
+    with pytest.raises(ConfigError) as refusal:
+        load(path)
+    assert str(refusal.value) == (f"Configuration {path}: operand must be int8, not 'int16': other "
+                                  f"types follow from declared instructions")
 
 
 def test_the_hash_does_not_change_with_the_name_or_the_clock() -> None:

@@ -1,9 +1,11 @@
 """Machines: opcodes, forms, refusals."""
 
+from dataclasses import replace
+
 import pytest
 
-from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.config import ConfigError, preset
+from accel.machine.intrinsics import SHIPPED, instructions, vector_op
 from accel.machine.machine import FINISH, Machine
 
 TINY = preset("tiny-1x4x4")
@@ -40,6 +42,49 @@ def test_forms_share_name_and_unit() -> None:
     for name, forms in MACHINE.forms.items():
         assert {(form.name, form.unit) for form in forms} == {(name, forms[0].unit)}
         assert MACHINE.intrinsic(name) is forms[0]
+
+
+@pytest.mark.parametrize(("inp", "wgt", "stored"), [
+    ("int16", "int8", "int16"), ("int8", "int16", "int8"), ("uint8", "int8", "int8"),
+    ("uint16", "uint16", "int16")])
+def test_types_follow_the_declaration(inp, wgt, stored) -> None:
+    """Entries, words, load and store are those of the types that gemm and vector declare."""
+    machine = Machine(TINY, instructions(inp, wgt, stored))
+    sizes = {"inp": 4 * int(inp[-2:].strip("t")) // 8, "wgt": 16 * int(wgt[-2:].strip("t")) // 8,
+             "res": 4 * int(stored[-2:].strip("t")) // 8, "acc": 16}
+    assert {name: machine.config.buffers[name].entry_bytes for name in sizes} == sizes
+    assert machine.config.buffers["out"] == replace(machine.config.buffers["res"], name="out",
+                                                    depth=1024 // sizes["res"])
+    assert {scope: dtype for form in machine.forms["load"] for scope, dtype in form.dst.storage
+            } == {"inp": inp, "wgt": wgt, "res": stored, "tab": "int8", "par": "param"}
+    assert machine.intrinsic("store").dst.dtype == stored
+    assert [*machine.opcodes] == [*MACHINE.opcodes] and machine.hash != MACHINE.hash
+    wide = {name: "pad_high" in dict(machine.formats[name]) for name in ("load", "store")}
+    assert wide == {"load": "16" in inp + wgt + stored, "store": False}
+    assert (machine.formats["vector"]["lo"].width == 16) == (stored == "int16")
+
+
+def test_a_machine_of_another_machines_geometry_has_its_own_types() -> None:
+    wide = Machine(TINY, instructions("int16", "int16", "int16"))
+    assert Machine(wide.config) == MACHINE
+    assert wide.record.difference(MACHINE.record) == (
+        "operand is int16, not int8, output is int16, not int8, weight is int16, not int8, words "
+        "of load have another layout, words of vector have another layout")
+
+
+def test_packed_weights_are_of_8_bits() -> None:
+    config = replace(TINY, weight_bits=(8, 4))
+    assert Machine(config, instructions("int16")).config.weight_bits == (8, 4)
+    with pytest.raises(ConfigError, match=r"^weight_bits must be \[8\] where weights are int16: "
+                                          r"load unpacks to int8, not \(8, 4\)$"):
+        Machine(config, instructions(wgt="int16"))
+
+
+def test_buffers_must_hold_entries_of_the_declared_types() -> None:
+    Machine(replace(TINY, wgt_bytes=64))
+    with pytest.raises(ConfigError, match="^wgt_bytes must be at least 4 entries of 32 bytes, "
+                                          "not 64$"):
+        Machine(replace(TINY, wgt_bytes=64), instructions(wgt="int16"))
 
 
 def test_a_name_is_declared_once() -> None:

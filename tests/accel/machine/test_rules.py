@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, vector_op
+from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, instructions, vector_op
 from accel.machine.machine import Machine
 from accel.machine.rules import DeclarationError
 from compiler import te
@@ -69,21 +69,37 @@ def shipped(unit, **changes):
 VALID = te.placeholder((), "int8", "src")[()]
 
 REFUSED = {
-    "weights of 16 bits": (
+    "weights of 16 bits beside those of 8": (
         gemm(types={"w": "int16"}, stored={"w": ("wgt", "int16")}),
         "Operand w of own must be stored in wgt as int8, as the buffer is, not as int16"),
     "weights that are read as 16 bits": (
         gemm(types={"w": "int16"}),
         "Operand w of own must be int8, as the unit computes, not int16"),
-    "unsigned inputs": (
+    "unsigned inputs beside signed ones": (
         gemm(types={"x": "uint8"}, stored={"x": ("inp", "uint8")}),
         "Operand x of own must be stored in inp as int8, as the buffer is, not as uint8"),
+    "weights of 32 bits": (
+        gemm(types={"w": "int32"}, stored={"w": ("wgt", "int32")}),
+        "Operand w of own must be stored in wgt as int8, uint8, int16 or uint16, not as int32"),
     "an accumulator of 16 bits": (
         gemm(types={"dst": "int16"}, stored={"dst": ("acc", "int16")}),
-        "Operand dst of own must be stored in acc as int32, as the buffer is, not as int16"),
+        "Operand dst of own must be stored in acc as int32, not as int16"),
     "an accumulator of 64 bits": (
         gemm(types={"dst": "int64"}, stored={"dst": ("acc", "int64")}),
-        "Operand dst of own must be stored in acc as int32, as the buffer is, not as int64"),
+        "Operand dst of own must be stored in acc as int32, not as int64"),
+    "results of 16 bits beside those of 8": (
+        vector_op("own", lambda a: a, stored="int16"),
+        "Operand dst of own must be stored in out as int8, as the buffer is, not as int16"),
+    "sources of 16 bits beside those of 8": (
+        vector_op("own", lambda a: a, a=("res",), update="sum", stored="int16"),
+        "Operand a of own must be stored in res as int8, as the buffer is, not as int16"),
+    "results of 32 bits": (
+        vector(lambda a: a, a(), dst=Operand("dst", TILE, "int32", (("out", "int32"),))),
+        "Operand dst of own must be stored in out as int8 or int16, not as int32"),
+    "bounds of 16 bits": (
+        vector(lambda a: a, a(), immediates=(Immediate("lo", "int16", -(1 << 15), 7),)),
+        "Immediate lo of own must be int8 from -128 to 127, as its field is, not int16 from -32768 "
+        "to 7"),
     "a destination in out": (
         gemm(stored={"dst": ("out", "int8")}),
         "Operand dst of own must live in acc, not in out"),
@@ -245,6 +261,8 @@ def test_a_machine_without_a_unit_is_refused(unit):
 
 def test_what_can_be_computed_is_not_refused():
     """The ways in which these tests declare are right where nothing is changed."""
+    own = gemm(types={"w": "int16"}, stored={"w": ("wgt", "int16")})
+    assert "own" in Machine(TINY, (*instructions(wgt="int16"), own)).opcodes
     for declaration in (gemm(), gemm(update="max"), vector(lambda a: a, a()), shipped("load"),
                         shipped("store"), vector_op("gemm2", lambda a, imm: a + imm)):
         assert declaration.name in Machine(TINY, (*SHIPPED, declaration)).opcodes

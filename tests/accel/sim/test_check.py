@@ -20,7 +20,7 @@ from accel.sim.programs.case import Case
 from accel.sim.programs.directed import directed
 from accel.sim.programs.generate import generate
 from accel.sim.programs.late import late
-from tests.support.machines import PACKED
+from tests.support.machines import LONG, PACKED
 
 MACHINE = Machine(preset("tiny-1x4x4"))
 
@@ -67,6 +67,18 @@ def test_packed_weights():
         found = check(PACKED, 2, 0, {"right": plain, "wrong": wrong(
             lambda one, bits=bits, other=other: with_field("load", bits=other)(one)
             if one.fields.get("bits") == bits else one)}).difference
+        assert found is not None and found.simulators == ("right", "wrong")
+
+
+def test_elements_of_16_bits():
+    """A simulator that pads with one byte for both, or clamps to eight bits, is found."""
+    report = check(LONG, 2, 0)
+    assert report.ok, report.difference
+    for change in (lambda one: with_field("load", pad_high=one.fields["pad_value"])(one)
+                   if one.name == "load" else one,
+                   lambda one: with_field("requantize", lo=-128)(one)
+                   if one.fields.get("lo", 0) < -128 else one):
+        found = check(LONG, 2, 0, {"right": plain, "wrong": wrong(change)}).difference
         assert found is not None and found.simulators == ("right", "wrong")
 
 

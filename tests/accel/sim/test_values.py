@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from accel.machine import isa
-from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
+from accel.machine.config import WEIGHT_BITS, preset
+from accel.machine.intrinsics import SHIPPED, Declaration, instructions, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, finish
 from accel.machine.status import Status
@@ -74,7 +74,10 @@ MACHINES = {machine.config.name: machine for machine in (
     Machine(replace(TINY, name="2x8x4", batch=2, block_in=8, acc_bytes=8192,
                     weight_bits=(8, 4, 2)), SHIPPED + OWN),
     Machine(replace(TINY, name="1x2x16", block_in=2, block_out=16, acc_bytes=8192, par_bytes=1024)),
-    Machine(replace(preset("pynq-1x16x16"), tab_bytes=1 << 14)))}
+    Machine(replace(preset("pynq-1x16x16"), tab_bytes=1 << 14)),
+    *(Machine(replace(TINY, name="_".join(types), batch=2, weight_bits=bits), instructions(*types))
+      for types, bits in ((("int16", "int8", "int16"), (8, 4)), (("uint16", "int16", "int8"), (8,)),
+                          (("int8", "uint8", "int16"), (8,)), (("uint8", "uint16"), (8,)))))}
 
 
 def executions(machine, rng, instruction):
@@ -130,23 +133,25 @@ def test_gemm_instructions(machine, rng):
     assert np.mean(native) > 0.8
 
 
-def dma_fields(rng, unit, packs):
+def dma_fields(rng, unit, machine):
+    codes = [WEIGHT_BITS.index(bits) for bits in machine.config.weight_bits]
+    pads_high = "pad_high" in dict(machine.formats[unit])
     buffer = rng.choice(("inp", "wgt", "res", "par", "tab") if unit == "load" else ("out",))
     loops = [{"extent": int(rng.integers(1, 5)), "dram": int(rng.integers(-9, 10)),
               "buffer": int(rng.integers(-4, 9)) % (1 << 24),
               "before": int(rng.integers(0, 3)), "after": int(rng.integers(0, 3))}
              for _ in range(4)]
-    packed = {"bits": int(rng.integers(3))} if buffer == "wgt" and packs else {}
+    packed = {"bits": int(rng.choice(codes))} if buffer == "wgt" and len(codes) > 1 else {}
     return {"buffer": isa.BUFFERS.index(buffer), "base": isa.BASES.index("io"), "dram": 200,
             "address": 20, "run": int(rng.integers(1, 8)), "pad_value": int(rng.integers(256)),
-            "loops": loops, **packed}
+            "loops": loops, **packed,
+            **({"pad_high": int(rng.integers(256))} if pads_high else {})}
 
 
 @pytest.mark.parametrize("unit", ["load", "store"])
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_dma_instructions(machine, unit, rng):
-    native = [same(machine, rng, Instruction(unit, unit, dma_fields(
-        rng, unit, machine.config.weight_bits == (8, 4, 2))))
+    native = [same(machine, rng, Instruction(unit, unit, dma_fields(rng, unit, machine)))
               for _ in range(40)]
     assert np.mean(native) > 0.8
 

@@ -61,7 +61,7 @@ def test_matches_meaning(opcode):
     rng = random.Random(opcode)
     words = [random_word(rng, opcode, *codes) for codes in product(
         range(len(SOURCES_A)), range(len(SOURCES_B)), range(len(DESTINATIONS)))]
-    dut, operations = Decode(PLAN), []
+    dut, operations = Decode(PLAN, VECTOR), []
 
     async def bench(ctx):
         for word in words:

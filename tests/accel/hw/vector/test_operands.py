@@ -6,26 +6,30 @@ import pytest
 
 from accel.datapath.plan import plan
 from accel.hw.vector.decode import PARAMETERS
-from accel.hw.vector.operands import ELEMENT_BITS, Operands, parameter_layout
+from accel.hw.vector.operands import Operands, parameter_layout
+from accel.machine.intrinsics import instructions
 from accel.machine.isa import SOURCES_A, SOURCES_B
+from accel.machine.machine import Machine
+from compiler.te import bits
 from tests.support.amaranth_sim import simulate
-from tests.support.unit_bench import MACHINES
+from tests.support.unit_bench import BATCHED, MACHINES
 
 CYCLES = 80
+WIDE = Machine(BATCHED, instructions("int16", "int8", "int16"))
 
 
 def random_fetch(rng):
     return {"a": rng.randrange(2), "b": rng.randrange(2), "table": rng.randrange(4), "operation": {
-        "a": {rng.choice([name for name in SOURCES_A if name in ELEMENT_BITS]): 1},
+        "a": {rng.choice(SOURCES_A): 1},
         "b": {rng.choice(SOURCES_B): 1}, "imm": rng.randrange(-99, 99)}}
 
 
-def element(raw, lane, bits):
-    value = raw >> lane * bits & (1 << bits) - 1
-    return value - (value >> bits - 1 << bits)
+def element(raw, lane, width):
+    value = raw >> lane * width & (1 << width) - 1
+    return value - (value >> width - 1 << width)
 
 
-def meaning(fetches, buffers, lanes, columns):
+def meaning(fetches, buffers, lanes, columns, widths):
     """For each cycle sources a and b of all lanes, int32, None before the first."""
     a = b = [None] * lanes
     yield from [(a, b)] * 3
@@ -34,20 +38,22 @@ def meaning(fetches, buffers, lanes, columns):
         operation = fetch["operation"]
         if fetch["a"]:
             name, = operation["a"]
-            a = [element(data[name], lane, ELEMENT_BITS[name]) for lane in range(lanes)]
+            a = [element(data[name], lane, widths[name]) for lane in range(lanes)]
         if fetch["b"]:
             name, = operation["b"]
             par = [layout.from_bits(data["par"] >> column * layout.size & (1 << layout.size) - 1)
                    for column in range(columns)]
             b = [operation["imm"] if name == "imm" else par[lane % columns].bias if name == "par"
-                 else element(data[name], lane, ELEMENT_BITS[name]) for lane in range(lanes)]
+                 else element(data[name], lane, widths[name]) for lane in range(lanes)]
         yield a, b
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.config.name)
+@pytest.mark.parametrize("machine", (*MACHINES, WIDE), ids=[
+    *(machine.config.name for machine in MACHINES), "int16"])
 def test_matches_meaning(machine):
     """A fetch a cycle; the operands stand three cycles later."""
     own = plan(machine, "vector")
+    stored = {name: bits(machine.config.elements[name]) for name in SOURCES_A}
     widths = {bus: 20 if bus in ("a", "b") else 17 for bus in own.buses}
     dut = Operands(machine.config, own, widths)
     rows, columns = machine.config.vector_tile
@@ -68,7 +74,8 @@ def test_matches_meaning(machine):
 
     simulate(dut, bench)
     assert issued[2:] == [(fetch["b"], fetch["operation"]["imm"]) for fetch in fetches[:-2]]
-    for cycle, (a, b) in enumerate(meaning(fetches, buffers, lanes, columns)):
+    for cycle, (a, b) in enumerate(
+            meaning(fetches, buffers, lanes, columns, stored)):
         if cycle >= CYCLES:
             break
         for bus, values in (("a", a), ("b", b), ("bias", b[:columns])):
