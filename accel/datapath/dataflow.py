@@ -8,9 +8,12 @@ Kinds, with arguments [and attributes]::
 
     read [bus, indices]    imm [name]    const [value]
     lookup index table         the number that a table has for an index
+    element i a b ...          the argument behind i whose number is i
+    lane [numbers]             a number that differs from lane to lane, and from term to term
     add sub mul min max and or xor abs lt le gt ge eq ne    select c a b
     wrap x [bits, signed]      the low bits of x, as a number
     lsl x [n]    asr x [n]     by a constant: wires
+    drop x n                   floor(x / 2**n), n of `lane`: wires
     rshift x n                 floor(4 x / 2**n), lowest bit set if anything was lost: quotient,
                                guard and sticky bit; as a whole, before it is placed into stages
     lshift x n [bits, signed]  low bits of x * 2**n, before it is placed into stages
@@ -24,9 +27,13 @@ Kinds, with arguments [and attributes]::
                                (bodies, k, true): the opcode's body is of them, and the k-th of the
                                other arguments (a comparison; every value, where k is None) is so
     across x [axis, count]     the `count` values along an axis of the destination as terms: wires
+    pad x [count, terms]       the first `count` terms of x, then zeros
+    take x [count]             the first `count` terms of x, of which the others are zero
     fold x [op, count]         neighbours of `count` terms combined: half as many
 
-Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``. A node
+Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``; or one
+index counts the elements of the operand in row-major order: ``("each", axes, numbers)``, with a
+number for each place along some axes and each term. A node
 has a value for each destination element along `axes` and, below the last fold, for each of `terms`.
 
 gemm computes the terms of its reduction beside each other. vector reduces over the lanes of a row:
@@ -34,7 +41,7 @@ each lane computes a term, with the operators that it has for other bodies, and 
 them; what the folds leave is the value of every lane.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -44,14 +51,20 @@ import numpy as np
 from accel.machine.intrinsics import TABLE
 from compiler import te
 from compiler.errors import Error
-from compiler.te import Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var
+from compiler.ir.affine import Linear, from_linear, linear
+from compiler.ir.arithmetic import apply_binary, apply_cast
+from compiler.te import (INDEX, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var,
+                         numpy_dtype, walk)
 from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanError", "bus_of",
-           "lower", "meaning", "topological"]
+__all__ = ["EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanError",
+           "bus_of", "lower", "meaning", "topological"]
 
 EXPENSIVE = ("mul", "rshift", "lshift", "lookup")
 """Kinds of operations that bodies share; bodies exclude each other in time."""
+
+_GATHERING = ("fold", "across", "mux", "pad", "take")
+"""Kinds that choose or combine what is there, which constants do not decide alone."""
 
 WIDE = 36
 """Bits beyond which an adder counts as two."""
@@ -134,7 +147,7 @@ class Dataflow:
     def __init__(self):
         self._nodes: dict[tuple, DataflowNode] = {}
 
-    def leaf(self, kind: str, attr: tuple, interval: Interval, axes=frozenset(),
+    def leaf(self, kind: str, attr: tuple, interval: Interval, axes: Iterable[int] = (),
              terms=1) -> DataflowNode:
         return self._intern(kind, (), attr, interval, frozenset(axes), terms)
 
@@ -143,7 +156,7 @@ class Dataflow:
 
     def make(self, kind: str, args: tuple[DataflowNode, ...], attr: tuple = ()) -> DataflowNode:
         intervals = [arg.interval for arg in args]
-        if all(arg.kind == "const" for arg in args) and kind not in ("fold", "across"):
+        if all(arg.kind == "const" for arg in args) and kind not in _GATHERING:
             return self.const(int(meaning(kind, attr, *(arg.attr[0] for arg in args))))
         match kind, args:
             case "wrap", (x,) if x.interval in Interval.of(*attr):
@@ -152,6 +165,11 @@ class Dataflow:
                 return a if a is b or c.attr[0] else b
             case "mux", (first, *rest) if all(other is first for other in rest):
                 return first
+            case "element", (index, *values) if index.kind == "const":
+                return values[index.attr[0]]
+            case "fold", (x,) if x.kind == "take" and attr == ("sum", *x.attr):
+                if whole := self._summed(x.args[0], x.terms):
+                    return self.make(kind, (whole,), attr)
             case "min", (x, hi) if x.kind == "max" and _narrow(hi) and _narrow(x.args[1]):
                 return self._limited(x.args[0], x.args[1], hi)
             case "mul", (a, b) if a.interval.width < b.interval.width:
@@ -163,7 +181,15 @@ class Dataflow:
         match kind:
             case "fold": terms = -(-attr[1] // 2)
             case "across": axes, terms = axes - {attr[0]}, attr[1]
+            case "pad": terms = attr[1]
+            case "take": terms = attr[0]
         return self._intern(kind, args, attr, _bounds(kind, attr, intervals), axes, terms)
+
+    def _summed(self, x: DataflowNode, terms: int) -> DataflowNode | None:
+        """The sum of x in so many terms, where folds come to this number."""
+        while x.terms > terms:
+            x = self.make("fold", (x,), ("sum", x.terms))
+        return x if x.terms == terms else None
 
     def _limited(self, x: DataflowNode, lo: DataflowNode, hi: DataflowNode) -> DataflowNode:
         """``min(max(x, lo), hi)`` by parallel comparisons: only the bits of the result are handed
@@ -271,6 +297,14 @@ def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
             return Interval.of_type("int8")
         case "across":
             return a
+        case "element":
+            return Interval(min(i.low for i in intervals[1:]), max(i.high for i in intervals[1:]))
+        case "pad":
+            return a | Interval(0, 0)
+        case "take":
+            return a
+        case "drop":
+            return _corners(lambda x, n: meaning(kind, attr, x, n), a, b)
         case "lsl" | "asr" | "round" | "clip":
             return Interval(meaning(kind, attr, a.low), meaning(kind, attr, a.high))
         case "rshift":
@@ -326,6 +360,9 @@ def meaning(kind: str, attr: tuple, *args: Any) -> Any:
             above = over | crossed
             return above * hi + (1 - above) * (under * lo + (1 - under) * x)
         case "wrap", (x,): return _wrap(x, *attr)
+        case "element", (index, *values):
+            return sum((index == number) * value for number, value in enumerate(values))
+        case "drop", (x, n): return x >> n
         case "lsl", (x,): return x << attr[0]
         case "asr", (x,): return x >> attr[0]
         case "rshift", (x, n): return _sticky(x << 2, n)
@@ -358,15 +395,25 @@ def _stored(operand: Operand) -> Interval:
     return Interval(max(whole.low, union.low), min(whole.high, union.high))
 
 
+Lanes = tuple[tuple[int, ...], np.ndarray]
+"""Axes of the destination, and numbers of shape (*extents along them, terms)."""
+
+
 class _Lowering:
     """Lowers one body into a graph."""
 
-    def __init__(self, graph: Dataflow, body: Intrinsic, tables: int):
-        self.graph, self.body, self.tables = graph, body, tables
+    def __init__(self, graph: Dataflow, body: Intrinsic, tables: int,
+                 shapes: Mapping[str, tuple[int, ...]], reduced: tuple[int, ...]):
+        self.graph, self.body, self.tables, self.shapes = graph, body, tables, shapes
         self.across = len(body.axes) - 1 if body.unit == "vector" else None
-        self.indices = {axis.var: ("axis", k) for k, axis in enumerate(body.axes)}
-        self.indices |= {var: ("reduce", k) if self.across is None else ("axis", self.across)
-                         for k, (var, _) in enumerate(body.reduce_axes)}
+        self.axes = [(axis.var, axis.extent) for axis in body.axes]
+        self.terms = list(body.reduce_axes)
+        if self.across is not None and self.terms:      # the lanes of a row are the terms
+            self.axes[self.across], self.terms = self.terms[0], []
+        self.indices = {var: ("axis", k) for k, (var, _) in enumerate(self.axes)}
+        if tuple(extent for _, extent in self.terms) == reduced:
+            self.indices |= {var: ("reduce", k) for k, (var, _) in enumerate(self.terms)}
+        self.lanes = {var for var, _ in (*self.axes, *self.terms)}
         self.count = prod(extent for _, extent in body.reduce_axes)
 
     def refuse(self, sentence: str):
@@ -395,6 +442,8 @@ class _Lowering:
     def expr(self, expr: Expr) -> DataflowNode:
         if expr.dtype != "bool" and not te.is_integer(expr.dtype):
             self.refuse(f"Values must be integers, not {expr.dtype}")
+        if not isinstance(expr, Const) and self.is_static(expr):
+            return self.lane(expr)
         match expr:
             case Const(value, _): return self.graph.const(int(value))
             case Var(): return self.immediate(expr)
@@ -418,17 +467,93 @@ class _Lowering:
                 return self.graph.leaf("imm", (var.name,),
                                        Interval(max(whole.low, immediate.low),
                                                 min(whole.high, immediate.high)))
-        self.refuse(f"Index {var.name} must select elements, not be a value")
-        raise AssertionError
+        raise AssertionError(var)
+
+    def is_static(self, expr: Expr) -> bool:
+        """Whether nothing but the place of a lane or term decides its value."""
+        return all(isinstance(node, Const | Binary | Select | Cast) or node in self.lanes
+                   for node in walk(expr))
+
+    def lane(self, expr: Expr) -> DataflowNode:
+        axes, (numbers,) = self.numbers(expr)
+        low, high = int(numbers.min()), int(numbers.max())
+        if low == high:
+            return self.graph.const(low)
+        return self.graph.leaf("lane", (_each(axes, numbers),), Interval(low, high), axes,
+                               numbers.shape[-1])
+
+    def numbers(self, *exprs: Expr) -> tuple[tuple[int, ...], list[np.ndarray]]:
+        """The values of static expressions for each place along some axes, and each term."""
+        used = {node for expr in exprs for node in walk(expr)}
+        axes = tuple(k for k, (var, _) in enumerate(self.axes) if var in used)
+        terms = self.terms if any(var in used for var, _ in self.terms) else []
+        lanes = [self.axes[k] for k in axes]
+        shape = tuple(extent for _, extent in (*lanes, *terms))
+        places = dict(zip((var for var, _ in (*lanes, *terms)), np.indices(shape or (1,)),
+                          strict=False))
+        whole = (*(extent for _, extent in lanes), prod(extent for _, extent in terms))
+        return axes, [np.broadcast_to(_static(expr, places), shape or (1,)).reshape(whole)
+                      for expr in exprs]
 
     def read(self, read: Read) -> DataflowNode:
         if read.buffer.name == TABLE.name:
             return self.lookup(read.indices[0])
-        indices = tuple(self.index(index) for index in read.indices)
+        operand = self.body.operand(read.buffer.name)
+        indices = tuple(index for index in map(self.index, read.indices) if index)
+        if len(indices) < len(read.indices) or operand.shape != self.shapes[bus_of(operand)]:
+            return self.elements(operand, read)
         axes = frozenset(k for kind, k in indices if kind == "axis")
         terms = self.count if any(kind == "reduce" for kind, _ in indices) else 1
-        operand = self.body.operand(read.buffer.name)
         return self.graph.leaf("read", (bus_of(operand), indices), _stored(operand), axes, terms)
+
+    def index(self, index: Expr) -> tuple[str, int] | None:
+        if isinstance(index, Const):
+            return ("at", int(index.value))
+        return self.indices.get(index) if isinstance(index, Var) else None
+
+    def elements(self, operand: Operand, read: Read) -> DataflowNode:
+        """A read whose indices are any expressions: of lanes, which are known, and of values, among
+        which the datapath chooses. They lie within the operand whatever the values are.
+        """
+        known, moving = zip(*map(self.parts, read.indices), strict=True)
+        axes, numbers = self.numbers(*known)
+        for place, node, extent in zip(numbers, moving, operand.shape, strict=True):
+            low = int(place.min()) + node.interval.low
+            high = int(place.max()) + node.interval.high
+            if not 0 <= low <= high < extent:
+                self.refuse(f"Index of {operand.name} must lie in 0 ... {extent - 1}, not in "
+                            f"{low} ... {high}" + ("" if node.kind == "const" else "; mask it"))
+        return self.chosen(operand, axes, numbers, moving, ())
+
+    def chosen(self, operand: Operand, axes: tuple[int, ...], numbers: Sequence[np.ndarray],
+               moving: Sequence[DataflowNode], fixed: tuple[int, ...]) -> DataflowNode:
+        """The element at `numbers` plus `moving`, of which the first few are `fixed`."""
+        if len(fixed) == len(moving):
+            at = [place + step for place, step in zip(numbers, fixed, strict=True)]
+            flat = np.ravel_multi_index(at, operand.shape)
+            return self.graph.leaf("read", (bus_of(operand), (_each(axes, flat),)),
+                                   _stored(operand), axes, flat.shape[-1])
+        node = moving[len(fixed)]
+        low, high = node.interval.low, node.interval.high
+        values = [self.chosen(operand, axes, numbers, moving, (*fixed, step))
+                  for step in range(low, high + 1)]
+        first = node if low == 0 else self.graph.make("sub", (node, self.graph.const(low)))
+        return self.graph.make("element", (first, *values)) if low < high else values[0]
+
+    def parts(self, index: Expr) -> tuple[Expr, DataflowNode]:
+        """An index as the sum of what is known for each lane, and of what values decide."""
+        if self.is_static(index):
+            return index, self.graph.const(0)
+        form = linear(index) if index.dtype == INDEX else Linear(((index, 1),))
+        known = tuple(term for term in form.terms if self.is_static(term[0]))
+        node = self.graph.const(0)
+        for atom, factor in form.terms:
+            if (atom, factor) not in known:
+                term = self.expr(atom)
+                if factor != 1:
+                    term = self.graph.make("mul", (term, self.graph.const(factor)))
+                node = term if node.kind == "const" else self.graph.make("add", (node, term))
+        return from_linear(Linear(known, form.constant)), node
 
     def lookup(self, index: Expr) -> DataflowNode:
         place, whole = self.expr(index), Interval(0, TABLE.shape[0] - 1)
@@ -437,13 +562,6 @@ class _Lowering:
                         f"{place.interval.low} ... {place.interval.high}; mask it")
         number = self.graph.leaf("read", (TABLE.name, ()), Interval(0, self.tables - 1))
         return self.graph.make("lookup", (place, number))
-
-    def index(self, index: Expr) -> tuple[str, int]:
-        if isinstance(index, Const):
-            return ("at", int(index.value))
-        if not isinstance(index, Var) or index not in self.indices:
-            self.refuse("Index of an operand must be an axis or a number")
-        return self.indices[index]
 
     def binary(self, op: str, a: DataflowNode, b: DataflowNode, dtype: str) -> DataflowNode:
         if op in ("div", "floordiv", "mod"):
@@ -464,6 +582,8 @@ class _Lowering:
             return self.graph.make("lshift", (x, amount), (te.bits(dtype), te.is_signed(dtype)))
         if op == "shr" and amount.kind == "const":
             return self.graph.make("asr", (x,), amount.attr)
+        if op == "shr" and amount.kind == "lane":
+            return self.graph.make("drop", (x, amount))
         if amount.kind == "const":
             if amount.attr[0] == 0:
                 return x
@@ -476,6 +596,35 @@ class _Lowering:
         return self.graph.make("asr", (exact,), (2,))
 
 
-def lower(graph: Dataflow, body: Intrinsic, tables: int) -> DataflowNode:
-    """The value of one destination element, on a machine that holds so many tables."""
-    return _Lowering(graph, body, tables).value()
+def _each(axes: tuple[int, ...], numbers: np.ndarray) -> tuple:
+    return ("each", axes, tuple(map(int, numbers.reshape(-1))))
+
+
+def _static(expr: Expr, places: Mapping[Var, np.ndarray]) -> np.ndarray:
+    """The value of an expression of constants and lanes at every place."""
+    match expr:
+        case Const(value, dtype): return np.full((1,), value, numpy_dtype(dtype))
+        case Var(): return places[expr]
+        case Binary(op, a, b): return apply_binary(op, _static(a, places), _static(b, places))
+        case Select(condition, a, b): return np.where(*(_static(x, places)
+                                                        for x in (condition, a, b)))
+        case Cast(value, dtype): return apply_cast(_static(value, places), dtype)
+    raise AssertionError(expr)
+
+
+def shapes_of(bodies: Sequence[Intrinsic]) -> dict[str, tuple[int, ...]]:
+    """The operands of a datapath, with the shape of what it takes of each at once: of the largest,
+    where bodies take the first elements of an entry."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for operand in (operand for body in bodies for operand in body.operands):
+        shape = () if operand.name == TABLE.name else operand.shape
+        if prod(shape) > prod(shapes.get(bus_of(operand), (0,))):
+            shapes[bus_of(operand)] = shape
+    return shapes
+
+
+def lower(graph: Dataflow, body: Intrinsic, tables: int, shapes: Mapping[str, tuple[int, ...]],
+          reduced: tuple[int, ...]) -> DataflowNode:
+    """The value of one destination element, on a machine that holds so many tables, in a datapath
+    that takes operands of these shapes and counts the terms of a reduction of these extents."""
+    return _Lowering(graph, body, tables, shapes, reduced).value()

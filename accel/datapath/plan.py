@@ -31,13 +31,13 @@ from math import prod
 
 import numpy as np
 
-from accel.datapath.dataflow import (WIDE, Dataflow, DataflowNode, Interval, PlanError, bus_of,
-                                     lower, meaning, topological)
+from accel.datapath.dataflow import (WIDE, Dataflow, DataflowNode, Interval, PlanError, lower,
+                                     meaning, shapes_of, topological)
 from accel.datapath.sharing import share
 from accel.machine.intrinsics import TABLE
 from accel.machine.machine import Machine
 from compiler.lazy import cached_property
-from compiler.te import Read, walk
+from compiler.te import Expr, Read, Reduce, Var, children, walk
 from compiler.tensorize import Intrinsic
 
 __all__ = ["FACTOR_BITS", "IN_FLIGHT", "LOOKUP_CYCLES", "OPERAND_CYCLES", "Operation",
@@ -60,7 +60,8 @@ FACTOR_BITS = 18
 """Bits of a factor, as a signed number, that one multiplier block takes."""
 
 _ADDERS = frozenset("add sub min max abs lt le gt ge eq ne round fold".split())
-_WIRES = frozenset("read imm const wrap lsl asr across".split())
+_CONSTANT = ("const", "lane")
+_WIRES = frozenset("read imm const lane wrap lsl asr drop pad take across".split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,12 +141,8 @@ class DatapathPlan:
     @cached_property
     def buses(self) -> dict[str, tuple[int, ...]]:
         """The operands of the datapath, with the shape of what it takes of each at once."""
-        shapes: dict[str, tuple[int, ...]] = {}
-        for body in self.bodies:
-            for operand in body.operands:
-                shape = () if operand.name == TABLE.name else operand.shape
-                part = self.shape[len(self.shape) - len(shape):]
-                shapes[bus_of(operand)] = part if self.interval > 1 else shape
+        shapes = {bus: self.shape[len(self.shape) - len(shape):] if self.interval > 1 else shape
+                  for bus, shape in shapes_of(self.bodies).items()}
         read = {operation.node.attr[0] for operation in self.operations
                 if operation.node.kind == "read"}
         return {bus: shape for bus, shape in shapes.items() if bus in read}
@@ -184,7 +181,7 @@ class DatapathPlan:
                 last[self.placed[arg]] = max(last[self.placed[arg]], taken)
         last[self.value] = self.latency
         return [sum(self.copies(operation) * operation.node.interval.width
-                    for operation in self.operations if operation.node.kind != "const"
+                    for operation in self.operations if operation.node.kind not in _CONSTANT
                     and first[operation] <= stage < last[operation])
                 for stage in range(self.latency)]
 
@@ -226,6 +223,8 @@ class _Evaluation:
             case "imm": return np.full((1,) * rank, int(self.operands[node.attr[0]]), object)
             case "read":
                 array = np.asarray(self.operands[node.attr[0]]).astype(object)
+                if node.attr[1] and node.attr[1][0][0] == "each":
+                    return array.reshape(-1)[self.each(*node.attr[1][0][1:])]
                 grids = tuple(self.grid(index, rank) for index in node.attr[1])
                 return array[grids] if grids else np.full((1,) * rank, array[()], object)
             case "mux":
@@ -242,6 +241,13 @@ class _Evaluation:
                 terms = np.swapaxes(self.value(node.args[0]), axis, -1)
                 assert terms.shape[-1] == count, node
                 return terms
+            case "lane": return self.each(*node.attr[0][1:]).astype(object)
+            case "take": return self.value(node.args[0])[..., :node.attr[0]]
+            case "pad":
+                count, terms = node.attr
+                x = self.value(node.args[0])
+                x = np.broadcast_to(x, (*x.shape[:-1], count))
+                return np.concatenate((x, np.zeros((*x.shape[:-1], terms - count), object)), -1)
             case "fold": return self.fold(node)
             case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
 
@@ -258,6 +264,10 @@ class _Evaluation:
                     result = here if result is None else result + here
         assert result is not None, "a multiplexer that this body does not use"
         return result
+
+    def each(self, axes: tuple[int, ...], numbers: tuple[int, ...]) -> np.ndarray:
+        extents = [extent if k in axes else 1 for k, extent in enumerate(self.plan.shape)]
+        return np.array(numbers).reshape(*extents, -1)
 
     def grid(self, index: tuple[str, int], rank: int) -> np.ndarray:
         match index:
@@ -283,18 +293,18 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     """Plan the datapath of ``gemm`` or ``vector``; refuses bodies with `PlanError`."""
     bodies = machine.of_unit(unit)
     first = bodies[0]
-    for body in bodies if unit == "gemm" else ():
-        if (body.dst.shape, [extent for _, extent in body.reduce_axes]) != (
-                first.dst.shape, [extent for _, extent in first.reduce_axes]):
-            raise PlanError(f"Bodies of {unit} must have one tile and one lane reduction, but "
-                            f"{body.name} differs from {first.name}")
+    for body in bodies:
+        if body.dst.shape != first.dst.shape:
+            raise PlanError(f"Bodies of {unit} must have one tile, but {body.name} differs from "
+                            f"{first.name}")
     config = machine.config
     interval = config.vector_beats if unit == "vector" else 1
     if interval > 1:
         _check_elementwise(bodies, interval)
-    source = Dataflow()
+    source, shapes = Dataflow(), shapes_of(bodies)
     tables = config.buffers["tab"].depth
-    graph, values = share([lower(source, body, tables) for body in bodies])
+    reduced = tuple(extent for _, extent in first.reduce_axes)
+    graph, values = share([lower(source, body, tables, shapes, reduced) for body in bodies])
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
     # Synthesis turns sums of sums within a stage into compressors, of twice the area.
     placement = _Placement(1 if soft else config.stage_depth, soft)
@@ -318,11 +328,20 @@ def _check_elementwise(bodies: tuple[Intrinsic, ...], beats: int):
     for body in bodies:
         axes = [axis.var for axis in body.axes]
         axes[-1:] = [var for var, _ in body.reduce_axes] or axes[-1:]
-        if any(list(read.indices) != axes[len(axes) - len(read.indices):]
-               for read in walk(body.value)
-               if isinstance(read, Read) and read.buffer.name != TABLE.name):
+        inside = body.value.value if isinstance(body.value, Reduce) else body.value
+        if _values(inside) & set(axes) or any(
+                list(read.indices) != axes[len(axes) - len(read.indices):]
+                for read in walk(inside)
+                if isinstance(read, Read) and read.buffer.name != TABLE.name):
             raise PlanError(f"Body of {body.name} must compute each element from its own operands, "
                             f"as vector_beats is {beats}")
+
+
+def _values(expr: Expr) -> set[Expr]:
+    """The indices that are values, not places of operands alone."""
+    if isinstance(expr, Read) and all(isinstance(index, Var) for index in expr.indices):
+        return set()
+    return ({expr} if isinstance(expr, Var) else set()).union(*map(_values, children(expr)))
 
 
 class _Placement:
@@ -366,6 +385,8 @@ def _levels(node: DataflowNode) -> int:
         return 1 if width <= WIDE else 2
     if node.kind == "mux":
         return 0 if len(node.args) <= 2 else 1
+    if node.kind == "element":
+        return -(-(len(node.args) - 2).bit_length() // 2)
     masks = node.kind in ("and", "or", "xor") and any(a.kind == "const" for a in node.args)
     return 0 if masks else 1
 
@@ -436,7 +457,7 @@ def _passengers(values: list[DataflowNode], placement: _Placement) -> list[_Pass
             here, there = placement.place(value), placement.place(mux)
             others = [placement.place(node).stage for node in nodes
                       if value in node.args and node is not mux]
-            if (value.axes == axes and value.terms == 1 and value.kind != "const"
+            if (value.axes == axes and value.terms == 1 and value.kind not in _CONSTANT
                     and value.interval in Interval.of_type("int32")
                     and there.stage - max([here.available, *others]) > 1
                     and not taken & set(bodies)):
@@ -469,11 +490,12 @@ class _Rebuilt:
 def _text(plan: DatapathPlan) -> str:
     """Print a plan stage by stage: type, expression, copies."""
     names = {operation.node: f"%{number}" for number, operation in enumerate(
-        o for o in plan.operations if o.node.kind not in ("read", "imm", "const"))}
+        o for o in plan.operations if o.node.kind not in ("read", "imm", "const", "lane"))}
     for operation in plan.operations:
         match operation.node.kind:
             case "const": names[operation.node] = str(operation.node.attr[0])
             case "imm": names[operation.node] = operation.node.attr[0]
+            case "lane": names[operation.node] = f"lane {_numbers(operation.node.attr[0][2])}"
             case "read": names[operation.node] = _access(plan, operation.node)
     lines = [f"{plan.unit}: {len(plan.bodies)} bodies, latency {plan.latency}, "
              f"interval {plan.interval}, stage depth {plan.stage_depth}"]
@@ -489,9 +511,17 @@ def _text(plan: DatapathPlan) -> str:
 
 def _access(plan: DatapathPlan, node: DataflowNode) -> str:
     bus, indices = node.attr
+    if indices and indices[0][0] == "each":
+        _, axes, numbers = indices[0]
+        return f"{bus}[{''.join('xyzw'[k] for k in axes)}: {_numbers(numbers)}]"
     letters = [{"axis": "xyzw"[k], "reduce": "ijkl"[k], "at": str(k)}[kind]
                for kind, k in [(w, min(k, 3) if w != "at" else k) for w, k in indices]]
     return f"{bus}[{', '.join(letters)}]" if letters else bus
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    """Print the first few of the numbers of lanes."""
+    return ", ".join(map(str, numbers[:4])) + (", ..." if len(numbers) > 4 else "")
 
 
 def _tests(plan: DatapathPlan, row: tuple, tests: list[str]) -> str:

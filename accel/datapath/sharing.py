@@ -23,15 +23,22 @@ class _Operator:
 
     kind: str
     attr: tuple
-    terms: int
     uses: dict[int, DataflowNode] = field(default_factory=dict)
     before: set["_Operator"] = field(default_factory=set)
 
     def follows(self, other: "_Operator") -> bool:
         return self is other or any(earlier.follows(other) for earlier in self.before)
 
+    @property
+    def terms(self) -> int:
+        return max(node.terms for node in self.uses.values())
+
     def takes(self, node: DataflowNode) -> bool:
-        return (self.kind, self.attr, self.terms) == (node.kind, node.attr, node.terms)
+        """A body may use some of several multipliers that lie beside each other; the others
+        multiply zeros."""
+        some = self.kind == "mul" and node.terms > 1 < self.terms
+        return ((self.kind, self.attr) == (node.kind, node.attr)
+                and (some or node.terms == self.terms))
 
     def area(self, *more: DataflowNode) -> int:
         """The operator's area if it also served the operations `more`."""
@@ -58,7 +65,7 @@ def _assign(roots: list[DataflowNode]) -> dict[tuple[int, DataflowNode], _Operat
                     if operator.takes(node) and body not in operator.uses
                     and not any(other.follows(operator) for other in before)]
             if not free:
-                free = [_Operator(node.kind, node.attr, node.terms)]
+                free = [_Operator(node.kind, node.attr)]
                 operators += free
             best = min(free, key=lambda operator: (
                 operator.area(node) - (operator.area() if operator.uses else 0)))
@@ -88,7 +95,9 @@ class _Merge:
             shared = self.operator(self.chosen[body, node])
             # A little extra width costs little, and lets the users be one operation.
             much = 4 * node.interval.width < 3 * shared.interval.width
-            return self.graph.narrow(shared, node.interval) if much else shared
+            shared = self.graph.narrow(shared, node.interval) if much else shared
+            return (shared if shared.terms == node.terms
+                    else self.graph.make("take", (shared,), (node.terms,)))
         if not node.args:
             return self.graph.leaf(node.kind, node.attr, node.interval, node.axes, node.terms)
         args = tuple(self.node(body, arg) for arg in node.args)
@@ -96,11 +105,16 @@ class _Merge:
 
     def operator(self, operator: _Operator) -> DataflowNode:
         if operator not in self.operators:
-            args = tuple(self.multiplexer({body: self.node(body, node.args[position])
-                                           for body, node in sorted(operator.uses.items())})
-                         for position in range(2))
+            args = tuple(self.multiplexer({
+                body: self._padded(body, node, position, operator.terms)
+                for body, node in sorted(operator.uses.items())}) for position in range(2))
             self.operators[operator] = self._expand(operator, *args)
         return self.operators[operator]
+
+    def _padded(self, body: int, node: DataflowNode, position: int, terms: int) -> DataflowNode:
+        """An argument of a body's operation, with zeros for the terms that it does not have."""
+        arg = self.node(body, node.args[position])
+        return arg if node.terms == terms else self.graph.make("pad", (arg,), (node.terms, terms))
 
     def multiplexer(self, sources: dict[int, DataflowNode]) -> DataflowNode:
         cases: dict[DataflowNode, tuple[int, ...]] = {}

@@ -120,6 +120,8 @@ class _Emission:
         node, shape = operation.node, _shape(operation.node.interval)
         if node.kind == "const":
             return Const(node.attr[0], shape)
+        if node.kind == "lane":
+            return Const(self.each(node.attr[0], index, term), shape)
         name = f"s{stage}_{self.names[operation]}_{'_'.join(map(str, (*index, term)))}"
         if stage > operation.available:
             before = self._made(operation, index, term, stage - 1)
@@ -143,6 +145,13 @@ class _Emission:
                 return self.argument(operation, 0, (*index[:axis], term, *index[axis + 1:]), 0)
             case "mux": return self.mux(operation, index, term)
             case "pick": return self.pick(operation, index, term)
+            case "element": return self.element(operation, index, term)
+            case "pad" if term >= node.attr[0]: return Const(0)
+            case "pad" | "take": return self.argument(operation, 0, index, term)
+            case "drop":
+                x, amount = (self.argument(operation, k, index, term) for k in range(2))
+                assert isinstance(amount, Const)
+                return x.shift_right(amount.value)
             case "stick" | "left" if node.args[1].kind == "const":
                 x = self.argument(operation, 0, index, term)
                 amount = node.args[1].attr[0]
@@ -199,14 +208,36 @@ class _Emission:
 
     def read(self, node: DataflowNode, index: tuple[int, ...], term: int) -> Value:
         bus, indices = node.attr
+        if indices and indices[0][0] == "each":
+            return self.part(bus, self.each(indices[0], index, term), node)
         terms = np.unravel_index(term, self.plan.reduce_shape) if self.plan.reduce_shape else ()
         place = {"axis": index, "reduce": terms}
         at = [place[kind][k] if kind in place else k for kind, k in indices]
         shape = self.plan.buses[bus]
-        element = int(np.ravel_multi_index(at, shape)) if shape else 0
+        return self.part(bus, int(np.ravel_multi_index(at, shape)) if shape else 0, node)
+
+    def each(self, numbers: tuple, index: tuple[int, ...], term: int) -> int:
+        """The number of a lane, and of a term."""
+        _, axes, flat = numbers
+        shape = [self.plan.shape[k] for k in axes]
+        lane = int(np.ravel_multi_index([index[k] for k in axes], shape)) if axes else 0
+        terms = len(flat) // int(np.prod(shape, dtype=int))
+        return flat[lane * terms + (term if terms > 1 else 0)]
+
+    def part(self, bus: str, element: int, node: DataflowNode) -> Value:
         width = self.ports.widths[bus]
         bits = getattr(self.ports, bus)[element * width:element * width + node.interval.width]
         return bits.as_signed() if node.interval.signed else bits
+
+    def element(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
+        """A tree of multiplexers, one bit of the number a level."""
+        number, *choices = (self.argument(operation, k, index, term)
+                            for k in range(len(operation.node.args)))
+        for position in range((len(choices) - 1).bit_length()):
+            choices += choices[-1:] * (len(choices) % 2)
+            choices = [_chosen(number[position], b, a)
+                       for a, b in zip(choices[::2], choices[1::2], strict=True)]
+        return choices[0]
 
     def fold(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
         op, count = operation.node.attr

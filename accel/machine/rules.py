@@ -9,12 +9,13 @@ where the datapath is planned (`accel.datapath.dataflow`, `accel.datapath.plan`)
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 from accel.machine import isa
 from accel.machine.config import ELEMENTS, TYPES, UNITS, AccelConfig, ConfigError, one_of
 from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediates
 from compiler.ops.arithmetic import PARAM
-from compiler.te import Binary, Const, Read, Var, is_float, record_fields, walk
+from compiler.te import Binary, Const, Read, Var, is_float, is_integer, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names",
@@ -206,7 +207,11 @@ def _misplaced(body: Intrinsic, operand: Operand, place: _Place) -> Iterator[str
     if operand.dtype != place.dtype:
         yield (f"Operand {described} must be {place.dtype}, as the unit computes, "
                f"not {operand.dtype}")
-    if operand.shape != place.shape:
+    if "wgt" in place.storage:
+        if prod(operand.shape) > prod(place.shape):
+            yield (f"Operand {described} must have at most the {prod(place.shape)} elements of an "
+                   f"entry, not the {prod(operand.shape)} of {operand.shape}")
+    elif operand.shape != place.shape:
         yield (f"Operand {described} must have the shape {place.shape} of an entry, "
                f"not {operand.shape}")
     if operand.window:
@@ -277,6 +282,9 @@ def _misread(body: Intrinsic, node: Read, extents: Mapping[Var, int]) -> Iterato
             case Var() if extents.get(index, extent) > extent:
                 yield (f"Index {index.name} of {operand.name} in {body.name} must have an extent "
                        f"of at most {extent}, not {extents[index]}")
+            case _ if not is_integer(index.dtype):
+                yield (f"Index of {operand.name} in {body.name} must be an integer, not "
+                       f"{index.dtype}")
 
 
 def _vector_reduces_over_lanes(config, declaration, forms) -> Iterator[str]:

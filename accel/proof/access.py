@@ -23,6 +23,7 @@ from accel.proof.findings import LIMIT, Findings
 from compiler.errors import Error
 from compiler.latency_hiding import AddressSet, Event, Tokens, Violation, check, insert_tokens
 from compiler.lazy import cached_property
+from compiler.te import numpy_dtype
 from compiler.tensorize import Intrinsic
 
 __all__ = ["Fault", "IllegalProgram", "Touch", "Walk", "event", "prove", "require_ranges",
@@ -257,7 +258,10 @@ def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
     walk = Walk(instruction.fields.get("base", {}).get(field, 0),
                 tuple(loop["extent"] for loop in loops), _strides(loops, field, 1 << 16), 1 << 16)
     size = 1 if scope == "acc" else machine.config.buffers[scope].entry_bytes
-    return Touch(name, scope, walk, size, size, name == "dst")
+    part = size
+    if scope == "wgt":                                  # the first elements of an entry
+        part = prod(operand.shape) * numpy_dtype(operand.stored_as(scope)).itemsize
+    return Touch(name, scope, walk, size, part, name == "dst")
 
 
 def compute_loops(instruction: Instruction) -> list[Mapping[str, int]]:

@@ -108,7 +108,7 @@ class _Builder:
         match node:
             case Const(value):
                 return self.step("CONST", dtype, value=int(value))
-            case Var(name) if name in self.immediates:
+            case Var(name) if node in [one.var for one in self.intrinsic.immediates]:
                 return self.step("SCALAR", dtype, value=self.immediates.index(name))
             case Read(buffer, indices):
                 return self._read(buffer.name, indices, dtype)

@@ -7,6 +7,7 @@ computed at once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -242,6 +243,9 @@ class _Compute:
         if scope == "tab" and (places == places[0]).all():
             places = places[:1]                         # one table for all, as it mostly is
         rows = np.take(entries, places, axis=0)
+        if rows.shape[1:] != operand.shape:             # the first elements of an entry
+            rows = rows.reshape(len(rows), -1)[:, :prod(operand.shape)]
+            rows = rows.reshape(len(rows), *operand.shape)
         return rows.astype(dtype, copy=False)
 
     def _fold(self) -> None:

@@ -14,7 +14,7 @@ KINDS: Mapping[str, frozenset[str]] = {
     "multipliers": frozenset(("mul",)),
     "adders": frozenset("add sub min max abs lt le gt ge eq ne round fold".split()),
     "shifters": frozenset(("stick", "left")),
-    "multiplexers": frozenset("mux pick select limit clip".split()),
+    "multiplexers": frozenset("mux pick element select limit clip".split()),
     "table memories": frozenset(("lookup",)),
     "gates": frozenset("and or xor".split()),
 }

@@ -89,7 +89,8 @@ CODE = {
     # indices
     "an index beyond the tile": (body("read()[X, te.const(4, 'int64')]"), "0 ... 3"),
     "a negative index": (body("read()[X, te.const(-1, 'int64')]"), "0 ... 3"),
-    "an index that is computed": (body("read()[X, Y + 1]"), "axis or a number (body of own)"),
+    "an index that is computed": (body("read()[X, Y + 1]"),
+                                  "Index of a must lie in 0 ... 3, not in 1 ... 4 (body of own)"),
     "an axis of another operand": (body("read()[Y, Y]"), "Index y of a in own"),
     "an index that is no axis": (body("read()[X, Var('z')]"), "'z'"),
     "too few indices": (body("read()[X]"), "a has 2 dimensions, not 1"),

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from accel.machine.config import load, preset
 from accel.machine.intrinsics import instructions
+from accel.machine.loading import load_machine
 from accel.machine.machine import Machine
 
-__all__ = ["GEOMETRIES", "LONG", "MACHINES", "PACKED", "SHORT", "TINY", "machine"]
+__all__ = ["GEOMETRIES", "HALVED", "LONG", "MACHINES", "PACKED", "SHORT", "SPARSE", "TINY",
+           "example", "machine"]
 
 GEOMETRIES = Path(__file__).parents[2] / "examples" / "geometries"
 
@@ -22,6 +24,16 @@ LONG = Machine(replace(TINY.config, name="int16"), instructions("int16", "int8",
 
 PACKED = Machine(replace(TINY.config, name="packed", weight_bits=(8, 4, 2)))
 """Weights may have fewer bits in memory."""
+
+
+def example(name: str, like: Machine = TINY) -> Machine:
+    """The instructions of one of ``examples/machines`` in another geometry."""
+    file = GEOMETRIES.parent / "machines" / f"{name}.py"
+    return Machine(like.config, load_machine(file).declarations)
+
+
+SPARSE, HALVED = example("sparse"), example("halved")
+"""Weights of which two in four are zero: beside gemm, and alone."""
 
 
 def machine(name: str) -> Machine:

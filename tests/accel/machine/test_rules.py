@@ -53,6 +53,8 @@ def a(shape=TILE, dtype="int32", storage=(("acc", "int32"),), name="a"):
 
 
 ROW, HALF = te.placeholder(TILE, "int32", "a"), te.reduce_axis(2, "i")
+LARGE = te.sum((te.placeholder((8, 4), "int8", "w")[Var("o"), Var("k")]).astype("int32"),
+               te.reduce_axis(4, "k"))
 
 
 def shipped(unit, **changes):
@@ -111,6 +113,10 @@ REFUSED = {
                                 "not (1, 2)"),
     "a reduction beyond the block": (
         gemm(extents={"k": 8}), "Index k of x in own must have an extent of at most 4, not 8"),
+    "more weights than an entry has": (
+        gemm(operands=(a((1, 4), "int8", (("inp", "int8"),), "x"),
+                       a((8, 4), "int8", (("wgt", "int8"),), "w")), value=LARGE),
+        "Operand w of own must have at most the 16 elements of an entry, not the 32 of (8, 4)"),
     "a value that reads another type": (
         gemm(read={"w": "uint8"}), "Value of own must read w as int8, which it is declared as, not "
                                    "as uint8"),

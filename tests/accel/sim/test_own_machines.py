@@ -19,6 +19,7 @@ from compiler import te
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic, Operand
 from tests.support.amaranth_sim import simulate
+from tests.support.machines import HALVED, SPARSE
 
 TINY = preset("tiny-1x4x4")
 
@@ -49,6 +50,8 @@ MOVES = (PLAIN["load"], PLAIN["store"])
 MACHINES = {
     "l1 beside gemm": Machine(TINY, (*SHIPPED, ABSDIFF, L1)),
     "many products": Machine(TINY, (*SHIPPED, L1, ENERGY, LARGEST, LATEST)),
+    "weights of two in four": HALVED,
+    "half of the terms": Machine(SPARSE.config, (*SPARSE.declarations, ENERGY, ABSDIFF)),
     "l1 for gemm": Machine(TINY, (*(one for one in SHIPPED if one.name != "gemm"), L1)),
     "few operations": Machine(TINY, (L1, ABSDIFF, vector_op("total", lambda a: a, update="sum"),
                                      *MOVES)),
@@ -86,7 +89,9 @@ def test_directed_programs_hold_every_form(name):
 
 
 @pytest.mark.parametrize("name", ["many products", "few operations", "nothing but assignments",
-                                  "all from acc", "lanes of a row"])
+                                  "all from acc", "lanes of a row",
+                                  pytest.param("weights of two in four", marks=pytest.mark.slow),
+                                  pytest.param("half of the terms", marks=pytest.mark.slow)])
 def test_simulators_agree_on_every_form(name):
     report = check(MACHINES[name], 6, 0, without_rtl(), locate=False)
     assert report.ok, same(report) or report.missing
@@ -95,7 +100,7 @@ def test_simulators_agree_on_every_form(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["many products", "few operations", "lanes of a row",
-                                  "rows of an entry"])
+                                  "rows of an entry", "half of the terms"])
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing
