@@ -34,7 +34,7 @@ import numpy as np
 from accel.datapath.dataflow import (WIDE, Dataflow, DataflowNode, Interval, PlanError, lower,
                                      meaning, shapes_of, topological)
 from accel.datapath.sharing import share
-from accel.machine.intrinsics import TABLE
+from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
 from compiler.lazy import cached_property
 from compiler.te import Expr, Read, Reduce, Var, children, walk
@@ -152,6 +152,13 @@ class DatapathPlan:
         """The intervals of the datapath's immediates, by name."""
         return {operation.node.attr[0]: operation.node.interval for operation in self.operations
                 if operation.node.kind == "imm"}
+
+    @cached_property
+    def third(self) -> tuple[str, ...]:
+        """The buffers that the field c of a word addresses, for bodies of three operands."""
+        return tuple(dict.fromkeys(
+            operand.scopes[0] for body in self.bodies if body.unit == "vector"
+            for operand in body.operands if operand_field(body, operand.name) == "c"))
 
     @cached_property
     def table_bits(self) -> int:

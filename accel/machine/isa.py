@@ -7,7 +7,7 @@ header::
     header   opcode 8 | waits 8 | signals 8        (masks: bit i is unit i of `UNITS`)
     dma      load, store: four loops around a run of contiguous bytes
     gemm     six loops, three operands
-    vector   five loops, three operands, immediates
+    vector   five loops, three operands, immediates; a third source where a body has one
 
 An extent and the length of a run are stored **minus one**, so no code is illegal. Buffer addresses
 count entries (DMA: bytes) and are computed modulo 2**16 (DMA: 2**24); DRAM addresses are
@@ -30,7 +30,7 @@ from accel.machine.config import BUFFERS, UNITS, WEIGHT_BITS, AccelConfig, eleme
 from compiler.errors import Error
 
 __all__ = ["BASES", "BUFFERS", "CONTROL", "DESTINATIONS", "DMA", "FORMATS", "FULL_DMA", "GEMM",
-           "HEADER", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "VECTOR", "WIDE_DMA",
+           "HEADER", "MINUS_ONE", "PACKED", "SOURCES_A", "SOURCES_B", "THREE", "VECTOR", "WIDE_DMA",
            "WIDE_VECTOR", "WORD_BITS", "WORD_BYTES", "InstructionError", "decode", "encode",
            "formats", "unit_mask", "units_of"]
 
@@ -69,12 +69,13 @@ GEMM = _word({**_HEADER, "banks": 2, "reset": 1, "flags": 5, "base": data.Struct
 """`a` addresses inp, `b` addresses wgt. `banks` is the set of acc banks that dst touches."""
 
 @cache
-def _vector(bits: int) -> data.StructLayout:
+def _vector(bits: int, three: bool = False) -> data.StructLayout:
     return _word({**_HEADER, "banks": 2, "reset": 1, "a_source": 1, "b_source": 2,
                   "destination": 1, "flags": 1, "base": data.StructLayout(_ADDRESSES),
                   "loops": data.ArrayLayout(_COMPUTE_LOOP, 5),
                   "imm": signed(32), "ma": 16, "mb": 16, "s": 6,
-                  "zp": signed(8), "lo": signed(bits), "hi": signed(bits)})
+                  "zp": signed(8), "lo": signed(bits), "hi": signed(bits),
+                  **({"c": 16} if three else {})})
 
 
 VECTOR = _vector(8)
@@ -82,6 +83,10 @@ VECTOR = _vector(8)
 
 WIDE_VECTOR = _vector(16)
 """Vector instructions of machines whose out has elements of 16 bits, as `lo` and `hi` have."""
+
+THREE = _vector(8, True)
+"""Vector instructions of machines with a body of three addressed operands: as `VECTOR`, and `c` is
+the entry of the third, which no loop moves. `WIDE_VECTOR` has no bits left for it."""
 
 
 @cache
@@ -114,12 +119,12 @@ FORMATS = {"fetch": CONTROL, "load": DMA, "gemm": GEMM, "vector": VECTOR, "store
 """Format of the instructions of each unit; `fetch` performs FINISH itself."""
 
 
-def formats(config: AccelConfig) -> Mapping[str, data.StructLayout]:
-    """The formats of a machine's instructions."""
+def formats(config: AccelConfig, three: bool = False) -> Mapping[str, data.StructLayout]:
+    """The formats of a machine's instructions; whether a body has three addressed operands."""
     wide = any(element_bytes(config.elements[name]) > 1 for name in ("inp", "wgt", "res"))
     return FORMATS | {
         "load": _dma(config.weight_bits != WEIGHT_BITS[:1], wide),
-        "vector": _vector(8 * element_bytes(config.elements["out"]))}
+        "vector": _vector(8 * element_bytes(config.elements["out"]), three)}
 
 
 MINUS_ONE = ("extent", "run")

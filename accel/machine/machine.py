@@ -15,7 +15,7 @@ from amaranth.lib import data
 
 from accel.machine import isa, rules
 from accel.machine.config import LEFT_OUT, AccelConfig, ConfigError
-from accel.machine.intrinsics import SHIPPED, Declaration
+from accel.machine.intrinsics import SHIPPED, Declaration, kinds_of
 from compiler.lazy import cached_property
 from compiler.tensorize import Intrinsic
 
@@ -113,7 +113,9 @@ class Machine:
     @cached_property
     def formats(self) -> Mapping[str, data.StructLayout]:
         """The word layout of each unit's instructions."""
-        return isa.formats(self.config)
+        return isa.formats(self.config, any(
+            len(kinds_of(operand.name for operand in body.operands)) > 1
+            for body in self.of_unit("vector")))
 
     def intrinsic(self, name: str) -> Intrinsic:
         """The first form of an instruction."""

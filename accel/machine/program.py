@@ -241,7 +241,8 @@ def disassemble(instruction: Instruction) -> str:
 
 _ABSENT = {unit: {key: value for key, value in isa.decode(layout, 0).items()
                   if key not in ("opcode", "waits", "signals", "loops", "reserved")}
-           for unit, layout in (isa.FORMATS | {"load": isa.FULL_DMA}).items()}
+           for unit, layout in (isa.FORMATS | {"load": isa.FULL_DMA,
+                                               "vector": isa.THREE}).items()}
 CODES = {"buffer": isa.BUFFERS, "base": isa.BASES, "a_source": isa.SOURCES_A,
           "b_source": isa.SOURCES_B, "destination": isa.DESTINATIONS,
           "bits": tuple(map(str, WEIGHT_BITS))}

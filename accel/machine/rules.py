@@ -8,12 +8,12 @@ where the datapath is planned (`accel.datapath.dataflow`, `accel.datapath.plan`)
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 
 from accel.machine import isa
-from accel.machine.config import ELEMENTS, TYPES, UNITS, AccelConfig, ConfigError, one_of
-from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediates
+from accel.machine.config import (ELEMENTS, TYPES, UNITS, AccelConfig, ConfigError, element_bytes,
+                                  one_of)
+from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediates, kinds_of
 from compiler.ops.arithmetic import PARAM
 from compiler.te import Binary, Const, Read, Var, is_float, is_integer, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
@@ -236,13 +236,21 @@ def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
             TABLE.name: _Place(TABLE.shape, TABLE.dtype, dict(TABLE.storage)), **records}
 
 
-def _one_field_addresses_one_operand(config, declaration, forms) -> Iterator[str]:
-    names = [operand.name for operand in forms[0].operands]
-    records = [name for name in record_fields(PARAM) if name in names]
-    alone = [*records[:1], *(name for name in ("b", TABLE.name) if name in names)]
-    for first, second in pairwise(alone) if declaration.unit == "vector" else ():
-        yield (f"Operand {first} of {declaration.name} must not stand beside {second}: one field "
-               f"of the word addresses both")
+def _two_fields_address_two_operands(config, declaration, forms) -> Iterator[str]:
+    if declaration.unit != "vector":
+        return
+    scopes = {operand.name: operand.scopes for operand in forms[0].operands}
+    kinds = kinds_of(scopes)
+    if len(kinds) > 2:
+        yield (f"Operands of {declaration.name} must be at most two of {', '.join(kinds)}: the "
+               f"word has an address for a and two more")
+    if len(kinds) == 2 and element_bytes(config.elements["out"]) > 1:
+        yield (f"Operands of {declaration.name} must be one of {', '.join(kinds)}, as out has "
+               f"{config.elements['out']}: lo and hi take the bits of a third address")
+    records = [name for name in record_fields(PARAM) if name in scopes]
+    if records and "par" in scopes.get("b", ()):
+        yield (f"Operand b of {declaration.name} must not live in par beside {records[0]}: par "
+               f"gives one record a cycle")
 
 
 def _accumulating_takes_the_port_of_acc(config, declaration, forms) -> Iterator[str]:
@@ -316,6 +324,6 @@ def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     _forms_are_of_their_declaration, _bytes_are_moved_as_they_are, _an_opcode_has_one_body,
     _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
-    _operands_are_entries, _one_field_addresses_one_operand, _accumulating_takes_the_port_of_acc,
+    _operands_are_entries, _two_fields_address_two_operands, _accumulating_takes_the_port_of_acc,
     _values_read_what_is_declared, _vector_reduces_over_lanes, _bools_are_not_numbers)
 """Every rule, in the order of checking."""

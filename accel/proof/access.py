@@ -15,6 +15,7 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.config import UNITS, WEIGHT_BITS
+from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, disassemble
 from accel.machine.status import Status
@@ -255,7 +256,8 @@ def _operand(machine: Machine, instruction: Instruction, intrinsic: Intrinsic,
         return None
     field = operand_field(intrinsic, name)
     loops = compute_loops(instruction)
-    walk = Walk(instruction.fields.get("base", {}).get(field, 0),
+    base = instruction.fields if field == "c" else instruction.fields.get("base", {})
+    walk = Walk(base.get(field, 0),
                 tuple(loop["extent"] for loop in loops), _strides(loops, field, 1 << 16), 1 << 16)
     size = 1 if scope == "acc" else machine.config.buffers[scope].entry_bytes
     part = size
@@ -279,17 +281,6 @@ def operand_scope(instruction: Instruction, intrinsic: Intrinsic, name: str) -> 
     if instruction.unit == "vector" and name == "b":
         return isa.SOURCES_B[fields.get("b_source", 0)]
     return intrinsic.operand(name).scopes[0]
-
-
-def operand_field(intrinsic: Intrinsic, name: str) -> str:
-    """The field of the word that addresses an operand: ``dst``, ``a`` or ``b``.
-
-    gemm's first operand is `a`; per-channel parameters of vector are the record at `b`, and its
-    table the one there.
-    """
-    if name == "dst" or intrinsic.unit == "vector":
-        return name if name in ("dst", "a", "b") else "b"
-    return "ab"[[operand.name for operand in intrinsic.operands].index(name)]
 
 
 def _strides(loops: Sequence[Mapping[str, int]], field: str, modulus: int) -> tuple[int, ...]:

@@ -33,11 +33,12 @@ from accel.hw.tokens import TOKEN_BITS
 from accel.hw.vector import PARAMETERS
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
-from accel.machine.intrinsics import TABLE
+from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.machine.status import ACTIVITIES, CLIENTS, REPORTERS, Counters, Run, Status, Timeline
 from compiler.native import build_once, compile_shared, compiler, digest, processor
+from compiler.tensorize import Intrinsic
 
 from .dram import DRAM, Dram, DramTiming
 from .layouts import layouts_header, weight_codes
@@ -70,8 +71,8 @@ class _Parameters(ctypes.Structure):
 
 class _Opcode(ctypes.Structure):
     """The unit, and of a vector operation which selectors its operands take (masks; 0: it does not
-    have the operand), whether it reads parameters or a table, whether its update accumulates. `b`
-    of gemm: whether it reads wgt."""
+    have the operand), which address its parameters and its table have (0: it reads none), whether
+    its update accumulates. `b` of gemm: whether it reads wgt."""
 
     _fields_ = [(name, ctypes.c_uint32)
                 for name in ("unit", "a", "b", "destinations", "record", "table", "folds")]
@@ -201,10 +202,15 @@ def _opcodes(machine: Machine) -> ctypes.Array:
         entry.a = _mask(isa.SOURCES_A, scopes.get("a", ()))
         entry.b = _mask(isa.SOURCES_B, scopes.get("b", ()))
         entry.destinations = _mask(isa.DESTINATIONS, scopes["dst"])
-        entry.record = any(name in scopes for name in PARAMETERS)
-        entry.table = TABLE.name in scopes
+        entry.record = max((_place(body, name) for name in PARAMETERS if name in scopes), default=0)
+        entry.table = _place(body, TABLE.name) if TABLE.name in scopes else 0
         entry.folds = body.update != "assign"
     return table
+
+
+def _place(body: Intrinsic, name: str) -> int:
+    """The number that the simulator has for an operand's address."""
+    return ("dst", "a", "b", "c").index(operand_field(body, name))
 
 
 @cache

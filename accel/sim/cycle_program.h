@@ -13,8 +13,8 @@
 namespace lockstep {
 namespace {
 
-constexpr unsigned UNITS = unit::count, LEVELS = 6, OPERANDS = 3, BANKS = 2;
-constexpr unsigned DST = 0, A = 1, B = 2;
+constexpr unsigned UNITS = unit::count, LEVELS = 6, OPERANDS = 4, BANKS = 2;
+constexpr unsigned DST = 0, A = 1, B = 2, C = 3;
 constexpr unsigned NO_UNIT = ~0u;
 
 // A loop of a DMA or compute instruction: extent, and a stride for each address.
@@ -119,6 +119,7 @@ private:
         result.base[DST] = get(word, format::base_dst);
         result.base[A] = get(word, format::base_a);
         result.base[B] = get(word, format::base_b);
+        result.base[C] = get(word, format::c);                  // no loop moves it
         result.banks = get(word, format::banks);
         uint32_t a = get(word, format::a_source), b = get(word, format::b_source);
         uint32_t to = get(word, format::destination);
@@ -137,8 +138,9 @@ private:
         within(A, a_res, buffer::res);
         within(B, b_acc, buffer::acc);
         within(B, b_res, buffer::res);
-        within(B, opcode.record || (opcode.b && b == source_b::par), buffer::par);
-        within(B, opcode.table, buffer::tab);
+        within(B, opcode.b && b == source_b::par, buffer::par);
+        within(opcode.record, opcode.record, buffer::par);      // where its address is
+        within(opcode.table, opcode.table, buffer::tab);
         within(DST, to == destination::acc, buffer::acc);
         within(DST, to == destination::out, buffer::out);
         result.reads_acc = a_acc || b_acc;

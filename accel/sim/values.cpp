@@ -20,7 +20,7 @@ namespace {
 enum Outcome { DONE, HOST, ODD };
 enum Form { PRODUCT, BODY, FOREIGN, REFUSED };
 enum Update { ASSIGN, SUM, MAX, MIN };
-enum Base { DST, A, B, BASES };
+enum Base { DST, A, B, C, BASES };
 enum Code { CONST, SCALAR, READ, LOOKUP, CAST, BOOL, ADD, SUB, MUL, LOW, HIGH, AND, OR, XOR, SHL, SHR,
             ROUND, LT, LE, GT, GE, EQ, NE, SELECT, ABS, SUM_LANES, MAX_LANES, MIN_LANES };
 
@@ -537,10 +537,11 @@ private:
         constexpr Bits base[] = {gemm::base_dst, gemm::base_a, gemm::base_b};
         constexpr Bits stride[] = {gemm::loops_dst, gemm::loops_a, gemm::loops_b};
         Nest nest;
-        for (int b = 0; b < BASES; b++) nest.base[b] = get(word_, base[b]);
+        for (int b = 0; b < C; b++) nest.base[b] = get(word_, base[b]);
+        nest.base[C] = get(word_, word::vector::c);         // no loop moves it
         for (int k = 0; k < loops; k++) {
             Loop loop = {get(word_, gemm::loops_extent, k * gemm::loops_pitch), {}};
-            for (int b = 0; b < BASES; b++)
+            for (int b = 0; b < C; b++)
                 loop.stride[b] = int16_t(get(word_, stride[b], k * gemm::loops_pitch));
             if (loop.extent > 1) nest.loops[nest.depth++] = loop;
         }

@@ -19,10 +19,11 @@ import numpy as np
 
 from accel.machine import isa
 from accel.machine.config import BUFFERS, UNITS
+from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Run, Status
-from accel.proof.access import DMA_BUFFERS, Fault, Touch, operand_field, require_ranges, touches
+from accel.proof.access import DMA_BUFFERS, Fault, Touch, require_ranges, touches
 from compiler.native import build_once, compile_shared, compiler, digest, processor
 from compiler.te import bits, is_signed, numpy_dtype
 from compiler.tensorize import UPDATES, Intrinsic
@@ -40,7 +41,7 @@ _SOURCE = Path(__file__).with_suffix(".cpp")
 _DONE, _, _ODD = range(3)
 _PRODUCT, _BODY, _FOREIGN, _REFUSED = range(4)
 _IMMEDIATES = ("imm", "ma", "mb", "s", "zp", "lo", "hi")
-_BASES = ("dst", "a", "b")
+_BASES = ("dst", "a", "b", "c")
 _SELECTORS = [{"a_source": code & 1, "b_source": code >> 1 & 3, "destination": code >> 3}
               for code in range(16)]
 

@@ -34,8 +34,9 @@ from compiler import te
 # The value of one lane: an int32 expression. Its parameters say what the instruction takes:
 #   a, b               tiles, read as int32: from acc, or from res, whose int8 is extended;
 #                      b also from the bias of a channel (par), or from the immediate imm
-#   bias, mult, shift  parameters of a channel, instead of b
-#   table              a table of 256 int8 values, instead of b: table[a & 255] is one of them
+#   bias, mult, shift  parameters of a channel
+#   table              a table of 256 int8 values: table[a & 255] is one of them
+#                      (two of b, parameters and table may stand beside each other)
 #   {immediates}
 #                      numbers in the instruction's word; write imm.astype("int32") for another type
 # Operators: + - * & | ^ << >> and comparisons, te.abs, te.maximum, te.minimum, te.clamp, te.select.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from accel.machine.intrinsics import operand_field
 from accel.machine.machine import FINISH, Machine
 from compiler.ir import expr_text
 from compiler.te import Reduce
@@ -11,13 +12,10 @@ from compiler.tensorize import Intrinsic
 from .timing import UnitTiming, timing_of
 from .words import WordField, fields_of
 
-__all__ = ["OPERANDS", "UPDATE", "Facts", "FormFacts", "OperandPlace", "facts", "facts_of",
+__all__ = ["UPDATE", "Facts", "FormFacts", "OperandPlace", "facts", "facts_of",
            "formula", "used_fields"]
 
 UPDATE = {"assign": "=", "sum": "+=", "max": "max=", "min": "min="}
-
-OPERANDS = {"gemm": ("a", "b")}
-"""The fields that address the operands of a unit in order; of vector, a is a, the others are b."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +133,7 @@ def _moved(form: Intrinsic) -> set[str]:
 def _computed(form: Intrinsic) -> set[str]:
     addressed = {"dst", *address_fields(form).values()}
     read = {f"base.{key}" for key in addressed} | {f"loops.{key}" for key in addressed}
+    read |= addressed & {"c"}
     read |= {"reset"} if form.reads_destination else set()
     read |= {"banks"} if any("acc" in operand.scopes for operand in (form.dst, *form.operands)) \
         else set()
@@ -147,8 +146,6 @@ def _computed(form: Intrinsic) -> set[str]:
 
 
 def address_fields(form: Intrinsic) -> dict[str, str]:
-    """The field, ``a`` or ``b``, that addresses each operand in a buffer, by the operand's name."""
-    if form.unit in OPERANDS:
-        return {operand.name: key for operand, key in zip(form.operands, OPERANDS[form.unit])}
-    return {operand.name: operand.name if operand.name == "a" else "b"
+    """The field, ``a``, ``b`` or ``c``, that addresses each operand in a buffer, by its name."""
+    return {operand.name: operand_field(form, operand.name)
             for operand in form.operands if operand.scopes != ("imm",)}

@@ -38,6 +38,8 @@ MEANINGS: Mapping[str, str] = {
     "base.dst": "first entry of the destination",
     "base.a": "first entry of the first source",
     "base.b": "first entry of the second source, or of the records of parameters",
+    "c": "entry of the table, or of the record of parameters, that stands beside another operand "
+         "with an address at b; no loop moves it",
     "loops.extent": "iterations of the loop",
     "loops.dst": "entries from one iteration to the next, modulo 2^16, in the destination",
     "loops.a": "the same, in the first source",

@@ -14,7 +14,7 @@ import numpy as np
 from accel.hw.interface import COMMAND
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
-from accel.machine.intrinsics import SHIPPED, vector_op
+from accel.machine.intrinsics import SHIPPED, operand_field, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import ACTIVITIES, Status
@@ -37,8 +37,12 @@ OWN = (vector_op("absdiff", lambda a, b: te.abs(a - b)),
 LANES = (vector_op("row_sum", lambda a: a, lanes="sum"),
          vector_op("row_max", lambda a, bias: (a << 16) | (bias & 0xFFFF), lanes="max",
                    update="max"))
+THREE = (vector_op("difference", lambda a, b, table: table[(a - b) & 255]),
+         vector_op("affine", lambda a, b, mult, bias: a * mult.astype("int32") + b - bias),
+         vector_op("slope", lambda a, bias, table: table[(a >> 3) & 255] + bias))
 MACHINES = tuple(
-    Machine(config, (*SHIPPED, *OWN, *(LANES if config.vector_tile[1] == config.block_out else ())))
+    Machine(config, (*SHIPPED, *OWN, *(LANES if config.vector_tile[1] == config.block_out else ()),
+                     *(THREE if config.batch > 1 else ())))
     for config in (TINY, BATCHED, SPLIT, ROWS))
 
 READ_LATENCY = 2
@@ -83,6 +87,7 @@ def interpret(machine, buffers, instruction):
         a, b, dst = (addresses(fields, name, counts) for name in ("a", "b", "dst"))
         operands = dict(immediates)
         for operand in body.operands:
+            other = fields["c"] if operand_field(body, operand.name) == "c" else b
             match operand.name:
                 case "inp": value = buffers["inp"][a]
                 case "wgt": value = buffers["wgt"][b]
@@ -92,8 +97,8 @@ def interpret(machine, buffers, instruction):
                     value = (np.full(operand.shape, fields["imm"]) if scope == "imm" else
                              np.broadcast_to(buffers["par"]["bias"][b], operand.shape)
                              if scope == "par" else buffers[scope][b])
-                case "table": value = buffers["tab"][b]
-                case name: value = buffers["par"][name][b]
+                case "table": value = buffers["tab"][other]
+                case name: value = buffers["par"][name][other]
             operands[operand.name] = value
         value = body_value(body, operands)
         scope = isa.DESTINATIONS[fields.get("destination", 0)]
@@ -148,16 +153,17 @@ def random_vector(machine, rng, name=None):
     name = name or rng.choice([body.name for body in machine.of_unit("vector")])
     body = machine.intrinsic(name)
     scopes = {operand.name: rng.choice(operand.scopes) for operand in (*body.operands, body.dst)}
-    b = scopes.get("b") or ("par" if "bias" in scopes else scopes.get("table")
-                            or rng.choice(isa.SOURCES_B))
+    places = {operand_field(body, name): scope for name, scope in scopes.items()}
+    b = places.get("b") or rng.choice(isa.SOURCES_B)
     a = scopes.get("a", rng.choice(isa.SOURCES_A))
     fields = random_loops(rng, {"dst": depth[scopes["dst"]], "a": depth[a],
                                 "b": depth.get(b, 1 << 16)}, 5, near=rng.choice((2, 8, None)))
     inside = [field for field, scope in (("dst", scopes["dst"]), ("a", scopes.get("a")),
                                          ("b", scopes.get("b"))) if scope == "acc"]
     banks = banks_touched(config, fields, inside) | rng.choice((0, 0, 3))
+    third = {"c": rng.randrange(depth[places["c"]])} if "c" in places else {}
     return Instruction(name, "vector", {
-        **fields, **_header(rng), "banks": banks, "reset": rng.randrange(2),
+        **fields, **third, **_header(rng), "banks": banks, "reset": rng.randrange(2),
         "a_source": isa.SOURCES_A.index(a),
         "b_source": isa.SOURCES_B.index(b) if "b" in scopes else rng.randrange(4),
         "destination": isa.DESTINATIONS.index(scopes["dst"]),

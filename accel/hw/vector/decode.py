@@ -5,7 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from accel.datapath.plan import DatapathPlan
-from accel.machine.intrinsics import TABLE
+from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.isa import DESTINATIONS, SOURCES_A, SOURCES_B
 from compiler.ops.arithmetic import PARAM
 from compiler.te import record_fields
@@ -23,6 +23,7 @@ def operation_layout(plan: DatapathPlan, word: data.StructLayout) -> data.Struct
 
     select : one-hot, which of ``plan.bodies``.
     a, b, to : one-hot, where each source that the body uses is, and its destination.
+    c : the same for the third operand, and its entry; only where a body has one.
     twice : both sources are in one buffer that gives one entry a cycle.
     illegal : the instruction does nothing, and none of `a`, `b` and `to` is set.
     """
@@ -30,6 +31,8 @@ def operation_layout(plan: DatapathPlan, word: data.StructLayout) -> data.Struct
         "select": len(plan.bodies),
         "a": data.StructLayout(dict.fromkeys(SOURCES_A, 1)),
         "b": data.StructLayout(dict.fromkeys((*SOURCES_B, "tab"), 1)),
+        **({"c": data.StructLayout(dict.fromkeys(plan.third, 1)), "entry": word["c"].shape}
+           if plan.third else {}),
         "to": data.StructLayout(dict.fromkeys(DESTINATIONS, 1)),
         "twice": 1, "illegal": 1, "reset": 1, "banks": 2,
         **{name: word[name].shape for name in IMMEDIATES}})
@@ -40,7 +43,8 @@ class Decode(wiring.Component):
 
     An opcode that no body has, or a selector that the body does not take, makes an instruction
     illegal. A selector of an operand that the body does not use may hold anything; parameters of
-    channels are in par and tables in tab, whatever `b_source` says.
+    channels are in par and tables in tab, whatever `b_source` says. The word has the field c where
+    a body has three operands.
 
     Members
     -------
@@ -52,6 +56,8 @@ class Decode(wiring.Component):
         self.plan = plan
         self._scopes = [{operand.name: operand.scopes for operand in (*body.operands, body.dst)}
                         for body in plan.bodies]
+        self._fields = [{operand.name: operand_field(body, operand.name)
+                         for operand in body.operands} for body in plan.bodies]
         super().__init__({"word": In(word), "operation": Out(operation_layout(plan, word))})
 
     def elaborate(self, platform):
@@ -62,8 +68,10 @@ class Decode(wiring.Component):
         m.d.comb += self.operation.eq(operation)
 
         select = [word.opcode == code for code in self.plan.opcodes]
-        uses_a, uses_b, uses_record, uses_table = (
-            self._takes(select, *names) for names in ("a", "b", PARAMETERS, (TABLE.name,)))
+        uses_a, uses_b = (self._takes(select, name, name) for name in "ab")
+        uses = {"par": PARAMETERS, "tab": (TABLE.name,)}
+        alone, third = ({buffer: self._takes(select, field, *names)
+                         for buffer, names in uses.items()} for field in "bc")
         illegal = self._illegal(select)
         m.d.comb += [
             decoded.select.eq(Cat(select)), decoded.illegal.eq(illegal),
@@ -72,19 +80,21 @@ class Decode(wiring.Component):
             *(decoded.a[scope].eq(uses_a & ~illegal & (word.a_source == code))
               for code, scope in enumerate(SOURCES_A)),
             *(decoded.b[scope].eq(~illegal & ((uses_b & (word.b_source == code))
-                                              | (uses_record if scope == "par" else 0)))
+                                              | (alone["par"] if scope == "par" else 0)))
               for code, scope in enumerate(SOURCES_B)),
-            decoded.b.tab.eq(~illegal & uses_table),
+            decoded.b.tab.eq(~illegal & alone["tab"]),
+            *(decoded.c[buffer].eq(~illegal & third[buffer]) for buffer in self.plan.third),
+            *([decoded.entry.eq(word.c)] if self.plan.third else []),
             *(decoded.to[scope].eq(~illegal & (word.destination == code))
               for code, scope in enumerate(DESTINATIONS)),
             *(decoded[name].eq(word[name]) for name in IMMEDIATES),
         ]
         return m
 
-    def _takes(self, select: list[Value], *names: str) -> Value:
-        """Whether the body has an operand of one of these names."""
-        return Cat(test for test, scopes in zip(select, self._scopes, strict=True)
-                   if any(name in scopes for name in names)).any()
+    def _takes(self, select: list[Value], field: str, *names: str) -> Value:
+        """Whether the body has an operand of one of these names, which `field` addresses."""
+        return Cat(test for test, fields in zip(select, self._fields, strict=True)
+                   if any(fields.get(name) == field for name in names)).any()
 
     def _illegal(self, select: list[Value]) -> Value:
         wrong = [~Cat(select).any()]

@@ -55,7 +55,7 @@ class Operands(wiring.Component):
     """
 
     def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int]):
-        operation = operation_layout(plan, formats(config)["vector"])
+        operation = operation_layout(plan, formats(config, bool(plan.third))["vector"])
         self._bits = {name: bits(config.elements[name]) for name in ("acc", "res")}
         rows, self._columns = config.vector_tile
         self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
@@ -76,7 +76,11 @@ class Operands(wiring.Component):
         m.d.comb += [self.s2_issued.eq(s2.b), self.s2_operation.eq(s2.operation)]
         par = data.View(data.ArrayLayout(parameter_layout(), self._columns), self.s2_par)
         a, b = self._sources(m, platform, s1, s2.operation.imm, par)
-        elements = {"a": a, "b": b, "bias": [b[channel] for channel in range(self._columns)],
+        apart = any("bias" in names and "b" in names for names in (
+            [operand.name for operand in body.operands] for body in self._plan.bodies))
+        bias = (self._parameter(m, par, "bias") if apart
+                else [b[channel] for channel in range(self._columns)])
+        elements = {"a": a, "b": b, "bias": bias,
                     **{name: self._parameter(m, par, name) for name in PARAMETERS[1:]}}
         if TABLE.name in self._plan.buses:
             s3_table = Signal.like(s2.table, name="s3_table", reset_less=True)

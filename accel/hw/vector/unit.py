@@ -130,7 +130,8 @@ class Vector(wiring.Component):
         """Whether an iteration has an address that its buffer, or its banks, do not have."""
         buffers = self.machine.config.buffers
         tests = []
-        for chosen, address in ((operation.a, nest.out.a), (operation.b, nest.out.b),
+        third = ((operation.c, operation.entry),) if self.plan.third else ()
+        for chosen, address in ((operation.a, nest.out.a), (operation.b, nest.out.b), *third,
                                 (operation.to, nest.out.dst)):
             for scope, _ in chosen.shape():
                 if scope == "imm":
@@ -181,9 +182,20 @@ class Vector(wiring.Component):
             self.acc.r_en.eq(update.r_en | (slot.full & slot.reads_acc)),
             self.res.addr.eq(address("res")),
             self.res.en.eq(slot.full & (operation.a.res | operation.b.res)),
-            self.par.addr.eq(self._part("par", iteration.b, slot.beat)),
-            self.par.en.eq(slot.full & operation.b.par),
+            self.par.addr.eq(self._part("par", self._entry(iteration, "par"), slot.beat)),
+            self.par.en.eq(slot.full & (operation.b.par | self._is_third(operation, "par"))),
         ]
+
+    def _is_third(self, operation, buffer: str) -> Value:
+        """Whether the instruction reads `buffer` at c."""
+        return operation.c[buffer] if buffer in self.plan.third else Const(0)
+
+    def _entry(self, iteration, buffer: str) -> Value:
+        """The entry of par or tab that an iteration reads."""
+        if buffer not in self.plan.third:
+            return iteration.b
+        operation = iteration.operation
+        return Mux(operation.c[buffer], operation.entry, iteration.b)
 
     @property
     def _depth(self) -> int:
@@ -202,7 +214,7 @@ class Vector(wiring.Component):
         fetch, operation = operands.s0_fetch, slot.iteration.operation
         m.d.comb += [
             fetch.a.eq(slot.moves & ~(operation.twice & slot.final)), fetch.b.eq(slot.issued),
-            fetch.operation.eq(operation), fetch.table.eq(slot.iteration.b),
+            fetch.operation.eq(operation), fetch.table.eq(self._entry(slot.iteration, "tab")),
             operands.s2_acc.eq(self.acc.r_data), operands.s2_res.eq(self.res.data),
             operands.s2_par.eq(self.par.data),
             datapath.valid.eq(operands.s2_issued),

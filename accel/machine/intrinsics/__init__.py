@@ -1,4 +1,5 @@
 """The accelerator's instructions, declared."""
 
-from .declare import IMMEDIATES, TABLE, Declaration, immediates, vector_op
+from .declare import (IMMEDIATES, TABLE, Declaration, address_field, immediates, kinds_of,
+                      operand_field, vector_op)
 from .shipped import SHIPPED, gemm_op, instructions

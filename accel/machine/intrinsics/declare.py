@@ -11,7 +11,7 @@ Decoder, datapath, simulators, checker and compiler take it from there.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from accel.machine.config import ELEMENTS, TABLE_BYTES, AccelConfig, one_of
@@ -20,7 +20,8 @@ from compiler.ops.arithmetic import PARAM
 from compiler.te import Axis, Expr, Var
 from compiler.tensorize import Immediate, Intrinsic, Operand
 
-__all__ = ["IMMEDIATES", "TABLE", "Declaration", "immediates", "vector_op"]
+__all__ = ["IMMEDIATES", "TABLE", "Declaration", "address_field", "immediates", "kinds_of",
+           "operand_field", "vector_op"]
 
 def immediates(stored: str) -> dict[str, Immediate]:
     """The immediates of a vector instruction, the fields of these names in its word, on a machine
@@ -45,8 +46,11 @@ _PARAMETERS = te.record_fields(PARAM)
 TABLE = Operand("table", (TABLE_BYTES,), "int32", (("tab", "int8"),))
 """A table: the value for each of 256 numbers."""
 
-_ALONE = {"b": "b", **dict.fromkeys(_PARAMETERS, "per-channel parameters"), TABLE.name: "table"}
-"""What the field b of the word addresses: operands of one kind."""
+_KINDS = {"b": "b", **dict.fromkeys(_PARAMETERS, "per-channel parameters"), TABLE.name: "table"}
+"""Operands beside `a`, each with its kind. Operands of one kind have one address."""
+
+_FIELDS = ("b", "c")
+"""Fields of the word that address operands beside `a`, in the order of kinds."""
 
 _REDUCERS = {"sum": te.sum, "max": te.max, "min": te.min}
 
@@ -62,6 +66,31 @@ class Declaration:
     build: Callable[[AccelConfig], tuple[Intrinsic, ...]]
 
 
+def kinds_of(names: Iterable[str]) -> list[str]:
+    """The kinds of a vector instruction's operands beside `a`, in the order of their fields."""
+    present = {_KINDS[name] for name in names if name in _KINDS}
+    return [kind for kind in dict.fromkeys(_KINDS.values()) if kind in present]
+
+
+def address_field(unit: str, names: Sequence[str], name: str) -> str:
+    """The field of the word that addresses an operand of gemm or vector in its buffer.
+
+    `names` are all operands in order. gemm's first is at `a`, the second at `b`. Of vector `b`,
+    the record of per-channel parameters and the table are at the field `b` where they stand alone;
+    where two of them stand beside each other the later is at `c`, which no loop moves.
+    """
+    if name == "dst":
+        return name
+    if unit != "vector":
+        return "ab"[names.index(name)]
+    return name if name == "a" else _FIELDS[kinds_of(names).index(_KINDS[name])]
+
+
+def operand_field(intrinsic: Intrinsic, name: str) -> str:
+    """The field of the word that addresses an operand: ``dst``, ``a``, ``b`` or ``c``."""
+    return address_field(intrinsic.unit, [operand.name for operand in intrinsic.operands], name)
+
+
 def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               lanes: str | None = None, a: tuple[str, ...] = _ANYWHERE["a"],
               b: tuple[str, ...] = _ANYWHERE["b"], stored: str = "int8") -> Declaration:
@@ -71,10 +100,11 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
     ----------
     value : the result of one lane, an int32 expression. The names of its parameters say what it
         takes: the operands ``a`` and ``b`` (int32; read from acc, or from res with sign
-        extension; ``b`` also from the per-channel parameters or the immediate); in place of ``b``
-        the per-channel parameters ``bias``, ``mult`` and ``shift``, or ``table``, of which
-        ``table[index]`` is an int8 value as int32, for any index that lies in 0 ... 255 whatever
-        the operands are; and the immediates of `IMMEDIATES`.
+        extension; ``b`` also from the per-channel parameters or the immediate); the per-channel
+        parameters ``bias``, ``mult`` and ``shift``; ``table``, of which ``table[index]`` is an int8
+        value as int32, for any index that lies in 0 ... 255 whatever the operands are; and the
+        immediates of `IMMEDIATES`. Of ``b``, parameters and ``table`` two may stand beside each
+        other: the later has an address that no loop moves. Beside parameters ``b`` is not in par.
     update : how the result meets the destination. Other than ``assign``, it accumulates in acc;
         then the sources must not be in acc, whose read port the accumulation uses.
     lanes : ``sum``, ``max`` or ``min`` of the value over the lanes of a row, which becomes the
@@ -95,12 +125,13 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         if parameters[parameter].kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
             raise ValueError(f"Parameter {parameter} of vector operation {name} must be a plain "
                              f"one: what the instruction takes is told by names")
-        if parameter not in ("a", *_ALONE, *IMMEDIATES):
+        if parameter not in ("a", *_KINDS, *IMMEDIATES):
             raise ValueError(f"Parameter of vector operation {name} must be a, b, table, one of "
                              f"{', '.join((*_PARAMETERS, *IMMEDIATES))}, not {parameter!r}")
-    kinds = dict.fromkeys(kind for parameter, kind in _ALONE.items() if parameter in names)
-    if len(kinds) > 1:
-        raise ValueError(f"Vector operation {name} must take either {' or '.join(kinds)}")
+    kinds = kinds_of(names)
+    if len(kinds) > len(_FIELDS):
+        raise ValueError(f"Vector operation {name} must take at most two of {', '.join(kinds)}: "
+                         f"the word has an address for a and two more")
     for operand, given in (("a", a), ("b", b)):
         known = _ANYWHERE[operand]
         if not isinstance(given, tuple | list) or not all(scope in known for scope in given):
@@ -113,10 +144,13 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                          f"not {stored!r}")
     fields = immediates(stored)
     types = {"acc": "int32", "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
+    why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
+    if _PARAMETERS.keys() & set(names):
+        b = tuple(scope for scope in b if scope != "par")
+        why = why or " beside parameters: par gives one record a cycle"
     scopes = {"a": a, "b": b}
     for operand in scopes:
         if operand in names and not scopes[operand]:
-            why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
             raise ValueError(f"Operand {operand} of {name} must have a scope to live in{why}")
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:

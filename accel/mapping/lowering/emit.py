@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from accel.machine import isa
 from accel.machine.config import WEIGHT_BITS
+from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.provenance import Loop, Origin, Site
@@ -298,14 +299,14 @@ class _Tile:
         operands, fields = {}, {}
         for operand in self.intrinsic.operands:
             bound = self.binding.tile(operand.name)
-            field = operand.name if operand.name in ("a", "b") else "b"
+            field = operand_field(self.intrinsic, operand.name)
             if isinstance(bound, Const):
                 fields |= {"imm": int(bound.value), "b_source": isa.SOURCES_B.index("imm")}
                 continue
             operands[field] = operand.name
             read = bound.base if isinstance(bound, Field) else bound
             assert isinstance(read, Read)
-            sources = isa.SOURCES_A if field == "a" else isa.SOURCES_B
+            sources = {"a": isa.SOURCES_A, "b": isa.SOURCES_B}.get(field, ())
             if read.buffer.scope in sources:            # a table is in tab, whatever the word says
                 fields[f"{field}_source"] = sources.index(read.buffer.scope)
         destination = self.binding.tile("dst")
@@ -328,10 +329,13 @@ class _Tile:
             raise NotAffine(f"{len(loops)} loops")
         self._check_range(addresses)
         banks = self._banks(bound, addresses)
+        if any(strides.pop("c", 0) for _, strides in loops):
+            raise NotAffine("a loop that moves what no loop moves")
         words = [{"extent": extent, **strides} for extent, strides in loops]
+        places = {field: form.offset for field, form in addresses.items()}
+        fields |= {"c": places.pop("c")} if "c" in places else {}
         return self._instruction(fields | {
-            "reset": int(begin), "banks": banks,
-            "base": {field: form.offset for field, form in addresses.items()},
+            "reset": int(begin), "banks": banks, "base": places,
             "loops": [{}] * (self.intrinsic.loops - len(words)) + words})
 
     def _begin(self, destination: AffineAddress) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from accel.machine import isa
 from accel.machine.config import UNITS
+from accel.machine.intrinsics import operand_field
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction
 from accel.machine.status import Status
@@ -147,14 +148,14 @@ def _address(machine: Machine, unit: str, stream: Stream, random: Random) -> str
         address = instruction.fields["address"] + near if random.random() < 0.5 else far
         _change(stream, index, address=address)
         return f"address {address} at {index}"
-    key = _KEYS.get((unit, touch.memory), touch.operand if touch.operand in ("dst", "a") else "b")
+    key = operand_field(machine.intrinsic(instruction.name), touch.operand)
+    if key == "c":
+        _change(stream, index, c=far)
+        return f"c from {far} at {index}"
     base = dict(instruction.fields["base"])
     base[key] = (base[key] + near if random.random() < 0.5 else far) % (1 << 16)
     _change(stream, index, base=base)
     return f"{key} from {base[key]} at {index}"
-
-
-_KEYS = {("gemm", "inp"): "a", ("gemm", "wgt"): "b", ("gemm", "acc"): "dst"}
 
 
 def _memory(machine: Machine, unit: str, stream: Stream, random: Random) -> str:

@@ -187,14 +187,15 @@ class _Generator:
     def _show_result(self, scope: str, start: int, count: int, imm: int = 0) -> None:
         """What is in `scope` from `start` on, by an operation into out; then a store. Other
         operands stand still."""
-        form = next((form for form in self._showing if scope in form.scopes.values()), None)
+        form = next((form for form in self._showing if any(
+            place == scope and key != "c" for key, place in operands(form).items())), None)
         if form is None:
             return
         base, loop = {"dst": 0}, {"extent": count, "dst": 1}
         try:
             for key, place in operands(form).items():
-                here = place == scope
-                loop[key] = int(here)
+                here = place == scope and key != "c"
+                loop |= {key: int(here)} if key != "c" else {}
                 base[key] = (start if here else 0 if place == "imm"
                              else self.instructions.source(place, [0]))
         except NoPlace:

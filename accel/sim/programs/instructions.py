@@ -4,7 +4,7 @@ from random import Random
 
 from accel.machine import isa
 from accel.machine.config import PARAM_BYTES, WEIGHT_BITS
-from accel.machine.intrinsics import immediates
+from accel.machine.intrinsics import address_field, immediates
 from accel.machine.machine import Machine
 
 from . import shapes
@@ -177,7 +177,9 @@ class Instructions:
             read["acc"] = read.get("acc", 0) | written
         in_acc = (written if form.target == "acc" else 0) | read.get("acc", 0)
         fields = self._immediates() | {
-            "banks": self._banks(in_acc), "reset": self._reset(form), "base": base,
+            "banks": self._banks(in_acc), "reset": self._reset(form),
+            "base": {key: place for key, place in base.items() if key != "c"},
+            **({"c": base["c"]} if "c" in base else {}),
             "a_source": isa.SOURCES_A.index(scopes.get("a", self.random.choice(isa.SOURCES_A))),
             "b_source": isa.SOURCES_B.index(scopes.get("b", "par")),
             "destination": isa.DESTINATIONS.index(form.target),
@@ -227,7 +229,6 @@ class Instructions:
 
 
 def operands(form: Form) -> dict[str, str]:
-    """Field of the word to where its operand lives; per-channel parameters are at `b`."""
-    if form.unit == "gemm":
-        return {key: scope for key, (_, scope) in zip("ab", form.sources)}
-    return {name if name in ("a", "b") else "b": scope for name, scope in form.sources}
+    """Field of the word to where its operand lives."""
+    names = [name for name, _ in form.sources]
+    return {address_field(form.unit, names, name): scope for name, scope in form.sources}

@@ -17,7 +17,7 @@ def offset(index: tuple[int, ...], loops: list[dict[str, int]], key: str) -> int
 def offsets(loops: list[dict[str, int]]) -> dict[str, list[int]]:
     """For each operand of a computation, the entries of its iterations, from the base."""
     return {key: [offset(index, loops, key) for index in indices(loops)]
-            for key in ("dst", "a", "b")}
+            for key in ("dst", "a", "b", "c")}
 
 
 def padding(index: tuple[int, ...], loops: list[dict[str, int]]) -> bool:

@@ -16,7 +16,7 @@ from accel.machine.machine import Machine
 from tests.support.strategies import word_fields, words
 
 LAYOUTS = {"control": isa.CONTROL, "dma": isa.DMA, "packed": isa.PACKED, "gemm": isa.GEMM,
-           "vector": isa.VECTOR}
+           "vector": isa.VECTOR, "three": isa.THREE}
 DOCS = (Path(__file__).parents[3] / "docs" / "machine.md").read_text(encoding="utf-8")
 
 any_layout = pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

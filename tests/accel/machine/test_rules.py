@@ -158,17 +158,15 @@ REFUSED = {
     "a window": (
         vector(lambda a: a, replace(a(), window=True)),
         "Operand a of own must be a whole entry, not a window"),
-    "a record beside b": (
-        vector(lambda b, bias: b + bias, a(name="b"),
+    "a record beside b in par": (
+        vector(lambda b, bias: b + bias, a(name="b", storage=(("par", "param.bias"),)),
                Operand("bias", (4,), "int32", (("par", "param.bias"),))),
-        "Operand bias of own must not stand beside b: one field of the word addresses both"),
-    "a table beside b": (
-        vector(lambda b, table: b + table, a(name="b"), TABLE),
-        "Operand b of own must not stand beside table: one field of the word addresses both"),
-    "a table beside a record": (
-        vector(lambda bias, table: bias + table,
+        "Operand b of own must not live in par beside bias: par gives one record a cycle"),
+    "a table beside b and a record": (
+        vector(lambda b, bias, table: b + bias + table, a(name="b"),
                Operand("bias", (4,), "int32", (("par", "param.bias"),)), TABLE),
-        "Operand bias of own must not stand beside table: one field of the word addresses both"),
+        "Operands of own must be at most two of b, per-channel parameters, table: the word has an "
+        "address for a and two more"),
     "a table in res": (
         vector(lambda table: table, replace(TABLE, storage=(("res", "int8"),))),
         "Operand table of own must live in tab, not in res"),
@@ -255,6 +253,15 @@ def test_a_reduction_over_lanes_takes_whole_rows():
         Machine(replace(batched, vector_beats=4), (*SHIPPED, own))
     assert str(refused.value) == ("vector_beats must be at most 2 for own, not 4: a reduction "
                                   "takes all lanes of a row in one cycle")
+
+
+def test_an_out_of_16_bits_leaves_no_bits_for_a_third_address():
+    own = vector_op("own", lambda a, b, table: table[(a - b) & 255], stored="int16")
+    with pytest.raises(DeclarationError) as refused:
+        Machine(TINY, (*instructions(stored="int16"), own))
+    assert str(refused.value) == (
+        "Operands of own must be one of b, table, as out has int16: lo and hi take the bits of a "
+        "third address")
 
 
 @pytest.mark.parametrize("unit", ["load", "gemm", "vector", "store"])

@@ -61,6 +61,10 @@ MACHINES = {
                   update="max"),
         vector_op("row_least", lambda a, b: te.abs(a - b), lanes="min"),
         vector_op("row_table", lambda a, table: table[a & 255], lanes="sum", update="sum"))),
+    "three operands": Machine(TINY, (
+        *SHIPPED, vector_op("difference", lambda a, b, table: table[(a - b) & 255]),
+        vector_op("affine", lambda a, b, mult, bias: a * mult.astype("int32") + b - bias),
+        vector_op("slope", lambda a, bias, table: table[(a >> 3) & 255] + bias, update="max"))),
     "rows of an entry": Machine(
         replace(TINY, name="rows-2x4x8", batch=2, block_out=8, vector_beats=2, par_bytes=512),
         (*SHIPPED, vector_op("row_sum", lambda a: a, lanes="sum"))),
@@ -89,7 +93,7 @@ def test_directed_programs_hold_every_form(name):
 
 
 @pytest.mark.parametrize("name", ["many products", "few operations", "nothing but assignments",
-                                  "all from acc", "lanes of a row",
+                                  "all from acc", "lanes of a row", "three operands",
                                   pytest.param("weights of two in four", marks=pytest.mark.slow),
                                   pytest.param("half of the terms", marks=pytest.mark.slow)])
 def test_simulators_agree_on_every_form(name):
@@ -100,7 +104,7 @@ def test_simulators_agree_on_every_form(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["many products", "few operations", "lanes of a row",
-                                  "rows of an entry", "half of the terms"])
+                                  "rows of an entry", "half of the terms", "three operands"])
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing

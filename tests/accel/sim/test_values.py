@@ -66,6 +66,9 @@ OWN = (
     vector_op("row_max", lambda a, bias: (a << 16) ^ bias, lanes="max", update="max"),
     vector_op("row_min", lambda a, b, zp: (a - b) * zp.astype("int32"), lanes="min"),
     vector_op("row_table", lambda a, table: table[a & 255] << 24, lanes="sum", update="sum"),
+    vector_op("difference", lambda a, b, table: table[(a - b) & 255]),
+    vector_op("affine", lambda a, b, mult, bias: a * mult.astype("int32") + b - bias),
+    vector_op("slope", lambda a, bias, table: table[(a >> 3) & 255] + bias, update="max"),
     vector_op("wide", lambda a: (a.astype("uint64") >> 3).astype("int32")),
 )
 
@@ -116,6 +119,8 @@ def compute_fields(rng, loops):
 
 def vector(machine, rng, name):
     fields = compute_fields(rng, 5) | vector_fields(rng, machine.intrinsic(name))
+    if machine.formats["vector"] is isa.THREE:
+        fields["c"] = int(rng.integers(9))
     return Instruction(name, "vector", fields)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from accel.machine.config import preset
-from accel.machine.intrinsics import IMMEDIATES, Declaration, vector_op
+from accel.machine.intrinsics import IMMEDIATES, Declaration, operand_field, vector_op
 from compiler import te
 
 TINY = preset("tiny-1x4x4")
@@ -71,19 +71,33 @@ def test_an_unknown_parameter_is_refused() -> None:
         "ma, mb, s, zp, lo, hi, not 'c'")
 
 
-def test_b_and_parameters_of_channels_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^Vector operation one must take either b or "
-                                         r"per-channel parameters$"):
-        vector_op("one", lambda a, b, bias: a + b + bias)
+def test_two_of_b_parameters_and_table_have_fields_of_their_own() -> None:
+    def fields(value) -> dict[str, str]:
+        one = build(vector_op("one", value))
+        return {operand.name: operand_field(one, operand.name) for operand in one.operands}
+
+    assert fields(lambda a, b, table: table[(a - b) & 255]) == {"a": "a", "b": "b", "table": "c"}
+    assert fields(lambda a, b, bias: a + b + bias) == {"a": "a", "b": "b", "bias": "c"}
+    assert fields(lambda table, mult, a: table[a & 255] * mult.astype("int32")) == {
+        "a": "a", "mult": "b", "table": "c"}
+    assert fields(lambda table, imm: table[imm & 255]) == {"table": "b"}
 
 
-def test_b_or_parameters_beside_a_table_are_refused() -> None:
-    for value, others in ((lambda a, b, table: table[a & 255] + b, "b"),
-                          (lambda table, mult, a: table[a & 255] * mult.astype("int32"),
-                           "per-channel parameters")):
-        with pytest.raises(ValueError, match=rf"^Vector operation one must take either {others} or "
-                                             r"table$"):
-            vector_op("one", value)
+def test_b_beside_parameters_is_not_in_par() -> None:
+    assert storage(build(vector_op("one", lambda b, bias: b + bias)))["b"] == ("acc", "res", "imm")
+    with pytest.raises(ValueError) as refusal:                                 # noqa: PT011
+        vector_op("one", lambda b, bias: b + bias, b=("par",))
+    assert str(refusal.value) == (
+        "Operand b of one must have a scope to live in beside parameters: par gives one record a "
+        "cycle")
+
+
+def test_b_parameters_and_a_table_are_refused() -> None:
+    with pytest.raises(ValueError) as refusal:                                 # noqa: PT011
+        vector_op("one", lambda b, bias, table: table[b & 255] + bias)
+    assert str(refusal.value) == (
+        "Vector operation one must take at most two of b, per-channel parameters, table: the word "
+        "has an address for a and two more")
 
 
 def test_a_table_is_in_tab() -> None:
