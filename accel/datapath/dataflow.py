@@ -1,8 +1,10 @@
 """Bodies of intrinsics as operations on exact integers.
 
-A body is lowered to a graph of `DataflowNode`s. Every value is an integer with an `Interval` that
-holds it; widths follow from intervals, and where a type would overflow the graph says so with
-`wrap`. Types are gone: an int64 product of a 33-bit and a 17-bit operand is a product of 50 bits.
+A body is lowered (`accel.datapath.lowering`) to a graph of `DataflowNode`s. Every value is an
+integer with an `Interval` that holds it; widths follow from intervals, and where a type would
+overflow the graph says so with `wrap`. Types are gone: an int64 product of a 33-bit and a 17-bit
+operand is a product of 50 bits, and a float is its bits, with operations made of those on integers
+(`accel.datapath.floats`).
 
 Kinds, with arguments [and attributes]::
 
@@ -30,6 +32,10 @@ Kinds, with arguments [and attributes]::
     pad x [count, terms]       the first `count` terms of x, then zeros
     take x [count]             the first `count` terms of x, of which the others are zero
     fold x [op, count]         neighbours of `count` terms combined: half as many
+    every x [first, count, fill]   of `count` terms every second, from `first` on: what operations
+                               on neighbours take; `fill` where the last has no neighbour
+    cat a b [bits]             a * 2**bits + b, which has as many bits
+    zeros x [bits]             zeros before the first one of `bits` bits
 
 Indices are ``("axis", k)`` (of the destination), ``("reduce", k)`` or ``("at", number)``; or one
 index counts the elements of the operand in row-major order: ``("each", axes, numbers)``, with a
@@ -41,29 +47,22 @@ each lane computes a term, with the operators that it has for other bodies, and 
 them; what the folds leave is the value of every lane.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from accel.machine.intrinsics import TABLE
 from compiler import te
 from compiler.errors import Error
-from compiler.ir.affine import Linear, from_linear, linear
-from compiler.ir.arithmetic import apply_binary, apply_cast
-from compiler.te import (INDEX, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var,
-                         numpy_dtype, walk)
-from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanError",
-           "bus_of", "lower", "meaning", "topological"]
+__all__ = ["COMPARISONS", "EXPENSIVE", "WIDE", "Dataflow", "DataflowNode", "Interval", "PlanError",
+           "meaning", "topological"]
 
 EXPENSIVE = ("mul", "rshift", "lshift", "lookup")
 """Kinds of operations that bodies share; bodies exclude each other in time."""
 
-_GATHERING = ("fold", "across", "mux", "pad", "take")
+_GATHERING = ("fold", "every", "across", "mux", "pad", "take")
 """Kinds that choose or combine what is there, which constants do not decide alone."""
 
 WIDE = 36
@@ -90,7 +89,8 @@ class Interval:
 
     @classmethod
     def of_type(cls, dtype: str) -> "Interval":
-        return cls.of(te.bits(dtype), te.is_signed(dtype))
+        """The numbers of an integer type; the bits of a float type."""
+        return cls.of(te.bits(dtype), te.is_signed(dtype) and not te.is_float(dtype))
 
     @property
     def signed(self) -> bool:
@@ -179,7 +179,7 @@ class Dataflow:
         terms = max(arg.terms for arg in args)
         axes = frozenset().union(*(arg.axes for arg in args))
         match kind:
-            case "fold": terms = -(-attr[1] // 2)
+            case "fold" | "every": terms = -(-attr[1] // 2)
             case "across": axes, terms = axes - {attr[0]}, attr[1]
             case "pad": terms = attr[1]
             case "take": terms = attr[0]
@@ -297,6 +297,12 @@ def _bounds(kind: str, attr: tuple, intervals: list[Interval]) -> Interval:
             return Interval.of_type("int8")
         case "across":
             return a
+        case "cat":
+            return Interval((a.low << attr[0]) + b.low, (a.high << attr[0]) + b.high)
+        case "zeros":
+            return Interval(attr[0] - a.high.bit_length(), attr[0] - a.low.bit_length())
+        case "every":
+            return a | Interval(attr[2], attr[2]) if attr[0] and attr[1] % 2 else a
         case "element":
             return Interval(min(i.low for i in intervals[1:]), max(i.high for i in intervals[1:]))
         case "pad":
@@ -338,6 +344,13 @@ def _digit(n, low: int, bits: int):
     return n & ((1 << bits) - 1) << low
 
 
+def _bit_length(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        return x.bit_length()
+    lengths = [number.bit_length() for number in x.reshape(-1).tolist()]
+    return np.array(lengths, x.dtype).reshape(x.shape)
+
+
 def _wrap(x, bits: int, signed: bool):
     half = 1 << (bits - 1) if signed else 0
     return (x + half & (1 << bits) - 1) - half
@@ -360,6 +373,8 @@ def meaning(kind: str, attr: tuple, *args: Any) -> Any:
             above = over | crossed
             return above * hi + (1 - above) * (under * lo + (1 - under) * x)
         case "wrap", (x,): return _wrap(x, *attr)
+        case "cat", (a, b): return (a << attr[0]) + b
+        case "zeros", (x,): return attr[0] - _bit_length(x)
         case "element", (index, *values):
             return sum((index == number) * value for number, value in enumerate(values))
         case "drop", (x, n): return x >> n
@@ -375,256 +390,3 @@ def meaning(kind: str, attr: tuple, *args: Any) -> Any:
             return meaning("min", (), meaning("max", (), y, -most - 1), most)
         case _, (a, b) if kind in COMPARISONS: return _compare(kind, a, b) * 1
         case _: raise AssertionError(kind)
-
-
-def bus_of(operand: Operand) -> str:
-    """The name of the bus that feeds an operand: for gemm its buffer, for vector its name. The bus
-    ``table`` has the number of a table."""
-    return operand.scopes[0] if operand.scopes[0] in ("inp", "wgt") else operand.name
-
-
-def _stored(operand: Operand) -> Interval:
-    """The interval of an operand, wherever it is stored."""
-    intervals = []
-    for _, dtype in operand.storage:
-        record, _, field = dtype.partition(".")
-        stored = te.record_fields(record)[field] if field else dtype
-        intervals.append(Interval.of_type(stored))
-    whole = Interval.of_type(operand.dtype)
-    union = Interval(min(i.low for i in intervals), max(i.high for i in intervals))
-    return Interval(max(whole.low, union.low), min(whole.high, union.high))
-
-
-Lanes = tuple[tuple[int, ...], np.ndarray]
-"""Axes of the destination, and numbers of shape (*extents along them, terms)."""
-
-
-class _Lowering:
-    """Lowers one body into a graph."""
-
-    def __init__(self, graph: Dataflow, body: Intrinsic, tables: int,
-                 shapes: Mapping[str, tuple[int, ...]], reduced: tuple[int, ...]):
-        self.graph, self.body, self.tables, self.shapes = graph, body, tables, shapes
-        self.across = len(body.axes) - 1 if body.unit == "vector" else None
-        self.axes = [(axis.var, axis.extent) for axis in body.axes]
-        self.terms = list(body.reduce_axes)
-        if self.across is not None and self.terms:      # the lanes of a row are the terms
-            self.axes[self.across], self.terms = self.terms[0], []
-        self.indices = {var: ("axis", k) for k, (var, _) in enumerate(self.axes)}
-        if tuple(extent for _, extent in self.terms) == reduced:
-            self.indices |= {var: ("reduce", k) for k, (var, _) in enumerate(self.terms)}
-        self.lanes = {var for var, _ in (*self.axes, *self.terms)}
-        self.count = prod(extent for _, extent in body.reduce_axes)
-
-    def refuse(self, sentence: str):
-        raise PlanError(f"{sentence} (body of {self.body.name})")
-
-    def value(self) -> DataflowNode:
-        """The whole body, wrapped to the destination's type."""
-        body = self.body
-        if body.value.dtype != body.dst.dtype:
-            self.refuse(f"Value must be {body.dst.dtype}, not {body.value.dtype}")
-        if not isinstance(body.value, Reduce):
-            return self.expr(body.value)
-        node, left = self.expr(body.value.value), self.count
-        if self.across is not None and self.across in node.axes:
-            node = self.graph.make("across", (node,), (self.across, left))
-        if node.terms == 1 and left > 1:
-            self.refuse("Value under a reduction must depend on its indices")
-        while left > 1:
-            node = self.graph.make("fold", (node,), (body.value.op, left))
-            node, left = self.typed(node, body.value.dtype), -(-left // 2)
-        return self.typed(node, body.value.dtype)
-
-    def typed(self, node: DataflowNode, dtype: str) -> DataflowNode:
-        return self.graph.make("wrap", (node,), (te.bits(dtype), te.is_signed(dtype)))
-
-    def expr(self, expr: Expr) -> DataflowNode:
-        if expr.dtype != "bool" and not te.is_integer(expr.dtype):
-            self.refuse(f"Values must be integers, not {expr.dtype}")
-        if not isinstance(expr, Const) and self.is_static(expr):
-            return self.lane(expr)
-        match expr:
-            case Const(value, _): return self.graph.const(int(value))
-            case Var(): return self.immediate(expr)
-            case Read(): return self.read(expr)
-            case Binary(op, a, b): return self.binary(op, self.expr(a), self.expr(b), expr.dtype)
-            case Call("abs", (a,)):
-                return self.typed(self.graph.make("abs", (self.expr(a),)), expr.dtype)
-            case Select(condition, a, b):
-                return self.graph.make("select", tuple(map(self.expr, (condition, a, b))))
-            case Cast(value, "bool"):
-                return self.binary("ne", self.expr(value), self.graph.const(0), "bool")
-            case Cast(value, dtype): return self.typed(self.expr(value), dtype)
-            case _: self.refuse(f"Expression must be one that a datapath computes, "
-                                f"not {type(expr).__name__.lower()}")
-        raise AssertionError
-
-    def immediate(self, var: Var) -> DataflowNode:
-        for immediate in self.body.immediates:
-            if immediate.var == var:
-                whole = Interval.of_type(var.dtype)
-                return self.graph.leaf("imm", (var.name,),
-                                       Interval(max(whole.low, immediate.low),
-                                                min(whole.high, immediate.high)))
-        raise AssertionError(var)
-
-    def is_static(self, expr: Expr) -> bool:
-        """Whether nothing but the place of a lane or term decides its value."""
-        return all(isinstance(node, Const | Binary | Select | Cast) or node in self.lanes
-                   for node in walk(expr))
-
-    def lane(self, expr: Expr) -> DataflowNode:
-        axes, (numbers,) = self.numbers(expr)
-        low, high = int(numbers.min()), int(numbers.max())
-        if low == high:
-            return self.graph.const(low)
-        return self.graph.leaf("lane", (_each(axes, numbers),), Interval(low, high), axes,
-                               numbers.shape[-1])
-
-    def numbers(self, *exprs: Expr) -> tuple[tuple[int, ...], list[np.ndarray]]:
-        """The values of static expressions for each place along some axes, and each term."""
-        used = {node for expr in exprs for node in walk(expr)}
-        axes = tuple(k for k, (var, _) in enumerate(self.axes) if var in used)
-        terms = self.terms if any(var in used for var, _ in self.terms) else []
-        lanes = [self.axes[k] for k in axes]
-        shape = tuple(extent for _, extent in (*lanes, *terms))
-        places = dict(zip((var for var, _ in (*lanes, *terms)), np.indices(shape or (1,)),
-                          strict=False))
-        whole = (*(extent for _, extent in lanes), prod(extent for _, extent in terms))
-        return axes, [np.broadcast_to(_static(expr, places), shape or (1,)).reshape(whole)
-                      for expr in exprs]
-
-    def read(self, read: Read) -> DataflowNode:
-        if read.buffer.name == TABLE.name:
-            return self.lookup(read.indices[0])
-        operand = self.body.operand(read.buffer.name)
-        indices = tuple(index for index in map(self.index, read.indices) if index)
-        if len(indices) < len(read.indices) or operand.shape != self.shapes[bus_of(operand)]:
-            return self.elements(operand, read)
-        axes = frozenset(k for kind, k in indices if kind == "axis")
-        terms = self.count if any(kind == "reduce" for kind, _ in indices) else 1
-        return self.graph.leaf("read", (bus_of(operand), indices), _stored(operand), axes, terms)
-
-    def index(self, index: Expr) -> tuple[str, int] | None:
-        if isinstance(index, Const):
-            return ("at", int(index.value))
-        return self.indices.get(index) if isinstance(index, Var) else None
-
-    def elements(self, operand: Operand, read: Read) -> DataflowNode:
-        """A read whose indices are any expressions: of lanes, which are known, and of values, among
-        which the datapath chooses. They lie within the operand whatever the values are.
-        """
-        known, moving = zip(*map(self.parts, read.indices), strict=True)
-        axes, numbers = self.numbers(*known)
-        for place, node, extent in zip(numbers, moving, operand.shape, strict=True):
-            low = int(place.min()) + node.interval.low
-            high = int(place.max()) + node.interval.high
-            if not 0 <= low <= high < extent:
-                self.refuse(f"Index of {operand.name} must lie in 0 ... {extent - 1}, not in "
-                            f"{low} ... {high}" + ("" if node.kind == "const" else "; mask it"))
-        return self.chosen(operand, axes, numbers, moving, ())
-
-    def chosen(self, operand: Operand, axes: tuple[int, ...], numbers: Sequence[np.ndarray],
-               moving: Sequence[DataflowNode], fixed: tuple[int, ...]) -> DataflowNode:
-        """The element at `numbers` plus `moving`, of which the first few are `fixed`."""
-        if len(fixed) == len(moving):
-            at = [place + step for place, step in zip(numbers, fixed, strict=True)]
-            flat = np.ravel_multi_index(at, operand.shape)
-            return self.graph.leaf("read", (bus_of(operand), (_each(axes, flat),)),
-                                   _stored(operand), axes, flat.shape[-1])
-        node = moving[len(fixed)]
-        low, high = node.interval.low, node.interval.high
-        values = [self.chosen(operand, axes, numbers, moving, (*fixed, step))
-                  for step in range(low, high + 1)]
-        first = node if low == 0 else self.graph.make("sub", (node, self.graph.const(low)))
-        return self.graph.make("element", (first, *values)) if low < high else values[0]
-
-    def parts(self, index: Expr) -> tuple[Expr, DataflowNode]:
-        """An index as the sum of what is known for each lane, and of what values decide."""
-        if self.is_static(index):
-            return index, self.graph.const(0)
-        form = linear(index) if index.dtype == INDEX else Linear(((index, 1),))
-        known = tuple(term for term in form.terms if self.is_static(term[0]))
-        node = self.graph.const(0)
-        for atom, factor in form.terms:
-            if (atom, factor) not in known:
-                term = self.expr(atom)
-                if factor != 1:
-                    term = self.graph.make("mul", (term, self.graph.const(factor)))
-                node = term if node.kind == "const" else self.graph.make("add", (node, term))
-        return from_linear(Linear(known, form.constant)), node
-
-    def lookup(self, index: Expr) -> DataflowNode:
-        place, whole = self.expr(index), Interval(0, TABLE.shape[0] - 1)
-        if place.interval not in whole:
-            self.refuse(f"Index of {TABLE.name} must lie in 0 ... {whole.high}, not in "
-                        f"{place.interval.low} ... {place.interval.high}; mask it")
-        number = self.graph.leaf("read", (TABLE.name, ()), Interval(0, self.tables - 1))
-        return self.graph.make("lookup", (place, number))
-
-    def binary(self, op: str, a: DataflowNode, b: DataflowNode, dtype: str) -> DataflowNode:
-        if op in ("div", "floordiv", "mod"):
-            self.refuse(f"Operator must be one that fits a pipeline, not {op}")
-        if op in ("shl", "shr", "rshift_rne"):
-            return self.shift(op, a, b, dtype)
-        node = self.graph.make(op, (a, b))
-        return node if op in COMPARISONS else self.typed(node, dtype)
-
-    def shift(self, op: str, x: DataflowNode, amount: DataflowNode, dtype: str) -> DataflowNode:
-        whole = Interval(0, te.bits(dtype) - 1)
-        if amount.interval not in whole:
-            self.refuse(f"Amount of {op} must lie in 0 ... {whole.high}, not in "
-                        f"{amount.interval.low} ... {amount.interval.high}; mask it")
-        if op == "shl" and amount.kind == "const":
-            return self.typed(self.graph.make("lsl", (x,), amount.attr), dtype)
-        if op == "shl":
-            return self.graph.make("lshift", (x, amount), (te.bits(dtype), te.is_signed(dtype)))
-        if op == "shr" and amount.kind == "const":
-            return self.graph.make("asr", (x,), amount.attr)
-        if op == "shr" and amount.kind == "lane":
-            return self.graph.make("drop", (x, amount))
-        if amount.kind == "const":
-            if amount.attr[0] == 0:
-                return x
-            wide = self.graph.make("lsl", (x,), (2,))
-            exact = self.graph.make("stick", (wide, amount), (0, 6))
-            return self.graph.make("round", (exact,))
-        exact = self.graph.make("rshift", (x, amount))
-        if op == "rshift_rne":
-            return self.graph.make("round", (exact,))
-        return self.graph.make("asr", (exact,), (2,))
-
-
-def _each(axes: tuple[int, ...], numbers: np.ndarray) -> tuple:
-    return ("each", axes, tuple(map(int, numbers.reshape(-1))))
-
-
-def _static(expr: Expr, places: Mapping[Var, np.ndarray]) -> np.ndarray:
-    """The value of an expression of constants and lanes at every place."""
-    match expr:
-        case Const(value, dtype): return np.full((1,), value, numpy_dtype(dtype))
-        case Var(): return places[expr]
-        case Binary(op, a, b): return apply_binary(op, _static(a, places), _static(b, places))
-        case Select(condition, a, b): return np.where(*(_static(x, places)
-                                                        for x in (condition, a, b)))
-        case Cast(value, dtype): return apply_cast(_static(value, places), dtype)
-    raise AssertionError(expr)
-
-
-def shapes_of(bodies: Sequence[Intrinsic]) -> dict[str, tuple[int, ...]]:
-    """The operands of a datapath, with the shape of what it takes of each at once: of the largest,
-    where bodies take the first elements of an entry."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for operand in (operand for body in bodies for operand in body.operands):
-        shape = () if operand.name == TABLE.name else operand.shape
-        if prod(shape) > prod(shapes.get(bus_of(operand), (0,))):
-            shapes[bus_of(operand)] = shape
-    return shapes
-
-
-def lower(graph: Dataflow, body: Intrinsic, tables: int, shapes: Mapping[str, tuple[int, ...]],
-          reduced: tuple[int, ...]) -> DataflowNode:
-    """The value of one destination element, on a machine that holds so many tables, in a datapath
-    that takes operands of these shapes and counts the terms of a reduction of these extents."""
-    return _Lowering(graph, body, tables, shapes, reduced).value()

@@ -31,8 +31,9 @@ from math import prod
 
 import numpy as np
 
-from accel.datapath.dataflow import (WIDE, Dataflow, DataflowNode, Interval, PlanError, lower,
-                                     meaning, shapes_of, topological)
+from accel.datapath.dataflow import (WIDE, Dataflow, DataflowNode, Interval, PlanError, meaning,
+                                     topological)
+from accel.datapath.lowering import lower, shapes_of
 from accel.datapath.sharing import share
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
@@ -41,7 +42,8 @@ from compiler.te import Expr, Read, Reduce, Var, children, walk
 from compiler.tensorize import Intrinsic
 
 __all__ = ["FACTOR_BITS", "IN_FLIGHT", "LOOKUP_CYCLES", "OPERAND_CYCLES", "Operation",
-           "DatapathPlan", "PlanError", "UPDATE_CYCLES", "factor_bits", "open_instructions", "plan"]
+           "DatapathPlan", "PlanError", "UPDATE_CYCLES", "arranged", "factor_bits",
+           "open_instructions", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
 """Cycles from an element's issue to its operands at stage 0: the buffers' read latency, and in
@@ -61,7 +63,7 @@ FACTOR_BITS = 18
 
 _ADDERS = frozenset("add sub min max abs lt le gt ge eq ne round fold".split())
 _CONSTANT = ("const", "lane")
-_WIRES = frozenset("read imm const lane wrap lsl asr drop pad take across".split())
+_WIRES = frozenset("read imm const lane wrap lsl asr cat every drop pad take across".split())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -256,6 +258,7 @@ class _Evaluation:
                 x = np.broadcast_to(x, (*x.shape[:-1], count))
                 return np.concatenate((x, np.zeros((*x.shape[:-1], terms - count), object)), -1)
             case "fold": return self.fold(node)
+            case "every": return self.every(node)
             case _: return meaning(node.kind, node.attr, *map(self.value, node.args))
 
     def pick(self, node: DataflowNode) -> np.ndarray:
@@ -275,6 +278,13 @@ class _Evaluation:
     def each(self, axes: tuple[int, ...], numbers: tuple[int, ...]) -> np.ndarray:
         extents = [extent if k in axes else 1 for k, extent in enumerate(self.plan.shape)]
         return np.array(numbers).reshape(*extents, -1)
+
+    def every(self, node: DataflowNode) -> np.ndarray:
+        first, count, fill = node.attr
+        x = self.value(node.args[0])
+        terms = np.broadcast_to(x, (*x.shape[:-1], count))[..., first::2]
+        last = np.full((*x.shape[:-1], (count + 1) // 2 - terms.shape[-1]), fill, object)
+        return np.concatenate((terms, last), axis=-1)
 
     def grid(self, index: tuple[str, int], rank: int) -> np.ndarray:
         match index:
@@ -308,21 +318,35 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     interval = config.vector_beats if unit == "vector" else 1
     if interval > 1:
         _check_elementwise(bodies, interval)
-    source, shapes = Dataflow(), shapes_of(bodies)
-    tables = config.buffers["tab"].depth
-    reduced = tuple(extent for _, extent in first.reduce_axes)
-    graph, values = share([lower(source, body, tables, shapes, reduced) for body in bodies])
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
+    opcodes = tuple(machine.opcodes[body.name] for body in bodies)
+    shape = config.vector_tile if unit == "vector" else first.dst.shape
+    return arranged(unit, bodies, opcodes, shape, interval, config.stage_depth, soft,
+                    config.buffers["tab"].depth)
+
+
+def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],
+             shape: tuple[int, ...], interval: int = 1, stage_depth: int = 2, soft: bool = False,
+             tables: int = 1) -> DatapathPlan:
+    """Plan a datapath for bodies of one tile.
+
+    Parameters
+    ----------
+    unit, bodies, opcodes, shape, interval, stage_depth : those of the plan.
+    soft : some multipliers are made of adders.
+    tables : the tables that the machine holds.
+    """
+    source, shapes = Dataflow(), shapes_of(bodies)
+    reduced = tuple(extent for _, extent in bodies[0].reduce_axes)
+    graph, values = share([lower(source, body, tables, shapes, reduced) for body in bodies])
     # Synthesis turns sums of sums within a stage into compressors, of twice the area.
-    placement = _Placement(1 if soft else config.stage_depth, soft)
+    placement = _Placement(1 if soft else stage_depth, soft)
     value = _merge_results(graph, values, placement)
     operations = tuple(placement.place(node) for node in topological((value,)))
     last = operations[-1]
     latency = last.available + (last.level > 0)
-    opcodes = tuple(machine.opcodes[body.name] for body in bodies)
-    shape = config.vector_tile if unit == "vector" else first.dst.shape
-    return DatapathPlan(unit, bodies, opcodes, shape, interval, config.stage_depth, operations,
-                        last, latency)
+    return DatapathPlan(unit, bodies, opcodes, shape, interval, stage_depth, operations, last,
+                        latency)
 
 
 def open_instructions(machine: Machine, unit: str) -> int:
@@ -392,6 +416,8 @@ def _levels(node: DataflowNode) -> int:
         return 1 if width <= WIDE else 2
     if node.kind == "mux":
         return 0 if len(node.args) <= 2 else 1
+    if node.kind == "zeros":
+        return 2
     if node.kind == "element":
         return -(-(len(node.args) - 2).bit_length() // 2)
     masks = node.kind in ("and", "or", "xor") and any(a.kind == "const" for a in node.args)

@@ -143,6 +143,7 @@ class _Emission:
             case "across":
                 axis = node.attr[0]
                 return self.argument(operation, 0, (*index[:axis], term, *index[axis + 1:]), 0)
+            case "every": return self.every(operation, index, term)
             case "mux": return self.mux(operation, index, term)
             case "pick": return self.pick(operation, index, term)
             case "element": return self.element(operation, index, term)
@@ -248,6 +249,12 @@ class _Emission:
         return {"sum": a + b, "max": _chosen(below(a, b), b, a),
                 "min": _chosen(below(a, b), a, b)}[op]
 
+    def every(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
+        first, count, fill = operation.node.attr
+        if 2 * term + first == count:
+            return Const(fill, _shape(operation.node.interval))
+        return self.argument(operation, 0, index, 2 * term + first)
+
     def mux(self, operation: Operation, index: tuple[int, ...], term: int) -> Value:
         """Any argument will do for bodies that no case names, so two cases need one test."""
         args = [self.argument(operation, k, index, term) for k in range(len(operation.node.args))]
@@ -320,6 +327,8 @@ def _logic(node: DataflowNode, *args: Value) -> Value:
         case "wrap", (x,): return _low(x, *node.attr)
         case "lsl", (x,): return x.shift_left(node.attr[0])
         case "asr", (x,): return x.shift_right(node.attr[0])
+        case "cat", (a, b): return a.shift_left(node.attr[0]) | b
+        case "zeros", (x,): return _zeros(_low(x, node.attr[0], False))
         case "stick", (y, n): return _digit(lambda s: _stick(y, s), n, *node.attr)
         case "left", (x, n): return _digit(x.shift_left, n, *node.attr)
         case "round", (y,):
@@ -337,6 +346,15 @@ def _logic(node: DataflowNode, *args: Value) -> Value:
 def below(a: Value, b: Value) -> Value:
     """``a < b`` as the sign of the difference, which an FPGA's carry chain has at its end."""
     return (a - b)[-1]
+
+
+def _zeros(x: Value) -> Value:
+    """Zeros before the first one, from the counts of both halves."""
+    if len(x) == 1:
+        return ~x
+    half = 1 << (len(x) - 1).bit_length() - 1           # the lower half, a power of two
+    none = ~x[half:].any()
+    return Mux(none, (len(x) - half) + _zeros(x[:half]), _zeros(x[half:]))
 
 
 def _low(x: Value, bits: int, signed_: bool) -> Value:

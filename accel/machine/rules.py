@@ -2,8 +2,8 @@
 
 Each rule is a function that says, in a sentence for each place, what is wrong with an instruction:
 the operand or field, the rule, the reason. `RULES` is all of them; to lift a rule is to take it
-out of the list. What a datapath cannot be made of (floats, divisions, amounts of shifts) is refused
-where the datapath is planned (`accel.datapath.dataflow`, `accel.datapath.plan`).
+out of the list. What a datapath cannot be made of (float64, divisions, amounts of shifts) is
+refused where the datapath is planned (`accel.datapath.lowering`, `accel.datapath.plan`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

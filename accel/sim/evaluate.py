@@ -1,16 +1,18 @@
 """Values of tensor expressions over many iterations at once, by NumPy.
 
-Integers wrap at their width, as `compiler.te` defines. Dimension 0 of every array counts
-iterations; the axes of the tile follow, then the axes of a reduction.
+Integers wrap at their width, as `compiler.te` defines; floats are as `accel.sim.floats` has them.
+Dimension 0 of every array counts iterations; the axes of the tile follow, then the axes of a
+reduction.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from compiler.ir.arithmetic import FOLDS, apply_binary, apply_call, apply_cast
 from compiler.te import (Axis, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var,
                          numpy_dtype)
+
+from .floats import apply_binary, apply_call, apply_cast, reduced
 
 __all__ = ["evaluate"]
 
@@ -34,10 +36,7 @@ def evaluate(value: Expr, axes: Sequence[Axis], tiles: Mapping[str, np.ndarray],
         return np.broadcast_to(walker.of(value), shape)
     inner = walker.of(reduction.value)
     inner = np.broadcast_to(inner, (*inner.shape[:len(shape)], *(extent for _, extent in folded)))
-    over = tuple(range(len(shape), inner.ndim))
-    with np.errstate(over="ignore"):
-        return np.broadcast_to(
-            FOLDS[reduction.op].reduce(inner, axis=over, dtype=inner.dtype), shape)
+    return np.broadcast_to(reduced(reduction.op, inner, len(folded)), shape)
 
 
 class _Evaluator:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accel.datapath.dataflow import Interval, bus_of, meaning
+from accel.datapath.dataflow import Interval, meaning
+from accel.datapath.lowering import bus_of
 from accel.datapath.plan import PlanError, plan
 from accel.machine.config import preset, preset_names
 from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
@@ -376,7 +377,14 @@ def test_widths_follow_from_intervals():
 @pytest.mark.parametrize("value, message", [
     (lambda a, b: a // 3, "Operator must be one that fits a pipeline, not floordiv"),
     (lambda a, b: a % b, "Operator must be one that fits a pipeline, not mod"),
-    (lambda a, b: a.astype("float32").astype("int32"), "Values must be integers, not float32"),
+    (lambda a, b: a.astype("float64").astype("int32"),
+     "Values must be integers or float16, bfloat16, float32, not float64"),
+    (lambda a, b: (a.astype("float32") / b.astype("float32")).astype("int32"),
+     "Operator on floats must be one that fits a pipeline, not div"),
+    (lambda a, b: te.exp(a.astype("float32")).astype("int32"),
+     "Expression must be one that a datapath computes, not exp"),
+    (lambda a, b: a.astype("float32").astype("int64").astype("int32"),
+     "Integer from float32 must have 32 bits or less, not int64"),
     (lambda a, b: a >> b, "Amount of shr must lie in 0 ... 31, not in -2147483648 ... 2147483647; "
                           "mask it"),
     (lambda a, b: te.rshift_rne(a, b & 63),
