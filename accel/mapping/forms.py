@@ -16,13 +16,35 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.selection import is_elementwise
 from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Graph, Node
+from compiler.ops.registry import find
 
-__all__ = ["Forms", "Part", "is_view"]
+__all__ = ["Forms", "Part", "is_of_rows", "is_view", "joins_rows"]
 
 
 
 def is_view(graph: Graph, node: Node) -> bool:
     return node.op in ("reshape", "transpose") and graph.values[node.inputs[0]].dtype == "int8"
+
+
+def data_of(node: Node) -> tuple[str, ...]:
+    """The inputs of a node that are data, not parameters."""
+    return node.inputs[:find(node.op).data_inputs]
+
+
+def joins_rows(graph: Graph, node: Node) -> bool:
+    """Whether the operator joins tensors that lie as the rows of matrices, by strides; channels of
+    images and of vectors are joined block by block.
+    """
+    shape = graph.values[node.outputs[0]].shape
+    return node.op == "qconcat" and (len(shape), node.attrs.get("axis", 1)) != (2, 1) and (
+        len(shape) != 4)
+
+
+def is_of_rows(graph: Graph, node: Node) -> bool:
+    """Whether the operator reads a tensor of any rank as the rows of matrices."""
+    if node.op == "qmean":
+        return (len(graph.values[node.inputs[0]].shape), *node.attrs["axes"]) != (4, 2, 3)
+    return node.op in ("qmatmul", "qdense")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +64,8 @@ class Forms:
 
     Parameters
     ----------
-    made : operators whose results the accelerator makes; all other values are inputs, plain.
+    made : operators whose results the accelerator makes; all other values are inputs, plain, and so
+        are constants that are data.
 
     Attributes
     ----------
@@ -65,6 +88,9 @@ class Forms:
         self.refused: dict[str, str] = {}
         for value in graph.inputs:
             self._own(value, self._input(value))
+        for value in dict.fromkeys(value for node in graph.nodes for value in data_of(node)):
+            if value in graph.constants:
+                self._own(value, self._input(value))
         for node in graph.nodes:
             value = node.outputs[0]
             if is_view(graph, node):
@@ -72,7 +98,8 @@ class Forms:
             else:
                 self._own(value, self._result(node) if node.op in operators else self._input(value))
         for node in reversed(graph.nodes):
-            if node.op == "qconcat" and len(self._shape(node.outputs[0])) in (2, 4):
+            if (node.op == "qconcat" and node.attrs.get("axis", 1) == 1
+                    and len(self._shape(node.outputs[0])) in (2, 4)):
                 self._join(node)
         for node in graph.nodes:
             if node.op == "slice":
@@ -86,10 +113,17 @@ class Forms:
 
     def misfit(self, node: Node) -> str | None:
         """Why an operator of images, or of rows, cannot read its input as it is."""
-        x, shape = self[node.inputs[0]], self._shape(node.inputs[0])
-        if len(shape) == 4 and node.op == "qdense" and replace(x, plain=False) != rows(shape):
+        if joins_rows(self.graph, node):
+            return None
+        return next(filter(None, (self._misfit(node, value) for value in (
+            node.inputs if node.op == "qconcat" else node.inputs[:1]))), None)
+
+    def _misfit(self, node: Node, value: str) -> str | None:
+        x, shape = self[value], self._shape(value)
+        if (len(shape) == 4 and is_of_rows(self.graph, node) and node.op != "qmatmul"
+                and replace(x, plain=False) != rows(shape)):
             return "its input lies in memory as images, not as rows of matrices"
-        if (len(shape) == 4 and not is_elementwise(node) and node.op not in ("qmatmul", "qdense")
+        if (len(shape) == 4 and not is_elementwise(node) and not is_of_rows(self.graph, node)
                 and replace(x, plain=False) != images(shape)):
             return "its input lies in memory as rows of matrices, not as images"
         return None
@@ -115,6 +149,13 @@ class Forms:
     def is_written_by(self, node: Node, index: int) -> bool:
         """Whether an input of a concatenation is written where the concatenation would write it."""
         return self.joined.get(node.inputs[index]) == node.name
+
+    @staticmethod
+    def keeps_scale(node: Node, index: int) -> bool:
+        """Whether a concatenation leaves the values of this input as they are."""
+        bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
+        zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
+        return mult == 1 << shift and bias == -zp and (lo, hi) == (-128, 127)
 
     def view(self, value: str) -> View | None:
         """The strides of a value; None where strides cannot describe it."""
@@ -150,25 +191,32 @@ class Forms:
                 return len(reader.attrs["shape"]) not in (2, 4)
         if is_elementwise(reader):
             return self._wish(reader.outputs[0])
-        return reader.op in ("qmatmul", "qdense")
+        return is_of_rows(self.graph, reader)
 
     def _result(self, node: Node) -> Stored | None:
         shape = self._shape(node.outputs[0])
         if node.op == "qmatmul":
             return self._product(node)
-        if node.op == "qdense":
-            return rows(shape)
+        if joins_rows(self.graph, node):
+            whole = self.blocks.batch == 1 and self.blocks.padded(shape[-1]) == shape[-1]
+            return rows(shape, not whole)
+        if node.op in ("qdense", "qmean"):
+            return rows(shape) if len(shape) >= 2 else None
         if is_elementwise(node):
-            whole = next((value for value in node.inputs if self._shape(value) == shape), "")
-            source = self.stored.get(whole)
+            whole = [value for value in node.inputs if self._shape(value) == shape]
+            source = next((self.stored.get(value) for value in whole
+                           if value not in self.graph.constants), None)
             if isinstance(source, Activation):
+                for value in self.graph.constants.keys() & {*whole}:
+                    self.stored[value] = replace(source, plain=True)
                 return replace(source, plain=False)
         return images(shape) if len(shape) >= 2 else None
 
     def _takes_views(self, value: str) -> bool:
         """Whether all readers of a value take it with any strides."""
         return value not in self.graph.outputs and all(
-            reader.op == "qmatmul" or is_view(self.graph, reader) for reader in self.readers[value])
+            reader.op == "qmatmul" or is_view(self.graph, reader) or joins_rows(self.graph, reader)
+            for reader in self.readers[value])
 
     def _view(self, node: Node) -> None:
         source, value = node.inputs[0], node.outputs[0]
@@ -261,7 +309,7 @@ class Forms:
             channels = self._shape(value)[1]
             last = index == len(node.inputs) - 1
             own = self.room(result) - at if last else channels
-            if (_keeps_scale(node, index) and self._can_be_part(node, value)
+            if (self.keeps_scale(node, index) and self._can_be_part(node, value)
                     and own <= self.blocks.padded(channels)):
                 self.parts[value] = replace(around, offset=around.offset + at, writable=own)
                 self.joined[value] = node.name
@@ -290,8 +338,10 @@ class Forms:
         return self._reads_parts(others) and (whole or not (others or spread))
 
     def _reads_parts(self, readers: Sequence[Node]) -> bool:
-        return all(reader.op != "qmatmul" and not is_view(self.graph, reader)
-                   for reader in readers)
+        return not any(reader.op == "qmatmul" or is_view(self.graph, reader)
+                       or joins_rows(self.graph, reader)
+                       or (reader.op == "qmean" and is_of_rows(self.graph, reader))
+                       for reader in readers)
 
     def _cut(self, node: Node) -> None:
         """Makes a slice a part of its source, where it can be read there."""
@@ -311,10 +361,3 @@ class Forms:
         self.parts[value] = Part(around.offset + begin[1] + begin[2] * row + begin[3] * column,
                                  (image, step[2] * row, step[3] * column, lane))
         self.owner[value] = self.owner[source]
-
-
-def _keeps_scale(node: Node, index: int) -> bool:
-    """Whether a concatenation leaves the values of this input as they are."""
-    bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
-    zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
-    return mult == 1 << shift and bias == -zp and (lo, hi) == (-128, 127)

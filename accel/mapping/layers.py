@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.mapping.forms import Forms, Part, is_view
+from accel.mapping.forms import Forms, Part, is_of_rows, is_view, joins_rows
 from accel.mapping.grouping import Grouped, grouped
 from accel.mapping.layout import (blocks_of, least_bits, pack_elements, pack_params,
                                   pack_pixel_params, pack_weights, pack_windows, stored_bytes)
@@ -280,7 +280,7 @@ def _rows_within(operator: BlockedOperator, z: View, blocks: Blocks,
                 bound for bound, size in zip(bounds, reach, strict=True) if bound[2] < size)}
 
 
-def _matrix_product_refusal(graph: Graph, node: Node) -> str | None:
+def _leading_refusal(graph: Graph, node: Node) -> str | None:
     leading = [extent for extent in graph.values[node.outputs[0]].shape[:-2] if extent > 1]
     if len(leading) > len(blocked.AROUND):
         return (f"it has {len(leading)} leading dimensions; the accelerator takes "
@@ -326,6 +326,38 @@ def _global_average_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks)
     operator = blocked.global_average_pool(_stage(node), x, _quantization(node), blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]},
                        {"params": _scalars(node, x.c, blocks)}, Activation(x.n, x.c, 1, 1))
+
+
+def _mean(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
+    """Maps a mean to that of images: of one row each where it takes the rows of matrices."""
+    x, shape, axes = known[node.inputs[0]], graph.values[node.inputs[0]].shape, node.attrs["axes"]
+    channels = x.c
+    if is_of_rows(graph, node):
+        outer, count = math.prod(shape[:axes[0]]), math.prod(shape[axes[0]:-1])
+        x = _in_rows(x, outer, count, blocks)
+    operator = blocked.global_average_pool(_stage(node), x, _quantization(node), blocks)
+    return MappedLayer(node, operator, {"x": node.inputs[0]},
+                       {"params": _scalars(node, channels, blocks)},
+                       known[node.outputs[0]])
+
+
+def _in_rows(x: Activation, images: int, columns: int, blocks: Blocks) -> Activation:
+    """Turns rows of matrices into images of one row. Rows lie one after the other whatever the
+    batch, as the pixels of plain images do.
+    """
+    if x.plain or blocks.batch == 1:
+        return Activation(images, x.c, 1, columns, x.plain)
+    return Activation(images, blocks.padded(x.c), 1, columns, plain=True)
+
+
+def _mean_refusal(graph: Graph, node: Node) -> str | None:
+    shape, axes = graph.values[node.inputs[0]].shape, tuple(node.attrs["axes"])
+    if len(graph.values[node.outputs[0]].shape) < 2:
+        return "its result has 1 dimension; the accelerator takes 2 and more"
+    if axes != tuple(range(axes[0], len(shape) - 1)) and (axes != (2, 3) or len(shape) != 4):
+        return (f"it is a mean along axes {axes} of {len(shape)}; the accelerator takes rows and "
+                "columns of images, or axes right before the last")
+    return None
 
 
 def _upsample(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
@@ -439,8 +471,12 @@ def _parameters(graph: Graph, node: Node, result: Activation, selection: Selecti
 
 def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
     """One layer for each input that does not lie in the result already; it writes the input's
-    channels, and the last one pads the result.
+    channels, and the last one pads the result. Along other axes each writes whole pixels.
     """
+    if joins_rows(graph, node):
+        return _joined_rows(node, graph, known, blocks)
+    if node.attrs.get("axis", 1) != 1:
+        return _joined_images(node, known, blocks)
     parts = [known[value] for value in node.inputs]
     result = replace(parts[0], c=sum(x.c for x in parts), plain=False)
     layers: list[MappedLayer] = []
@@ -454,17 +490,71 @@ def _concat(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> tuple[Map
     return tuple(layers)
 
 
+def _concat_refusal(graph: Graph, node: Node) -> str | None:
+    return _leading_refusal(graph, node) if joins_rows(graph, node) else None
+
+
 def _piece(node: Node, index: int, x: Activation, channels: int, blocks: Blocks,
            result: Activation, at: int) -> MappedLayer:
     operator = blocked.rescale(f"{_stage(node)}_{index}", x, _quantization(node), blocks, channels)
-    bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
-    count = operator["params"].shape[0]
-    params = pack_params(bias, mult, shift, count * blocks.block_out, blocks)[:count]
+    params = _params_of(node, index, operator["params"].shape[0], blocks)
     shape = result.stored_shape(blocks)
     pixels = (math.prod(shape[axis + 1:]) for axis in range(len(shape) - 1))
     return MappedLayer(node, operator, {"x": node.inputs[index]}, {"params": params}, result,
                        part=str(index), offset=at, pitches=(*pixels, blocks.block_out, 1),
                        bounds=((-2, -1, channels),))
+
+
+def _joined_rows(node: Node, graph: Graph, known: Forms, blocks: Blocks
+                 ) -> tuple[MappedLayer, ...]:
+    """A layer for each input, which writes it among the rows of the result by strides."""
+    axis, at = node.attrs.get("axis", 1), 0
+    value, = node.outputs
+    result = known.view(value)
+    layers: list[MappedLayer] = []
+    for index, source in enumerate(node.inputs):
+        x = known.view(source)
+        if x is None or result is None:
+            raise LoweringError("batches of images are no rows of matrices")
+        q = None if known.keeps_scale(node, index) else _quantization(node)
+        operator = products.moved(f"{_stage(node)}_{index}", x.shape, blocks, q)
+        params = {} if q is None else {"params": _params_of(
+            node, index, operator["params"].shape[0], blocks)}
+        target = result.part(axis, x.shape[axis])
+        layers.append(MappedLayer(
+            node, operator, {"x": source}, params, known.stored[value], part=str(index),
+            offset=at * result.strides[axis], views={"x": x},
+            **_rows_within(operator, target, blocks, False)))
+        at += x.shape[axis]
+    return tuple(layers)
+
+
+def _joined_images(node: Node, known: Forms, blocks: Blocks) -> tuple[MappedLayer, ...]:
+    """A layer for each input, which writes whole pixels of images, rows or columns."""
+    axis, at = node.attrs["axis"], 0
+    result = known[node.outputs[0]]
+    image, height, width, lane, channels = result.stored_shape(blocks)
+    column = lane * channels
+    apart = {0: height * width * column // blocks.batch, 2: width * column, 3: column}[axis]
+    layers: list[MappedLayer] = []
+    for index, x in enumerate(map(known.__getitem__, node.inputs)):
+        if axis == 0 and at % blocks.batch:
+            raise LoweringError(f"image {at} of its result does not begin a batch of "
+                                f"{blocks.batch}")
+        operator = blocked.rescale(f"{_stage(node)}_{index}", x, _quantization(node), blocks)
+        params = _params_of(node, index, operator["params"].shape[0], blocks)
+        layers.append(MappedLayer(
+            node, operator, {"x": node.inputs[index]}, {"params": params}, result, part=str(index),
+            offset=at * apart, pitches=(height * width * column, width * column, column, channels,
+                                        blocks.block_out, 1)))
+        at += (x.n, x.c, x.h, x.w)[axis]
+    return tuple(layers)
+
+
+def _params_of(node: Node, index: int, count: int, blocks: Blocks) -> np.ndarray:
+    """The records by which an input of a concatenation is requantized, for blocks of channels."""
+    bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
+    return pack_params(bias, mult, shift, count * blocks.block_out, blocks)[:count]
 
 
 def _stage(node: Node) -> str:
@@ -479,6 +569,7 @@ LAYERS: dict[str, Builder] = {
     "qmaxpool": _max_pool,
     "qavgpool": _average_pool,
     "qglobalavgpool": _global_average_pool,
+    "qmean": _mean,
     "qmatmul": _matrix_product,
     "upsample": _upsample,
     "slice": _slice,
@@ -486,12 +577,14 @@ LAYERS: dict[str, Builder] = {
 }
 
 
-ANY_RANK = ("qdense", "qmatmul")
+ANY_RANK = ("qdense", "qmatmul", "qmean", "qconcat")
 """Operators that take the rows of matrices as well as images."""
 
 REFUSALS: dict[str, Callable[[Graph, Node], str | None]] = {
     "slice": _slice_refusal,
-    "qmatmul": _matrix_product_refusal,
+    "qmatmul": _leading_refusal,
+    "qmean": _mean_refusal,
+    "qconcat": _concat_refusal,
 }
 """Cases of a supported operator that the accelerator refuses."""
 

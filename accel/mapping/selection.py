@@ -36,7 +36,8 @@ class Selection:
     """How an operator is computed.
 
     steps : the instructions, in order; the last one writes the result.
-    inputs : for each leaf that is an activation, its name in `steps` and the input of the node.
+    inputs : for each leaf that is an activation, or a constant of the result's shape, its name in
+        `steps` and the input of the node.
     constants : for each leaf that is a constant of each channel, its name in `steps` and the array.
     tables : for each table, its name in `steps` and the array.
     """
@@ -130,15 +131,23 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
             tables[name] = _table(name, graph, value)
             return table(name, tables[name].size, read.dtype, read.indices[0])
         _require_own_place(read, result)
-        if value not in graph.constants:
+        array = graph.constants.get(value)
+        if array is None or _is_tensor(array, result.shape):
             inputs[name] = value
             return leaf(name, read.dtype, INPUTS)
-        array = graph.constants[value]
         if array.size == 1:
             return te.const(array.item(), read.dtype)
         return Cast(_constant(name, array, rank, constants), read.dtype)
 
     return rewrite(body, rule), inputs, constants, tables
+
+
+def _is_tensor(array: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether a constant has an element of its own for each of the result's, and is read as an
+    activation is.
+    """
+    return (array.dtype == np.int8 and array.shape == shape
+            and sum(extent > 1 for extent in shape) > 1)
 
 
 def _inlined(tensor: Tensor, indices: Sequence[Expr]) -> Expr:

@@ -19,7 +19,7 @@ from accel.mapping.borders import core, layout_of, orders, with_borders
 from accel.mapping.forms import Forms
 from accel.mapping.interleave import halves, interleave
 from accel.mapping.layers import MappedLayer, build_layers, forms_of, refusal
-from accel.mapping.layout import blocks_of, stored_bytes
+from accel.mapping.layout import blocks_of, stored_bytes, to_memory
 from accel.mapping.lowering import LoweringError, Room, TensorPlacement, lower
 from accel.mapping.operators.blocked import BlockedOperator, Blocks
 from accel.mapping.plans import (layer_task, pair_of, pair_task, pair_text, tiles_from,
@@ -350,13 +350,23 @@ class _Memory:
 
     def _place_constants(self) -> np.ndarray:
         parts, top = [], 0
+
+        def place(raw: np.ndarray, value: str = "", bits: int = 8) -> TensorPlacement:
+            nonlocal top
+            at = TensorPlacement("weights", top, value, bits=bits)
+            parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
+            top += parts[-1].size
+            return at
+
         for layer in self.layers:
             for role in layer.constants:
                 bits = layer.operator.weight_bits if role == "w" else 8
-                self._constants[layer.name, role] = TensorPlacement("weights", top, bits=bits)
-                raw = layer.stored(role)
-                parts.append(np.pad(raw, (0, -raw.size % ALIGNMENT)))
-                top += parts[-1].size
+                self._constants[layer.name, role] = place(layer.stored(role), bits=bits)
+            for value in layer.inputs.values():
+                array = self.graph.constants.get(value)
+                if array is not None and value not in self._places:
+                    layout = layout_of(self.forms[value], array.shape)
+                    self._places[value] = place(stored_bytes(to_memory(array, layout)), value)
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
     def _size(self, value: str) -> int:

@@ -32,6 +32,10 @@ class View:
             strides += [merged * math.prod(cut[at + 1:]) for at in range(len(cut))]
         return replace(self, shape=shape, strides=tuple(strides))
 
+    def part(self, axis: int, extent: int) -> "View":
+        """The first elements along an axis."""
+        return replace(self, shape=(*self.shape[:axis], extent, *self.shape[axis + 1:]))
+
     def equals(self, other: "View") -> bool:
         """Whether each element lies in the same place; strides of one element do not count."""
         return self.shape == other.shape and self.size == other.size and all(

@@ -347,6 +347,7 @@ RULES: dict[str, Rule] = {
     "gather_elements": _plain("GatherElements", axis="axis"),
     "gather_nd": _plain("GatherND", batch_dims="batch_dims"),
     **{f"reduce_{op}": _reduction(f"Reduce{op.title()}") for op in ("sum", "max", "min", "prod")},
+    "mean": _reduction("ReduceMean"),
     **{f"arg{op}": _plain(f"Arg{op.title()}", axis="axis", keepdims="keepdims",
                           last="select_last_index") for op in ("max", "min")},
     "sorted_places": _sorted_places, "cumsum": _running("CumSum"), "cumprod": _running("CumProd"),

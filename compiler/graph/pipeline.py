@@ -17,6 +17,7 @@ from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
 from compiler.graph.passes.integerize import Integerize
+from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.graph.passes.sink_dequantize import SinkDequantize
 from compiler.graph.passes.transpose_weights import TransposeWeights
@@ -49,7 +50,7 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
     """The passes over every imported network, in order; without `integerize` ONNX's float
     semantics hold.
     """
-    to_integers: tuple[Pass, ...] = (SinkDequantize(), Integerize())
+    to_integers: tuple[Pass, ...] = (ReductionsAsPools(), SinkDequantize(), Integerize())
     return (
         FoldConstants(dequantize=False),
         SequencesAsImages(),

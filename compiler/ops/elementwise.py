@@ -125,12 +125,26 @@ def _add_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds)
             if view.is_computed(core.inputs[1]):
                 raise StaysFloat("it adds a constant to a product of two computed tensors")
             return integer_product(view, core, out, bounds, transposed=True, bias=(other,))
-    a, b = (view.activation(value) for value in node.inputs)
-    if hindrance := _shape_hindrance(node.attrs, [view.shape(value) for value in node.inputs]):
+    result = view.shape(node.outputs[0])
+    shapes = [result if view.is_constant(value) else view.shape(value) for value in node.inputs]
+    a, b = (_addend(view, value, result) for value in node.inputs)
+    if hindrance := _shape_hindrance(node.attrs, shapes):
         raise StaysFloat(hindrance)
     ma, mb, shift = add_multipliers(a.scale / out.scale, b.scale / out.scale)
     attrs = {"ma": ma, "mb": mb, "c": -(a.zp * ma + b.zp * mb), "shift": shift}
     return IntegerNode("qadd", (a.value, b.value), attrs | clamp_to(out, bounds))
+
+
+def _addend(view: QuantizedInputs, value: str, shape: tuple[int, ...]) -> Stored:
+    if view.is_constant(value) and _constant_hindrance(view.shape(value)):
+        return view.activation(value)
+    return view.operand(value, shape)
+
+
+def _constant_hindrance(shape: tuple[int, ...]) -> str | None:
+    """A number, or one for each channel, is no tensor: tables and convolutions add it."""
+    several = sum(extent > 1 for extent in shape) > 1
+    return None if several else "one of its inputs is a constant"
 
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
@@ -245,7 +259,8 @@ def _record(name: str, function: Function) -> Operator:
 
 
 OPERATORS = (
-    replace(_record("add", FUNCTIONS["add"]), integer=_add_integer, hindrance=_shape_hindrance),
+    replace(_record("add", FUNCTIONS["add"]), integer=_add_integer, hindrance=_shape_hindrance,
+            constants=_constant_hindrance),
     *(_record(name, function) for name, function in FUNCTIONS.items() if name != "add"),
     Operator(
         name="where", summary="a where the condition holds, else b", inputs="condition, a, b",

@@ -51,6 +51,10 @@ class QuantizedInputs(Protocol):
         """The quantized tensor that a float value is."""
         ...
 
+    def operand(self, value: str, shape: tuple[int, ...] | None = None) -> Stored:
+        """The same, or a constant that was quantized with one scale, repeated to the shape."""
+        ...
+
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
         """int8 weight and float64 scale for each of the channels along the axis."""
         ...

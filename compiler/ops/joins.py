@@ -8,8 +8,8 @@ import numpy as np
 from compiler import te
 from compiler.ops.channels_last import ChannelsLast, by_axis
 from compiler.ops.fixed_point import requantize
-from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
-                                        clamp_to, scaled)
+from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
+                                        scaled)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Algebra, Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import check_clamp, check_multiplier, clamp_of, rescaled
@@ -37,7 +37,7 @@ def _without(type_: TensorType, axis: int) -> tuple:
 
 
 def _qconcat_type(node: Node, types: Types) -> TensorType:
-    """The type of inputs joined along the channels, each requantized by itself."""
+    """The type of inputs joined along an axis, each requantized by itself."""
     need_dtype(node, types, "int8")
     for name in ("bias", "mult", "shift"):
         need(len(node.attrs[name]) == len(types), node,
@@ -55,7 +55,7 @@ def _concat(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
 
 
 def _qconcat(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
-    """The inputs one after the other along the channels, each requantized by itself."""
+    """The inputs one after the other along ``axis``, each requantized by itself."""
     scales = [dict(zip(("bias", "mult", "shift"), row, strict=True))
               for row in zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)]
     axis = attrs.get("axis", 1)
@@ -90,19 +90,13 @@ def _qconcat_meaning(attrs, *parts: Array) -> Array:
     return np.concatenate(pieces, axis=attrs.get("axis", 1))
 
 
-def _axis_hindrance(attrs: Attributes, shapes: Sequence[tuple[int, ...]]) -> str | None:
-    axis = attrs["axis"]
-    return None if axis == 1 else f"its axis must be 1, the channels, not {axis}"
-
-
 def _concat_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
-    if hindrance := _axis_hindrance(node.attrs, ()):
-        raise StaysFloat(hindrance)
-    parts = [scaled("qrescale", view.activation(value), 1, out, bounds) for value in node.inputs]
+    parts = [scaled("qrescale", view.operand(value), 1, out, bounds) for value in node.inputs]
     scales = {name: tuple(part.attrs[name] for part in parts)
               for name in ("bias", "mult", "shift")}
+    axis = {} if node.attrs["axis"] == 1 else {"axis": node.attrs["axis"]}
     return IntegerNode("qconcat", tuple(part.inputs[0] for part in parts),
-                       scales | clamp_to(out, bounds))
+                       scales | clamp_to(out, bounds) | axis)
 
 
 OPERATORS = (
@@ -111,7 +105,8 @@ OPERATORS = (
         attributes="axis", define=_concat,
         meaning=lambda attrs, *parts: np.concatenate(parts, attrs["axis"]), type=_concat_type,
         numbers=Numbers.FLOAT, kind=Kind.INJECTIVE, joins=True,
-        channels_last=ChannelsLast(by_axis), integer=_concat_integer, hindrance=_axis_hindrance,
+        channels_last=ChannelsLast(by_axis), integer=_concat_integer,
+        constants=lambda shape: None,
         algebra=Algebra(unchanged=lambda attrs, types, result: len(types) == 1)),
     Operator(
         name="qconcat", summary="the inputs one after the other, each requantized by itself",

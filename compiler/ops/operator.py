@@ -131,6 +131,8 @@ class Operator:
 
     integer : the integer operator that takes its place between quantizations.
     hindrance : why that operator cannot have these attributes, or data of these shapes.
+    constants : why a constant of a shape cannot have a scale of its own and stand in the place of
+        data; where there is no such rule, none can.
     stored : the operator that does the same to int8 in stored form, where it has another name.
     bounds : least and greatest of what it leaves of all numbers; the integer operator before
         clamps to them.
@@ -161,6 +163,7 @@ class Operator:
 
     integer: IntegerForm | None = None
     hindrance: Callable[[Attributes, Sequence[tuple[int, ...]]], str | None] | None = None
+    constants: Callable[[tuple[int, ...]], str | None] | None = None
     stored: str = ""
     bounds: Callable[[Attributes], tuple[float, float]] | None = None
     picks: bool = False

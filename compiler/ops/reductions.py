@@ -10,7 +10,12 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.channels_last import ChannelsLast, by_axes
-from compiler.ops.operator import Attributes, Inputs, Kind, Meaning, Operator
+from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, StaysFloat, Stored,
+                                        scaled)
+from compiler.ops.node import Node, TensorType
+from compiler.ops.operator import Attributes, Inputs, Kind, Meaning, Numbers, Operator
+from compiler.ops.requantization import check_requantized, requantized, rescaled_array, wrapped
+from compiler.ops.rules import Types, need, of_int8
 from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
@@ -71,6 +76,67 @@ def _over(op: str, shape: Sequence[int], element: Callable[..., Expr], axes: tup
                           (name,))[0]
     reduce = {"sum": te.sum, "max": te.max, "min": te.min}[op]
     return te.compute(tuple(shape), lambda *indices: reduce(element(*indices), axes), name)
+
+
+def _mean(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """The sum along axes, divided by the number of its elements: both rounded."""
+    x, axes = inputs[0], tuple(attrs["axes"])
+    if x.dtype != "float32":
+        raise ValueError(f"x must be float32, not {x.dtype}")
+    total, count = _reduce("sum")(attrs, inputs, f"{name}_sum"), _count(x.shape, axes)
+    return te.compute(total.shape, lambda *indices: total[indices] / float(count), name)
+
+
+def _count(shape: Sequence[int], axes: Sequence[int]) -> int:
+    return prod(shape[axis] for axis in axes)
+
+
+def _qmean_type(node: Node, types: Types) -> TensorType:
+    check_requantized(node)
+    shape, axes = types[0].shape, tuple(node.attrs["axes"])
+    need(bool(axes) and axes == tuple(sorted({*axes}.intersection(range(len(shape))))), node,
+         f"axes must be different ones of 0 to {len(shape) - 1} in order, not {axes}")
+    return TensorType(tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)
+                            if node.attrs["keepdims"] or axis not in axes), "int8")
+
+
+def _qmean(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
+    """Sum along axes, requantized; the multiplier holds the number of elements."""
+    x = inputs[0]
+    wide = te.compute(x.shape, lambda *indices: x[indices].astype("int32"), f"{name}_wide")
+    total = _reduce("sum")(attrs, [wide], f"{name}_sum")
+    return te.compute(total.shape, lambda *indices: requantized(attrs, total[indices]), name)
+
+
+def _qmean_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    axes, keepdims = tuple(attrs["axes"]), bool(attrs["keepdims"])
+    return rescaled_array(attrs, wrapped(x.sum(axis=axes, keepdims=keepdims, dtype=np.float64)))
+
+
+def _mean_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
+    total = _reduce_meaning(_sum_meaning(np.sum))(attrs, x).astype(np.float32)
+    return total / np.float32(_count(x.shape, attrs["axes"]))
+
+
+def _mean_hindrance(attrs: Attributes, shapes: Sequence[tuple[int, ...]]) -> str | None:
+    """Means inside a pixel or a row, and of some of its channels, are those of norms."""
+    axes, rank = tuple(attrs["axes"]), len(shapes[0])
+    if (rank == 4 and axes == (2, 3)) or (axes and axes == tuple(range(axes[0], rank - 1))):
+        return None
+    return (f"it must be the mean of rows and columns, or along axes right before the last, not "
+            f"along {axes} of {rank}")
+
+
+def _mean_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) -> IntegerNode:
+    shape, axes = view.shape(node.inputs[0]), tuple(node.attrs["axes"])
+    if hindrance := _mean_hindrance(node.attrs, [shape]):
+        raise StaysFloat(hindrance)
+    x, count = view.activation(node.inputs[0]), _count(shape, axes)
+    if axes == (2, 3) and len(shape) == 4 and node.attrs["keepdims"]:
+        return scaled("qglobalavgpool", x, count, out, bounds)
+    made = scaled("qmean", x, count, out, bounds)
+    return IntegerNode(made.op, made.inputs,
+                       {"axes": axes, "keepdims": node.attrs["keepdims"], **made.attrs})
 
 
 def _product(value: Expr, over: tuple) -> Reduction:
@@ -227,6 +293,16 @@ OPERATORS = (
     _reduction("max", "greatest element along axes", _reduce_meaning(np.max)),
     _reduction("min", "least element along axes", _reduce_meaning(np.min)),
     _reduction("prod", "product along axes", _reduce_meaning(np.prod)),
+    Operator(
+        name="mean", summary="sum along axes, divided by the number of elements",
+        inputs="x float32", attributes="axes, keepdims", define=_mean, meaning=kept(_mean_meaning),
+        kind=Kind.REDUCTION, channels_last=ChannelsLast(by_axes), integer=_mean_integer,
+        hindrance=_mean_hindrance),
+    Operator(
+        name="qmean", summary="sum of int8 along axes, requantized", inputs="x",
+        attributes="axes, keepdims, bias, mult, shift, zp, lo, hi", define=_qmean,
+        meaning=_qmean_meaning, type=of_int8(_qmean_type), numbers=Numbers.INTEGER,
+        kind=Kind.REDUCTION),
     Operator(
         name="argmax", summary="number of the greatest element along an axis", inputs="x",
         attributes="axis, keepdims, last (0): 1 takes the last of equals", define=_place("gt"),

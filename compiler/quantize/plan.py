@@ -1,10 +1,12 @@
 """Plans which layers are quantized, and which values share a scale.
 
-A layer is quantized when an integer operator exists for it: with constant weights anywhere, any
-other when it reads a quantized value or an input of the network. A function (`functions`) is
+A layer is quantized when an integer operator exists for it: with constant weights anywhere, and so
+is a mean that products read, any other when it reads a quantized value or an input of the network.
+A function (`functions`) is
 quantized when all that it reads is, and a quantized layer computes from its result. An operator
 that only moves elements keeps the scale of its input. All inputs of a concatenation have the scale
-of its result, which spans them all, so that joining them moves bytes and computes nothing. Both
+of its result, which spans them all, so that joining them moves bytes and computes nothing. A
+constant of many elements that is added or joined is quantized as a computed value is. Both
 inputs of a product of computed values have zero point 128, which is 0 in int8.
 """
 
@@ -14,16 +16,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from compiler.graph.graph import Node, TensorType
+from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.quantize.network import FUNCTION, INTEGER_FORMS, PICKS, Layer, Network
 from compiler.quantize.scales import Scale
 from compiler.quantize.weights import MATRICES, WEIGHTED, outputs
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["Plan", "disproportionate", "make_plan"]
 
 Ranges = Mapping[str, tuple[float, float]]
 MOVES = {*PICKS, "identity"}
 """Operators that only move elements of their input, and keep its scale."""
+MOST_TIMES = 8
+"""How many times wider than the other data a constant may be that is quantized beside it."""
 QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
 
 
@@ -31,7 +36,8 @@ QUANTIZABLE = {*MOVES, *INTEGER_FORMS}
 class Plan:
     """`quantized` holds the values that quantized layers make, `reasons` why each other layer
     stays in float, by its name. `scale_of` names, for each value that is read quantized, the value
-    whose scale constants it has; values with equal groups have equal scales.
+    whose scale constants it has; values with equal groups have equal scales. `constants` has the
+    ranges of those that are quantized with one scale.
     """
 
     quantized: frozenset[str]
@@ -39,6 +45,13 @@ class Plan:
     groups: Mapping[str, str] = field(default_factory=dict)
     moved: Mapping[str, str] = field(default_factory=dict)
     symmetric: frozenset[str] = frozenset()
+    constants: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def origin(self, value: str) -> str:
+        """The value whose elements were moved to make this one; itself where none were."""
+        while value in self.moved:
+            value = self.moved[value]
+        return value
 
     def within(self, network: Network, scales: Mapping[str, Scale]) -> "Plan":
         """The plan restricted to the network with other extents, whose operators may differ."""
@@ -53,7 +66,7 @@ class Plan:
         spans: dict[str, tuple[float, float]] = {}
         for value, group in self.groups.items():
             if value not in self.moved:
-                low, high = ranges[value]
+                low, high = self.constants.get(value) or ranges[value]
                 before = spans.get(group, (low, high))
                 spans[group] = min(low, before[0]), max(high, before[1])
         symmetric = {self.groups[value] for value in self.symmetric}
@@ -82,6 +95,29 @@ def make_plan(network: Network, kept: Mapping[str, str] | None = None,
         reasons |= dict.fromkeys(useless, "no quantized layer computes from its result")
 
 
+def disproportionate(network: Network, plan: Plan, ranges: Ranges) -> dict[str, str]:
+    """Why layers with a constant of a scale of its own stay in float, by name: of what else the
+    layer reads few steps would be left, as behind a mask of -10000.
+    """
+    reasons: dict[str, str] = {}
+    for layer in network.layers:
+        if layer.value in plan.quantized and not plan.constants.keys().isdisjoint(layer.read):
+            spans = {value: _width(plan.constants.get(value) or ranges.get(plan.origin(value)))
+                     for value in layer.read}
+            widest, data = (max((span for value, span in spans.items()
+                                 if (value in plan.constants) is constant), default=0.0)
+                            for constant in (True, False))
+            if widest > MOST_TIMES * data:
+                reasons[layer.name] = (f"its constant spans {widest:.3g}, more than {MOST_TIMES} "
+                                       f"times what else it reads, {data:.3g}")
+    return reasons
+
+
+def _width(span: tuple[float, float] | None) -> float:
+    """The width of the range that a scale for these numbers spans."""
+    return max(span[1], 0.0) - min(span[0], 0.0) if span else 0.0
+
+
 def _useless(network: Network, plan: Plan) -> list[str]:
     """The quantized functions from which no quantized layer computes, other functions aside."""
     useful: set[str] = set()        # values that quantized layers compute from
@@ -108,6 +144,7 @@ class _Planning:
     parent: dict[str, str] = field(default_factory=dict)
     moved: dict[str, str] = field(default_factory=dict)
     symmetric: set[str] = field(default_factory=set)
+    constants: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def run(self) -> Plan:
         reasons = dict(self.kept)
@@ -121,7 +158,7 @@ class _Planning:
                 reasons[layer.name] = reason
         groups = {value: self._root(value) for value in self.parent}
         return Plan(frozenset(self.quantized), reasons, groups, self.moved,
-                    frozenset(self.symmetric))
+                    frozenset(self.symmetric), self.constants)
 
     def _reason(self, layer: Layer) -> str | None:
         """Why the layer stays in float."""
@@ -130,7 +167,7 @@ class _Planning:
         node, data = layer.node, self.data(layer)
         if node.op not in QUANTIZABLE and node.op != FUNCTION:
             return hindrance(node, len(self.types[layer.value].shape))
-        for value in (*data, layer.value):
+        for value in data if node.op in MOVES else (*data, layer.value):
             if value in self.unbounded:
                 return f"value {value!r} is not finite for all calibration samples"
         if any(self.types[value].dtype != "float32" for value in data):
@@ -138,7 +175,7 @@ class _Planning:
         if node.op == FUNCTION:
             loose = [value for value in data if value not in self.known]
             return f"it reads {loose[0]!r}, which is not quantized" if loose else None
-        weighted = node.op in WEIGHTED and len(data) == 1
+        weighted = (node.op in WEIGHTED and len(data) == 1) or node.op == "mean"
         if not weighted and not self.known.intersection(data):
             return "it reads no quantized value"
         return self._refusal(node, data)
@@ -149,6 +186,10 @@ class _Planning:
 
     def _quantize(self, layer: Layer) -> None:
         op, data, value = layer.node.op, self.data(layer), layer.value
+        for constant in self._operands(layer.node):
+            tensor = self.network.tensors[constant]
+            self.constants[constant] = float(tensor.min()), float(tensor.max())
+            data.append(constant)
         for member in (*data, value):
             self.parent.setdefault(member, member)
         if op in MOVES:
@@ -160,6 +201,12 @@ class _Planning:
             self.symmetric.update(data)
         self.quantized.add(value)
         self.known.add(value)
+
+    def _operands(self, node: Node) -> list[str]:
+        """The constants that stand in the place of computed values."""
+        if node.op == FUNCTION or find(node.op).constants is None:
+            return []
+        return [value for value in node.inputs if value in self.network.tensors]
 
     def _root(self, value: str) -> str:
         while self.parent[value] != value:
@@ -192,7 +239,20 @@ class _Planning:
             return self.weighted(node, data)
         if node.op == "identity":
             return None if data[0] in self.quantized else "it changes nothing"
-        if len(data) != len(node.inputs):
+        operands = self._operands(node)
+        if len(data) + len(operands) != len(node.inputs):
             return "one of its inputs is a constant"
-        refused = find(node.op).hindrance
-        return refused and refused(node.attrs, [self.types[value].shape for value in data])
+        for value in operands:
+            if reason := self._constant_refusal(node, self.network.tensors[value]):
+                return reason
+        refused, result = find(node.op).hindrance, self.types[node.outputs[0]].shape
+        repeated = find(node.op).kind is Kind.ELEMENTWISE
+        return refused and refused(node.attrs, [
+            result if repeated and value in operands else np.shape(self.network.tensors[value])
+            if value in operands else self.types[value].shape for value in node.inputs])
+
+    def _constant_refusal(self, node: Node, tensor: np.ndarray) -> str | None:
+        refused = find(node.op).constants
+        if tensor.dtype != np.float32 or not np.isfinite(tensor).all():
+            return "one of its inputs is a constant that is no tensor of finite float32 numbers"
+        return refused and refused(tensor.shape)

@@ -31,7 +31,7 @@ from compiler.quantize.noise import (
     measure,
 )
 from compiler.quantize.observers import Observer, observer
-from compiler.quantize.plan import Plan, make_plan
+from compiler.quantize.plan import Plan, disproportionate, make_plan
 from compiler.quantize.preparation import prepare
 from compiler.quantize.recurrent import parts
 from compiler.quantize.refusal import QuantizeRefused
@@ -196,7 +196,10 @@ def quantize_ranges(model: ModelProto, ranges: Mapping[str, tuple[float, float]]
     """
     network = prepare(convert(model))
     network.weight_bits = chosen_bits(network, {}, bits_by_name(weight_bits))
-    plan = make_plan(network, {}, set(network.graph.values).difference(ranges))
+    unknown = set(network.graph.values).difference(ranges)
+    plan = make_plan(network, {}, unknown)
+    if kept := disproportionate(network, plan, ranges):
+        plan = make_plan(network, kept, unknown)
     return exported_model(write(network, plan, plan.scales(ranges)).graph)
 
 
@@ -281,7 +284,10 @@ class _Quantizer:
         if self.options.equalize:
             self.equalized = equalize(self.network)
         self.graph = self.network.float_graph()
-        self.ranges = self._calibrate(make_plan(self.network, self.kept).groups)
+        plan = make_plan(self.network, self.kept)
+        self.ranges = self._calibrate([value for value in plan.groups
+                                       if value not in plan.constants])
+        self.kept |= disproportionate(self.network, plan, self.ranges)
         attempt, ranking, fallen = self._attempt(self.kept), {}, ()
         require_bits(attempt.network, attempt.plan, self.options.weight_bits)
         budget = self.options.budget

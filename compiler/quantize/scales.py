@@ -38,6 +38,10 @@ class Scale:
             first, last = np.rint(np.array([low, high], np.float32) / self.scale) + self.zero
         return first > 0 or last < 255
 
+    def steps(self, real: Array) -> Array:
+        """The real numbers as they are stored."""
+        return np.clip(np.rint(real / self.scale) + self.zero, 0, 255).astype(np.uint8)
+
     def rounded(self, real: Array) -> Array:
         """The real numbers after quantization."""
         return (np.clip(np.rint(real / self.scale) + self.zero, 0, 255) - self.zero) * self.scale

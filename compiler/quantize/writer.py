@@ -116,11 +116,20 @@ class _Writer:
 
     def _dequantized(self, value: str) -> str:
         """The value's dequantized form; a value that a float layer or no layer here makes is
-        quantized first.
+        quantized first. Constants are stored quantized.
         """
-        if value not in self.real:
+        if value in self.network.tensors and value not in self.real:
+            self.real[value] = self._constant_operand(value)
+        elif value not in self.real:
             self._quantize(value, value)
         return self.real[value]
+
+    def _constant_operand(self, value: str) -> str:
+        steps = self.scales[value].steps(self.network.tensors[value])
+        real = self.names.fresh(f"{value}_DequantizeLinear_Output")
+        self._node("DequantizeLinear", value,
+                   [self._constant(f"{value}_quantized", steps), *self._parameters(value)], real)
+        return real
 
     def _quantize(self, computed: str, value: str) -> None:
         """Quantizes the float value `computed`, which stands for the network's `value`."""
@@ -134,9 +143,7 @@ class _Writer:
 
     def _parameters(self, value: str) -> list[str]:
         """The names of the scale and zero point; a moved value has those of its source."""
-        source = value
-        while source in self.plan.moved:
-            source = self.plan.moved[source]
+        source = self.plan.origin(value)
         if source not in self.parameters:
             scale = self.scales[source]
             self.parameters[source] = [self._constant(f"{source}_scale", np.array(scale.scale)),

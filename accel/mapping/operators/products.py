@@ -109,21 +109,20 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
     acc = over(AROUND + "yxcbo", sizes, f"{name}_acc", products)
     params = te.placeholder((co, blocks.block_out), PARAM, f"{name}_params")
 
-    def lane(at: At) -> Expr:
-        p = params[at["c"], at["o"]]
-        return requantize(acc[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi).astype("int8")
-
+    lane = _requantized(acc, params, q)
     stages = {"x": source, "y": other, "w": w, "params": params, "input": moved, "acc": acc}
     window = Window((1, planes.count), (1, planes.count))
     return replace(_written(name, stages, window, sizes, lane),
                    reduced={"depth": rc, "rows": kh, "columns": kw, "lanes": ri})
 
 
-def moved(name: str, shape: tuple[int, ...], blocks: Blocks) -> BlockedOperator:
-    """Copies a tensor of at least two dimensions, the last one cut into blocks.
+def moved(name: str, shape: tuple[int, ...], blocks: Blocks,
+          q: Quantization | None = None) -> BlockedOperator:
+    """Copies a tensor of at least two dimensions, the last one cut into blocks; with `q` it changes
+    scale and zero point, by ``params`` [co][block_out].
 
-    Stages: ``x``, ``input``, ``quantized``, ``output``: [..., 1, M/batch, batch, co, block_out].
+    Stages: ``x``, ``params`` with `q`, ``input``, ``quantized``, ``output``: [..., 1, M/batch,
+    batch, co, block_out].
     """
     around, (rows, elements) = _around(shape[:-2]), shape[-2:]
     columns, count = -(-rows // blocks.batch), -(-elements // blocks.block_out)
@@ -139,10 +138,22 @@ def moved(name: str, shape: tuple[int, ...], blocks: Blocks) -> BlockedOperator:
 
     copied = over(AROUND + "yxcbo", sizes, f"{name}_input", pixel)
 
-    def lane(at: At) -> Expr:
-        return copied[tuple(at.values())].astype("int32").astype("int8")
+    stages = {"x": source, "input": copied}
+    if q is None:
+        return _written(name, stages, Window((1, 1)), sizes, lambda at: copied[
+            tuple(at.values())].astype("int32").astype("int8"))
+    params = te.placeholder((count, blocks.block_out), PARAM, f"{name}_params")
+    return _written(name, stages | {"params": params}, Window((1, 1)), sizes,
+                    _requantized(copied, params, q))
 
-    return _written(name, {"x": source, "input": copied}, Window((1, 1)), sizes, lane)
+
+def _requantized(tile: Tensor, params: Tensor, q: Quantization) -> Callable[[At], Expr]:
+    """The elements of a tile, requantized with the parameters of their channels."""
+    def lane(at: At) -> Expr:
+        p = params[at["c"], at["o"]]
+        return requantize(tile[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
+                          q.zp, q.lo, q.hi).astype("int8")
+    return lane
 
 
 def _around(leading: Sequence[int]) -> dict[str, tuple[int, int]]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import ClassVar
 
+import numpy as np
+
 from compiler.ops.fixed_point import ScaleRefused
 from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
                                         StaysFloat, Stored, clamp_to, scaled)
@@ -59,7 +61,7 @@ class _Rewriting:
 
     def __post_init__(self):
         self.builder = Builder.like(self.graph)
-        self.view = QuantizedView(self.graph, self.graph.producers())
+        self.view = QuantizedView(self.graph, self.graph.producers(), self._constant)
         self.regions = Regions(self.view)
 
     def run(self) -> Graph:
@@ -135,11 +137,13 @@ class _Rewriting:
             core = self.view.producers.get(core.inputs[0])
         return core, activations
 
+    def _constant(self, stem: str, array: np.ndarray) -> str:
+        return self.builder.add_constant(self.builder.fresh(stem), array)
+
     def _define(self, value: str, integer: IntegerNode, name: str) -> None:
         """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
         typed = self.builder
-        constants = [typed.add_constant(typed.fresh(f"{name}:{role}"), array)
-                     for role, array in integer.constants]
+        constants = [self._constant(f"{name}:{role}", array) for role, array in integer.constants]
         outward = value in self.graph.outputs and self.graph.values[value].dtype == "uint8"
         stored = typed.fresh(f"{value}_stored") if outward else value
         self.view.stored[value] = stored

@@ -4,6 +4,7 @@ All zero points are in stored form (a uint8 tensor is stored as x - 128, its zer
 zp - 128). What does not fit the integer operators raises StaysFloat with the reason.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,11 +23,13 @@ def stored_form(array: np.ndarray) -> np.ndarray:
 @dataclass(slots=True)
 class QuantizedView:
     """A graph, its producers, and the name of the stored form of each tensor that has one: the
-    `compiler.ops.integer_forms.QuantizedInputs` of integer forms.
+    `compiler.ops.integer_forms.QuantizedInputs` of integer forms. `constant` adds an array to the
+    graph that is made, under the name that it gives.
     """
 
     graph: Graph
     producers: dict[str, Node]
+    constant: Callable[[str, np.ndarray], str]
     stored: dict[str, str] = field(default_factory=dict)
 
     def shape(self, value: str) -> tuple[int, ...]:
@@ -69,6 +72,20 @@ class QuantizedView:
         if parameters is None or source not in self.stored:
             raise StaysFloat(f"its input {value!r} must be int8 or uint8 with one scale")
         return Stored(self.stored[source], *parameters)
+
+    def operand(self, value: str, shape: tuple[int, ...] | None = None) -> Stored:
+        node = self.producers.get(value)
+        if node is None or node.op != "dequantizelinear" or (
+                node.inputs[0] not in self.graph.constants):
+            if value in self.graph.constants:
+                raise StaysFloat(f"its constant {value!r} is not quantized")
+            return self.activation(value)
+        array, parameters = self.graph.constants[node.inputs[0]], self.parameters(node)
+        if parameters is None or array.dtype not in (np.int8, np.uint8):
+            raise StaysFloat(f"its constant {value!r} must be int8 or uint8 with one scale")
+        whole = np.broadcast_to(stored_form(array), array.shape if shape is None else shape)
+        return Stored(self.constant(f"{node.inputs[0]}_stored", np.ascontiguousarray(whole)),
+                      *parameters)
 
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
         """int8 weight and float64 scale for each of the channels along the axis."""

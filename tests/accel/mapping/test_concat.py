@@ -10,6 +10,7 @@ from accel.mapping.target import AccelTarget
 from compiler.graph import Graph, evaluate
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY, machine
+from tests.support.slow_cases import some_fast
 
 TWO = machine("2x8x8")
 
@@ -68,12 +69,48 @@ def test_only_the_last_block_is_stored_apart() -> None:
     assert [count(channels) for channels in (7, 25, 27, 31)] == [1, *[count(32) + 1] * 3]
 
 
-def test_another_rank_is_refused() -> None:
+AXES = [((1, 9, 10), 1, 1), ((2, 5, 16), 1, 3), ((2, 5, 16), 2, 3), ((2, 5, 16), 0, 1),
+        ((3, 7), 0, 2), ((2, 3, 4, 9), 2, 1), ((2, 3, 4, 9), 3, 2), ((2, 3, 4, 9), 0, 2),
+        ((2, 2, 3, 4, 5), 4, 6)]
+"""A shape, an axis, and the extent of what is joined there."""
+
+
+@some_fast(5, "machine, first, shape, axis, extent", [
+    (machine, first, *axis) for first in ("input", "constant") for axis in AXES
+    for machine in ("tiny-1x4x4", "2x8x8", "1x32x16")])
+def test_any_axis(machine: str, first: str, shape: tuple[int, ...], axis: int,
+                  extent: int) -> None:
+    """Behind a layer and read by one, with scales that change and that do not."""
+    net = Net(axis)
+    other = (*shape[:axis], extent, *shape[axis + 1:])
+    k = (net.input(*other, name="k") if first == "input" else
+         net.constant(net.rng.integers(-128, 128, other).astype(np.int8)))
+    x = net.input(*shape)
+    rows = len(shape) != 4
+    x = net.dense(x, shape[-1]) if rows else net.conv(x, shape[1], (1, 1))
+    y = net.add_node("qconcat", k, x, axis=axis, bias=(-3, 11), mult=(1 << 15, 54321),
+                     shift=(15, 16), zp=3, lo=-128, hi=127)
+    z = net.dense(y, 5) if rows else net.conv(y, 5, (1, 1))
+    assert_right(MACHINES[machine], net.graph(y, z), net.samples())
+
+
+def test_images_within_a_batch_are_refused() -> None:
     net = Net(12)
-    graph = net.graph(joined(net, [2, 3], (4,)))
-    target = AccelTarget(TINY)
-    assert target.refusal(graph, graph.nodes[-1]) == (
-        "its input has 3 dimensions; the accelerator takes NCHW or NC")
+    parts = [net.input(images, 3, 4, 4, name=name) for images, name in ((1, "a"), (2, "b"))]
+    graph = net.graph(net.add_node("qconcat", *parts, axis=0, bias=(0, 0), mult=(40000, 50000),
+                                   shift=(15, 15), zp=0, lo=-128, hi=127))
+    assert AccelTarget(TWO).refusal(graph, graph.nodes[-1]) == (
+        "image 1 of its result does not begin a batch of 2")
+    assert_right(TINY, graph, net.samples())
+
+
+def test_rows_beside_images_are_refused() -> None:
+    """Whichever input it is."""
+    net = Net(5)
+    x, a, b = (net.input(1, 3, 4, 4, name=name) for name in "xab")
+    graph = net.graph(together(net, net.rescale(x), net.matmul(a, b, trans_b=True)))
+    assert AccelTarget(TINY).refusal(graph, graph.nodes[-1]) == (
+        "its input lies in memory as rows of matrices, not as images")
 
 
 def test_results_spread() -> None:

@@ -55,25 +55,30 @@ def test_equal_scales_change_nothing(qdq, onnx_values, rng) -> None:
                                   onnx_values(model, feeds)[y])
 
 
-def rows(one):
-    parts = [one.requantized(one.input(name, 1, 2, 3, 3)) for name in "ab"]
-    return one.add("Concat", *parts, axis=2, name="cat")
-
-
-def constant(one):
-    k = one.dequantize(one.constant(np.ones((1, 2), np.uint8)))
-    return one.add("Concat", one.requantized(one.input("a", 1, 3)), k, axis=1, name="cat")
-
-
-@pytest.mark.parametrize(("build", "reason"), [
-    (rows, "its axis must be 1, the channels, not 2"),
-    (constant, "its input 'dequantizelinear0.out' is a constant")])
-def test_stays_in_float_with_a_note(qdq, onnx_values, rng, build, reason: str) -> None:
+@pytest.mark.parametrize(("shape", "axis"), [((2, 3, 4, 5), 0), ((2, 3, 4, 5), 2), ((4, 5, 6), 1),
+                                              ((4, 5, 6), 2), ((7, 3), 0)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_along_any_axis(qdq, onnx_values, rng, shape, axis: int, dtype: str) -> None:
+    """A computed input, and a constant with a scale of its own."""
     one = qdq()
-    y = one.requantized(build(one))
+    k = one.dequantize(one.constant(rng.integers(0, 100, shape).astype(dtype)), 0.02, 9, dtype)
+    x = one.requantized(one.input("x", *shape), 0.05, 7, dtype)
+    y = one.requantized(one.add("Concat", k, x, axis=axis, name="cat"), 0.05, 7, dtype)
+    model, feeds = one.model(y), {"x": (4 * rng.normal(size=shape)).astype(np.float32)}
+    graph = optimize(convert(model))
+    assert graph.notes == () and graph.node("cat").op == "qconcat"
+    found, wanted = evaluate(graph, feeds)[y], onnx_values(model, feeds)[y]
+    steps = np.abs(found - wanted) / 0.05
+    assert len(np.unique(found)) > 20 and steps.max() < 1.01 and (steps > 0.5).mean() < 0.01
+
+
+def test_a_constant_in_float_stays_in_float_with_a_note(qdq, onnx_values, rng) -> None:
+    one = qdq()
+    y = one.requantized(one.add("Concat", one.requantized(one.input("a", 1, 3)),
+                                one.constant(np.ones((1, 2), np.float32)), axis=1, name="cat"))
     model = one.model(y)
     graph = optimize(convert(model))
-    assert graph.notes == (f"cat (concat) stays in float: {reason}",)
+    assert graph.notes == ("cat (concat) stays in float: its constant 'k4' is not quantized",)
     feeds = {name: rng.normal(size=graph.values[name].shape).astype(np.float32)
              for name in graph.inputs}
     np.testing.assert_allclose(evaluate(graph, feeds)[y], onnx_values(model, feeds)[y], atol=1e-6)

@@ -1,0 +1,109 @@
+"""Constants that are added and joined, and means before products: quantized, or left in float."""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from compiler.frontend import convert
+from compiler.graph import evaluate, optimize
+from compiler.quantize import Quantized, quantize
+
+TOKENS, CHANNELS = 9, 8
+
+
+class Writer:
+    """A float model over tokens [1,9,8]."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(4)
+        self.nodes: list = []
+        self.constants: list = []
+
+    def constant(self, array) -> str:
+        self.constants.append(numpy_helper.from_array(np.asarray(array), f"k{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def normal(self, *shape: int, scale: float = 1.0) -> str:
+        return self.constant((self.rng.normal(size=shape) * scale).astype(np.float32))
+
+    def node(self, op: str, *inputs: str, **attrs) -> str:
+        name = f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [f"{name}.out"], name, **attrs))
+        return f"{name}.out"
+
+    def product(self, x: str, inputs: int = CHANNELS) -> str:
+        return self.node("MatMul", x, self.normal(inputs, CHANNELS, scale=inputs ** -0.5))
+
+    def quantized(self, y: str) -> tuple[onnx.ModelProto, Quantized]:
+        shape = [1, TOKENS, CHANNELS]
+        graph = helper.make_graph(
+            self.nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)], self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        samples = self.rng.normal(size=(8, TOKENS, CHANNELS)).astype(np.float32)
+        return model, quantize(model, {"x": samples})
+
+
+def position(w: Writer) -> str:
+    return w.product(w.node("Add", w.product("x"), w.normal(TOKENS, CHANNELS)))
+
+
+def class_token(w: Writer) -> str:
+    joined = w.node("Concat", w.normal(1, 1, CHANNELS), w.product("x"), axis=1)
+    return w.product(joined)
+
+
+def mean(w: Writer) -> str:
+    """Of what no quantized layer makes."""
+    x = w.node("Softmax", w.product("x"), axis=-1)
+    return w.product(w.node("ReduceMean", x, axes=[1], keepdims=0))
+
+
+def maximum(w: Writer) -> str:
+    return w.product(w.node("ReduceMax", w.product("x"), axes=[1], keepdims=0))
+
+
+@pytest.mark.parametrize(("build", "op"), [
+    (position, "qadd"), (class_token, "qconcat"), (mean, "qmean"), (maximum, "qmaxpool")])
+def test_they_are_integer_operators(build: Callable, op: str) -> None:
+    w = Writer()
+    y = build(w)
+    model, found = w.quantized(y)
+    graph = optimize(convert(found.model))
+    floats = {node.op for node in graph.nodes if graph.values[node.outputs[0]].dtype == "float32"}
+    assert op in {node.op for node in graph.nodes} and graph.notes == ()
+    assert not floats & {"add", "concat", "reduce_sum", "reduce_max", "div"} or build is mean
+    x = w.rng.normal(size=(1, TOKENS, CHANNELS)).astype(np.float32)
+    real, integer = (evaluate(g, {"x": x})[y] for g in (optimize(convert(model)), graph))
+    noise = np.square(real - integer).mean() / np.square(real).mean()
+    assert noise < 2e-3
+
+
+def test_a_mask_stays_in_float() -> None:
+    """It would leave few steps for what it is added to."""
+    w = Writer()
+    mask = np.where(np.tri(TOKENS, CHANNELS, dtype=bool), 0, -1e4).astype(np.float32)
+    _, found = w.quantized(w.product(w.node("Add", w.product("x"), w.constant(mask))))
+    reasons = {layer.name: layer.reason for layer in found.layers}
+    assert reasons["add1"].startswith("its constant spans 1e+04, more than 8 times what else it "
+                                      "reads, ")
+
+
+def test_an_endless_constant_stays_in_float() -> None:
+    w = Writer()
+    mask = np.where(np.tri(TOKENS, CHANNELS, dtype=bool), 0, -np.inf).astype(np.float32)
+    scores = w.node("Softmax", w.node("Add", w.product("x"), w.constant(mask)), axis=-1)
+    _, found = w.quantized(w.product(scores))
+    reasons = {layer.name: layer.reason for layer in found.layers}
+    assert reasons["add1"] == ("one of its inputs is a constant that is no tensor of finite "
+                               "float32 numbers")
+
+
+def test_a_mean_inside_of_a_norm_stays_in_float() -> None:
+    w = Writer()
+    x = w.product("x")
+    _, found = w.quantized(w.product(w.node("Sub", x, w.node("ReduceMean", x, axes=[1]))))
+    assert not any(layer.op == "mean" for layer in found.layers)
