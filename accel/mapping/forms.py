@@ -18,7 +18,7 @@ from accel.mapping.views import Stored, View, activation_of, images, rows, view_
 from compiler.graph.graph import Graph, Node
 from compiler.ops.registry import find
 
-__all__ = ["Forms", "Part", "is_of_rows", "is_view", "joins_rows"]
+__all__ = ["Forms", "Part", "is_of_rows", "is_view", "joins_rows", "slices_rows"]
 
 
 
@@ -40,6 +40,19 @@ def joins_rows(graph: Graph, node: Node) -> bool:
         len(shape) != 4)
 
 
+def slices_rows(graph: Graph, node: Node) -> bool:
+    """Whether the operator cuts a tensor that lies as the rows of matrices by strides; images, and
+    the channels of vectors, are cut block by block.
+    """
+    x = graph.values[node.inputs[0]]
+    if node.op != "slice" or x.dtype != "int8" or len(x.shape) == 4:
+        return False
+    begin, end, step = (node.attrs[name] for name in ("begin", "end", "step"))
+    vectors = len(x.shape) == 2 and step[1] == 1 and (
+        (begin[0], end[0], step[0]) == (0, x.shape[0], 1))
+    return not vectors
+
+
 def is_of_rows(graph: Graph, node: Node) -> bool:
     """Whether the operator reads a tensor of any rank as the rows of matrices."""
     if node.op == "qmean":
@@ -50,12 +63,12 @@ def is_of_rows(graph: Graph, node: Node) -> bool:
 @dataclass(frozen=True, slots=True)
 class Part:
     """Images that lie among those of another value: their first byte, and the distance in bytes of
-    images, rows, columns and batch lanes. `writable` channels are its own, padding included; 0
-    where it is only read.
+    images, rows, columns and batch lanes; () for rows that lie one after the other as their own
+    would. `writable` channels are its own, padding included; 0 where it is only read.
     """
 
     offset: int
-    strides: tuple[int, int, int, int]
+    strides: tuple[int, ...]
     writable: int = 0
 
 
@@ -95,6 +108,8 @@ class Forms:
             value = node.outputs[0]
             if is_view(graph, node):
                 self._view(node)
+            elif slices_rows(graph, node):
+                self._slice_of_rows(node)
             else:
                 self._own(value, self._result(node) if node.op in operators else self._input(value))
         for node in reversed(graph.nodes):
@@ -102,7 +117,7 @@ class Forms:
                     and len(self._shape(node.outputs[0])) in (2, 4)):
                 self._join(node)
         for node in graph.nodes:
-            if node.op == "slice":
+            if node.op == "slice" and not slices_rows(graph, node):
                 self._cut(node)
 
     def __getitem__(self, value: str) -> Activation:
@@ -127,6 +142,13 @@ class Forms:
                 and replace(x, plain=False) != images(shape)):
             return "its input lies in memory as rows of matrices, not as images"
         return None
+
+    def moves_nothing(self, node: Node) -> bool:
+        """Whether a node only says where elements of its input lie."""
+        value = node.outputs[0]
+        return node.name not in self.copies and (
+            is_view(self.graph, node) or slices_rows(self.graph, node)
+            or (node.op == "slice" and value in self.parts))
 
     def idle_copy(self, node: Node) -> str | None:
         """Why the host may as well make a view that is a copy: no layer reads it. Byte by byte, as
@@ -227,7 +249,46 @@ class Forms:
         if seen is None or (isinstance(seen, View) and not self._takes_views(value)):
             self._copy(node, seen)
         else:
-            self.stored[value], self.owner[value] = seen, self.owner[source]
+            self._see(value, source, seen)
+
+    def _see(self, value: str, source: str, seen: Stored, offset: int = 0) -> None:
+        """A value lies where its source does, or `offset` bytes behind, or among its elements."""
+        self.owner[value] = self.owner[source]
+        offset += self.parts[source].offset if source in self.parts else 0
+        if isinstance(seen, View):
+            self.stored[value] = replace(seen, offset=seen.offset + offset)
+        else:
+            self.stored[value] = seen
+            if offset:
+                self.parts[value] = Part(offset, ())
+
+    def _slice_of_rows(self, node: Node) -> None:
+        """Sees a part of the source where readers take strides, or where rows lie together; else
+        copies it.
+        """
+        source, value = node.inputs[0], node.outputs[0]
+        seen = self.view(source) if source in self.stored else None
+        if seen is None or len(self._shape(value)) < 2:
+            self.refused[node.name] = "it cuts no rows of matrices of 2 dimensions and more"
+            self._own(value, self._input(value))
+            return
+        cut = seen.sliced(*(node.attrs[name] for name in ("begin", "end", "step")))
+        together = self._together(cut, cut.shape[-1] == seen.shape[-1])
+        if together is not None and value not in self.graph.outputs:
+            self._see(value, source, together, cut.offset)
+        elif self._takes_views(value):
+            self._see(value, source, cut)
+        else:
+            self._copy(node, cut)
+
+    def _together(self, cut: View, padded: bool) -> Activation | None:
+        """Rows that lie one after the other as rows of their own would, perhaps `padded`."""
+        for plain in (True, False) if padded and self.blocks.batch == 1 else (True,):
+            x = rows(cut.shape, plain)
+            whole = view_of(x, cut.shape, self.blocks)
+            if whole and replace(cut, offset=0, size=whole.size).equals(whole):
+                return x
+        return None
 
     def _flattened(self, node: Node) -> Activation | None:
         """The form of a reshape that keeps the pixels: it renames rows and columns, or flattens an

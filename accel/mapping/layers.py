@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from accel.machine.machine import Machine
-from accel.mapping.forms import Forms, Part, is_of_rows, is_view, joins_rows
+from accel.mapping.forms import Forms, Part, is_of_rows, is_view, joins_rows, slices_rows
 from accel.mapping.grouping import Grouped, grouped
 from accel.mapping.layout import (blocks_of, least_bits, pack_elements, pack_params,
                                   pack_pixel_params, pack_weights, pack_windows, stored_bytes)
@@ -91,7 +91,7 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     compute, and what fits the buffers, `build_layers` and tiles say.
     """
     x = graph.values[node.inputs[0]]
-    if is_view(graph, node):
+    if is_view(graph, node) or slices_rows(graph, node):
         return forms.refused.get(node.name) or forms.idle_copy(node)
     if is_elementwise(node):
         return _elementwise_refusal(graph, node)
@@ -289,7 +289,7 @@ def _leading_refusal(graph: Graph, node: Node) -> str | None:
 
 
 def _copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
-    """Maps a reshape or transpose that strides cannot express."""
+    """Maps a reshape, transpose or slice that strides cannot express."""
     source, target = known.copies[node.name]
     operator = products.moved(_stage(node), source.shape, blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {}, known.stored[node.outputs[0]],
@@ -595,9 +595,9 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     a view.
     """
     value, blocks = node.outputs[0], blocks_of(machine.config)
-    if is_view(graph, node):
-        return (_copy(node, graph, known, blocks),) if node.name in known.copies else ()
-    if node.op == "slice" and value in known.parts:
+    if node.name in known.copies:
+        return (_copy(node, graph, known, blocks),)
+    if known.moves_nothing(node):
         return ()
     built = (_elementwise(node, graph, known, machine) if is_elementwise(node)
              else LAYERS[node.op](node, graph, known, blocks))

@@ -340,13 +340,15 @@ class _Memory:
     def _seen(self, layer: MappedLayer, role: str, value: str) -> TensorPlacement:
         """Where an operand lies, which may be a view or a part of another value."""
         place, part = self._places[self.storage[value]], self.forms.parts.get(value)
+        if part is not None:
+            place = replace(place, offset=place.offset + part.offset)
         if role in layer.views:
-            return replace(place, pitches=layer.views[role].strides)
-        if part is None:
+            view = layer.views[role]
+            return replace(place, offset=place.offset + view.offset, pitches=view.strides)
+        if part is None or not part.strides:
             return place
         channels = layer.operator[role].buffer.pitches[4:]
-        return replace(place, offset=place.offset + part.offset,
-                       pitches=(*part.strides, *channels))
+        return replace(place, pitches=(*part.strides, *channels))
 
     def _place_constants(self) -> np.ndarray:
         parts, top = [], 0

@@ -11,11 +11,14 @@ __all__ = ["Stored", "View", "activation_of", "images", "rows", "view_of"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The strides in bytes of a tensor's dimensions, in a value of `size` bytes."""
+    """The strides in bytes of a tensor's dimensions, in a value of `size` bytes, from its byte
+    `offset` on.
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     size: int
+    offset: int = 0
 
     def transposed(self, perm: Sequence[int]) -> "View":
         return replace(self, shape=tuple(self.shape[axis] for axis in perm),
@@ -32,13 +35,21 @@ class View:
             strides += [merged * math.prod(cut[at + 1:]) for at in range(len(cut))]
         return replace(self, shape=shape, strides=tuple(strides))
 
+    def sliced(self, begin: Sequence[int], end: Sequence[int], step: Sequence[int]) -> "View":
+        """View each `step`-th element of every dimension, from `begin` to before `end`."""
+        return replace(
+            self, shape=tuple(len(range(*side)) for side in zip(begin, end, step, strict=True)),
+            strides=tuple(map(math.prod, zip(self.strides, step, strict=True))),
+            offset=self.offset + sum(map(math.prod, zip(begin, self.strides, strict=True))))
+
     def part(self, axis: int, extent: int) -> "View":
         """The first elements along an axis."""
         return replace(self, shape=(*self.shape[:axis], extent, *self.shape[axis + 1:]))
 
     def equals(self, other: "View") -> bool:
         """Whether each element lies in the same place; strides of one element do not count."""
-        return self.shape == other.shape and self.size == other.size and all(
+        same = (self.shape, self.size, self.offset) == (other.shape, other.size, other.offset)
+        return same and all(
             stride == other_stride for extent, stride, other_stride
             in zip(self.shape, self.strides, other.strides, strict=True) if extent > 1)
 

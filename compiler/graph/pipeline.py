@@ -16,6 +16,7 @@ from compiler.graph.passes.dead_code import EliminateDeadCode
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
 from compiler.graph.passes.fold_scales import FoldScales
+from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.passes.integerize import Integerize
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
@@ -53,6 +54,7 @@ def standard_passes(integerize: bool = True) -> tuple[Pass, ...]:
     to_integers: tuple[Pass, ...] = (ReductionsAsPools(), SinkDequantize(), Integerize())
     return (
         FoldConstants(dequantize=False),
+        GathersAsSlices(),
         SequencesAsImages(),
         CleanUp(),
         *(to_integers if integerize else ()),

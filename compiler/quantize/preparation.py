@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from compiler.graph.graph import Graph, Node
 from compiler.graph.passes.clean_up import CleanUp
 from compiler.graph.passes.fold_constants import FoldConstants
+from compiler.graph.passes.gathers import GathersAsSlices
 from compiler.graph.passes.reductions import ReductionsAsPools
 from compiler.graph.passes.sequences import SequencesAsImages
 from compiler.ops.registry import OPERATORS
@@ -30,8 +31,9 @@ def prepare(graph: Graph, place: str = "model") -> Network:
         if node.op in QUANTIZED:
             raise QuantizeRefused(f"{place}: is quantized already: {node.name} is a {node.op}; "
                                   "give the float model")
-    graph = CleanUp()(SequencesAsImages()(FoldConstants()(graph)))
-    graph = ReductionsAsPools(before_products=True)(graph)
+    for change in (FoldConstants(), GathersAsSlices(), SequencesAsImages(), CleanUp(),
+                   ReductionsAsPools(before_products=True)):
+        graph = change(graph)
     network = Network(graph, [], dict(graph.constants), Names(graph.values), place)
     _Preparation(network).run()
     return network

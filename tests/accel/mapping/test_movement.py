@@ -1,5 +1,6 @@
 """Slices and repeated pixels: right to the bit, or refused."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ from accel.mapping.target import AccelTarget
 from compiler.graph import Graph
 from tests.support.integer_graphs import Net, assert_right
 from tests.support.machines import MACHINES, TINY
+from tests.support.slow_cases import some_fast
 
 names = st.sampled_from(("tiny-1x4x4", "2x8x8", "1x32x16", "short", "short-batch"))
 channels = st.integers(1, 40)
@@ -65,6 +67,55 @@ def test_slices_of_a_matrix() -> None:
     net = Net(4)
     y = net.slice(net.rescale(net.input(3, 21)), (0, 3, 1), (5, 18, 1))
     assert_right(TINY, net.graph(net.dense(y, 6)), net.samples())
+
+
+ROWS: list[tuple[tuple[int, ...], list[tuple[int, int, int]]]] = [
+    ((1, 9, 16), [(0, 1, 1), (0, 1, 1)]), ((1, 9, 16), [(0, 1, 1), (8, 9, 1)]),
+    ((1, 9, 16), [(0, 1, 1), (2, 7, 1)]), ((1, 9, 10), [(0, 1, 1), (0, 9, 2)]),
+    ((1, 9, 16), [(0, 1, 1), (0, 9, 1), (4, 12, 1)]), ((3, 5, 12), [(1, 2, 1)]),
+    ((3, 5, 12), [(0, 3, 2), (1, 4, 1), (3, 10, 2)]), ((6, 12), [(1, 4, 1)]),
+    ((6, 12), [(1, 6, 3), (0, 12, 5)]), ((2, 2, 3, 4, 5), [(0, 2, 1), (1, 2, 1)])]
+
+
+@some_fast(11, "machine, shape, sides, before, after", [
+    (machine, *case, before, after) for machine in ("tiny-1x4x4", "2x8x8", "1x32x16")
+    for case in ROWS for before in ("input", "rescale", "product")
+    for after in ("product", "matrices", "reshape", "output", "slice")])
+def test_slices_of_rows(machine: str, shape, sides, before: str, after: str) -> None:
+    """Along any axis, of what lies in memory in every way, for all kinds of readers."""
+    net = Net(len(sides))
+    x = net.input(*shape)
+    x = net.rescale(x) if before == "rescale" else (
+        net.dense(x, shape[-1]) if before == "product" else x)
+    y = net.slice(x, *sides)
+    *leading, rows, width = net.values[y].shape
+    if after == "matrices" and leading:
+        turned = net.transpose(y, *range(len(leading)), len(leading) + 1, len(leading))
+        z = net.matmul(net.dense(y, width), turned)
+    elif after == "reshape":
+        z = net.dense(net.reshape(y, int(np.prod(leading)) * rows, width), 6)
+    elif after == "slice" and rows > 1:
+        again = net.slice(y, *((0, extent, 1) for extent in leading), (1, rows, 1))
+        z = net.add(again, net.dense(again, width))
+    else:
+        z = net.dense(y, 5)
+    graph = net.graph(*((z, y) if after == "output" else (z,)))
+    assert_right(MACHINES[machine], graph, net.samples())
+
+
+def test_a_token_is_no_layer() -> None:
+    """Nor are the parts of a product's channels that products of matrices read."""
+    net = Net(3)
+    x = net.dense(net.input(1, 9, 16), 16)
+    token = net.reshape(net.slice(x, (0, 1, 1), (0, 1, 1)), 1, 16)
+    program = assert_right(TINY, net.graph(net.dense(token, 5)), net.samples())
+    assert len(program.layers) == 2
+    net = Net(3)
+    x = net.dense(net.input(1, 9, 8), 24)
+    q, k = (net.slice(x, (0, 1, 1), (0, 9, 1), (first, first + 8, 1)) for first in (0, 8))
+    y = net.matmul(q, net.transpose(k, 0, 2, 1))
+    program = assert_right(TINY, net.graph(y), net.samples())
+    assert len(program.layers) == 2
 
 
 def refusal(graph: Graph) -> str | None:

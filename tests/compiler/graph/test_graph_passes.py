@@ -106,11 +106,12 @@ def test_sink_dequantize_leaves_scales_of_channels() -> None:
 
 def test_pipeline_is_one_list() -> None:
     assert [one.name for one in standard_passes()] == [
-        "fold-constants", "sequences-as-images", "clean-up", "sink-dequantize", "integerize",
-        "fold-constants", "clean-up", "fold-scales", "transpose-weights", "eliminate-dead-code"]
-    assert [one.name for one in standard_passes(integerize=False)] == [
-        "fold-constants", "sequences-as-images", "clean-up", "fold-constants", "clean-up",
+        "fold-constants", "gathers-as-slices", "sequences-as-images", "clean-up",
+        "reductions-as-pools", "sink-dequantize", "integerize", "fold-constants", "clean-up",
         "fold-scales", "transpose-weights", "eliminate-dead-code"]
+    assert [one.name for one in standard_passes(integerize=False)] == [
+        "fold-constants", "gathers-as-slices", "sequences-as-images", "clean-up",
+        "fold-constants", "clean-up", "fold-scales", "transpose-weights", "eliminate-dead-code"]
 
 
 def test_pipeline_without_integers_keeps_float_meaning(qdq, rng) -> None:
@@ -134,11 +135,11 @@ def test_pipeline_hook_sees_every_graph(tmp_path) -> None:
         seen.append((index, name, len(result.nodes)))
 
     optimize(graph, after=note)
-    assert seen[:3] == [(0, "import", 2), (1, "fold-constants", 1), (2, "sequences-as-images", 1)]
+    assert seen[:3] == [(0, "import", 2), (1, "fold-constants", 1), (2, "gathers-as-slices", 1)]
     last = optimize(graph, after=dump_into(tmp_path / "dump"))
     files = sorted(path.name for path in (tmp_path / "dump").iterdir())
     assert files[:2] == ["00-import.txt", "01-fold-constants.txt"]
-    assert len(files) == 11
+    assert len(files) == 13
     assert (tmp_path / "dump" / files[-1]).read_text() == str(last)
 
 

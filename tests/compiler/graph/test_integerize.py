@@ -350,13 +350,32 @@ def matrix_bias(one):
 
 
 def constant_add(one):
-    k = one.dequantize(one.constant(np.ones((2, 3), np.uint8)))
+    k = one.dequantize(one.constant(np.ones((1, 3), np.uint8)))
+    return one.requantized(one.add("Add", one.requantized(one.input("a", 2, 3)), k, name="conv"))
+
+
+def float_add(one):
+    k = one.constant(np.ones((2, 3), np.float32))
     return one.requantized(one.add("Add", one.requantized(one.input("a", 2, 3)), k, name="conv"))
 
 
 def batched_matmul(one):
     x = one.requantized(one.input("x", 2, 3, 4))
     return one.requantized(one.add("MatMul", x, one.weight(2, 4, 5, scale=0.01), name="conv"))
+
+
+@PAIRS
+@pytest.mark.parametrize("shape", [(4, 5, 6), (5, 6)])
+def test_a_constant_tensor_is_added(qdq, onnx_values, rng, shape, dtype) -> None:
+    """It has a scale of its own, and may be repeated along the first dimensions."""
+    one = qdq()
+    k = one.dequantize(one.constant(rng.integers(0, 100, shape).astype(dtype)), 0.03, 9, dtype)
+    x = one.requantized(one.input("x", 4, 5, 6), 0.05, 7, dtype)
+    y = one.requantized(one.add("Add", k, x, name="sum"), 0.0613, 5, dtype)
+    graph, feeds = optimize(convert(one.model(y))), {"x": normal(rng, 4, 5, 6)}
+    assert graph.node("sum").op == "qadd" and graph.notes == ()
+    steps = np.abs(evaluate(graph, feeds)[y] - onnx_values(one.model(y), feeds)[y]) / 0.0613
+    assert steps.max() < 1.01 and (steps > 0.5).mean() < 0.02
 
 
 STAYS = [
@@ -379,6 +398,7 @@ STAYS = [
      "not 250000.00080376593"),
     (matrix_bias, "dense", "its bias 'k4' must have 1 or 4 elements, not 8"),
     (constant_add, "add", "its input 'dequantizelinear0.out' is a constant"),
+    (float_add, "add", "its constant 'k0' is not quantized"),
     (batched_matmul, "matmul",
      "its weight must have 2 dimensions, not shape (2, 4, 5)"),
 ]

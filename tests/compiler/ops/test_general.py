@@ -43,6 +43,8 @@ CASES = [
     *(Case(op, (X,), {"axes": axes, "keepdims": keep}, (*FLOATS, "int8", "uint64"))
       for op in ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod")
       for axes, keep in (((0, 2), 0), ((1,), 1), ((), 0))),
+    *(Case("mean", (X,), {"axes": axes, "keepdims": keep}, ("float32",))
+      for axes, keep in (((0, 2), 0), ((1,), 1))),
     *(Case(op, (X,), {"axis": 1, "keepdims": keep, **more}, ("float32", "bfloat16", "int8"))
       for op in ("argmax", "argmin") for keep, more in ((0, {}), (1, {"last": 1}))),
     *(Case("sorted_places", (X,), {"axis": 1, "count": 3, "largest": largest})
