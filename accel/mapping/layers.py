@@ -298,7 +298,8 @@ def _copy(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer
 
 def _max_pool(node: Node, graph: Graph, known: Forms, blocks: Blocks) -> MappedLayer:
     x = known[node.inputs[0]]
-    window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"])
+    window = Window(node.attrs["kernel"], node.attrs["strides"], node.attrs["pads"],
+                    node.attrs.get("dilations", (1, 1)))
     operator = blocked.max_pool(_stage(node), x, window, blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {},
                        Activation(x.n, x.c, *window.outputs(x)))

@@ -61,4 +61,5 @@ def with_channels(attrs: Mapping) -> Mapping:
     """A window of one channel and no pads there."""
     top, left, bottom, right = attrs["pads"]
     return {"kernel": (*attrs["kernel"], 1), "strides": (*attrs["strides"], 1),
-            "pads": (top, left, 0, bottom, right, 0), "dilations": (1, 1, 1)}
+            "pads": (top, left, 0, bottom, right, 0),
+            "dilations": (*attrs.get("dilations", (1, 1)), 1)}

@@ -20,13 +20,15 @@ from compiler.ops.requantization import (check_clamp, check_requantized, clamp_o
                                          rescaled_array, wrapped)
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_int8
 from compiler.ops.sums import kept, narrowed, sum_dtype
-from compiler.ops.windows import (check_windows, image_axes, image_views, image_windows,
+from compiler.ops.windows import (check_dilations, check_windows, image_axes, image_views, image_windows,
                                   kernel_axes, pixel_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS"]
 
 
+DILATED = ("maxpool", "qmaxpool")
+"""Pools whose windows may have dilations."""
 _INFINITY = float("inf")
 _LOWEST = {"float32": -_INFINITY, "int8": -128, "uint8": 0}
 
@@ -83,7 +85,8 @@ def _pooled(node: Node, types: Types) -> TensorType:
     x = types[0]
     need_rank(node, 0, x, 4)
     kernel, pads = node.attrs["kernel"], node.attrs["pads"]
-    shape = (*x.shape[:2], *image_windows(node, x, kernel))
+    dilations = check_dilations(node) if node.op in DILATED else (1, 1)
+    shape = (*x.shape[:2], *image_windows(node, x, kernel, dilations))
     need(max(pads[0], pads[2]) < kernel[0] and max(pads[1], pads[3]) < kernel[1], node,
          f"pads must be smaller than the kernel {kernel!r}, not {pads!r}")
     return TensorType(shape, x.dtype)
@@ -101,10 +104,11 @@ def _averaged(node: Node, types: Types) -> TensorType:
 def _maxpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     """``x`` [N,C,H,W] of any type with a lowest value, which is what it is padded with."""
     x, kernel, (sh, sw) = inputs[0], attrs["kernel"], attrs["strides"]
+    dh, dw = attrs.get("dilations", (1, 1))
     shape, padded = windowed(attrs, x, kernel, _LOWEST[x.dtype], name)
     kh, kw = image_axes(kernel, name)
     return te.compute(shape, lambda n, c, h, w: te.max(
-        padded[n, c, h * sh + kh.var, w * sw + kw.var], (kh, kw)), name)
+        padded[n, c, h * sh + kh.var * dh, w * sw + kw.var * dw], (kh, kw)), name)
 
 
 def _avgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -233,7 +237,8 @@ def _pitches(shape: Sequence[int]) -> list[int]:
 
 def _maxpool_meaning(attrs, x: Array) -> Array:
     lowest = -np.inf if x.dtype == np.float32 else np.iinfo(x.dtype).min
-    views = image_views(x, attrs["kernel"], attrs["strides"], attrs["pads"], lowest)
+    views = image_views(x, attrs["kernel"], attrs["strides"], attrs["pads"], lowest,
+                        attrs.get("dilations", (1, 1)))
     return views.max(axis=(4, 5))
 
 
@@ -333,7 +338,7 @@ _AS_PIXELS = ChannelsLast(with_channels, "pool_max")
 OPERATORS = (
     Operator(
         name="maxpool", summary="greatest element of each window", inputs="x",
-        attributes="kernel, strides, pads", define=_maxpool, meaning=_maxpool_meaning,
+        attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool, meaning=_maxpool_meaning,
         type=_maxpool_type, numbers=Numbers.FLOAT, kind=Kind.COMPLEX, channels_last=_AS_PIXELS,
         stored="qmaxpool", picks=True, homogeneous=True),
     Operator(
@@ -348,7 +353,7 @@ OPERATORS = (
         homogeneous=True),
     Operator(
         name="qmaxpool", summary="greatest element of each window of int8", inputs="x",
-        attributes="kernel, strides, pads", define=_maxpool, meaning=_maxpool_meaning,
+        attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool, meaning=_maxpool_meaning,
         type=of_int8(_pooled), numbers=Numbers.INTEGER, kind=Kind.COMPLEX,
         channels_last=_AS_PIXELS),
     Operator(

@@ -161,6 +161,8 @@ POOLS = [
                  (_int8(2, 3, *size), *_multipliers(*window_shape(size, kernel, strides, pads))))
     for size, kernel, strides, pads in WINDOWS
 ] + [
+    *(OperatorCase(op, _window((2, 1), (1, 0, 2, 1), kernel=(3, 2), dilations=(2, 3)), (x,))
+      for op, x in (("maxpool", _normal(2, 3, 8, 7)), ("qmaxpool", _int8(2, 3, 8, 7)))),
     OperatorCase("qavgpool", _window((2, 1), (1, 0, 1, 1), kernel=(3, 2), pad_value=-9, bias=54,
                                      **CLAMP), (_int8(2, 3, 6, 7), *_multipliers(1, 1))),
     OperatorCase("globalavgpool", {}, (_normal(2, 5, 3, 7),)),

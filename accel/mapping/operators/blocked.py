@@ -276,8 +276,10 @@ def _folded(name: str, padded: Tensor, window: Window, size: tuple[int, int],
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(window.kernel, "hw", strict=True))
 
+    dh, dw = window.dilations
+
     def element(n, y, x, c, b, o):
-        pixel = padded[n, y * sh + kh.var, x * sw + kw.var, c, b, o]
+        pixel = padded[n, y * sh + kh.var * dh, x * sw + kw.var * dw, c, b, o]
         return fold(pixel.astype("int32"), (kh, kw))
 
     groups, _, _, count, batch, lanes = padded.shape

@@ -53,8 +53,12 @@ def _of_images(t, op: str, x: Value, attrs: dict, types: Sequence[str], **more) 
         "kernel", "strides", "pads", "dilations"))
     rank = len(kernel)
     within = all(max(pads[axis], pads[rank + axis]) < size for axis, size in enumerate(kernel))
-    if x.rank not in (3, 4) or x.dtype not in types or set(dilations) != {1} or not within:
+    if x.rank not in (3, 4) or x.dtype not in types or not within:
         return None
+    if set(dilations) != {1}:
+        if op != "maxpool":
+            return None
+        more["dilations"] = dilations if rank == 2 else in_one_row(dilations, 1)
     if rank == 2:
         return t.emit(op, x, kernel=kernel, strides=strides, pads=pads, **more)
     pooled = t.emit(op, x.unsqueeze(2), kernel=in_one_row(kernel, 1),
@@ -92,8 +96,10 @@ def _by_columns(place: Value, shape: tuple[int, ...]) -> Value:
 def average_pool(t, x, *, auto_pad, ceil_mode=0, count_include_pad=0, dilations=None, kernel_shape,
                  pads=None, strides=None):
     attrs, more = _windows(x, kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
-    mean = None if any(more) else _of_images(t, "avgpool", x, attrs, ("float32",),
-                                             include_pad=count_include_pad)
+    told = count_include_pad and any(attrs["pads"])
+    mean = None if any(more) and told else _of_images(      # what the last window lacks counts not
+        t, "avgpool", x, _extended(attrs, more), ("float32",),
+        include_pad=0 if any(more) else count_include_pad)
     if mean is not None:
         return mean
     rank = x.rank - 2
