@@ -20,8 +20,8 @@ from compiler.ops.requantization import (check_clamp, check_requantized, clamp_o
                                          rescaled_array, wrapped)
 from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_int8
 from compiler.ops.sums import kept, narrowed, sum_dtype
-from compiler.ops.windows import (check_dilations, check_windows, image_axes, image_views, image_windows,
-                                  kernel_axes, pixel_of, views_of, windowed)
+from compiler.ops.windows import (check_dilations, check_windows, image_axes, image_views,
+                                  image_windows, kernel_axes, pixel_of, views_of, windowed)
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS"]
@@ -338,7 +338,8 @@ _AS_PIXELS = ChannelsLast(with_channels, "pool_max")
 OPERATORS = (
     Operator(
         name="maxpool", summary="greatest element of each window", inputs="x",
-        attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool, meaning=_maxpool_meaning,
+        attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool,
+        meaning=_maxpool_meaning,
         type=_maxpool_type, numbers=Numbers.FLOAT, kind=Kind.COMPLEX, channels_last=_AS_PIXELS,
         stored="qmaxpool", picks=True, homogeneous=True),
     Operator(
@@ -353,7 +354,8 @@ OPERATORS = (
         homogeneous=True),
     Operator(
         name="qmaxpool", summary="greatest element of each window of int8", inputs="x",
-        attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool, meaning=_maxpool_meaning,
+        attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool,
+        meaning=_maxpool_meaning,
         type=of_int8(_pooled), numbers=Numbers.INTEGER, kind=Kind.COMPLEX,
         channels_last=_AS_PIXELS),
     Operator(
