@@ -159,7 +159,13 @@ def _read(tree: ast.expr, known: Mapping[str, Any], meaning: Mapping[str, Callab
 
 
 def _requantized(acc: Expr, mult: int, shift: int, zp: int, lo: int, hi: int) -> Expr:
-    return arithmetic.requantize(acc, te.const(0, "int32"), te.const(mult, "uint16"),
+    """A number that is added last is the bias."""
+    match acc:
+        case te.Binary("add" | "sub" as op, before, te.Const(int() as bias)):
+            acc, bias = before, bias if op == "add" else -bias
+        case _:
+            bias = 0
+    return arithmetic.requantize(acc, te.const(bias, "int32"), te.const(mult, "uint16"),
                                  te.const(shift, "uint8"), zp, lo, hi)
 
 

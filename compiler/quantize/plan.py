@@ -6,16 +6,18 @@ A function (`functions`) is
 quantized when all that it reads is, and a quantized layer computes from its result. An operator
 that only moves elements keeps the scale of its input. All inputs of a concatenation have the scale
 of its result, which spans them all, so that joining them moves bytes and computes nothing. A
-constant of many elements that is added or joined is quantized as a computed value is. Both
+constant of many elements that is added or joined is quantized as a computed value is. What is
+subtracted from, or compared with, something else has the scale of that, which spans both. Both
 inputs of a product of computed values have zero point 128, which is 0 in int8.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from compiler.graph.graph import Node, TensorType
+from compiler.graph.passes.maps import compares
 from compiler.ops.operator import Kind
 from compiler.ops.registry import find
 from compiler.quantize.network import FUNCTION, INTEGER_FORMS, PICKS, Layer, Network
@@ -199,8 +201,18 @@ class _Planning:
                 self.parent[self._root(member)] = self._root(value)
         if op in WEIGHTED and len(data) == 2:
             self.symmetric.update(data)
+        for one, other in self._compared(layer):
+            self.parent[self._root(one)] = self._root(other)
         self.quantized.add(value)
         self.known.add(value)
+
+    def _compared(self, layer: Layer) -> Iterator[tuple[str, str]]:
+        """Pairs of values that the layer compares or subtracts, and that quantized layers compute.
+        """
+        for node in layer.body:
+            if (set(node.inputs) <= self.quantized
+                    and compares(node, [self.types[value] for value in node.inputs])):
+                yield node.inputs[0], node.inputs[1]
 
     def _operands(self, node: Node) -> list[str]:
         """The constants that stand in the place of computed values."""

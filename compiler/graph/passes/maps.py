@@ -22,7 +22,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, StaysFloat, Stored,
 from compiler.ops.integer_text import INT8, IntegerRange, operands, range_of
 from compiler.ops.registry import expression
 
-__all__ = ["is_arithmetic", "mapped"]
+__all__ = ["compares", "is_arithmetic", "mapped"]
 
 INPUTS = ("x0", "x1")
 FINEST = 15             # the common scale is finer than the coarser one by at most 2**15
@@ -69,12 +69,16 @@ def _value(view: QuantizedView, node: Node, known: Mapping[str, "Term"],
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """real = integer * scale, at most `error` off; the integer is `text` and lies in `range`."""
+    """real = integer * scale, at most `error` off; the integer is `text` and lies in `range`. Where
+    it is another integer and a zero point, `stored` is that integer and `zp` the number to add.
+    """
 
     text: str
     scale: float
     range: IntegerRange
     error: float = 0.0
+    stored: str = ""
+    zp: int = 0
 
     @property
     def greatest(self) -> int:
@@ -99,8 +103,15 @@ def _made(text: str, scale: float, error: float) -> Scaled:
 
 
 def _leaf(name: str, stored: Stored) -> Scaled:
-    text = f"({name} - {stored.zp})" if stored.zp > 0 else f"({name} + {-stored.zp})"
-    return _made(text if stored.zp else name, stored.scale, 0.0)
+    moved = _made(_moved(name, -stored.zp), stored.scale, 0.0)
+    return replace(moved, stored=name, zp=-stored.zp) if stored.zp else moved
+
+
+def _moved(text: str, number: int) -> str:
+    """The sum of an integer and a number."""
+    if number == 0:
+        return text
+    return f"({text} + {number})" if number > 0 else f"({text} - {-number})"
 
 
 Term = Scaled | float
@@ -147,8 +158,15 @@ def _common(a: Term, b: Term) -> tuple[Scaled, Scaled]:
 def _sum(sign: str) -> Callable[[Term, Term], Term]:
     def of(a: Term, b: Term) -> Term:
         left, right = _common(a, b)
-        return _made(f"({left.text} {sign} {right.text})", left.scale, left.error + right.error)
+        texts = (left.stored, right.stored) if sign == "-" and _have_one_zero(left, right) else (
+            left.text, right.text)
+        return _made(f"({texts[0]} {sign} {texts[1]})", left.scale, left.error + right.error)
     return of
+
+
+def _have_one_zero(a: Scaled, b: Scaled) -> bool:
+    """Whether stored integers compare, and differ, as the numbers do."""
+    return bool(a.stored and b.stored) and a.zp == b.zp
 
 
 def _chosen(name: str) -> Callable[[Term, Term], Term]:
@@ -164,8 +182,12 @@ def _chosen(name: str) -> Callable[[Term, Term], Term]:
             if all(better(number, end) == number for end in ends):
                 return number
         left, right = _common(a, b)
-        return _made(f"{name}({left.text}, {right.text})", left.scale,
-                     max(left.error, right.error))
+        error = max(left.error, right.error)
+        if _have_one_zero(left, right):
+            stored = f"{name}({left.stored}, {right.stored})"
+            return replace(_made(_moved(stored, left.zp), left.scale, error), stored=stored,
+                           zp=left.zp)
+        return _made(f"{name}({left.text}, {right.text})", left.scale, error)
     return of
 
 
@@ -204,6 +226,20 @@ def is_arithmetic(node: Node, types: Sequence[TensorType]) -> bool:
              for place, type_ in enumerate(types)]
     body = expression(node.op, node.attrs, given, "y").body
     return isinstance(body, te.Expr) and _is_term(body)
+
+
+def compares(node: Node, types: Sequence[TensorType]) -> bool:
+    """Whether the node is the difference, the smaller or the greater of two tensors: with one scale
+    and one zero point for both, it is the same of the stored integers.
+    """
+    if len(types) != 2 or any(type_.dtype != "float32" for type_ in types):
+        return False
+    given = [te.placeholder(type_.shape, "float32", f"x{place}")
+             for place, type_ in enumerate(types)]
+    match expression(node.op, node.attrs, given, "y").body:
+        case te.Binary("sub" | "min" | "max", te.Read(), te.Read()):
+            return True
+    return False
 
 
 def _is_term(element: te.Expr) -> bool:

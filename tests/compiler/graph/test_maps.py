@@ -61,6 +61,12 @@ def test_every_pair_of_values_is_within_one_step(qdq, function) -> None:
         assert_within_one_step(model_of(qdq, function, (a, b, out), rng.integers(-128, 128, 3)))
 
 
+@pytest.mark.parametrize("function", [*FUNCTIONS[:4], *FUNCTIONS[5:]])
+@pytest.mark.parametrize("zero", [-128, -7, 0, 19])
+def test_equal_scales_and_zero_points(qdq, function, zero: int) -> None:
+    assert_within_one_step(model_of(qdq, function, (0.05, 0.05, 0.0713), (zero, zero, 11)))
+
+
 def test_the_common_scale_is_as_fine_as_int32_holds(qdq) -> None:
     """The finest that is tried would make these sums leave it."""
     def sum_of_products(one, a, b):
@@ -72,13 +78,13 @@ def test_the_common_scale_is_as_fine_as_int32_holds(qdq) -> None:
 def test_equal_scales_are_compared_as_they_are(qdq) -> None:
     graph = optimize(model_of(qdq, own("Max"), (0.5, 0.5, 0.5), (3, 3, 3)))
     (node,) = graph.nodes
-    assert node.attrs["function"] == "requantize(max((x0 - 3), (x1 - 3)), 32768, 15, 3, -128, 127)"
+    assert node.attrs["function"] == "requantize((max(x0, x1) - 3), 32768, 15, 3, -128, 127)"
 
 
 def test_what_is_behind_it_bounds_the_requantization(qdq) -> None:
     (node,) = optimize(model_of(qdq, rectified, (0.5, 0.5, 0.5), (3, 3, -20))).nodes
     assert node.attrs["function"] == (
-        "requantize(((x0 - 3) - (x1 - 3)), 32768, 15, -20, -20, 127)")
+        "requantize((x0 - x1), 32768, 15, -20, -20, 127)")
 
 
 def test_an_error_of_a_step_says_why(qdq) -> None:

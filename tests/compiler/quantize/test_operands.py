@@ -7,9 +7,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from accel.mapping.selection import select
 from compiler.frontend import convert
 from compiler.graph import evaluate, optimize
 from compiler.quantize import Quantized, quantize
+from tests.support.machines import TINY
 
 TOKENS, CHANNELS = 9, 8
 
@@ -80,6 +82,20 @@ def test_they_are_integer_operators(build: Callable, op: str) -> None:
     real, integer = (evaluate(g, {"x": x})[y] for g in (optimize(convert(model)), graph))
     noise = np.square(real - integer).mean() / np.square(real).mean()
     assert noise < 2e-3
+
+
+@pytest.mark.parametrize("op", ["Sub", "Max", "Min", "Mul"])
+def test_what_is_compared_or_subtracted_has_one_scale(op: str) -> None:
+    """Then it is one instruction on stored integers, and one for the scale of the result."""
+    w = Writer()
+    a, b = w.product("x"), w.node("MatMul", "x", w.normal(CHANNELS, CHANNELS, scale=0.3))
+    _, found = w.quantized(w.product(w.node(op, a, b)))
+    graph = optimize(convert(found.model))
+    (node,) = (node for node in graph.nodes if node.op == "qmap")
+    stored = {"Sub": "(x0 - x1)", "Max": "(max(x0, x1) ", "Min": "(min(x0, x1) "}
+    assert node.attrs["function"].startswith(f"requantize({stored.get(op, '((x')}")
+    steps = [step.intrinsic.name for step in select(TINY, graph, node).steps]
+    assert op == "Mul" or len(steps) <= 3 and steps[-1] == "requantize"
 
 
 def test_a_mask_stays_in_float() -> None:
