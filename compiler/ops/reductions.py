@@ -296,8 +296,7 @@ OPERATORS = (
     Operator(
         name="mean", summary="sum along axes, divided by the number of elements",
         inputs="x float32", attributes="axes, keepdims", define=_mean, meaning=kept(_mean_meaning),
-        kind=Kind.REDUCTION, channels_last=ChannelsLast(by_axes), integer=_mean_integer,
-        hindrance=_mean_hindrance),
+        kind=Kind.REDUCTION, integer=_mean_integer, hindrance=_mean_hindrance),
     Operator(
         name="qmean", summary="sum of int8 along axes, requantized", inputs="x",
         attributes="axes, keepdims, bias, mult, shift, zp, lo, hi", define=_qmean,
