@@ -100,7 +100,7 @@ def test_options_of_the_quantizer_are_those_that_it_has() -> None:
 def test_dump(tmp_path, capsys) -> None:
     assert call("compile", DIGITS, *TINY, "-o", tmp_path / "d", "--dump", tmp_path / "texts") == 0
     names = [path.name for path in sorted((tmp_path / "texts").iterdir())]
-    assert names[0] == "00-import.txt" and "03-clean-up.txt" in names
+    assert names[0] == "00-import.txt" and "04-clean-up.txt" in names
     kinds = [name[3:-4] for name in names]
     assert kinds[kinds.index("partition") + 1] == "layout"
     assert "integerize" in " ".join(names)
