@@ -10,9 +10,9 @@ from accel.datapath.floats import FORMATS, Floats, float_bits
 from accel.machine.intrinsics import TABLE
 from compiler import te
 from compiler.ir.affine import Linear, from_linear, linear
-from compiler.ir.arithmetic import apply_binary, apply_cast
+from compiler.ir.arithmetic import apply_expr
 from compiler.te import (INDEX, Binary, Call, Cast, Const, Expr, Read, Reduce, Select, Var,
-                         numpy_dtype, walk)
+                         walk)
 from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["bus_of", "lower", "shapes_of"]
@@ -176,7 +176,7 @@ class _Lowering:
         places = dict(zip((var for var, _ in (*lanes, *terms)), np.indices(shape or (1,)),
                           strict=False))
         whole = (*(extent for _, extent in lanes), prod(extent for _, extent in terms))
-        return axes, [np.broadcast_to(_static(expr, places), shape or (1,)).reshape(whole)
+        return axes, [np.broadcast_to(apply_expr(expr, places), shape or (1,)).reshape(whole)
                       for expr in exprs]
 
     def read(self, read: Read) -> DataflowNode:
@@ -282,18 +282,6 @@ class _Lowering:
 
 def _each(axes: tuple[int, ...], numbers: np.ndarray) -> tuple:
     return ("each", axes, tuple(map(int, numbers.reshape(-1))))
-
-
-def _static(expr: Expr, places: Mapping[Var, np.ndarray]) -> np.ndarray:
-    """The value of an expression of constants and lanes at every place."""
-    match expr:
-        case Const(value, dtype): return np.full((1,), value, numpy_dtype(dtype))
-        case Var(): return places[expr]
-        case Binary(op, a, b): return apply_binary(op, _static(a, places), _static(b, places))
-        case Select(condition, a, b): return np.where(*(_static(x, places)
-                                                        for x in (condition, a, b)))
-        case Cast(value, dtype): return apply_cast(_static(value, places), dtype)
-    raise AssertionError(expr)
 
 
 def shapes_of(bodies: Sequence[Intrinsic]) -> dict[str, tuple[int, ...]]:

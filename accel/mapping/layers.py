@@ -21,8 +21,10 @@ from accel.mapping.operators.blocked import (Activation, BlockedOperator, Blocks
 from accel.mapping.operators.convolutions import ConvolutionForm
 from accel.mapping.operators.products import Planes
 from accel.mapping.operators.transposed import Phases, phases
+from accel.mapping.schedules import cost_of, shape_of, tiles_of
 from accel.mapping.selection import Selection, is_elementwise, note_of, select
 from accel.mapping.views import Stored, View, images, rows
+from accel.mapping.weights import in_entries, products_of
 from compiler.graph.graph import Graph, Node
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
@@ -131,12 +133,13 @@ def _of_form(node: Node, graph: Graph, x: Activation, window: Window, blocks: Bl
     mult, shift = (graph.constants[value] for value in node.inputs[3:5])
     channels, first = len(mult), kernels[0][0]
     form = ConvolutionForm(first.groups, first.diagonal, phases)
+    weights, blocks = in_entries(np.stack([weights.packed(blocks) for weights, _ in kernels]),
+                                 blocks)
     operator = convolutions.convolution(
         _stage(node), x, channels, window, node.attrs["pad_value"], _quantization(node), blocks,
         form)
     params = np.array([pack_params(bias, mult, shift, channels, blocks) for _, bias in kernels],
                       numpy_dtype(PARAM))
-    weights = np.stack([weights.packed(blocks) for weights, _ in kernels])
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": weights, "params": params},
                        Activation(x.n, channels, *window.outputs(x)))
 
@@ -220,10 +223,11 @@ def _products(node: Node, graph: Graph, x: Activation, weights: np.ndarray, wind
     channels, (height, width) = len(weights), window.outputs(x)
     packed = blocked.packed_blocks(x, window, blocks) > 0
     form = blocked.packed_convolution if packed else blocked.convolution
+    w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
+    w, blocks = in_entries(w, blocks)
     operator = form(_stage(node), x, channels, window, pad_value, _quantization(node), blocks)
     bias, mult, shift = (graph.constants[v] for v in node.inputs[2:5])
     params = pack_params(bias, mult, shift, channels, blocks)
-    w = pack_windows(weights, blocks) if packed else pack_weights(weights, x, blocks)
     return MappedLayer(node, operator, {"x": node.inputs[0]}, {"w": w, "params": params},
                        Activation(x.n, channels, height, width),
                        x.n * height * width * weights.size)
@@ -578,6 +582,12 @@ LAYERS: dict[str, Builder] = {
 }
 
 
+PRODUCTS = ("qconv2d", "qconvtranspose2d", "qdense", "qmatmul")
+"""Operators that gemm computes."""
+
+THREADS = 2
+"""Virtual threads for which products are compared."""
+
 ANY_RANK = ("qdense", "qmatmul", "qmean", "qconcat")
 """Operators that take the rows of matrices as well as images."""
 
@@ -600,18 +610,64 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
         return (_copy(node, graph, known, blocks),)
     if known.moves_nothing(node):
         return ()
-    built = (_elementwise(node, graph, known, machine) if is_elementwise(node)
-             else LAYERS[node.op](node, graph, known, blocks))
-    layers = built if isinstance(built, tuple) else (built,)
-    layers = tuple(_packed(layer, machine.config.weight_bits) for layer in layers)
+    if is_elementwise(node):
+        layers = _packed(_elementwise(node, graph, known, machine), machine)
+    elif node.op in PRODUCTS and products_of(machine) != (None,):
+        layers = _cheapest(node, graph, known, machine)
+    else:
+        layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
     part = known.parts.get(value)
     if part is None:
         return layers
     return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
 
 
-def _packed(layer: MappedLayer, allowed: Sequence[int]) -> MappedLayer:
+def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine
+              ) -> tuple[MappedLayer, ...]:
+    """The layers of a node by the product of the machine that takes the fewest cycles for its
+    weights, as tiles are priced; of equal ones by that with the fewest bytes of weights."""
+    forms, blocks = products_of(machine), blocks_of(machine.config)
+    if node.op == "qmatmul":
+        if None not in forms:
+            raise LoweringError("no instruction of gemm multiplies two computed matrices")
+        forms = (None,)
+    found: list[tuple[tuple[int, int], tuple[MappedLayer, ...]]] = []
+    refused = LoweringError("")
+    for form in forms:
+        try:
+            built = LAYERS[node.op](node, graph, known, replace(blocks, product=form))
+            layers = tuple(map(_told, _packed(built, machine)))
+            found.append(((_cycles(layers, machine), sum(layer.size("w") for layer in layers
+                                                         if "w" in layer.constants)), layers))
+        except LoweringError as error:
+            refused = error
+    if not found:
+        raise refused
+    return min(found, key=lambda priced: priced[0])[1]
+
+
+def _told(layer: MappedLayer) -> MappedLayer:
+    """Say by which product of its own a layer is computed, and in how many passes."""
+    if not layer.operator.weights:
+        return layer
+    passes = shape_of(layer.operator).passes
+    by = f"by {layer.operator.by['acc']}" + (f" in {passes} passes" if passes > 1 else "")
+    return replace(layer, note="; ".join(filter(None, (layer.note, by))))
+
+
+def _cycles(layers: Sequence[MappedLayer], machine: Machine) -> int:
+    return sum(cost_of(machine.config, shape_of(layer.operator),
+                       *tiles_of(machine, layer.operator, THREADS)).cycles for layer in layers)
+
+
+def _packed(built: MappedLayer | tuple[MappedLayer, ...], machine: Machine
+            ) -> tuple[MappedLayer, ...]:
     """Keep the weights in memory in the fewest bits that hold them all and that loads unpack."""
+    layers = built if isinstance(built, tuple) else (built,)
+    return tuple(_in_few_bits(layer, machine.config.weight_bits) for layer in layers)
+
+
+def _in_few_bits(layer: MappedLayer, allowed: Sequence[int]) -> MappedLayer:
     bits = least_bits(layer.constants["w"], allowed) if "w" in layer.constants else 8
     if bits == 8:
         return layer

@@ -6,12 +6,14 @@ this.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from compiler.te import numpy_dtype
+from compiler.te import Binary, Cast, Const, Expr, Select, numpy_dtype
 
-__all__ = ["FOLDS", "apply_binary", "apply_call", "apply_cast", "apply_fold"]
+__all__ = ["FOLDS", "apply_binary", "apply_call", "apply_cast", "apply_expr", "apply_fold"]
 
 FOLDS: dict[str, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 """What a reduction of each kind folds two values with."""
@@ -39,6 +41,19 @@ def apply_binary(op: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         raise ZeroDivisionError(f"Divisor of {op} must not be zero")
     with np.errstate(all="ignore"):                 # floats follow IEEE 754, silently
         return _BINARY[op](a, b)
+
+
+def apply_expr(expr: Expr, known: Mapping[Any, np.ndarray]) -> np.ndarray:
+    """The value of an expression of constants and of what is `known`, by expression."""
+    if expr in known:
+        return known[expr]
+    match expr:
+        case Const(value, dtype): return np.full((1,), value, numpy_dtype(dtype))
+        case Binary(op, a, b): return apply_binary(op, apply_expr(a, known), apply_expr(b, known))
+        case Select(condition, a, b):
+            return np.where(*(apply_expr(part, known) for part in (condition, a, b)))
+        case Cast(value, dtype): return apply_cast(apply_expr(value, known), dtype)
+    raise AssertionError(expr)
 
 
 def apply_call(function: str, a: np.ndarray, *more: np.ndarray) -> np.ndarray:

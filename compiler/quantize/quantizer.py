@@ -38,6 +38,7 @@ from compiler.quantize.refusal import QuantizeRefused
 from compiler.quantize.scales import Scale
 from compiler.quantize.sets import CalibrationSet, calibration_set
 from compiler.quantize.source import Source, source_of
+from compiler.quantize.sparsity import Pattern, pattern_of, prune
 from compiler.quantize.weight_bits import (
     bits_by_name,
     chosen_bits,
@@ -84,7 +85,7 @@ class Quantized:
     """The graph in QDQ form, for the extents of the samples, with its figures.
     `agreement`: the share of samples (of pixels where outputs are images) whose largest output is
     the same as in float, None without classes; `decibels`: of the output. Both over the calibration
-    samples, of the worst output.
+    samples, of the worst output. `sparse` are the layers whose weights were pruned first.
     """
 
     graph: Graph
@@ -95,6 +96,7 @@ class Quantized:
     equalized: int
     fell_back: tuple[str, ...]
     forms: "_Forms"
+    sparse: tuple[str, ...] = ()
 
     def graph_of(self, shapes: Mapping[str, int] | None = None,
                  arrays: Mapping[str, Array] | None = None) -> Graph:
@@ -152,7 +154,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None,
-             weight_bits: int | Mapping[str, int] | Iterable[str] = 8, example_inputs: Any = None,
+             weight_bits: int | Mapping[str, int] | Iterable[str] = 8,
+             sparsity: str | None = None, example_inputs: Any = None,
              bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
 
@@ -174,6 +177,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         that hurt most first, until it is met. Weights of fewer bits get 8 before that.
     weight_bits : 8, 4 or 2 bits for the weights of all layers but the first and the last; or bits
         by the names of layers, as for `keep_float`, ``*`` for all but these two.
+    sparsity : ``2:4`` keeps the two largest weights of each four input channels in a row, in all
+        layers but the first and the last; the figures compare with the pruned float network.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is notified of long tasks.
@@ -182,7 +187,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     are not known.
     """
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
-                       Budget.of(budget), bits_by_name(weight_bits))
+                       Budget.of(budget), bits_by_name(weight_bits), pattern_of(sparsity))
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
@@ -212,6 +217,7 @@ class _Options:
     keep_float: tuple[str, ...]
     budget: Budget | None
     weight_bits: Mapping[str, int]
+    sparsity: Pattern | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +283,8 @@ class _Quantizer:
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
                                                                     options.keep_float)
         self.network.weight_bits = chosen_bits(self.network, self.kept, options.weight_bits)
+        self.sparse = tuple(prune(self.network, self.kept, options.sparsity)
+                            if options.sparsity else ())
         self.equalized = 0
         self.unbounded: set[str] = set()
 
@@ -299,7 +307,7 @@ class _Quantizer:
         graph = write(attempt.network, attempt.plan, attempt.scales).graph
         return Quantized(graph, self._figures(attempt, ranking), attempt.measured.agreement,
                          attempt.measured.decibels, self.samples.count, self.equalized, fallen,
-                         _Forms(self.source, self.samples.shapes, attempt))
+                         _Forms(self.source, self.samples.shapes, attempt), self.sparse)
 
     def _calibrate(self, wanted: Collection[str]) -> Ranges:
         """The range of each value in the float network over all samples; non-finite values have

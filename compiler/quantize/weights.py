@@ -8,7 +8,8 @@ from compiler.graph.graph import Node
 from compiler.ops.registry import OPERATORS, find
 from compiler.ops.weights import Weights
 
-__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "outputs", "scaled", "vector"]
+__all__ = ["MATRICES", "WEIGHTED", "canonical", "channel_axis", "outputs", "restored", "scaled",
+           "vector"]
 
 WEIGHTED = {name for name, operator in OPERATORS.items() if operator.weights}
 """Operators that multiply by weights, where these are constants."""
@@ -32,6 +33,11 @@ def channel_axis(node: Node) -> int:
 def canonical(node: Node, weight: Array) -> Array:
     """A view [groups, outputs / group, inputs / group, taps] of the node's weight."""
     return _weights(node).alike(node.attrs, weight)
+
+
+def restored(node: Node, view: Array, shape: tuple[int, ...]) -> Array:
+    """The weight of this shape that `canonical` sees as `view`."""
+    return _weights(node).restored(node.attrs, view, shape)
 
 
 def outputs(node: Node, weight: Array) -> int:

@@ -14,6 +14,7 @@ from compiler.errors import Error
 from compiler.ir import Binding, For, Stmt, Store, Tensorized, Update
 from compiler.ir.affine import Linear, free_variables, from_linear, linear
 from compiler.ir.printer import expr_text
+from compiler.ir.simplify import normalize
 from compiler.te import INDEX, Cast, Const, Expr, Read, Reduce, Var, substitute
 
 from .intrinsic import ANY, Intrinsic
@@ -157,6 +158,8 @@ class _Match:
             pattern = pattern.value
         elif self.intrinsic.dst.dtype != ANY:
             pattern = Cast(pattern, stored)
+        pattern = normalize(pattern, {axis.var: axis.extent for axis in self.intrinsic.axes}
+                            | dict(self.intrinsic.reduce_axes))     # as the program's indices are
         mismatch = None
         for assignment in self._assignments(reduction):
             lanes = {axis.var: _ZERO for axis in self.intrinsic.axes}

@@ -68,7 +68,7 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
 
 
 QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget",
-             "weight_bits")
+             "weight_bits", "sparsity")
 """Options of `compiler.quantize.quantize` that commands have."""
 
 
@@ -93,6 +93,9 @@ def add_quantizer(parser: argparse._ActionsContainer) -> None:
     add("--weight-bits", action="append", default=[], metavar="BITS|LAYER=BITS",
         help="bits of weights, 8, 4 or 2: of all layers but the first and the last, or of this "
              "layer (repeatable); with a budget, the layers that hurt most get 8 until it is met")
+    add("--sparsity", metavar="N:M",
+        help="2:4 keeps the two largest weights of each four input channels in a row, in all "
+             "layers but the first and the last")
 
 
 def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:

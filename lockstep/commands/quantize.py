@@ -91,6 +91,7 @@ def _figures(args: argparse.Namespace, quantized) -> dict[str, Any]:
         "equalize": args.equalize, "equalized_pairs": quantized.equalized,
         "bias_correction": args.bias_correction, "budget": args.budget,
         "keep_float": args.keep_float, "weight_bits": args.weight_bits,
+        "sparsity": args.sparsity, "sparse": list(quantized.sparse),
         "fell_back": list(quantized.fell_back),
         "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
         "agreement": quantized.agreement,
@@ -131,6 +132,8 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
            f"observer {figures['observer']}, {figures['samples']} samples, no random numbers")
     if narrow := [layer for layer in layers if (layer["weight_bits"] or 8) < 8]:
         yield f"{len(narrow)} of {len(layers)} layers with weights of fewer than 8 bits"
+    if figures["sparse"]:
+        yield f"{len(figures['sparse'])} of {len(layers)} layers with {figures['sparsity']} weights"
     if figures["equalize"]:
         yield f"{figures['equalized_pairs']} pairs of layers equalized"
     if figures["fell_back"]:

@@ -11,14 +11,18 @@ of the stages begin with the name of the operator.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
 
 from compiler import te
 from compiler.ops.arithmetic import PARAM, requantize
-from compiler.te import Axis, Expr, Tensor
+from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
+from compiler.tensorize import Intrinsic
 
-__all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Quantization", "Window",
-           "average_pool", "convolution", "crop", "global_average_pool", "inside", "max_pool",
-           "packed_blocks", "packed_convolution", "rescale", "upsample", "windowed", "written"]
+__all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Product", "Quantization",
+           "Window", "average_pool", "convolution", "crop", "global_average_pool", "inside",
+           "max_pool", "packed_blocks", "packed_convolution", "rescale", "upsample", "windowed",
+           "written"]
 
 AROUND = "ngjklm"
 """Roles of axes that are loops around all tiles: images and groups of channels, or leading
@@ -31,13 +35,80 @@ channels. With phases, `p` and `q` are the rows and columns of one position.
 """
 
 
+@dataclass(frozen=True)
+class Product:
+    """A product of gemm that takes the weights of a block in a form of its own, in `passes` entries
+    (`accel.mapping.weights`)."""
+
+    body: Intrinsic
+    passes: int = 1
+
+    @property
+    def entry(self) -> tuple[int, ...]:
+        """The shape of weights in an entry."""
+        return self.body.operands[1].shape
+
+    def term(self, pixel: Callable[..., Expr], weight: Callable[..., Expr], b: Expr, o: Expr,
+             i: Expr) -> Expr:
+        """A term of the sum, of functions that read a block of inputs, and an entry."""
+        (term, _), = self.body.reduce_axes
+        lanes = dict(zip((*(axis.var for axis in self.body.axes), term), (b, o, i), strict=True))
+        reads = dict(zip((operand.name for operand in self.body.operands), (pixel, weight),
+                         strict=True))
+
+        def placed(node: Expr) -> Expr | None:
+            if isinstance(node, Read):
+                return reads[node.buffer.name](*node.indices)
+            return lanes.get(node) if isinstance(node, Var) else None
+
+        assert isinstance(self.body.value, te.Reduce)
+        return rewrite(self.body.value.value, placed)
+
+
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Extents of one block product; channels in memory are padded to multiples of `channels`."""
+    """Extents of one block product; channels in memory are padded to multiples of `channels`.
+    `product` takes constant weights; None takes a matrix [block_out, block_in] as it is."""
 
     batch: int
     block_in: int
     block_out: int
+    product: Product | None = None
+
+    @property
+    def entry(self) -> tuple[int, ...]:
+        """The last dimensions of packed weights: passes where there are several, and an entry."""
+        if self.product is None:
+            return (self.block_out, self.block_in)
+        several = (self.product.passes,) if self.product.passes > 1 else ()
+        return (*several, *self.product.entry)
+
+    def reduced(self, name: str) -> dict[str, Axis]:
+        """The axes of a block product's sum, by role: ``passes`` where there are several, and
+        ``lanes``."""
+        if self.product is None:
+            return {"lanes": te.reduce_axis(self.block_in, f"{name}_ri")}
+        (_, extent), = self.product.body.reduce_axes
+        lanes = {"lanes": te.reduce_axis(extent, f"{name}_ri")}
+        if self.product.passes == 1:
+            return lanes
+        return {"passes": te.reduce_axis(self.product.passes, f"{name}_rp"), **lanes}
+
+    def term(self, axes: Mapping[str, Axis], pixel: Callable[..., Expr],
+             weight: Callable[..., Expr], b: Expr, o: Expr) -> Expr:
+        """A term of the sum over these axes, of functions that read a block of inputs, and what
+        lies behind the other indices of packed weights."""
+        i = axes["lanes"].var
+        if self.product is None:
+            return pixel(b, i).astype("int32") * weight(o, i).astype("int32")
+        several = (axes["passes"].var,) if "passes" in axes else ()
+        return self.product.term(pixel, lambda *at: weight(*several, *at), b, o, i)
+
+    def own(self) -> dict[str, Any]:
+        """The fields of an operator that say by which product it is computed."""
+        if self.product is None:
+            return {}
+        return {"by": {"acc": self.product.body.name}, "weights": prod(self.product.entry)}
 
     @property
     def channels(self) -> int:
@@ -116,12 +187,15 @@ class BlockedOperator:
     axes : for each stage that computes tiles, the roles of its axes in order (see `TILE` and
         `AROUND`); schedules call an axis by its role.
     reduced : the axes that ``acc`` sums products over: ``depth`` (blocks of channels, where an
-        output block reads several), ``rows``, ``columns`` and ``lanes``.
+        output block reads several), ``rows``, ``columns``, ``passes`` (entries of weights for a
+        block, where there are several) and ``lanes``.
     by : for stages of which it is known, the instruction that computes them, by name.
     repeated : inputs of one pixel, which all pixels of an image read.
     row : where ``input`` has the windows themselves (see `packed_convolution`), how many of their
         bytes lie together in memory; else 0.
     weight_bits : bits of an element of ``w`` in memory.
+    weights : elements of ``w`` in an entry of wgt where the product of `by` takes them in a form of
+        its own; else 0.
     """
 
     stages: dict[str, Tensor]
@@ -132,6 +206,7 @@ class BlockedOperator:
     by: Mapping[str, str] = field(default_factory=dict)
     repeated: tuple[str, ...] = ()
     weight_bits: int = 8
+    weights: int = 0
 
     @property
     def output(self) -> Tensor:
@@ -176,7 +251,8 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_in)
     acc, w, reduced = _products(name, padded, window.outputs(x), channels, window.seen, blocks)
     stages = {"x": source, "w": w, "input": padded, "acc": acc}
-    return replace(_finished(name, stages, window.seen, acc, q, blocks), reduced=reduced)
+    return replace(_finished(name, stages, window.seen, acc, q, blocks), reduced=reduced,
+                   **blocks.own())
 
 
 def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, window: Window,
@@ -184,19 +260,20 @@ def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, w
     """The sums of products over each window of `padded`, the weights, and the reduced axes."""
     kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
-    w = te.placeholder((co, *kernel, ci, blocks.block_out, blocks.block_in), "int8", f"{name}_w")
+    w = te.placeholder((co, *kernel, ci, *blocks.entry), "int8", f"{name}_w")
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(kernel, "hw", strict=True))
-    rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
+    rc, block = te.reduce_axis(ci, f"{name}_rc"), blocks.reduced(name)
 
     def products(n, y, x, c, b, o):
-        pixel = padded[n, y * sh + kh.var * dh, x * sw + kw.var * dw, rc.var, b, ri.var]
-        weight = w[c, kh.var, kw.var, rc.var, o, ri.var]
-        return te.sum(pixel.astype("int32") * weight.astype("int32"), (rc, kh, kw, ri))
+        pixel = (n, y * sh + kh.var * dh, x * sw + kw.var * dw, rc.var)
+        return te.sum(blocks.term(block, lambda *at: padded[*pixel, *at],
+                                  lambda *at: w[c, kh.var, kw.var, rc.var, *at], b, o),
+                      (rc, kh, kw, *block.values()))
 
     shape = (padded.shape[0], *size, co, blocks.batch, blocks.block_out)
     return (te.compute(shape, products, f"{name}_acc"), w,
-            {"depth": rc, "rows": kh, "columns": kw, "lanes": ri})
+            {"depth": rc, "rows": kh, "columns": kw, **block})
 
 
 def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
@@ -241,7 +318,8 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
     single = Window((1, 1))
     acc, w, reduced = _products(name, packed, (oh, ow), channels, single, blocks)
     stages = {"x": source, "w": w, "input": packed, "acc": acc}
-    return replace(_finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row)
+    return replace(_finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row,
+                   **blocks.own())
 
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> BlockedOperator:

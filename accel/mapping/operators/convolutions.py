@@ -55,8 +55,8 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     sizes = first | dict(zip("yx", window.outputs(x), strict=True)) | {
         "n": padded.shape[0], "c": co, "b": blocks.batch, "o": blocks.block_out}
     depth = () if form.diagonal else (ci,)
-    w = te.placeholder((*first.values(), co, *window.kernel, *depth, blocks.block_out,
-                        blocks.block_in), "int8", f"{name}_w")
+    w = te.placeholder((*first.values(), co, *window.kernel, *depth, *blocks.entry), "int8",
+                       f"{name}_w")
     params = te.placeholder((*first.values(), co, blocks.block_out), PARAM, f"{name}_params")
     products, reduced = _products(name, padded, w, window.seen, form, ci, blocks)
     tile, written = (present(order, sizes) for order in ("ngypxqcbo", "nypxqbgco"))
@@ -73,7 +73,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     return BlockedOperator(
         {"x": source, "w": w, "params": params, "input": padded, "acc": acc,
          "quantized": quantized, "output": output}, window.seen,
-        {"acc": tile, "quantized": tile, "output": written}, reduced)
+        {"acc": tile, "quantized": tile, "output": written}, reduced, **blocks.own())
 
 
 def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: ConvolutionForm, ci: int,
@@ -81,19 +81,20 @@ def _products(name: str, padded: Tensor, w: Tensor, window: Window, form: Convol
     """The terms of the sum, and the axes that it reduces."""
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(window.kernel, "hw", strict=True))
-    rc, ri = te.reduce_axis(ci, f"{name}_rc"), te.reduce_axis(blocks.block_in, f"{name}_ri")
+    rc, block = te.reduce_axis(ci, f"{name}_rc"), blocks.reduced(name)
     (sh, sw), (dh, dw) = window.strides, window.dilations
     depths = {} if form.diagonal else {"depth": rc}
-    reduced = {**depths, "rows": kh, "columns": kw, "lanes": ri}
+    reduced = {**depths, "rows": kh, "columns": kw, **block}
 
     def products(at: At):
         taps = (at["y"] * sh + kh.var * dh, at["x"] * sw + kw.var * dw)
         group = tuple(at[axis] for axis in "g" if axis in at)
         depth = () if form.diagonal else (rc.var,)
-        pixel = padded[(at["n"], *group, *taps, *(depth or (at["c"],)), at["b"], ri.var)]
-        weight = w[(*(at[axis] for axis in form.leading()), at["c"], kh.var, kw.var, *depth,
-                    at["o"], ri.var)]
-        return te.sum(pixel.astype("int32") * weight.astype("int32"), tuple(reduced.values()))
+        pixel = (at["n"], *group, *taps, *(depth or (at["c"],)))
+        weight = (*(at[axis] for axis in form.leading()), at["c"], kh.var, kw.var, *depth)
+        term = blocks.term(block, lambda *place: padded[*pixel, *place],
+                           lambda *place: w[*weight, *place], at["b"], at["o"])
+        return te.sum(term, tuple(reduced.values()))
 
     return products, reduced
 

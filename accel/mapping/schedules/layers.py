@@ -18,6 +18,7 @@ the loop over channels, input by the loop over columns, which then encloses the 
 """
 
 from collections.abc import Iterable
+from math import prod
 
 from accel.machine.machine import Machine
 from accel.mapping.lowering import LoweringError
@@ -25,6 +26,7 @@ from accel.mapping.operators.blocked import AROUND, BlockedOperator
 from accel.mapping.schedules.tiles import Tiles, choose, piece_of, shape_of
 from compiler.ir import loops
 from compiler.schedule import Schedule
+from compiler.schedule.handle import StageSchedule
 from compiler.schedule.intrinsics import first_match
 from compiler.te import Expr, Read, Tensor, walk
 from compiler.tensorize import Intrinsic
@@ -138,6 +140,7 @@ class _Layer:
             loop, scope = self._order_products(), "inp"
             w = self["w"] if self.computed_weights else self["w"].cache_read("wgt")
             w.compute_at(self._kept("w", loop))
+            self._spread_entries(w)
             if self.computed_weights:
                 w.set_scope("wgt")
         elif self.tiles.pieces > 1:
@@ -164,6 +167,14 @@ class _Layer:
         window.reorder("b", "c", "i")
         window.split(window.fuse("c", "i"), self.operator.row)
 
+    def _spread_entries(self, w: StageSchedule) -> None:
+        """Lets weights that are the first elements of entries lie an entry apart."""
+        config, elements = self.machine.config, self.operator.weights
+        whole = prod(config.tiles["wgt"][0])
+        if elements and elements < whole:
+            entry = self.machine.intrinsic(self.operator.by["acc"]).operands[1].shape
+            w.storage_align(len(self.operator["w"].shape) - len(entry) - 1, whole)
+
     def _order_products(self) -> str:
         """Orders gemm's loops: tile, kernel, lanes. Returns the loop that loads operands."""
         acc, reduced = self["acc"], self.operator.reduced
@@ -176,8 +187,9 @@ class _Layer:
                 outer = acc.split(place, self.threads)
                 place = outer[1]
                 acc.virtual_thread(place)
-        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, reduced["rows"].name,
-                    reduced["columns"].name, "b", "o", reduced["lanes"].name)
+        kernel = (reduced[role].name for role in ("rows", "columns", "passes") if role in reduced)
+        acc.reorder(*outer, *self._axes("acc", AROUND + "pyxqc"), *inner, *kernel, "b", "o",
+                    reduced["lanes"].name)
         return place
 
     def _cut_window(self) -> str:
@@ -222,7 +234,8 @@ class _Layer:
     def _accumulate(self) -> None:
         if "w" not in self.stages:
             self["acc"].reorder("n", "y", "x", "c", *self.window, "b", "o")
-        self._lanes("acc", [form for unit in ("gemm", "vector")
+        self._lanes("acc", self._bodies("acc") if "acc" in self.operator.by else [
+                            form for unit in ("gemm", "vector")
                             for form in self.machine.of_unit(unit)
                             if form.reads_destination or form.reduce_axes])
 

@@ -83,6 +83,8 @@ class Shape:
     repeated: int = 0       # inputs of one pixel, which all pixels read
     tables: int = 0         # loaded once
     weight_bits: int = field(default=8, repr=False)     # of an element of the weights in memory
+    passes: int = field(default=1, repr=False)          # entries of weights for a block product
+    weights: int = field(default=0, repr=False)         # elements of an entry; 0: all of them
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -99,7 +101,9 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  len(operator.parameters), operator.row,
                  "params" in stages and len(stages["params"].shape) == 3, window.dilations,
                  depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
-                 len(operator.tables), operator.weight_bits)
+                 len(operator.tables), operator.weight_bits,
+                 operator.reduced["passes"].extent if "passes" in operator.reduced else 1,
+                 operator.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +294,8 @@ def _needs(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int,
         needs.append(("tab", shape.tables))
     if shape.weighted:
         needs += [("inp", pixels * (tiles.channels if shape.diagonal else tiles.depth)),
-                  ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth)]
+                  ("wgt", channels * shape.kernel[0] * shape.kernel[1] * tiles.depth
+                   * shape.passes)]
     else:
         needs.append(("res", (pixels * shape.inputs + shape.repeated) * tiles.channels))
     return [(name, need, have[name]) for name, need in needs]
@@ -319,12 +324,13 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
     steps, work, kernel, lanes = tiles.pieces, 0, 0, outputs
     pixels = _window(shape, tiles) * tiles.channels * shape.inputs * entry["res"] * steps
     if shape.weighted:
-        steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth
+        steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth * shape.passes
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
         if shape.row:           # each row begins and ends within a beat
             pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel
-        kernel = shape.depth * channels * taps * entry["wgt"] * shape.weight_bits // 8
+        kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
+                  * shape.weight_bits // 8)
     else:
         lanes += outputs * taps * shape.accumulators
     lanes *= config.vector_beats
