@@ -28,7 +28,10 @@ def bus_of(operand: Operand) -> str:
 
 
 def _stored(operand: Operand) -> Interval:
-    """The interval of an operand, wherever it is stored."""
+    """The interval of an operand, wherever it is stored. Floats are widened before they are read.
+    """
+    if te.is_float(operand.dtype):
+        return Interval.of_type(operand.dtype)
     intervals = []
     for _, dtype in operand.storage:
         record, _, field = dtype.partition(".")

@@ -18,14 +18,19 @@ cycle, whatever the order of destinations. With `AccelConfig.vector_beats` an el
 part of an entry, and parts follow each other. An accumulating element reads its destination
 `UPDATE_CYCLES` before its value arrives.
 
+Floats take longer to meet. Where acc holds floats, gemm has a second datapath behind the first
+(`DatapathPlan.meeting`), in which value and destination are combined; nothing is bypassed, and an
+iteration waits while its destination is on the way: `hazard_cycles` after the one before.
+
 Timing, from the cycle in which an element is issued (its buffer addresses are presented)::
 
     gemm     operands at 2, value at 2 + latency, written at 3 + latency
+             of floats: written at 2 + latency + meeting.latency
     vector   operands at 3, value at 3 + latency, written at 4 + latency
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
@@ -37,12 +42,13 @@ from accel.datapath.lowering import lower, shapes_of
 from accel.datapath.sharing import share
 from accel.machine.intrinsics import TABLE, operand_field
 from accel.machine.machine import Machine
+from compiler import te
 from compiler.lazy import cached_property
 from compiler.te import Expr, Read, Reduce, Var, children, walk
-from compiler.tensorize import Intrinsic
+from compiler.tensorize import Intrinsic, Operand
 
-__all__ = ["FACTOR_BITS", "IN_FLIGHT", "LOOKUP_CYCLES", "OPERAND_CYCLES", "Operation",
-           "DatapathPlan", "PlanError", "UPDATE_CYCLES", "arranged", "factor_bits",
+__all__ = ["ACC_CYCLES", "FACTOR_BITS", "IN_FLIGHT", "LOOKUP_CYCLES", "OPERAND_CYCLES",
+           "Operation", "DatapathPlan", "PlanError", "UPDATE_CYCLES", "arranged", "factor_bits",
            "open_instructions", "plan"]
 
 OPERAND_CYCLES = {"gemm": 2, "vector": 3}
@@ -51,6 +57,9 @@ vector the register that sources are selected into."""
 
 UPDATE_CYCLES = 3
 """Cycles from an accumulating element's read of its destination to its value, which meets it."""
+
+ACC_CYCLES = 2
+"""Cycles from the read of a destination to its data."""
 
 IN_FLIGHT = 8
 """The most started and not retired instructions of load, or of store."""
@@ -99,6 +108,8 @@ class DatapathPlan:
     interval : cycles between tiles.
     operations : in topological order. `value` is the last: int32, of every body.
     latency : cycles from operands to value; the number of stages.
+    meeting : the datapath in which a value of floats meets its destination, with buses `old` and
+        `new` and the bodies ``assign`` and every update that occurs; None where there is none.
     """
 
     unit: str
@@ -110,6 +121,7 @@ class DatapathPlan:
     operations: tuple[Operation, ...]
     value: Operation
     latency: int
+    meeting: "DatapathPlan | None" = None
 
     @property
     def value_cycles(self) -> int:
@@ -119,12 +131,18 @@ class DatapathPlan:
     @property
     def fold_cycles(self) -> int:
         """Cycles from an element's issue to the read of its destination, if it accumulates."""
-        return self.value_cycles - UPDATE_CYCLES
+        return self.value_cycles - (ACC_CYCLES if self.meeting else UPDATE_CYCLES)
 
     @property
     def write_cycles(self) -> int:
         """Cycles from an element's issue to the write of its result."""
-        return self.value_cycles + 1
+        return self.value_cycles + (self.meeting.latency if self.meeting else 1)
+
+    @property
+    def hazard_cycles(self) -> int:
+        """The cycles after its issue in which an element keeps others from accumulating into the
+        same destination: up to its write, as seen from their reads. 0: it does not."""
+        return self.write_cycles - self.fold_cycles if self.meeting else 0
 
     @property
     def retire_depth(self) -> int:
@@ -321,8 +339,29 @@ def plan(machine: Machine, unit: str) -> DatapathPlan:
     soft = unit == "gemm" and config.dsp_multipliers < config.macs_per_cycle
     opcodes = tuple(machine.opcodes[body.name] for body in bodies)
     shape = config.vector_tile if unit == "vector" else first.dst.shape
-    return arranged(unit, bodies, opcodes, shape, interval, config.stage_depth, soft,
+    made = arranged(unit, bodies, opcodes, shape, interval, config.stage_depth, soft,
                     config.buffers["tab"].depth)
+    return replace(made, meeting=_meeting(bodies, config.stage_depth))
+
+
+def _meeting(bodies: tuple[Intrinsic, ...], stage_depth: int) -> DatapathPlan | None:
+    """The datapath in which values of floats meet their destinations."""
+    updates = tuple(dict.fromkeys(body.update for body in bodies if body.update != "assign"))
+    first = bodies[0]
+    if not updates or not te.is_float(first.dst.dtype):
+        return None
+    for body in bodies if first.unit == "vector" else ():
+        if body.update != "assign":
+            raise PlanError(f"Update of {body.name} must be assign, not {body.update}, where acc "
+                            f"holds {body.dst.dtype}: only gemm waits for sums of floats")
+    dst, indices = first.dst, tuple(axis.var for axis in first.axes)
+    old, new = (te.placeholder(dst.shape, dst.dtype, name)[indices] for name in ("old", "new"))
+    results = {"assign": new, "sum": old + new, "max": te.maximum(old, new),
+               "min": te.minimum(old, new)}
+    operands = tuple(Operand(name, dst.shape, dst.dtype, dst.storage) for name in ("old", "new"))
+    forms = tuple(Intrinsic(update, "gemm", dst, operands, first.axes, results[update], "assign",
+                            (), loops=0) for update in ("assign", *updates))
+    return arranged("gemm", forms, tuple(range(len(forms))), dst.shape, stage_depth=stage_depth)
 
 
 def arranged(unit: str, bodies: tuple[Intrinsic, ...], opcodes: tuple[int, ...],

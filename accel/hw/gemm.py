@@ -8,17 +8,24 @@ from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.hw.interface import INDEX_BITS, READ_LATENCY, acc_port, entry_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
-from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, LoopNest
-from accel.hw.update import Update
+from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
+from accel.hw.meeting import Meeting
+from accel.hw.parts import delayed
+from accel.hw.queue import QUEUE_CYCLES
+from accel.hw.update import Update, updates_of
+from accel.hw.vector.hazards import Hazards
 from accel.machine.isa import GEMM
 from accel.machine.machine import Machine
 
-__all__ = ["ADDRESS_CYCLES", "Gemm", "delayed", "updates_of"]
+__all__ = ["ADDRESS_CYCLES", "WAITING_CYCLES", "Gemm"]
 
 TAG = data.StructLayout({"last": 1, "banks": 2})
 
 ADDRESS_CYCLES = 1 + NEST_CYCLES
 """Cycles from taking an instruction to its first addresses."""
+
+WAITING_CYCLES = ADDRESS_CYCLES + QUEUE_CYCLES + 1
+"""The same where acc holds floats, at the earliest."""
 
 
 class Gemm(wiring.Component):
@@ -37,6 +44,16 @@ class Gemm(wiring.Component):
         latency - 1       address of acc
         2 + latency       value and accumulator meet
         3 + latency       write
+
+    Where acc holds floats, value and accumulator meet in a datapath (`Meeting`), and iterations
+    pass a slot, as those of vector do: one waits there while its destination, if it reads it, is
+    that of an iteration that is not yet written. So an instruction's first addresses come
+    `WAITING_CYCLES` after it is taken, iterations into one destination follow each other in
+    ``plan.hazard_cycles + 1``, others in one cycle. ::
+
+        latency           address of acc
+        2 + latency       value and accumulator meet
+        write_cycles      write: 2 + latency + plan.meeting.latency
     """
 
     def __init__(self, machine: Machine):
@@ -54,6 +71,7 @@ class Gemm(wiring.Component):
         tag = data.StructLayout({"index": INDEX_BITS, "banks": 2, "reset": 1,
                                  "select": len(self.plan.bodies)})
         m.submodules.nest = nest = LoopNest(GEMM["loops"].shape, COMPUTE_OPERANDS, tag)
+        issued = self._slot(m, nest, issue, tag) if self.plan.meeting else nest
         pass_through(m, self, issue)
         word, of = data.View(GEMM, self.commands.p.word), nest.out_tag
         m.d.comb += [
@@ -61,9 +79,10 @@ class Gemm(wiring.Component):
             nest.tag.index.eq(self.commands.p.index), nest.tag.banks.eq(word.banks),
             nest.tag.reset.eq(word.reset),
             nest.tag.select.eq(Cat(word.opcode == code for code in self.plan.opcodes)),
-            nest.step.eq(1), issue.ready.eq(nest.ready), issue.working.eq(nest.busy),
-            self.inp.addr.eq(nest.out.a), self.inp.en.eq(nest.valid),
-            self.wgt.addr.eq(nest.out.b), self.wgt.en.eq(nest.valid),
+            *([] if self.plan.meeting else [nest.step.eq(1)]), issue.ready.eq(nest.ready),
+            *([] if self.plan.meeting else [issue.working.eq(nest.busy)]),
+            self.inp.addr.eq(issued.out.a), self.inp.en.eq(issued.valid),
+            self.wgt.addr.eq(issued.out.b), self.wgt.en.eq(issued.valid),
         ]
         depth = config.buffers["acc"].depth
         uses_b = [len(body.operands) > 1 for body in self.plan.bodies]
@@ -78,15 +97,42 @@ class Gemm(wiring.Component):
         m.submodules.datapath = datapath = Datapath(self.plan, config.dsp_multipliers)
         for bus in self.plan.buses:
             m.d.comb += getattr(datapath, bus).eq(getattr(self, bus).data)
-        m.d.comb += [datapath.valid.eq(delayed(m, nest.valid, READ_LATENCY - 1, "there")),
-                     datapath.select.eq(delayed(m, of.select, READ_LATENCY - 1, "select"))]
-        self._update(m, nest, issue, datapath)
+        m.d.comb += [
+            datapath.valid.eq(delayed(m, issued.valid, READ_LATENCY - 1, "there")),
+            datapath.select.eq(delayed(m, issued.out_tag.select, READ_LATENCY - 1, "select"))]
+        self._update(m, issued, issue, datapath)
         return m
+
+    def _slot(self, m: Module, nest: LoopNest, issue: Issue, tag) -> "_Slot":
+        """Iterations enter a slot, and are issued when their destination is not on its way."""
+        m.submodules.ahead = ahead = Ahead(data.StructLayout({
+            "out": data.StructLayout(COMPUTE_OPERANDS), "first": 1, "last": 1, "out_tag": tag}))
+        m.submodules.hazards = hazards = Hazards(self.machine.config.buffers["acc"].depth,
+                                                 self.plan.hazard_cycles)
+        slot, free, coming = _Slot(ahead.o.p.shape()), Signal(), ahead.o.p
+        _, folds = updates_of(self.plan, coming.out_tag.select)
+        m.d.comb += [
+            nest.step.eq(ahead.step), ahead.made.eq(nest.made), ahead.valid.eq(nest.valid),
+            ahead.i.first.eq(nest.first), ahead.i.last.eq(nest.last),
+            ahead.i.out_tag.eq(nest.out_tag),
+            *(ahead.i.out[name].eq(nest.out[name]) for name in COMPUTE_OPERANDS),
+            hazards.enters.eq(free), hazards.incoming.a.eq(coming.out.dst),
+            hazards.incoming.a_acc.eq(folds.any() & ~(coming.out_tag.reset & coming.first)),
+            hazards.writes.eq(slot.valid), hazards.entry.eq(slot.out.dst),
+            slot.valid.eq(slot.full & ~hazards.pending),
+            free.eq(~slot.full | slot.valid), ahead.o.ready.eq(free),
+            issue.working.eq(nest.busy | ahead.some | slot.full),
+            issue.standing.eq(slot.full & ~slot.valid),
+        ]
+        with m.If(free):
+            m.d.sync += [slot.full.eq(ahead.o.valid), slot.iteration.eq(coming)]
+        return slot
 
     def _update(self, m: Module, nest, issue, datapath):
         updates, folds = updates_of(self.plan, nest.out_tag.select)
-        m.submodules.update = update = Update(
-            updates, self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size)
+        shape = self.machine.config.lanes, self.machine.config.buffers["acc"].depth, TAG.size
+        m.submodules.update = update = (Meeting(self.plan.meeting, *shape) if self.plan.meeting
+                                        else Update(updates, *shape))
         element = Signal(update.element_layout)
         tag = data.View(TAG, element.tag)
         m.d.comb += [
@@ -104,18 +150,11 @@ class Gemm(wiring.Component):
         ]
 
 
-def delayed(m: Module, signal: Signal, cycles: int, name: str) -> Signal:
-    """The signal as it was; registers start at zero."""
-    for number in range(cycles):
-        later = Signal.like(signal, name=f"{name}_{number + 1}", init=None)
-        m.d.sync += later.eq(signal)
-        signal = later
-    return signal
+class _Slot:
+    """The iteration that is being issued; `valid`: it is issued in this cycle."""
 
-
-def updates_of(plan, select: Value) -> tuple[tuple[str, ...], Value]:
-    """Kinds of update that accumulate among a plan's bodies, and which is selected, one-hot."""
-    kinds = tuple(dict.fromkeys(body.update for body in plan.bodies if body.update != "assign"))
-    chosen = [Cat(select[number] for number, body in enumerate(plan.bodies)
-                  if body.update == kind).any() for kind in kinds]
-    return kinds, Cat(chosen) if kinds else Const(0, 1)
+    def __init__(self, layout: data.StructLayout):
+        self.iteration = Signal(layout, name="slot", reset_less=True)
+        self.full, self.valid = Signal(name="slot_full"), Signal(name="slot_issued")
+        self.out, self.out_tag = self.iteration.out, self.iteration.out_tag
+        self.first, self.last = self.iteration.first, self.iteration.last

@@ -260,3 +260,12 @@ def _bits(value: Value, width: int) -> Value:
 def _pins(name: str, value: Value) -> dict[str, Value]:
     """One port for each bit: A0, A1, ..."""
     return {f"{name}{number}": bit for number, bit in enumerate(value)}
+
+
+def delayed(m: Module, signal: Signal, cycles: int, name: str) -> Signal:
+    """The signal as it was; registers start at zero."""
+    for number in range(cycles):
+        later = Signal.like(signal, name=f"{name}_{number + 1}", init=None)
+        m.d.sync += later.eq(signal)
+        signal = later
+    return signal

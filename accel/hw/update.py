@@ -9,7 +9,7 @@ from accel.hw.datapath import below
 from accel.hw.interface import LANE_BITS, READ_LATENCY
 from accel.hw.parts import follows, spread
 
-__all__ = ["Update"]
+__all__ = ["Update", "updates_of"]
 
 assert UPDATE_CYCLES == READ_LATENCY + 1
 
@@ -114,3 +114,11 @@ class Update(wiring.Component):
                                for bound in (fresh, base)))
             result = Mux(Mux(less, by.get("min", Const(0)), by.get("max", Const(0))), old, result)
         return result
+
+
+def updates_of(plan, select: Value) -> tuple[tuple[str, ...], Value]:
+    """Kinds of update that accumulate among a plan's bodies, and which is selected, one-hot."""
+    kinds = tuple(dict.fromkeys(body.update for body in plan.bodies if body.update != "assign"))
+    chosen = [Cat(select[number] for number, body in enumerate(plan.bodies)
+                  if body.update == kind).any() for kind in kinds]
+    return kinds, Cat(chosen) if kinds else Const(0, 1)

@@ -40,9 +40,9 @@ load."""
 TYPES = {"inp": "operand", "wgt": "weight", "acc": "accumulator", "res": "output", "out": "output"}
 """The field of `AccelConfig` that has the type of an element of a buffer, where it may vary."""
 
-ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16"),
-            "weight": ("int8", "uint8", "int16", "uint16"),
-            "accumulator": ("int32",), "output": ("int8", "int16")}
+ELEMENTS = {"operand": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
+            "weight": ("int8", "uint8", "int16", "uint16", "float16", "bfloat16"),
+            "accumulator": ("int32", "float32"), "output": ("int8", "int16", "bfloat16")}
 """The types that these fields may have, the default first."""
 
 LEFT_OUT = {"weight_bits": [8], "weight": "int8"}
@@ -138,6 +138,9 @@ class AccelConfig:
         self._require("queue_depth", self.queue_depth <= 64, "at most 64")
         for field, types in ELEMENTS.items():
             self._require(field, getattr(self, field) in types, one_of(types))
+        self._require("output", (self.output == "bfloat16") == (self.accumulator == "float32"),
+                      f"{'bfloat16' if self.accumulator == 'float32' else 'an integer type'} where "
+                      f"acc holds {self.accumulator}: vector computes in one of them")
         self._require("weight_bits", self.weight_bits == (8,) or self.weight == "int8",
                       f"[8] where weights are {self.weight}: load unpacks to int8")
         for buffer in self.buffers.values():

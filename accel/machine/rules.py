@@ -15,7 +15,7 @@ from accel.machine.config import (ELEMENTS, TYPES, UNITS, AccelConfig, ConfigErr
                                   one_of)
 from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, immediates, kinds_of
 from compiler.ops.arithmetic import PARAM
-from compiler.te import Binary, Const, Read, Var, is_float, is_integer, record_fields, walk
+from compiler.te import Binary, Cast, Const, Read, Var, is_float, is_integer, record_fields, walk
 from compiler.tensorize import Intrinsic, Operand
 
 __all__ = ["RESERVED", "RULES", "DeclarationError", "built", "require", "require_names",
@@ -230,10 +230,21 @@ def _places(config: AccelConfig, body: Intrinsic) -> dict[str, _Place]:
     sources = {"acc": acc, "res": types["res"]}
     records = {name: _Place(tile[1:], dtype, {"par": f"{PARAM}.{name}"})
                for name, dtype in record_fields(PARAM).items()}
+    numbers = {} if is_float(acc) else {"par": f"{PARAM}.bias", "imm": "int32"}
     return {"dst": _Place(tile, acc, {"acc": acc, "out": types["out"]}),
             "a": _Place(tile, acc, sources),
-            "b": _Place(tile, acc, {**sources, "par": f"{PARAM}.bias", "imm": "int32"}),
+            "b": _Place(tile, acc, {**sources, **numbers}),
             TABLE.name: _Place(TABLE.shape, TABLE.dtype, dict(TABLE.storage)), **records}
+
+
+def _floats_are_rounded_before_out(config, declaration, forms) -> Iterator[str]:
+    body, out = forms[0], config.elements["out"]
+    if declaration.unit != "vector" or not is_float(out) or "out" not in body.dst.scopes:
+        return
+    match body.value:
+        case Cast(Cast(_, rounded), _) if rounded == out: return
+    yield (f"Value of {body.name} must be rounded to {out} to live in out, which keeps the high "
+           f"bits: value.astype('{out}')")
 
 
 def _two_fields_address_two_operands(config, declaration, forms) -> Iterator[str]:
@@ -324,6 +335,7 @@ def _bools_are_not_numbers(config, declaration, forms) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     _forms_are_of_their_declaration, _bytes_are_moved_as_they_are, _an_opcode_has_one_body,
     _loops_are_in_the_word, _machines_have_no_features, _names_differ, _immediates_are_fields,
-    _operands_are_entries, _two_fields_address_two_operands, _accumulating_takes_the_port_of_acc,
-    _values_read_what_is_declared, _vector_reduces_over_lanes, _bools_are_not_numbers)
+    _operands_are_entries, _floats_are_rounded_before_out, _two_fields_address_two_operands,
+    _accumulating_takes_the_port_of_acc, _values_read_what_is_declared,
+    _vector_reduces_over_lanes, _bools_are_not_numbers)
 """Every rule, in the order of checking."""

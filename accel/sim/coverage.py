@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from accel.datapath.plan import plan
 from accel.machine import isa
 from accel.machine.config import UNITS
 from accel.machine.machine import Machine
@@ -111,7 +112,9 @@ class Coverage:
             dma = unit in DMA_BUFFERS
             causes = ["command", "signal", "memory" if dma else "bank"]
             causes += [other for other in UNITS if not (dma and other == unit)]
-            causes += ["hazard"] if unit == "vector" and self._meets_itself else []
+            meets = {"vector": self._meets_itself,
+                     "gemm": plan(self.machine, "gemm").hazard_cycles > 0}
+            causes += ["hazard"] if meets.get(unit) else []
             yield from (("stall", f"{unit} for {cause}") for cause in causes)
 
     # ---- which bins an instruction fills -----------------------------------------------------

@@ -340,7 +340,8 @@ public:
     Core(const CycleConfig &config, int64_t *start, int64_t *retire)
         : config_(config), program_(decoded(config)),
           board_(*config.parameters, program_, config.timeline, start, retire, config.max_cycles),
-          port_(board_, config.memory_bytes, config.dram), vector_(board_), gemm_(board_),
+          port_(board_, config.memory_bytes, config.dram), vector_(board_, vector_pace(board_.p)),
+          gemm_(board_), floats_(board_, gemm_pace(board_.p)),
           load_(board_), store_(board_), fetch_(board_, config.base[0]) {}
 
     void run(CycleResult &result) {
@@ -360,8 +361,11 @@ public:
 private:
     void cycle() {
         if (board_.is_due(MEMORY)) port_.step(fetch_, load_, store_);
-        if (board_.is_due(unit::vector)) vector_.step(gemm_.issue.hold());
-        if (board_.is_due(unit::gemm)) gemm_.step(vector_.issue.use);
+        if (board_.is_due(unit::vector)) vector_.step(gemm_issue_.hold());
+        if (board_.is_due(unit::gemm)) {
+            if (board_.p.gemm_hazard) floats_.step(vector_.issue.use.hold | vector_.issue.use.request);
+            else gemm_.step(vector_.issue.use);
+        }
         if (board_.is_due(unit::load)) {
             load_.step();
             stream();
@@ -493,14 +497,16 @@ private:
     std::vector<Instruction> program_;
     Board board_;
     Port port_;
-    Vector vector_;
+    Paced vector_;
     Gemm gemm_;
+    Paced floats_;                  // in place of `gemm_` where it accumulates floats
+    Issue &gemm_issue_ = board_.p.gemm_hazard ? floats_.issue : gemm_.issue;
     Load load_;
     Store store_;
     Fetch fetch_;
-    Commands *const queues_[UNITS] = {&load_.front.queue, &gemm_.issue.queue,
+    Commands *const queues_[UNITS] = {&load_.front.queue, &gemm_issue_.queue,
                                       &vector_.issue.queue, &store_.front.queue};
-    const Seen *const seen_[UNITS] = {&load_.front.seen, &gemm_.issue.seen, &vector_.issue.seen,
+    const Seen *const seen_[UNITS] = {&load_.front.seen, &gemm_issue_.seen, &vector_.issue.seen,
                                       &store_.front.seen};
     Error how_ = {};
     uint64_t ending_at_ = NEVER;    // when the run is going to end, as FINISH has retired

@@ -58,9 +58,9 @@ _FLAGS = ("-O3", "-march=native", "-fno-semantic-interposition", "-Wall", "-Wext
 
 _SCALARS = ("bus_bits", "queue_depth", "token_max", "patience", "prefetch", "bursts",
             "block_bits", "in_flight", "load_buffers", "store_buffers", "store_depth",
-            "store_stages", "gemm_depth", "gemm_write", "vector_depth", "vector_write",
-            "vector_fold", "vector_beats", "bank_depth", "nest", "ahead", "begin", "status",
-            "settling", "over", "counting", "weight_codes")
+            "store_stages", "gemm_depth", "gemm_write", "gemm_hazard", "vector_depth",
+            "vector_write", "vector_fold", "vector_beats", "bank_depth", "nest", "ahead", "begin",
+            "status", "settling", "over", "counting", "weight_codes")
 """Parameters of a machine that are one number."""
 
 
@@ -174,7 +174,8 @@ def _parameters(machine: Machine) -> _Parameters:
         block_bits=BLOCK_BITS, in_flight=IN_FLIGHT, load_buffers=_mask(BUFFERS, LOADED),
         store_buffers=_mask(BUFFERS, ("out",)), store_depth=writer_depth(config),
         store_stages=READ_LATENCY + 1, gemm_depth=gemm.retire_depth,
-        gemm_write=gemm.write_cycles, vector_depth=vector.retire_depth,
+        gemm_write=gemm.write_cycles, gemm_hazard=gemm.hazard_cycles,
+        vector_depth=vector.retire_depth,
         vector_write=vector.write_cycles, vector_fold=vector.fold_cycles,
         vector_beats=vector.interval, bank_depth=config.bank_depth, nest=NEST_CYCLES, ahead=AHEAD,
         begin=BEGIN_CYCLES, status=STATUS_CYCLES, settling=SETTLING, over=OVER_CYCLES,
@@ -196,6 +197,7 @@ def _opcodes(machine: Machine) -> ctypes.Array:
         table[opcode].unit = REPORTERS.index(unit)
     for body in machine.of_unit("gemm"):
         table[machine.opcodes[body.name]].b = len(body.operands) > 1
+        table[machine.opcodes[body.name]].folds = body.update != "assign"
     for body in machine.of_unit("vector"):
         scopes = {operand.name: operand.scopes for operand in (*body.operands, body.dst)}
         entry = table[machine.opcodes[body.name]]

@@ -1,4 +1,4 @@
-// gemm and vector of the cycle simulator; accel/hw/issue.py, gemm.py and vector.py.
+// gemm and vector of the cycle simulator; accel/hw/issue.py, gemm.py and vector.
 
 #pragma once
 
@@ -162,7 +162,8 @@ private:
     Fifo<Done> dones_;                          // last writes to come
 };
 
-// Nothing in the pipeline ever waits, so an instruction's cycles are known when it is taken.
+// gemm of integers. Nothing in the pipeline ever waits, so an instruction's cycles are known when
+// it is taken.
 class Gemm {
 public:
     explicit Gemm(Board &board)
@@ -199,12 +200,32 @@ private:
     uint64_t last_ = 0;             // cycle in which the loops make the last iteration
 };
 
-class Vector {
+// What the units that issue from a slot differ in. `hazard`: how long after its issue an iteration
+// keeps back those that read what it writes. `itself`: what an iteration reads is its destination.
+struct Pace {
+    unsigned unit, other;
+    uint32_t depth, write, fold, beats, hazard;
+    bool itself;
+};
+
+inline Pace vector_pace(const Parameters &p) {
+    return {unit::vector, unit::gemm, p.vector_depth, p.vector_write, p.vector_fold, p.vector_beats,
+            p.vector_write, false};
+}
+
+// Of floats, where `gemm_hazard` is not 0.
+inline Pace gemm_pace(const Parameters &p) {
+    return {unit::gemm, unit::vector, p.gemm_depth, p.gemm_write, p.gemm_write, 1, p.gemm_hazard,
+            true};
+}
+
+// vector, and gemm of floats: iterations wait in a slot for what is on its way to acc.
+class Paced {
 public:
-    explicit Vector(Board &board)
-        : issue(board, unit::vector, board.p.vector_depth, unit::gemm), board_(board) {
+    Paced(Board &board, const Pace &pace)
+        : issue(board, pace.unit, pace.depth, pace.other), board_(board), pace_(pace) {
         uint32_t size = 1;
-        while (size <= board.p.vector_write + 1) size *= 2;
+        while (size <= std::max(pace.write, pace.hazard) + 1) size *= 2;
         history_.resize(size);
     }
 
@@ -215,11 +236,11 @@ public:
         bool full = slot_.full, final = full && (slot_.second || !slot_.instruction->twice);
         bool go = full && now >= slot_.clear
                   && !(slot_.instruction->reads_acc && folding(now));
-        bool complete = final && slot_.beat + 1 == board_.p.vector_beats;
+        bool complete = final && slot_.beat + 1 == pace_.beats;
         bool free = !full || (go && complete), working = left_ || !made_.empty() || full;
         bool makes = left_ && made_.level(now) != board_.p.ahead;
         issue.look();
-        board_.wake_now(unit::gemm);            // it looks at what is asked for
+        if (pace_.unit == unit::vector) board_.wake_now(unit::gemm);    // it looks at requests
         const Instruction *taken = issue.grant(held, !left_ || (makes && left_ == 1));
         bool changed = issue.conclude(working, full && !(go && final)) || working;
 
@@ -232,8 +253,8 @@ public:
         }
         if (makes) make(now);
         if (taken) load(*taken);
-        if (changed) board_.go_on(unit::vector);
-        board_.set_timer(unit::vector, issue.next_event());
+        if (changed) board_.go_on(pace_.unit);
+        board_.set_timer(pace_.unit, issue.next_event());
     }
 
 private:
@@ -254,7 +275,7 @@ private:
     void load(const Instruction &one) {
         left_ = one.illegal ? 1 : one.count();
         if (has_error(one, board_.p.bank_depth, board_.max_cycles))
-            board_.fail(one.illegal ? status::illegal : status::address, unit::vector,
+            board_.fail(one.illegal ? status::illegal : status::address, pace_.unit,
                         issue.index());
         loaded_.push(&one);
     }
@@ -284,7 +305,7 @@ private:
         slot_.instruction = &one;
         slot_.dst = nest_.address(DST);
         slot_.folds = one.folds && one.to_acc && !(one.reset && nest_.first());
-        slot_.clear = one.reads_acc ? written(now) : 0;
+        slot_.clear = (pace_.itself ? slot_.folds : one.reads_acc) ? written(now) : 0;
     }
 
     // The first cycle after the writes of what the slot's iteration reads, as far as those were
@@ -292,33 +313,35 @@ private:
     uint64_t written(uint64_t now) const {
         const Instruction &one = nest_.instruction();
         uint32_t mask = board_.p.depth[buffer::acc] - 1;
-        for (uint32_t ago = 0; ago < board_.p.vector_write && ago <= now; ago++) {
+        for (uint32_t ago = 0; ago < pace_.hazard && ago <= now; ago++) {
             const Issued &before = at(now - ago);
             if (before.cycle != now - ago || !before.to_acc) continue;
-            for (unsigned k : {A, B})
-                if (one.in_acc[k] && !((nest_.address(k) ^ before.dst) & mask))
-                    return before.cycle + board_.p.vector_write + 1;
+            for (unsigned k : {DST, A, B})
+                if ((pace_.itself ? k == DST : k != DST && one.in_acc[k])
+                    && !((nest_.address(k) ^ before.dst) & mask))
+                    return before.cycle + pace_.hazard + 1;
         }
         return 0;
     }
 
     // Whether an iteration reads its destination now.
     bool folding(uint64_t now) const {
-        if (now < board_.p.vector_fold) return false;
-        const Issued &before = at(now - board_.p.vector_fold);
-        return before.cycle == now - board_.p.vector_fold && before.folds;
+        if (now < pace_.fold) return false;
+        const Issued &before = at(now - pace_.fold);
+        return before.cycle == now - pace_.fold && before.folds;
     }
 
     void issued(uint64_t now, bool complete) {
         const Instruction &one = *slot_.instruction;
         at(now) = {now, slot_.dst, one.to_acc, slot_.folds};
-        if (slot_.last && complete) issue.done_at(now + board_.p.vector_write, one.banks);
+        if (slot_.last && complete) issue.done_at(now + pace_.write, one.banks);
     }
 
     Issued &at(uint64_t cycle) { return history_[cycle & (history_.size() - 1)]; }
     const Issued &at(uint64_t cycle) const { return history_[cycle & (history_.size() - 1)]; }
 
     Board &board_;
+    const Pace pace_;
     uint64_t left_ = 0;                     // iterations to make of the instruction in the loops
     Window made_;                           // iterations between the loops and the slot
     Fifo<const Instruction *> loaded_;      // whose first iteration is not in the slot yet

@@ -107,7 +107,9 @@ private:
         result.limit[DST] = p_.depth[buffer::acc];
         result.limit[A] = p_.depth[buffer::inp];
         result.limit[B] = opcode.b ? p_.depth[buffer::wgt] : 0;
-        result.in_acc[DST] = true;
+        result.in_acc[DST] = result.to_acc = true;
+        result.folds = opcode.folds;
+        result.reset = get(word, format::reset);
     }
 
     // As `Vector._decode` in accel/hw/vector.py.

@@ -16,10 +16,12 @@ from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.proof.access import Touch, Walk, compute_loops, operand_scope, valid_box
 from compiler.ir.arithmetic import FOLDS
-from compiler.te import Binary, Cast, Read, Reduce, Var, bits, is_integer, numpy_dtype
+from compiler.te import (Binary, Cast, Read, Reduce, Var, bits, is_float, is_integer,
+                         numpy_dtype)
 from compiler.tensorize import Intrinsic
 
 from .evaluate import evaluate
+from .floats import apply_fold
 
 __all__ = ["Buffers", "block_product", "perform"]
 
@@ -206,7 +208,9 @@ class _Compute:
             self._assign({name: a[start:start + _CHUNK] for name, a in addresses.items()})
 
     def _assign(self, addresses: dict[str, np.ndarray]) -> None:
-        value = self._values(addresses).astype(self.target.dtype)
+        value = self._values(addresses)
+        with np.errstate(invalid="ignore"):             # NaN from float32
+            value = value.astype(self.target.dtype)
         if self.dst.walk.unique:
             self.target[addresses["dst"]] = value
         else:
@@ -253,10 +257,25 @@ class _Compute:
         product = block_product(self.intrinsic)
         chunks = self._blocks(_PRODUCTS if product else _CHUNK)
         for addresses, spread, fold in chunks:
+            if is_float(self.intrinsic.dst.dtype):
+                self._accumulate(addresses, spread, fold)
+                continue
             folded = (self._product(addresses, spread, fold, *product) if product
                       else self._fold_values(addresses, spread, fold))
             self._update(addresses["dst"].reshape(spread + fold)[
                 (..., *(0,) * len(fold))].reshape(-1), folded)
+
+    def _accumulate(self, addresses, spread, fold) -> None:
+        """Updates one after the other, as sums of floats depend on their order."""
+        flat = {name: np.ascontiguousarray(a).reshape(-1) for name, a in addresses.items()}
+        count = int(np.prod(fold))
+        places, value = flat["dst"].reshape(-1, count)[:, 0], self._values(flat)
+        value = value.reshape(-1, count, *value.shape[1:])
+        total = value[:, 0] if self.reset else apply_fold(
+            self.intrinsic.update, self.target[places], value[:, 0])
+        for number in range(1, count):
+            total = apply_fold(self.intrinsic.update, total, value[:, number])
+        self.target[places] = total
 
     def _blocks(self, limit: int):
         """Addresses by operand, spreading loops first; cut so that a block is of limited size."""
@@ -336,7 +355,7 @@ class _Compute:
             shape = (-1,) + (1,) * (value.ndim - 1)
             self.target[part["dst"]] = np.where(
                 begins[start:stop].reshape(shape), value,
-                FOLDS[self.intrinsic.update](old, value))
+                apply_fold(self.intrinsic.update, old, value))
 
     def _begins(self) -> np.ndarray:
         """Iterations that assign: `reset`, and every folding loop at 0."""

@@ -8,13 +8,16 @@ are equal; nothing is reordered.
 import numpy as np
 
 from compiler.ir.arithmetic import apply_binary, apply_cast
-from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_integer, is_record,
-                         is_signed, numpy_dtype, rewrite)
+from compiler.te import (Binary, Call, Cast, Const, Expr, Select, bits, is_float, is_integer,
+                         is_record, is_signed, numpy_dtype, rewrite)
 
 __all__ = ["casts_join", "constant", "is_signed_integer", "negated", "normal"]
 
 _MASKS = {(1 << width) - 1: f"uint{width}" for width in (8, 16, 32)}
 """Masks that keep what a type without a sign does."""
+
+_WIDENED = {"float32": ("float16", "bfloat16"), "float64": ("float16", "bfloat16", "float32")}
+"""The floats of which a type of floats holds every value."""
 
 
 def normal(expr: Expr) -> Expr:
@@ -25,8 +28,10 @@ def casts_join(source: str, middle: str, target: str) -> bool:
     """Whether ``Cast(Cast(x, middle), target)`` is ``Cast(x, target)`` for every x of `source`.
 
     Among integers: when `middle` holds every value of `source`, or keeps at least as many low
-    bits as `target` takes.
+    bits as `target` takes. Among floats: when `middle` holds every value of `source`.
     """
+    if source in _WIDENED.get(middle, ()) and is_float(target):
+        return True
     if not all(is_integer(dtype) for dtype in (source, middle, target)):
         return False
     return bits(middle) >= bits(target) or _holds(middle, source)

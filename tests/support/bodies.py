@@ -4,8 +4,8 @@ from math import prod
 
 import numpy as np
 
+from accel.sim.floats import apply_binary, apply_call, apply_cast, reduced
 from compiler import te
-from compiler.ir.arithmetic import apply_binary, apply_call, apply_cast
 from compiler.te import Binary, Call, Cast, Const, Read, Reduce, Select, Var
 
 FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
@@ -34,6 +34,8 @@ def body_value(body, operands):
     result = value(inner)
     if isinstance(body.value, Reduce):
         flat = result.reshape(*body.dst.shape, prod(extents[len(body.dst.shape):]))
+        if te.is_float(result.dtype.name):
+            return reduced(body.value.op, flat, 1)
         fold, dtype = FOLDS[body.value.op], result.dtype
         result = fold.reduce(flat, axis=-1, dtype=dtype) if body.value.op == "sum" \
             else fold.reduce(flat, axis=-1)

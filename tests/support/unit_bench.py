@@ -14,13 +14,12 @@ import numpy as np
 from accel.hw.interface import COMMAND
 from accel.machine import isa
 from accel.machine.config import UNITS, preset
-from accel.machine.intrinsics import SHIPPED, operand_field, vector_op
+from accel.machine.intrinsics import SHIPPED, gemm_op, operand_field, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import Instruction
 from accel.machine.status import ACTIVITIES, Status
+from accel.sim.floats import apply_fold
 from compiler import te
-from compiler.ir.arithmetic import FOLDS
-from compiler.ops.arithmetic import PARAM
 from tests.support.amaranth_sim import simulate
 from tests.support.bodies import body_value
 
@@ -48,14 +47,19 @@ MACHINES = tuple(
 READ_LATENCY = 2
 
 
+FLOATS = Machine(replace(TINY, name="floats-1x2x2", block_in=2, block_out=2, stage_depth=6,
+                         inp_bytes=64, wgt_bytes=128, acc_bytes=256), (
+    *(instruction for instruction in SHIPPED if instruction.unit in ("load", "store")),
+    gemm_op("gemm", "bfloat16", "bfloat16"),
+    vector_op("mix", lambda a, b: a * b - a, stored="bfloat16"),
+    vector_op("round", lambda a, b: te.maximum(a, b).astype("bfloat16"), stored="bfloat16")))
+"""Sums of products of bfloat16 in float32."""
+
+
 def tile_types(config):
     """Type of an element and shape of an entry of each buffer."""
-    tile = (config.batch, config.block_out)
-    return {"inp": (np.dtype("int8"), (config.batch, config.block_in)),
-            "wgt": (np.dtype("int8"), (config.block_out, config.block_in)),
-            "res": (np.dtype("int8"), tile), "par": (te.numpy_dtype(PARAM), tile[1:]),
-            "acc": (np.dtype("int32"), tile), "out": (np.dtype("int8"), tile),
-            "tab": (np.dtype("int8"), (256,))}
+    return {name: (te.numpy_dtype(dtype), shape)
+            for name, (shape, dtype) in config.tiles.items()}
 
 
 def random_buffers(config, seed):
@@ -63,8 +67,11 @@ def random_buffers(config, seed):
     rng = np.random.default_rng(seed)
     buffers = {}
     for name, (dtype, shape) in tile_types(config).items():
-        raw = rng.integers(0, 256, config.buffers[name].size_bytes, np.uint8)
-        buffers[name] = raw.view(dtype).reshape(-1, *shape)
+        raw = rng.integers(0, 256, config.buffers[name].size_bytes, np.uint8).view(dtype)
+        if te.is_float(dtype.name):         # mostly near each other, so that sums depend on order
+            near = np.where(rng.random(len(raw)) < 0.1, raw, rng.normal(size=len(raw)))
+            raw = near.astype(dtype)
+        buffers[name] = raw.reshape(-1, *shape)
     return buffers
 
 
@@ -105,8 +112,7 @@ def interpret(machine, buffers, instruction):
         first = fields["reset"] and not any(
             count for count, loop in zip(counts, fields["loops"]) if loop["dst"] == 0)
         if body.update != "assign" and not first:
-            update = FOLDS[body.update]
-            value = update(buffers[scope][dst], value)
+            value = apply_fold(body.update, buffers[scope][dst], value)
         buffers[scope][dst] = value.astype(buffers[scope].dtype)
 
 

@@ -14,7 +14,7 @@ from accel.machine.config import PARAM_BYTES, AccelConfig
 from accel.machine.intrinsics import TABLE
 from accel.machine.isa import SOURCES_B, formats
 from compiler.ops.arithmetic import PARAM
-from compiler.te import bits, record_fields
+from compiler.te import bits, is_float, record_fields
 
 from .decode import PARAMETERS, operation_layout
 
@@ -57,6 +57,7 @@ class Operands(wiring.Component):
     def __init__(self, config: AccelConfig, plan: DatapathPlan, widths: Mapping[str, int]):
         operation = operation_layout(plan, formats(config, bool(plan.third))["vector"])
         self._bits = {name: bits(config.elements[name]) for name in ("acc", "res")}
+        self._float = is_float(config.elements["res"])          # bfloat16: half of a float32
         rows, self._columns = config.vector_tile
         self._lanes, self._widths, self._plan = rows * self._columns, widths, plan
         super().__init__({
@@ -108,9 +109,10 @@ class Operands(wiring.Component):
         s3_a, s3_b = (Signal(data.ArrayLayout(signed(32), self._lanes), name=f"s3_{name}",
                              reset_less=True) for name in "ab")
         for lane in range(self._lanes):
+            stored = Cat(Const(0, 16), res[lane]).as_signed() if self._float else res[lane]
             with m.If(takes_a[lane]):
-                m.d.sync += s3_a[lane].eq(Mux(a_from_acc[lane], acc[lane], res[lane]))
-            sources = {"acc": acc[lane], "res": res[lane], "imm": imm,
+                m.d.sync += s3_a[lane].eq(Mux(a_from_acc[lane], acc[lane], stored))
+            sources = {"acc": acc[lane], "res": stored, "imm": imm,
                        "par": par[lane % self._columns].bias}
             with m.If(takes_b[lane]):
                 m.d.sync += s3_b[lane].eq(_choose(

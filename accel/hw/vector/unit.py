@@ -7,17 +7,16 @@ from amaranth.utils import exact_log2
 
 from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
-from accel.hw.gemm import delayed, updates_of
 from accel.hw.interface import INDEX_BITS, acc_port, entry_read, table_read, unit_signature
 from accel.hw.issue import Issue, outside, pass_through, report, wrong_bank
 from accel.hw.loops import COMPUTE_OPERANDS, NEST_CYCLES, Ahead, LoopNest
-from accel.hw.parts import registered
+from accel.hw.parts import delayed, registered
 from accel.hw.queue import QUEUE_CYCLES
-from accel.hw.update import Update
+from accel.hw.update import Update, updates_of
 from accel.machine.config import AccelConfig
 from accel.machine.isa import DESTINATIONS
 from accel.machine.machine import Machine
-from compiler.te import bits
+from compiler.te import bits, is_float
 
 from .decode import Decode, operation_layout
 from .hazards import Hazards
@@ -233,7 +232,8 @@ class Vector(wiring.Component):
         iteration, operation = slot.iteration, slot.iteration.operation
         tag = data.View(TAG, s0_element.tag)
         before = delayed(m, s0_element, self.plan.fold_cycles - 1, "element")
-        kept = bits(self.machine.config.elements["out"])
+        stored = self.machine.config.elements["out"]
+        kept = slice(32 - bits(stored), 32) if is_float(stored) else slice(0, bits(stored))
         m.d.comb += [
             s0_element.valid.eq(slot.issued & ~operation.illegal),
             s0_element.acc.eq(slot.issued & operation.to.acc),
@@ -249,7 +249,7 @@ class Vector(wiring.Component):
             self.acc.w_addr.eq(update.w_addr), self.acc.w_en.eq(update.w_en),
             self.acc.w_data.eq(update.w_data),
             self.out.w_addr.eq(update.w_addr), self.out.w_en.eq(data.View(TAG, update.tag).out),
-            self.out.w_data.eq(Cat(update.w_data.word_select(lane, 32)[:kept]
+            self.out.w_data.eq(Cat(update.w_data.word_select(lane, 32)[kept]
                                    for lane in range(self.lanes))),
         ]
 

@@ -27,14 +27,15 @@ def immediates(stored: str) -> dict[str, Immediate]:
     """The immediates of a vector instruction, the fields of these names in its word, on a machine
     whose out holds `stored`."""
     most = (1 << te.bits(stored) - 1) - 1
+    bound = stored if te.is_integer(stored) else f"int{te.bits(stored)}"
     return {immediate.name: immediate for immediate in (
         Immediate("imm", "int32", -(1 << 31), (1 << 31) - 1),
         Immediate("ma", "uint16", 0, (1 << 16) - 1),
         Immediate("mb", "uint16", 0, (1 << 16) - 1),
         Immediate("s", "uint8", 0, 63),
         Immediate("zp", "int8", -128, 127),
-        Immediate("lo", stored, -most - 1, most),
-        Immediate("hi", stored, -most - 1, most),
+        Immediate("lo", bound, -most - 1, most),
+        Immediate("hi", bound, -most - 1, most),
     )}
 
 
@@ -93,7 +94,7 @@ def operand_field(intrinsic: Intrinsic, name: str) -> str:
 
 def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
               lanes: str | None = None, a: tuple[str, ...] = _ANYWHERE["a"],
-              b: tuple[str, ...] = _ANYWHERE["b"], stored: str = "int8") -> Declaration:
+              b: tuple[str, ...] | None = None, stored: str = "int8") -> Declaration:
     """Declare an operation of the vector unit.
 
     Parameters
@@ -111,11 +112,17 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         result in every lane of it; the update follows. Needs whole rows: `vector_beats` up to
         `batch`.
     a, b : the scopes in which the operands may live.
-    stored : the type of an element of res and of out: int8 or int16, one for all instructions of
-        a machine. With int16 the immediates `lo` and `hi` are int16, too.
+    stored : the type of an element of res and of out: int8, int16 or bfloat16, one for all
+        instructions of a machine. With the wide ones the immediates `lo` and `hi` are int16.
 
-    The destination is acc, or out, which keeps the low bits.
+    The destination is acc, or out, which keeps the low bits. With bfloat16, acc, the operands and
+    the result are float32, ``b`` is in acc or res, and the update is ``assign``. A result that is
+    bfloat16 is written to acc as float32, or to out; others are written to acc alone.
     """
+    float_ = te.is_float(stored)
+    computed = "float32" if float_ else "int32"
+    anywhere = {"a": ("acc", "res"), "b": ("acc", "res")} if float_ else _ANYWHERE
+    b = anywhere["b"] if b is None else b
     if lanes is not None and lanes not in _REDUCERS:
         raise ValueError(f"Reduction over lanes of {name} must be one of {', '.join(_REDUCERS)}, "
                          f"not {lanes!r}")
@@ -133,7 +140,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         raise ValueError(f"Vector operation {name} must take at most two of {', '.join(kinds)}: "
                          f"the word has an address for a and two more")
     for operand, given in (("a", a), ("b", b)):
-        known = _ANYWHERE[operand]
+        known = anywhere[operand]
         if not isinstance(given, tuple | list) or not all(scope in known for scope in given):
             raise ValueError(f"Scopes of {operand} of {name} must be a tuple of some of "
                              f"{', '.join(known)}, not {given!r}")
@@ -143,7 +150,7 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
         raise ValueError(f"Stored elements of {name} must be {one_of(ELEMENTS['output'])}, "
                          f"not {stored!r}")
     fields = immediates(stored)
-    types = {"acc": "int32", "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
+    types = {"acc": computed, "res": stored, "par": f"{PARAM}.bias", "imm": "int32"}
     why = "" if update == "assign" else f" beside acc: update {update} takes its read port"
     if _PARAMETERS.keys() & set(names):
         b = tuple(scope for scope in b if scope != "par")
@@ -167,25 +174,30 @@ def vector_op(name: str, value: Callable[..., Expr], *, update: str = "assign",
                 operands.append(TABLE)
                 arguments.append(te.placeholder(TABLE.shape, TABLE.dtype, param))
             elif param in scopes:
-                storage = tuple((scope, types[scope]) for scope in _ANYWHERE[param]
+                storage = tuple((scope, types[scope]) for scope in anywhere[param]
                                 if scope in scopes[param])
-                operands.append(Operand(param, tile, "int32", storage))
-                arguments.append(te.placeholder(tile, "int32", param)[row, lane])
+                operands.append(Operand(param, tile, computed, storage))
+                arguments.append(te.placeholder(tile, computed, param)[row, lane])
             else:
                 operands.append(Operand(param, tile[1:], _PARAMETERS[param],
                                         (("par", f"{PARAM}.{param}"),)))
                 arguments.append(te.placeholder(tile[1:], _PARAMETERS[param], param)[lane])
-        storage = (("acc", "int32"),) + ((("out", stored),) if update == "assign" else ())
         result = value(*arguments)
         if not isinstance(result, Expr):
-            raise ValueError(f"Result of vector operation {name} must be an int32 expression, "
+            raise ValueError(f"Result of vector operation {name} must be an {computed} expression, "
                              f"not {result!r}")
-        if result.dtype != "int32":
-            raise ValueError(f"Result of vector operation {name} must be int32, "
+        rounded = float_ and result.dtype == stored
+        if rounded:
+            result = result.astype(computed)
+        if result.dtype != computed:
+            raise ValueError(f"Result of vector operation {name} must be "
+                             f"{f'{computed} or {stored}' if float_ else computed}, "
                              f"not {result.dtype}")
+        to_out = update == "assign" and (rounded or not float_)
+        storage = (("acc", computed),) + ((("out", stored),) if to_out else ())
         if lanes:
             result = _REDUCERS[lanes](result, reduced)
-        return (Intrinsic(name, "vector", Operand("dst", tile, "int32", storage), tuple(operands),
+        return (Intrinsic(name, "vector", Operand("dst", tile, computed, storage), tuple(operands),
                           axes, result, update, tuple(scalars), loops=5),)
 
     return Declaration(name, "vector", build)

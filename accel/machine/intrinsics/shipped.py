@@ -15,16 +15,17 @@ __all__ = ["SHIPPED", "gemm_op", "instructions"]
 
 def gemm_op(name: str = "gemm", inp: str = "int8", wgt: str = "int8") -> Declaration:
     """Declare the block product ``acc[b, o] += sum over i of inp[b, i] * wgt[o, i]`` of elements
-    of these types, in int32."""
+    of these types, in int32, or in float32 if one of them is a float."""
+    acc = "float32" if te.is_float(inp) or te.is_float(wgt) else "int32"
 
     def build(config: AccelConfig) -> tuple[Intrinsic, ...]:
         b, o = Axis(Var("lane_b"), config.batch), Axis(Var("lane_o"), config.block_out)
         i = te.reduce_axis(config.block_in, "lane_i")
         x = te.placeholder((b.extent, i.extent), inp, "inp")
         w = te.placeholder((o.extent, i.extent), wgt, "wgt")
-        product = x[b.var, i.var].astype("int32") * w[o.var, i.var].astype("int32")
+        product = x[b.var, i.var].astype(acc) * w[o.var, i.var].astype(acc)
         return (Intrinsic(
-            name, "gemm", Operand("dst", (b.extent, o.extent), "int32", (("acc", "int32"),)),
+            name, "gemm", Operand("dst", (b.extent, o.extent), acc, (("acc", acc),)),
             (Operand("inp", x.shape, inp, (("inp", inp),)),
              Operand("wgt", w.shape, wgt, (("wgt", wgt),))),
             (b, o), te.sum(product, i), "sum", loops=6),)
@@ -39,7 +40,9 @@ def _copy(name: str, sources: tuple[str, ...], destinations: tuple[str, ...], dt
     immediates: tuple[Immediate, ...] = ()
     if padded:
         low = -(1 << te.bits(dtype) - 1) if te.is_signed(dtype) else 0
-        pad = Immediate("pad", dtype, low, low + (1 << te.bits(dtype)) - 1)
+        high = low + (1 << te.bits(dtype)) - 1
+        # Of floats only a zero is what its bits are as a number.
+        pad = Immediate("pad", dtype, *((0, 0) if te.is_float(dtype) else (low, high)))
         immediates = (Immediate("valid", "bool"), pad)
         value = te.select(immediates[0].var, value, immediates[1].var)
     return Intrinsic(

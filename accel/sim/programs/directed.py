@@ -141,10 +141,11 @@ def _plainest(machine: Machine, source: str, target: str) -> Form | None:
 
 
 def _idle(machine: Machine) -> Form:
-    """The form of vector that reads least, into out if it can; `copy` where it is among these."""
+    """The form of vector that reads least, into out and not from acc if it can; `copy` where it is
+    among these."""
     return min((form for form in forms(machine) if form.unit == "vector"),
-               key=lambda form: (form.target != "out", len(reads(machine, form)),
-                                 form.name != "copy"))
+               key=lambda form: (form.target != "out", "acc" in reads(machine, form),
+                                 len(reads(machine, form)), form.name != "copy"))
 
 
 def _written_down(form: Form) -> Instruction:
@@ -185,13 +186,19 @@ def _extents(machine: Machine) -> Case:
 
 
 def _twice(machine: Machine, unit: str, level: int, extent: int) -> Instruction:
-    beats = machine.config.vector_beats if unit == "vector" else 1
     loops = [{"extent": 1} for _ in range(LOOPS[unit])]
-    loops[level - 1], loops[level] = {"extent": 2}, {"extent": 1 + (extent - 1) // beats}
+    inner = 1 + (extent - 1) // _interval(machine, unit)
+    loops[level - 1], loops[level] = {"extent": 2}, {"extent": inner}
     if unit == "load":                  # nothing but padding
         loops[level - 1] |= {"before": 2}
     return changed(nothing(machine, unit, 1), {"loops": loops, "run": 1} if unit == "load"
                    else {"loops": loops})
+
+
+def _interval(machine: Machine, unit: str) -> int:
+    """Cycles from an iteration of gemm or vector to the next one into the same entry."""
+    return {"gemm": plan(machine, "gemm").hazard_cycles + 1,
+            "vector": machine.config.vector_beats}.get(unit, 1)
 
 
 def _padded(machine: Machine, level: int, before: int, after: int) -> Instruction:
@@ -313,8 +320,7 @@ def changed(instruction: Instruction, fields: Mapping[str, Any]) -> Instruction:
 
 def nothing(machine: Machine, unit: str, cycles: int) -> Instruction:
     """An instruction of about `cycles` cycles that depends on nothing."""
-    if unit == "vector":
-        cycles = max(1, cycles // machine.config.vector_beats)
+    cycles = max(1, cycles // _interval(machine, unit))
     loops, name = [{"extent": min(cycles, LONG)}], machine.of_unit(unit)[0].name
     if unit == "load":          # nothing but padding, where nothing is read
         loops.append({"extent": 1, "before": 1})

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from accel.datapath.plan import plan
-from accel.hw.gemm import Gemm
+from accel.hw.gemm import WAITING_CYCLES, Gemm
 from accel.hw.loops import NEST_CYCLES
 from accel.machine.program import Instruction
-from tests.support.unit_bench import (MACHINES, Bench, assert_means_program, random_buffers,
+from tests.support.unit_bench import (FLOATS, MACHINES, Bench, assert_means_program, random_buffers,
                                       random_gemm)
 
 TINY = MACHINES[0]
@@ -115,3 +115,35 @@ def test_address_errors(fields):
 def test_address_error_of_a_later_iteration():
     out = run([multiply(3, dst=62, dst_stride=1), multiply(2, dst=31, dst_stride=1, banks=1)])
     assert out.errors == [(0, "ADDRESS"), (1, "ADDRESS")]
+
+
+# ---- sums of floats ------------------------------------------------------------------------------
+
+WAIT = plan(FLOATS, "gemm").hazard_cycles + 1
+"""Cycles between iterations into one destination."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refuse", [0.0, 0.6])
+def test_floats_match_meaning(refuse):
+    rng = random.Random(int(refuse * 10))
+    instructions = [random_gemm(FLOATS, rng) for _ in range(30)]
+    assert_means_program(Gemm, FLOATS, instructions, refuse=refuse, seed=1)
+
+
+def test_floats_wait_for_their_destination():
+    """Iterations into other destinations follow in one cycle, those that assign wait for none."""
+    made = plan(FLOATS, "gemm")
+    out = run([multiply(2, dst_stride=1), multiply(3), multiply(3, dst=8, dst_stride=1, reset=1),
+               multiply(2, dst=8, reset=1)], FLOATS)
+    assert made.hazard_cycles == made.meeting.latency + 2
+    first = out.writes[0][0]
+    assert first == out.started[0] - 1 + WAITING_CYCLES + made.write_cycles
+    times = [cycle - first for cycle, *_ in out.writes]
+    # dst 0 and 1; dst 0 thrice; 8, 9, 10; 8 again, assigned, and added to.
+    assert times == [0, 1, WAIT, 2 * WAIT, 3 * WAIT, 3 * WAIT + 1, 3 * WAIT + 2, 3 * WAIT + 3,
+                     3 * WAIT + 4, 4 * WAIT + 4]
+    # One of the cycles between is busy: an instruction is armed in it.
+    assert out.activity.count("hazard") == times[-1] + 1 - len(times) - 1
+    assert [out.retired[k] - first for k in range(4)] == [
+        times[k] + 2 for k in (1, 4, 7, 9)]

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from accel.datapath.plan import PlanError, plan
 from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, TABLE, Declaration, instructions, vector_op
+from accel.machine.intrinsics import (SHIPPED, TABLE, Declaration, gemm_op, instructions,
+                                      vector_op)
 from accel.machine.machine import Machine
 from accel.machine.rules import DeclarationError
 from compiler import te
@@ -82,13 +84,14 @@ REFUSED = {
         "Operand x of own must be stored in inp as int8, as the buffer is, not as uint8"),
     "weights of 32 bits": (
         gemm(types={"w": "int32"}, stored={"w": ("wgt", "int32")}),
-        "Operand w of own must be stored in wgt as int8, uint8, int16 or uint16, not as int32"),
+        "Operand w of own must be stored in wgt as int8, uint8, int16, uint16, float16 or "
+        "bfloat16, not as int32"),
     "an accumulator of 16 bits": (
         gemm(types={"dst": "int16"}, stored={"dst": ("acc", "int16")}),
-        "Operand dst of own must be stored in acc as int32, not as int16"),
+        "Operand dst of own must be stored in acc as int32 or float32, not as int16"),
     "an accumulator of 64 bits": (
         gemm(types={"dst": "int64"}, stored={"dst": ("acc", "int64")}),
-        "Operand dst of own must be stored in acc as int32, not as int64"),
+        "Operand dst of own must be stored in acc as int32 or float32, not as int64"),
     "results of 16 bits beside those of 8": (
         vector_op("own", lambda a: a, stored="int16"),
         "Operand dst of own must be stored in out as int8, as the buffer is, not as int16"),
@@ -97,7 +100,13 @@ REFUSED = {
         "Operand a of own must be stored in res as int8, as the buffer is, not as int16"),
     "results of 32 bits": (
         vector(lambda a: a, a(), dst=Operand("dst", TILE, "int32", (("out", "int32"),))),
-        "Operand dst of own must be stored in out as int8 or int16, not as int32"),
+        "Operand dst of own must be stored in out as int8, int16 or bfloat16, not as int32"),
+    "products of bfloat16 beside those of int8": (
+        gemm_op("own", "bfloat16", "bfloat16"),
+        "Operand dst of own must be stored in acc as int32, as the buffer is, not as float32"),
+    "results of bfloat16 beside those of int8": (
+        vector_op("own", lambda a: a.astype("bfloat16"), stored="bfloat16"),
+        "Operand dst of own must be stored in acc as int32, as the buffer is, not as float32"),
     "bounds of 16 bits": (
         vector(lambda a: a, a(), immediates=(Immediate("lo", "int16", -(1 << 15), 7),)),
         "Immediate lo of own must be int8 from -128 to 127, as its field is, not int16 from -32768 "
@@ -279,3 +288,26 @@ def test_what_can_be_computed_is_not_refused():
     for declaration in (gemm(), gemm(update="max"), vector(lambda a: a, a()), shipped("load"),
                         shipped("store"), vector_op("gemm2", lambda a, imm: a + imm)):
         assert declaration.name in Machine(TINY, (*SHIPPED, declaration)).opcodes
+
+
+def test_floats_that_are_not_rounded_do_not_live_in_out() -> None:
+    """Of bfloat16 in out nothing is rounded that does not say so."""
+    dst = Operand("dst", TILE, "float32", (("acc", "float32"), ("out", "bfloat16")))
+    source = a(dtype="float32", storage=(("acc", "float32"),))
+    own = vector(lambda a: a + a, source, dst=dst)
+    moves = (one for one in SHIPPED if one.unit in ("load", "store"))
+    with pytest.raises(DeclarationError) as refused:
+        Machine(TINY, (*moves, gemm_op("gemm", "bfloat16", "bfloat16"), own))
+    assert str(refused.value) == (
+        "Value of own must be rounded to bfloat16 to live in out, which keeps the high bits: "
+        "value.astype('bfloat16')")
+
+
+def test_sums_of_floats_by_vector_are_refused() -> None:
+    moves = (one for one in SHIPPED if one.unit in ("load", "store"))
+    machine = Machine(TINY, (*moves, gemm_op("gemm", "float16", "int8"), vector_op(
+        "own", lambda a: a, update="sum", stored="bfloat16")))
+    with pytest.raises(PlanError) as refused:
+        plan(machine, "vector")
+    assert str(refused.value) == ("Update of own must be assign, not sum, where acc holds float32: "
+                                  "only gemm waits for sums of floats")

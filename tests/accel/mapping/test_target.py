@@ -11,7 +11,7 @@ from accel.sim import cycle
 from accel.sim.functional import simulate
 from compiler.graph import Graph, Segment, evaluate, partition, subgraph
 from tests.support.integer_graphs import Net, assert_right, run_program
-from tests.support.machines import MACHINES, SHORT, TINY, machine
+from tests.support.machines import MACHINES, SHORT, TINY, example, machine
 
 TWO = machine("2x8x8")
 
@@ -168,6 +168,13 @@ def test_nodes_that_the_accelerator_takes() -> None:
     net = Net(12)
     y = residual(net)
     assert set(reasons(net.graph(net.dense(net.flatten(y), 3))).values()) == {None}
+
+
+def test_layers_are_refused_where_acc_holds_floats() -> None:
+    net = Net(2)
+    graph = net.graph(net.conv(net.input(1, 4, 5, 5), 8, (3, 3)))
+    assert [AccelTarget(example("bfloat16")).refusal(graph, node) for node in graph.nodes] == [
+        "acc of the machine holds float32; layers are summed in int32"]
 
 
 def test_an_operator_that_it_lacks_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 from accel.datapath.plan import plan
 from accel.hw.datapath import Datapath
 from accel.machine.config import preset
-from accel.machine.intrinsics import SHIPPED, Declaration, vector_op
+from accel.machine.intrinsics import SHIPPED, Declaration, gemm_op, vector_op
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram
 from accel.proof.access import prove
@@ -19,7 +19,7 @@ from compiler import te
 from compiler.te import Axis, Var
 from compiler.tensorize import Intrinsic, Operand
 from tests.support.amaranth_sim import simulate
-from tests.support.machines import HALVED, SPARSE
+from tests.support.machines import HALVED, SPARSE, example
 
 TINY = preset("tiny-1x4x4")
 
@@ -47,6 +47,15 @@ ABSDIFF = vector_op("absdiff", lambda a, b: te.abs(a - b))
 PLAIN = {one.name: one for one in SHIPPED}
 MOVES = (PLAIN["load"], PLAIN["store"])
 
+HALVES = gemm_op("gemm", "float16", "int8")
+
+
+def meets(name, update):
+    """The product of float16 and int8 with another update."""
+    return Declaration(name, "gemm", lambda config: (
+        replace(HALVES.build(config)[0], name=name, update=update),))
+
+
 MACHINES = {
     "l1 beside gemm": Machine(TINY, (*SHIPPED, ABSDIFF, L1)),
     "many products": Machine(TINY, (*SHIPPED, L1, ENERGY, LARGEST, LATEST)),
@@ -70,6 +79,13 @@ MACHINES = {
         (*SHIPPED, vector_op("row_sum", lambda a: a, lanes="sum"))),
     "nothing but assignments": Machine(TINY, (
         *MOVES, LATEST, vector_op("halved", lambda a, bias: (a >> 1) + bias, a=("res",)))),
+    "sums of bfloat16": example("bfloat16"),
+    "float16 by int8": Machine(
+        replace(TINY, name="floats-2x2x2", batch=2, block_in=2, block_out=2, stage_depth=5,
+                vector_beats=2, bus_bytes=4),
+        (*MOVES, HALVES, meets("largest", "max"), meets("latest", "assign"),
+         vector_op("mix", lambda a, b: te.select(a < b, a * b, te.abs(b)), stored="bfloat16"),
+         vector_op("down", lambda a: a.astype("bfloat16"), stored="bfloat16"))),
     "all from acc": Machine(TINY, (*MOVES, PLAIN["gemm"],
                                    vector_op("twice", lambda a: a + a, a=("acc",)))),
 }
@@ -95,7 +111,9 @@ def test_directed_programs_hold_every_form(name):
 @pytest.mark.parametrize("name", ["many products", "few operations", "nothing but assignments",
                                   "all from acc", "lanes of a row", "three operands",
                                   pytest.param("weights of two in four", marks=pytest.mark.slow),
-                                  pytest.param("half of the terms", marks=pytest.mark.slow)])
+                                  pytest.param("half of the terms", marks=pytest.mark.slow),
+                                  pytest.param("sums of bfloat16", marks=pytest.mark.slow),
+                                  pytest.param("float16 by int8", marks=pytest.mark.slow)])
 def test_simulators_agree_on_every_form(name):
     report = check(MACHINES[name], 6, 0, without_rtl(), locate=False)
     assert report.ok, same(report) or report.missing
@@ -104,7 +122,8 @@ def test_simulators_agree_on_every_form(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["many products", "few operations", "lanes of a row",
-                                  "rows of an entry", "half of the terms", "three operands"])
+                                  "rows of an entry", "half of the terms", "three operands",
+                                  "sums of bfloat16", "float16 by int8"])
 def test_the_rtl_agrees_on_every_form(name):
     report = check(MACHINES[name], 12, 0)
     assert report.ok, same(report) or report.missing

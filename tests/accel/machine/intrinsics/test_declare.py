@@ -132,3 +132,21 @@ def test_a_result_of_another_type_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^Result of vector operation one must be int32, "
                                          r"not int8$"):
         build(vector_op("one", lambda a: te.cast(a, "int8")))
+
+
+def test_floats_are_computed_in_float32_and_rounded_where_they_say_so() -> None:
+    plain = build(vector_op("one", lambda a, b: a + b, stored="bfloat16"))
+    rounded = build(vector_op("one", lambda a: a.astype("bfloat16"), stored="bfloat16"))
+    assert storage(plain) == {"dst": ("acc",), "a": ("acc", "res"), "b": ("acc", "res")}
+    assert storage(rounded) == {"dst": ("acc", "out"), "a": ("acc", "res")}
+    assert (plain.dst.dtype, plain.operand("a").dtype, rounded.dst.dtype) == ("float32",) * 3
+    assert plain.operand("a").stored_as("res") == rounded.dst.stored_as("out") == "bfloat16"
+
+
+def test_what_floats_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Result of vector operation one must be float32 or "
+                                         r"bfloat16, not int32$"):
+        build(vector_op("one", lambda a: a.astype("int32"), stored="bfloat16"))
+    with pytest.raises(ValueError, match=r"^Scopes of b of one must be a tuple of some of "
+                                         r"acc, res, not \('imm',\)$"):
+        vector_op("one", lambda a, b: a + b, b=("imm",), stored="bfloat16")
