@@ -91,7 +91,7 @@ class AccelPrices:
             return given.nbytes, lambda: to_memory(given, layout)
         blocks = blocks_of(self.target.machine.config)
         logical = tuple(kind.shape[axis] for axis in FROM_LAST) if last else kind.shape
-        stored = np.zeros(images(logical).stored_shape(blocks), np.int8)
+        stored = np.zeros(images(logical).stored_shape(blocks), blocks.element)
         layout = BLOCKED if image else BLOCKED_ROWS
         layout = LAST[layout] if last else layout
         return stored.nbytes, lambda: from_memory(stored, layout, kind.shape)
@@ -152,7 +152,7 @@ class MeasuredPrices:
     def start(self) -> float:
         """The seconds of a segment that computes nothing."""
         if self._call is None:
-            kind = TensorType((1,), "int8")
+            kind = TensorType((1,), self.target.machine.config.output)
             compiled = self.target.compile(Graph("call", ("x",), ("x",), (), {"x": kind}))
             run, given = compiled.on(self.device), _samples({"x": kind})
             self._call = self.measure(f"call {inspect.getsource(type(compiled))}",

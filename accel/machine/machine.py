@@ -117,6 +117,11 @@ class Machine:
             len(kinds_of(operand.name for operand in body.operands)) > 1
             for body in self.of_unit("vector")))
 
+    @cached_property
+    def pads_high(self) -> bool:
+        """Whether load has a byte for padding at odd addresses."""
+        return "pad_high" in dict(self.formats["load"])
+
     def intrinsic(self, name: str) -> Intrinsic:
         """The first form of an instruction."""
         return self.forms[name][0]

@@ -16,6 +16,7 @@ from accel.mapping.operators.blocked import Activation, Blocks
 from accel.mapping.selection import is_elementwise
 from accel.mapping.views import Stored, View, activation_of, images, rows, view_of
 from compiler.graph.graph import Graph, Node
+from compiler.ops.fixed_point import STORED, limits_of
 from compiler.ops.registry import find
 
 __all__ = ["Forms", "Part", "is_of_rows", "is_view", "joins_rows", "slices_rows"]
@@ -23,7 +24,7 @@ __all__ = ["Forms", "Part", "is_of_rows", "is_view", "joins_rows", "slices_rows"
 
 
 def is_view(graph: Graph, node: Node) -> bool:
-    return node.op in ("reshape", "transpose") and graph.values[node.inputs[0]].dtype == "int8"
+    return node.op in ("reshape", "transpose") and graph.values[node.inputs[0]].dtype in STORED
 
 
 def data_of(node: Node) -> tuple[str, ...]:
@@ -45,7 +46,7 @@ def slices_rows(graph: Graph, node: Node) -> bool:
     the channels of vectors, are cut block by block.
     """
     x = graph.values[node.inputs[0]]
-    if node.op != "slice" or x.dtype != "int8" or len(x.shape) == 4:
+    if node.op != "slice" or x.dtype not in STORED or len(x.shape) == 4:
         return False
     begin, end, step = (node.attrs[name] for name in ("begin", "end", "step"))
     vectors = len(x.shape) == 2 and step[1] == 1 and (
@@ -62,9 +63,9 @@ def is_of_rows(graph: Graph, node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Images that lie among those of another value: their first byte, and the distance in bytes of
-    images, rows, columns and batch lanes; () for rows that lie one after the other as their own
-    would. `writable` channels are its own, padding included; 0 where it is only read.
+    """Images that lie among those of another value: their first element, and the distance in
+    elements of images, rows, columns and batch lanes; () for rows that lie one after the other as
+    their own would. `writable` channels are its own, padding included; 0 where it is only read.
     """
 
     offset: int
@@ -73,7 +74,7 @@ class Part:
 
 
 class Forms:
-    """The memory form of every int8 value of at least two dimensions.
+    """The memory form of every value of at least two dimensions that has the machine's elements.
 
     Parameters
     ----------
@@ -172,12 +173,12 @@ class Forms:
         """Whether an input of a concatenation is written where the concatenation would write it."""
         return self.joined.get(node.inputs[index]) == node.name
 
-    @staticmethod
-    def keeps_scale(node: Node, index: int) -> bool:
+    def keeps_scale(self, node: Node, index: int) -> bool:
         """Whether a concatenation leaves the values of this input as they are."""
         bias, mult, shift = (node.attrs[name][index] for name in ("bias", "mult", "shift"))
         zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
-        return mult == 1 << shift and bias == -zp and (lo, hi) == (-128, 127)
+        return mult == 1 << shift and bias == -zp and (lo, hi) == (
+            limits_of(self.blocks.element))
 
     def view(self, value: str) -> View | None:
         """The strides of a value; None where strides cannot describe it."""
@@ -189,7 +190,7 @@ class Forms:
 
     def _own(self, value: str, x: Stored | None) -> None:
         self.owner[value] = value
-        if x is not None and self.graph.values[value].dtype == "int8":
+        if x is not None and self.graph.values[value].dtype == self.blocks.element:
             self.stored[value] = x
 
     def _input(self, value: str) -> Activation | None:
@@ -252,7 +253,7 @@ class Forms:
             self._see(value, source, seen)
 
     def _see(self, value: str, source: str, seen: Stored, offset: int = 0) -> None:
-        """A value lies where its source does, or `offset` bytes behind, or among its elements."""
+        """A value lies where its source does, or `offset` elements behind, or among them."""
         self.owner[value] = self.owner[source]
         offset += self.parts[source].offset if source in self.parts else 0
         if isinstance(seen, View):

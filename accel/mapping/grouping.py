@@ -28,7 +28,7 @@ class Grouped:
         return len(self.weights)
 
     def packed(self, blocks: Blocks) -> np.ndarray:
-        """int8 [g][co][kh][kw][ci][block_out][block_in]; g lacks where there is one group, in a
+        """[g][co][kh][kw][ci][block_out][block_in]; g lacks where there is one group, in a
         diagonal co is that of all groups and ci lacks.
         """
         groups, outputs, inputs, *kernel = self.weights.shape
@@ -43,14 +43,14 @@ class Grouped:
 
 
 def grouped(weights: np.ndarray, group: int, blocks: Blocks) -> Grouped:
-    """int8 [Co, Ci / group, kh, kw] with as few groups merged as whole blocks need."""
+    """[Co, Ci / group, kh, kw] with as few groups merged as whole blocks need."""
     outputs, inputs = len(weights) // group, weights.shape[1]
     merged = next((m for m in range(1, group) if _is_whole(m, group, outputs, inputs, blocks)),
                   group)
     count = -(-group // merged)
     spread = _merged(weights, group, merged, count)
     height, depth = (size if count > 1 else blocks.padded(size) for size in spread.shape[1:3])
-    padded = np.zeros((count, height, depth, *weights.shape[2:]), np.int8)
+    padded = np.zeros((count, height, depth, *weights.shape[2:]), blocks.weight)
     padded[:, :spread.shape[1], :spread.shape[2]] = spread
     products = height // blocks.block_out * (depth // blocks.block_in)
     note = (f"{group} groups of {inputs} to {outputs} channels are computed as one, with zero "
@@ -71,10 +71,10 @@ def _merged(weights: np.ndarray, group: int, merged: int, count: int) -> np.ndar
     """Weights [count, outputs, inputs, kh, kw]: `merged` groups each on a diagonal, else zeros."""
     total, inputs, *kernel = weights.shape
     outputs = total // group
-    single = np.zeros((count * merged, outputs, inputs, *kernel), np.int8)
+    single = np.zeros((count * merged, outputs, inputs, *kernel), weights.dtype)
     single[:group] = weights.reshape(group, outputs, inputs, *kernel)
     single = single.reshape(count, merged, outputs, inputs, *kernel)
-    result = np.zeros((count, merged, outputs, merged, inputs, *kernel), np.int8)
+    result = np.zeros((count, merged, outputs, merged, inputs, *kernel), weights.dtype)
     for place in range(merged):
         result[:, place, :, place] = single[:, place]
     return result.reshape(count, merged * outputs, merged * inputs, *kernel)

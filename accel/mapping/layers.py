@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.machine.config import AccelConfig
 from accel.machine.machine import Machine
 from accel.mapping.forms import Forms, Part, is_of_rows, is_view, joins_rows, slices_rows
 from accel.mapping.grouping import Grouped, grouped
@@ -43,8 +44,8 @@ class MappedLayer:
     constants : the role of each constant, with its packed bytes.
     macs : useful multiply-accumulates.
     part : which part; "" when the layer is the whole node.
-    offset, pitches : where a part writes: bytes from the start of the result, and the distance in
-        bytes of neighbours in each dimension of the operator's output.
+    offset, pitches : where a part writes: elements from the start of the result, and the distance
+        in elements of neighbours in each dimension of the operator's output.
     bounds : where the written channels or rows end within a block, as in `TensorPlacement`.
     views : strides, by role, of inputs that are neither images nor rows.
     note : what the user should know about how it is computed.
@@ -96,13 +97,13 @@ def refusal(graph: Graph, node: Node, forms: Forms) -> str | None:
     if is_view(graph, node) or slices_rows(graph, node):
         return forms.refused.get(node.name) or forms.idle_copy(node)
     if is_elementwise(node):
-        return _elementwise_refusal(graph, node)
+        return _elementwise_refusal(graph, node, forms.blocks.element)
     if node.op not in LAYERS:
         return f"the accelerator has no operator {node.op}"
     if len(x.shape) not in (2, 4) and (node.op not in ANY_RANK or len(x.shape) < 2):
         return f"its input has {len(x.shape)} dimensions; the accelerator takes NCHW or NC"
-    if x.dtype != "int8":
-        return f"its input is {x.dtype}; the accelerator takes int8"
+    if x.dtype != forms.blocks.element:
+        return f"its input is {x.dtype}; the accelerator takes {forms.blocks.element}"
     other = REFUSALS[node.op](graph, node) if node.op in REFUSALS else None
     return other or (None if node.op == "qmatmul" else forms.misfit(node))
 
@@ -169,7 +170,7 @@ def _part(node: Node, graph: Graph, x: Activation, sizes: tuple[int, ...], down:
     window = replace(window, pads=(*window.pads[:2], *after))
     kernels, taps = [], 0
     for tall, wide in product(down.taps, across.taps):
-        kernel = np.zeros((*weights.shape[:2], *window.kernel), np.int8)
+        kernel = np.zeros((*weights.shape[:2], *window.kernel), weights.dtype)
         if tall and wide:
             kernel[...] = weights[:, :, tall][..., wide]
             taps += len(tall) * len(wide)
@@ -425,14 +426,14 @@ def _elementwise(node: Node, graph: Graph, known: Forms, machine: Machine) -> Ma
                        note=note_of(machine, graph, node, selection))
 
 
-def _elementwise_refusal(graph: Graph, node: Node) -> str | None:
+def _elementwise_refusal(graph: Graph, node: Node, element: str) -> str | None:
     computed = [value for value in node.inputs if value not in graph.constants]
     if not computed:
         return "all its inputs are constants"
     for side, values in (("input", computed), ("result", node.outputs)):
         for x in (graph.values[value] for value in values):
-            if x.dtype != "int8":
-                return f"its {side} is {x.dtype}; the accelerator has int8"
+            if x.dtype != element:
+                return f"its {side} is {x.dtype}; the accelerator has {element}"
             if len(x.shape) < 2:
                 return f"its {side} has {len(x.shape)} dimensions; the accelerator takes 2 and more"
     return None
@@ -606,6 +607,7 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     a view.
     """
     value, blocks = node.outputs[0], blocks_of(machine.config)
+    _require_products(node, graph, machine.config)
     if node.name in known.copies:
         return (_copy(node, graph, known, blocks),)
     if known.moves_nothing(node):
@@ -620,6 +622,20 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
     if part is None:
         return layers
     return tuple(_among(layer, part, blocks.padded(known[value].c)) for layer in layers)
+
+
+def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
+    """Refuses an operator with products of other types than gemm takes and vector writes."""
+    if node.op not in PRODUCTS:
+        return
+    if config.operand != config.output:
+        raise LoweringError(f"gemm takes {config.operand} and vector writes {config.output}; "
+                            f"a layer has one type of activations")
+    weights = graph.values[node.inputs[1]].dtype
+    computed = node.inputs[1] not in graph.constants
+    if weights != config.weight and (computed or (weights, config.weight) != ("int8", "int16")):
+        raise LoweringError(f"its {'second factor' if computed else 'weight'} is {weights}; gemm "
+                            f"takes {config.weight}")
 
 
 def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine
@@ -668,7 +684,8 @@ def _packed(built: MappedLayer | tuple[MappedLayer, ...], machine: Machine
 
 
 def _in_few_bits(layer: MappedLayer, allowed: Sequence[int]) -> MappedLayer:
-    bits = least_bits(layer.constants["w"], allowed) if "w" in layer.constants else 8
+    bits = least_bits(layer.constants["w"], allowed) if len(allowed) > 1 and (
+        "w" in layer.constants) else 8
     if bits == 8:
         return layer
     note = "; ".join(filter(None, (layer.note, f"weights of {bits} bits in memory")))

@@ -26,7 +26,7 @@ LAST = {PLAIN: PLAIN_ROWS, BLOCKED: BLOCKED_LAST}
 
 
 def blocks_of(config: AccelConfig) -> Blocks:
-    return Blocks(config.batch, config.block_in, config.block_out)
+    return Blocks(config.batch, config.block_in, config.block_out, config.output, config.weight)
 
 
 def to_plain(tensor: np.ndarray) -> np.ndarray:
@@ -66,9 +66,9 @@ def from_blocked(stored: np.ndarray, logical: tuple[int, ...]) -> np.ndarray:
 
 
 def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarray:
-    """Pack int8 [Co][Ci][kh][kw] as [co][kh][kw][ci][block_out][block_in], padded with zeros."""
+    """Pack [Co][Ci][kh][kw] as [co][kh][kw][ci][block_out][block_in], padded with zeros."""
     outputs, inputs, kh, kw = weights.shape
-    padded = np.zeros((blocks.padded(outputs), blocks.padded(x.c), kh, kw), np.int8)
+    padded = np.zeros((blocks.padded(outputs), blocks.padded(x.c), kh, kw), blocks.weight)
     padded[:outputs, :inputs] = weights
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // blocks.block_in,
                          blocks.block_in, kh, kw)
@@ -76,12 +76,13 @@ def pack_weights(weights: np.ndarray, x: Activation, blocks: Blocks) -> np.ndarr
 
 
 def pack_windows(weights: np.ndarray, blocks: Blocks) -> np.ndarray:
-    """Pack int8 [Co][Ci][kh][kw] as [co][1][1][block of the window][block_out][block_in], where a
+    """Pack [Co][Ci][kh][kw] as [co][1][1][block of the window][block_out][block_in], where a
     window is [kh][kw][Ci] without gaps, padded with zeros.
     """
     windows = weights.transpose(0, 2, 3, 1).reshape(len(weights), -1)
     size = blocks.block_in
-    padded = np.zeros((blocks.padded(len(weights)), -(-windows.shape[1] // size) * size), np.int8)
+    padded = np.zeros((blocks.padded(len(weights)), -(-windows.shape[1] // size) * size),
+                      blocks.weight)
     padded[:len(windows), :windows.shape[1]] = windows
     cut = padded.reshape(-1, blocks.block_out, padded.shape[1] // size, size)
     return np.ascontiguousarray(cut.transpose(0, 2, 1, 3))[:, None, None]

@@ -50,7 +50,7 @@ class AccelSegment:
         before = [_converted(slot, lambda slot=slot: to_memory(values[slot.name], slot.layout))
                   for slot in self.program.inputs if is_converted(slot)]
         after = [_converted(slot, lambda slot=slot: from_memory(
-            np.zeros(slot.shape, np.int8), slot.layout, slot.logical))
+            np.zeros(slot.shape, slot.numpy_dtype), slot.layout, slot.logical))
             for slot in self.program.outputs if is_converted(slot)]
         return outcome, [*before, *layers, *after]
 
@@ -70,7 +70,7 @@ class AccelSegment:
         return self._address + self.program.bases[slot.base] + slot.offset
 
     def _fetch(self, slot: TensorSlot) -> np.ndarray:
-        raw = self.device.copy_out(self._place(slot), slot.size_bytes).view(np.int8)
+        raw = self.device.copy_out(self._place(slot), slot.size_bytes).view(slot.numpy_dtype)
         return from_memory(raw.reshape(slot.shape), slot.layout, slot.logical)
 
 

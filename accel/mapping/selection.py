@@ -132,7 +132,7 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
             return table(name, tables[name].size, read.dtype, read.indices[0])
         _require_own_place(read, result)
         array = graph.constants.get(value)
-        if array is None or _is_tensor(array, result.shape):
+        if array is None or _is_tensor(array, result):
             inputs[name] = value
             return leaf(name, read.dtype, INPUTS)
         if array.size == 1:
@@ -142,12 +142,12 @@ def _element(graph: Graph, node: Node) -> tuple[Expr, dict[str, str], dict[str, 
     return rewrite(body, rule), inputs, constants, tables
 
 
-def _is_tensor(array: np.ndarray, shape: tuple[int, ...]) -> bool:
+def _is_tensor(array: np.ndarray, result: Tensor) -> bool:
     """Whether a constant has an element of its own for each of the result's, and is read as an
     activation is.
     """
-    return (array.dtype == np.int8 and array.shape == shape
-            and sum(extent > 1 for extent in shape) > 1)
+    return (array.dtype.name == result.dtype and array.shape == result.shape
+            and sum(extent > 1 for extent in result.shape) > 1)
 
 
 def _inlined(tensor: Tensor, indices: Sequence[Expr]) -> Expr:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from accel.machine.config import element_bytes
 from accel.machine.device import Device
 from accel.machine.machine import Machine
 from accel.machine.program import AccelProgram, Instruction, ProgramError, TensorSlot, finish
@@ -321,6 +322,7 @@ class _Memory:
         self.graph, self.groups, self.forms = graph, groups, forms
         self.layers = [part.layer for group in groups for part in group]
         self.blocks = blocks_of(target.machine.config)
+        self.item = element_bytes(self.blocks.element)
         self.storage = forms.owner
         self._places: dict[str, TensorPlacement] = {}
         self._constants: dict[tuple[str, str], TensorPlacement] = {}
@@ -336,18 +338,19 @@ class _Memory:
         places |= {stages[role].name: self._constants[layer.name, role]
                    for role in layer.constants}
         result = self._places[self.storage[layer.node.outputs[0]]]
-        result = replace(result, offset=result.offset + layer.offset, pitches=layer.pitches,
-                         bounds=layer.bounds)
+        result = replace(result, offset=result.offset + layer.offset * self.item,
+                         pitches=layer.pitches, bounds=layer.bounds)
         return places | {layer.operator.output.name: result}
 
     def _seen(self, layer: MappedLayer, role: str, value: str) -> TensorPlacement:
         """Where an operand lies, which may be a view or a part of another value."""
         place, part = self._places[self.storage[value]], self.forms.parts.get(value)
         if part is not None:
-            place = replace(place, offset=place.offset + part.offset)
+            place = replace(place, offset=place.offset + part.offset * self.item)
         if role in layer.views:
             view = layer.views[role]
-            return replace(place, offset=place.offset + view.offset, pitches=view.strides)
+            return replace(place, offset=place.offset + view.offset * self.item,
+                           pitches=view.strides)
         if part is None or not part.strides:
             return place
         channels = layer.operator[role].buffer.pitches[4:]
@@ -375,8 +378,10 @@ class _Memory:
         return np.concatenate(parts) if parts else np.zeros(0, np.uint8)
 
     def _size(self, value: str) -> int:
+        """Bytes of a value."""
         x = self.forms.stored[value]
-        return x.size if isinstance(x, View) else int(np.prod(x.stored_shape(self.blocks)))
+        return self.item * (x.size if isinstance(x, View)
+                            else int(np.prod(x.stored_shape(self.blocks))))
 
     def _place_io(self) -> tuple[tuple[TensorSlot, ...], tuple[TensorSlot, ...], int]:
         slots, top = [], 0
@@ -387,7 +392,8 @@ class _Memory:
                 top += -(-self._size(value) // ALIGNMENT) * ALIGNMENT
             x, logical = self.forms[value], self.graph.values[value].shape
             slots.append(TensorSlot(
-                value, "io", self._places[stored].offset, x.stored_shape(self.blocks), "int8",
+                value, "io", self._places[stored].offset, x.stored_shape(self.blocks),
+                self.blocks.element,
                 layout_of(x, logical), logical))
         cut = len(self.graph.inputs)
         return tuple(slots[:cut]), tuple(slots[cut:]), top

@@ -11,8 +11,8 @@ __all__ = ["Stored", "View", "activation_of", "images", "rows", "view_of"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The strides in bytes of a tensor's dimensions, in a value of `size` bytes, from its byte
-    `offset` on.
+    """The strides in elements of a tensor's dimensions, in a value of `size` elements, from its
+    element `offset` on.
     """
 
     shape: tuple[int, ...]

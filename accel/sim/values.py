@@ -117,8 +117,7 @@ def _tables(machine: Machine) -> _Machine:
     config = machine.config
     tables = _Machine(config.batch, config.block_in, config.block_out, BUFFERS.index("acc"),
                       UNITS.index("store"), BUFFERS.index("wgt"), weight_codes(config),
-                      "pad_high" in dict(machine.formats["load"]),
-                      machine.formats["vector"] == isa.WIDE_VECTOR)
+                      machine.pads_high, machine.formats["vector"] == isa.WIDE_VECTOR)
     units = (*UNITS, "fetch")
     for opcode in range(256):
         tables.unit[opcode] = units.index(machine.units[opcode]) if opcode in machine.units else -1

@@ -25,6 +25,8 @@ __all__ = ["OPSET", "Variant", "exported_model"]
 OPSET = 18              # the first in which all reductions take their axes as an input
 NEWER = {"cumprod": 26}
 """Operators that came later."""
+WIDE = 21
+"""The first in which quantized tensors may have 16 bits."""
 IR_VERSION = 8
 
 Attributes = dict[str, Any]
@@ -74,7 +76,9 @@ class _Writer:
         if refused:
             raise ImportRefused(f"{self.graph.name}: cannot be written as ONNX: "
                                 f"{'; '.join(refused)}; replace these in the network")
-        opset = max(OPSET, *(NEWER.get(node.op, 0) for node in self.graph.nodes), 0)
+        wide = any(node.op == "quantizelinear" and self.graph.values[node.outputs[0]].dtype
+                   in ("int16", "uint16") for node in self.graph.nodes)
+        opset = max(OPSET, *(NEWER.get(node.op, 0) for node in self.graph.nodes), WIDE * wide)
         inner = [node.outputs[0] for node in self.graph.nodes
                  if node.outputs[0] not in self.graph.outputs]
         graph = helper.make_graph(
@@ -82,7 +86,7 @@ class _Writer:
             list(map(self._info, self.graph.outputs)),
             [numpy_helper.from_array(array, name) for name, array in self.tensors.items()],
             value_info=list(map(self._info, inner)))
-        return helper.make_model(graph, ir_version=IR_VERSION, producer_name="lockstep",
+        return helper.make_model(graph, ir_version=IR_VERSION + 2 * wide, producer_name="lockstep",
                                  opset_imports=[helper.make_opsetid("", opset)])
 
     def _require_like(self) -> None:

@@ -14,7 +14,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Algebra, Array, Attributes, Kind, Numbers, Operator
 from compiler.ops.requantization import check_multiplier, check_requantized, clamp_of, rescaled
-from compiler.ops.rules import Types, need, need_arity, need_dtype, of_int8
+from compiler.ops.rules import Types, need, need_arity, need_dtype, of_stored
 
 __all__ = ["OPERATORS"]
 
@@ -47,7 +47,7 @@ def _same_type(node: Node, types: Types) -> TensorType:
 
 def _qleakyrelu_type(node: Node, types: Types) -> TensorType:
     """The greater of two requantizations: the first where x + bias is positive."""
-    check_requantized(node)
+    check_requantized(node, types[0].dtype)
     mult, shift, below, less = (node.attrs[name] for name in
                                 ("mult", "shift", "mult_below", "shift_below"))
     check_multiplier(node, 0, below, less)
@@ -79,7 +79,7 @@ def _clip_meaning(attrs, x: Array) -> Array:
 def _qleakyrelu_meaning(attrs, x: Array) -> Array:
     total = x.astype(np.float64) + attrs["bias"]
     return np.maximum(*(requantize(total, attrs[f"mult{side}"], attrs[f"shift{side}"],
-                                   *clamp_of(attrs)) for side in ("", "_below")))
+                                   *clamp_of(attrs), x.dtype) for side in ("", "_below")))
 
 
 # Integer forms
@@ -96,7 +96,7 @@ def _leakyrelu_integer(view: QuantizedInputs, node: Node, out: Stored,
         raise StaysFloat(hindrance)
     alpha = node.attrs["alpha"]
     x = view.activation(node.inputs[0])
-    above, below = (scaled("qleakyrelu", Stored(x.value, x.scale * slope, x.zp), 1, out, bounds)
+    above, below = (scaled("qleakyrelu", replace(x, scale=x.scale * slope), 1, out, bounds)
                     for slope in (1.0, alpha))
     attrs = {"mult_below": below.attrs["mult"], "shift_below": below.attrs["shift"]}
     return replace(above, attrs={**above.attrs, **attrs})
@@ -131,6 +131,6 @@ OPERATORS = (
         name="qleakyrelu", summary="the greater of two changes of scale: the slope below zero is "
                                    "not above the other", inputs="x",
         attributes="as qrescale, mult_below, shift_below", define=_qleakyrelu,
-        meaning=_qleakyrelu_meaning, type=of_int8(_qleakyrelu_type), numbers=Numbers.INTEGER,
+        meaning=_qleakyrelu_meaning, type=of_stored(_qleakyrelu_type), numbers=Numbers.INTEGER,
         kind=Kind.ELEMENTWISE),
 )

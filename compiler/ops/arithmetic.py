@@ -18,7 +18,7 @@ def requantize(acc: Expr, bias: Expr, mult: Expr, shift: Expr, zp, lo, hi) -> Ex
     """``clamp(zp + rhe((acc + bias) * mult / 2**shift), lo, hi)`` as int32.
 
     `acc` and `bias` are int32 (their sum has 33 bits), `mult` is uint16, `shift` uint8 of which
-    six bits count; `zp`, `lo`, `hi` are int8 expressions or numbers.
+    six bits count; `zp`, `lo`, `hi` are expressions of at most 32 bits, or numbers of 16.
     """
     total = acc.astype("int64") + bias.astype("int64")
     scaled = te.rshift_rne(total * mult.astype("int64"), (shift & 63).astype("int64"))
@@ -29,7 +29,7 @@ def add_scaled(a: Expr, b: Expr, ma, mb, c, s, zp, lo, hi) -> Expr:
     """``clamp(zp + rhe((a * ma + b * mb + c) / 2**s), lo, hi)`` as int32.
 
     `a`, `b`, `c` are int32, `ma` and `mb` uint16, `s` uint8 of which six bits count; `zp`, `lo`,
-    `hi` int8. Every parameter may be an expression or a number.
+    `hi` int8 or int16. Every parameter may be an expression or a number.
     """
     total = (a.astype("int64") * _wide(ma, "uint16") + b.astype("int64") * _wide(mb, "uint16")
              + _wide(c, "int32"))
@@ -38,8 +38,13 @@ def add_scaled(a: Expr, b: Expr, ma, mb, c, s, zp, lo, hi) -> Expr:
 
 
 def _clamped(value: Expr, zp, lo, hi) -> Expr:
-    shifted = value + _wide(zp, "int8")
-    return te.clamp(shifted, _wide(lo, "int8"), _wide(hi, "int8")).astype("int32")
+    shifted = value + _wide(zp, _narrowest(zp))
+    return te.clamp(shifted, _wide(lo, _narrowest(lo)), _wide(hi, _narrowest(hi))).astype("int32")
+
+
+def _narrowest(value) -> str:
+    """The type of a number: int8 if it fits, else int16."""
+    return "int8" if isinstance(value, Expr) or -128 <= value <= 127 else "int16"
 
 
 def _wide(value, dtype: str) -> Expr:

@@ -160,7 +160,7 @@ def _requantized(sums: Sums, attrs: Attributes, inputs: Inputs, name: str) -> Te
     acc = sums(attrs, x, w, attrs["pad_value"], "int32", f"{name}_acc")
     return te.compute(acc.shape, lambda n, c, h, w: requantize(
         acc[n, c, h, w], bias[c], mult[c], shift[c],
-        attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"), name)
+        attrs["zp"], attrs["lo"], attrs["hi"]).astype(inputs[0].dtype), name)
 
 
 def _convolved(attrs: Attributes, x: Tensor, weight: Tensor, pad_value, dtype: str,
@@ -285,22 +285,22 @@ def _convtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array | None = Non
 
 def _qconv2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
     sums = _convolved_sums(attrs, x, w, attrs["pad_value"])
-    return _requantized_sums(attrs, sums, bias, mult, shift)
+    return _requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
 
 
 def _qconvtranspose2d_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array,
                               shift: Array) -> Array:
     sums = _spread_sums(attrs, x, w, attrs["pad_value"])
-    return _requantized_sums(attrs, sums, bias, mult, shift)
+    return _requantized_sums(attrs, x.dtype, sums, bias, mult, shift)
 
 
 def _biased_sums(sums: Array, bias: Array | None) -> Array:
     return (sums if bias is None else sums + bias.reshape(1, -1, 1, 1)).astype(np.float32)
 
 
-def _requantized_sums(attrs, sums: Array, *parameters: Array) -> Array:
+def _requantized_sums(attrs, dtype: np.dtype, sums: Array, *parameters: Array) -> Array:
     bias, mult, shift = (along(v, 4, 1) for v in parameters)
-    return requantized_array(wrapped(sums) + bias, mult, shift, *clamp_of(attrs))
+    return requantized_array(wrapped(sums) + bias, mult, shift, *clamp_of(attrs), dtype)
 
 
 def _convolved_sums(attrs, x: Array, w: Array, value) -> Array:

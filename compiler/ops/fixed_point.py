@@ -11,8 +11,11 @@ import numpy as np
 
 from compiler.errors import Error
 
-__all__ = ["MAX_MULTIPLIER", "MAX_SHIFT", "MIN_MULTIPLIER", "ScaleRefused", "add_multipliers",
-           "quantize_multiplier", "requantize"]
+__all__ = ["MAX_MULTIPLIER", "MAX_SHIFT", "MIN_MULTIPLIER", "STORED", "ScaleRefused",
+           "add_multipliers", "limits_of", "quantize_multiplier", "requantize"]
+
+STORED = ("int8", "int16")
+"""Types of quantized activations in stored form."""
 
 MIN_MULTIPLIER, MAX_MULTIPLIER, MAX_SHIFT = 2**15, 2**16 - 1, 46
 
@@ -21,6 +24,12 @@ class ScaleRefused(Error, ValueError):
     """A scale that no multiplier and shift of the machine can express."""
 
     exit_status = None
+
+
+def limits_of(dtype: str) -> tuple[int, int]:
+    """The least and the greatest number of a type in stored form."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def quantize_multiplier(real: float) -> tuple[int, int]:
@@ -53,7 +62,9 @@ def add_multipliers(a: float, b: float) -> tuple[int, int, int]:
     return round(math.ldexp(a, shift)), round(math.ldexp(b, shift)), shift
 
 
-def requantize(total: np.ndarray, mult, shift, zp: int, lo: int, hi: int) -> np.ndarray:
-    """total * mult / 2**shift as int8; total is an exact integer in float64, bias included."""
+def requantize(total: np.ndarray, mult, shift, zp: int, lo: int, hi: int,
+               dtype: np.dtype | type = np.int8) -> np.ndarray:
+    """total * mult / 2**shift as int8, or another type; total is an exact integer in float64, bias
+    included."""
     scaled = np.ldexp(total * np.asarray(mult, np.float64), -np.asarray(shift, np.int32))
-    return np.clip(np.rint(scaled) + zp, lo, hi).astype(np.int8)
+    return np.clip(np.rint(scaled) + zp, lo, hi).astype(dtype)

@@ -3,7 +3,7 @@ that forms share. The numbers are those of docs/machine.md, section Numbers.
 
 A form of an operator takes the quantized tensors around a node and gives the integer node that
 takes its place, or raises StaysFloat with the reason. All zero points are in stored form (a uint8
-tensor is stored as x - 128, its zero point as zp - 128).
+tensor is stored as x - 128, its zero point as zp - 128; a uint16 tensor as x - 32768).
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from compiler.ops.fixed_point import quantize_multiplier
+from compiler.ops.fixed_point import limits_of, quantize_multiplier
 from compiler.ops.node import Node
 
 __all__ = ["Bounds", "IntegerForm", "IntegerNode", "QuantizedInputs", "StaysFloat", "Stored",
@@ -27,11 +27,12 @@ class StaysFloat(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An int8 tensor in stored form with one scale: real = (stored - zp) * scale."""
+    """A tensor of int8 or int16 in stored form with one scale: real = (stored - zp) * scale."""
 
     value: str
     scale: float
     zp: int
+    dtype: str = "int8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def clamp_to(out: Stored, bounds: Bounds) -> dict[str, int]:
     """The bounds as QuantizeLinear would see them: rounding keeps order."""
     with np.errstate(over="ignore"):
         steps = np.rint(np.array(bounds, np.float32) / np.float32(out.scale)) + out.zp
-    lo, hi = np.clip(steps, -128, 127).astype(int).tolist()
+    lo, hi = np.clip(steps, *limits_of(out.dtype)).astype(int).tolist()
     return {"zp": out.zp, "lo": lo, "hi": hi}
 
 
@@ -110,7 +111,7 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
     bias = view.bias(biases[0], steps) if biases else np.zeros(len(steps))
     rows = weight.reshape(len(steps), -1).astype(np.int64)
     folded = bias - x.zp * rows.sum(axis=1)
-    bounds = 128 * np.abs(rows).sum(axis=1) + np.abs(folded)
+    bounds = -limits_of(x.dtype)[0] * np.abs(rows).sum(axis=1) + np.abs(folded)
     check_accumulator(bounds)
     pairs = [multiplier_of(float(step) / out.scale, float(bound))
              for step, bound in zip(steps, bounds, strict=True)]
@@ -122,7 +123,7 @@ def weighted(view: QuantizedInputs, biases: tuple[str, ...], x: Stored, weight: 
 def scaled(op: str, x: Stored, count: int, out: Stored, bounds: Bounds) -> IntegerNode:
     """One multiplier for the whole tensor, applied to sums of `count` elements."""
     bias = -x.zp * count
-    bound = np.array([128.0 * count + abs(bias)])
+    bound = np.array([-float(limits_of(x.dtype)[0]) * count + abs(bias)])
     check_accumulator(bound)
     mult, shift = multiplier_of(x.scale / (out.scale * count), float(bound[0]))
     attrs = {"bias": bias, "mult": mult, "shift": shift}

@@ -7,13 +7,13 @@ import numpy as np
 
 from compiler import te
 from compiler.ops.channels_last import ChannelsLast, by_axis
-from compiler.ops.fixed_point import requantize
+from compiler.ops.fixed_point import STORED, requantize
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored, clamp_to,
                                         scaled)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Algebra, Array, Attributes, Inputs, Kind, Numbers, Operator
 from compiler.ops.requantization import check_clamp, check_multiplier, clamp_of, rescaled
-from compiler.ops.rules import Types, need, need_dtype
+from compiler.ops.rules import Types, need
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS"]
@@ -38,14 +38,16 @@ def _without(type_: TensorType, axis: int) -> tuple:
 
 def _qconcat_type(node: Node, types: Types) -> TensorType:
     """The type of inputs joined along an axis, each requantized by itself."""
-    need_dtype(node, types, "int8")
+    for name, type_ in zip(node.inputs, types, strict=True):
+        need(type_.dtype in STORED, node,
+             f"input {name!r} must be {' or '.join(STORED)}, not {type_.dtype}")
     for name in ("bias", "mult", "shift"):
         need(len(node.attrs[name]) == len(types), node,
              f"{name} must have a number for each of {len(types)} inputs, "
              f"not {node.attrs[name]!r}")
     for bias, mult, shift in zip(*(node.attrs[k] for k in ("bias", "mult", "shift")), strict=True):
         check_multiplier(node, bias, mult, shift)
-    check_clamp(node)
+    check_clamp(node, types[0].dtype)
     return _concat_type(replace(node, attrs={"axis": node.attrs.get("axis", 1)}), types)
 
 
@@ -85,7 +87,7 @@ def _joined(axis: int, inputs: Inputs, value: Callable[[int, Expr], Expr],
 
 def _qconcat_meaning(attrs, *parts: Array) -> Array:
     scales = zip(attrs["bias"], attrs["mult"], attrs["shift"], strict=True)
-    pieces = [requantize(part.astype(np.float64) + bias, mult, shift, *clamp_of(attrs))
+    pieces = [requantize(part.astype(np.float64) + bias, mult, shift, *clamp_of(attrs), part.dtype)
               for part, (bias, mult, shift) in zip(parts, scales, strict=True)]
     return np.concatenate(pieces, axis=attrs.get("axis", 1))
 

@@ -10,15 +10,16 @@ import numpy as np
 
 from compiler import te
 from compiler.ops import fixed_point
+from compiler.ops.fixed_point import STORED, limits_of
 from compiler.ops.arithmetic import requantize
 from compiler.ops.channels_last import ChannelsLast, with_channels
 from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, Stored,
                                         check_accumulator, clamp_to, multiplier_of, scaled)
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Array, Attributes, Inputs, Kind, Numbers, Operator
-from compiler.ops.requantization import (check_clamp, check_requantized, clamp_of, multipliers,
-                                         rescaled_array, wrapped)
-from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_int8
+from compiler.ops.requantization import (check_clamp, check_requantized, check_stored, clamp_of,
+                                         multipliers, rescaled_array, wrapped)
+from compiler.ops.rules import Types, need, need_arity, need_dtype, need_rank, of_stored
 from compiler.ops.sums import kept, narrowed, sum_dtype
 from compiler.ops.windows import (check_dilations, check_windows, image_axes, image_views,
                                   image_windows, kernel_axes, pixel_of, views_of, windowed)
@@ -30,7 +31,7 @@ __all__ = ["OPERATORS"]
 DILATED = ("maxpool", "qmaxpool")
 """Pools whose windows may have dilations."""
 _INFINITY = float("inf")
-_LOWEST = {"float32": -_INFINITY, "int8": -128, "uint8": 0}
+_LOWEST = {"float32": -_INFINITY, "int8": -128, "uint8": 0, "int16": -(1 << 15), "uint16": 0}
 
 
 # Types
@@ -38,8 +39,8 @@ _LOWEST = {"float32": -_INFINITY, "int8": -128, "uint8": 0}
 
 def _maxpool_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 1)
-    need(types[0].dtype in ("float32", "int8", "uint8"), node,
-         f"input {node.inputs[0]!r} must be float32, int8 or uint8, not {types[0].dtype}")
+    need(types[0].dtype in _LOWEST, node,
+         f"input {node.inputs[0]!r} must be {', '.join(_LOWEST)}, not {types[0].dtype}")
     return _pooled(node, types)
 
 
@@ -60,12 +61,14 @@ def _globalavgpool_type(node: Node, types: Types) -> TensorType:
 def _qavgpool_type(node: Node, types: Types) -> TensorType:
     """One multiplier for all windows, or one for each place of a window."""
     need_arity(node, types, 3)
-    for name, type_, dtype in zip(node.inputs, types, ("int8", "int32", "int32"), strict=True):
-        need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
+    for name, type_, allowed in zip(node.inputs, types, (STORED, ("int32",), ("int32",)),
+                                    strict=True):
+        need(type_.dtype in allowed, node,
+             f"input {name!r} must be {' or '.join(allowed)}, not {type_.dtype}")
     bias, value = node.attrs["bias"], node.attrs["pad_value"]
     need(-2**31 <= bias < 2**31, node, f"bias must be an int32, not {bias!r}")
-    need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
-    check_clamp(node)
+    check_stored(node, "pad_value", value, types[0].dtype)
+    check_clamp(node, types[0].dtype)
     result = _pooled(node, types)
     for name, type_ in zip(node.inputs[1:], types[1:], strict=True):
         need(type_.shape in (result.shape[2:], (1, 1)), node,
@@ -76,7 +79,7 @@ def _qavgpool_type(node: Node, types: Types) -> TensorType:
 
 
 def _qglobalavgpool_type(node: Node, types: Types) -> TensorType:
-    check_requantized(node)
+    check_requantized(node, types[0].dtype)
     return _averaged(node, types)
 
 
@@ -142,7 +145,7 @@ def _qavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     def average(n, c, h, w):
         place = (h, w) if mult.shape == total.shape[2:] else (te.const(0, te.INDEX),) * 2
         return requantize(total[n, c, h, w], te.const(attrs["bias"], "int32"), mult[place],
-                          shift[place], attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+                          shift[place], attrs["zp"], attrs["lo"], attrs["hi"]).astype(x.dtype)
 
     return te.compute(total.shape, average, name)
 
@@ -171,7 +174,7 @@ def _qglobalavgpool(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
                          te.const(attrs["shift"], "uint8"))
     return te.compute(total.shape, lambda n, c, h, w: requantize(
         total[n, c, h, w], bias, mult, shift,
-        attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8"), name)
+        attrs["zp"], attrs["lo"], attrs["hi"]).astype(inputs[0].dtype), name)
 
 
 def _planes(x: Tensor, dtype: str, name: str) -> Tensor:
@@ -257,12 +260,12 @@ def _globalavgpool_meaning(attrs, x: Array) -> Array:
 def _qavgpool_meaning(attrs, x: Array, mult: Array, shift: Array) -> Array:
     views = image_views(x, attrs["kernel"], attrs["strides"], attrs["pads"], attrs["pad_value"])
     sums = wrapped(views.sum(axis=(4, 5), dtype=np.float64))
-    return fixed_point.requantize(sums + attrs["bias"], mult, shift, *clamp_of(attrs))
+    return fixed_point.requantize(sums + attrs["bias"], mult, shift, *clamp_of(attrs), x.dtype)
 
 
 def _qglobalavgpool_meaning(attrs, x: Array) -> Array:
     sums = wrapped(x.sum(axis=(2, 3), keepdims=True, dtype=np.float64))
-    return rescaled_array(attrs, sums)
+    return rescaled_array(attrs, sums, x.dtype)
 
 
 def _outside(op: str, dtype: np.dtype):
@@ -301,7 +304,7 @@ def _avgpool_integer(view: QuantizedInputs, node: Node, out: Stored, bounds: Bou
     attrs = {name: node.attrs[name] for name in ("kernel", "strides", "pads")}
     area = attrs["kernel"][0] * attrs["kernel"][1]
     bias = -x.zp * area
-    bound = 128.0 * area + abs(bias)
+    bound = -float(limits_of(x.dtype)[0]) * area + abs(bias)
     check_accumulator(np.array([bound]))
     counts = _counts(node, view.shape(node.inputs[0])[2:])
     if np.all(counts == counts[0, 0]):
@@ -356,7 +359,7 @@ OPERATORS = (
         name="qmaxpool", summary="greatest element of each window of int8", inputs="x",
         attributes="kernel, strides, pads, dilations (1, 1)", define=_maxpool,
         meaning=_maxpool_meaning,
-        type=of_int8(_pooled), numbers=Numbers.INTEGER, kind=Kind.COMPLEX,
+        type=of_stored(_pooled), numbers=Numbers.INTEGER, kind=Kind.COMPLEX,
         channels_last=_AS_PIXELS),
     Operator(
         name="qavgpool", summary="sum of each window of int8, requantized",
@@ -368,7 +371,7 @@ OPERATORS = (
         name="qglobalavgpool", summary="sum of each channel of int8, requantized", inputs="x",
         attributes="bias, mult, shift, zp, lo, hi",
         define=_qglobalavgpool, meaning=_qglobalavgpool_meaning,
-        type=of_int8(_qglobalavgpool_type), numbers=Numbers.INTEGER, kind=Kind.REDUCTION),
+        type=of_stored(_qglobalavgpool_type), numbers=Numbers.INTEGER, kind=Kind.REDUCTION),
     Operator(
         name="pool_max", summary="greatest element of each window, over any number of axes",
         inputs="x [N,C,...]", attributes=_MANY, define=_pool("max"),

@@ -61,7 +61,7 @@ def _qdense_type(node: Node, types: Types) -> TensorType:
     for name, vector in zip(node.inputs[2:], types[2:], strict=True):
         need(vector.shape == w.shape[:1], node,
              f"input {name!r} must have shape ({w.shape[0]},), not {vector.shape!r}")
-    return TensorType((*x.shape[:-1], w.shape[0]), "int8")
+    return TensorType((*x.shape[:-1], w.shape[0]), x.dtype)
 
 
 def _qmatmul_type(node: Node, types: Types) -> TensorType:
@@ -114,7 +114,7 @@ def _qdense(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     def lane(*indices):
         n = indices[-1]
         return requantize(acc[indices], bias[n], mult[n], shift[n],
-                          attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+                          attrs["zp"], attrs["lo"], attrs["hi"]).astype(inputs[0].dtype)
 
     return te.compute(acc.shape, lane, name)
 
@@ -222,7 +222,7 @@ def _product_sums(a: Array, b: Array) -> Array:
 
 def _qdense_meaning(attrs, x: Array, w: Array, bias: Array, mult: Array, shift: Array) -> Array:
     sums = wrapped(_product_sums(x, w.T)) + bias
-    return fixed_point.requantize(sums, mult, shift, *clamp_of(attrs))
+    return fixed_point.requantize(sums, mult, shift, *clamp_of(attrs), x.dtype)
 
 
 def _qmatmul_meaning(attrs, a: Array, b: Array) -> Array:
@@ -268,6 +268,8 @@ def integer_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Boun
 def _computed_product(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds,
                       trans_b: int) -> IntegerNode:
     a, b = (view.activation(value) for value in node.inputs[:2])
+    if a.dtype != "int8":
+        raise StaysFloat(f"both of its inputs are computed: they must be int8, not {a.dtype}")
     depth = view.shape(node.inputs[0])[-1]
     if len(node.inputs) > 2:
         raise StaysFloat("both of its inputs are computed: it must have no bias")

@@ -8,20 +8,21 @@ from compiler import te
 from compiler.ops import arithmetic
 from compiler.ops.broadcasting import along
 from compiler.ops.elementwise import unary
-from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, requantize
+from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, STORED, limits_of, requantize
 from compiler.ops.channels_last import ChannelsLast, by_axis
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import (Algebra, Array, Attributes, Inputs, Kind, Numbers, Operator,
                                    Range, Shapes)
-from compiler.ops.requantization import (check_clamp, check_requantized, clamp_of, rescaled,
-                                         rescaled_array)
-from compiler.ops.rules import TypeRule, Types, need, need_arity, need_dtype, of_int8
+from compiler.ops.requantization import (check_clamp, check_requantized, check_stored, clamp_of,
+                                         rescaled, rescaled_array)
+from compiler.ops.rules import TypeRule, Types, need, need_arity, need_dtype, of_stored
 from compiler.te import Expr, Tensor
 
 __all__ = ["OPERATORS"]
 
 
-_LIMITS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
+_LIMITS = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0), "int16": (-32768.0, 32767.0),
+           "uint16": (0.0, 65535.0)}
 
 
 # Types
@@ -44,22 +45,24 @@ def _quantizelinear_type(node: Node, types: Types) -> TensorType:
     x, _, zero = _check_scale(node, types)
     need(x.dtype == "float32", node,
          f"input {node.inputs[0]!r} must be float32, not {x.dtype}")
-    need(zero.dtype in ("int8", "uint8"), node,
-         f"zero point must be int8 or uint8, not {zero.dtype}")
+    need(zero.dtype in _LIMITS, node,
+         f"zero point must be int8, uint8, int16 or uint16, not {zero.dtype}")
     return TensorType(x.shape, zero.dtype)
 
 
 def _dequantizelinear_type(node: Node, types: Types) -> TensorType:
     x, _, zero = _check_scale(node, types)
-    need(x.dtype in ("int8", "uint8", "int32"), node,
-         f"input {node.inputs[0]!r} must be int8, uint8 or int32, not {x.dtype}")
+    need(x.dtype in (*_LIMITS, "int32"), node,
+         f"input {node.inputs[0]!r} must be int8, uint8, int16, uint16 or int32, not {x.dtype}")
     need(zero.dtype == x.dtype, node, f"zero point must be {x.dtype}, not {zero.dtype}")
     return TensorType(x.shape, "float32")
 
 
 def _qadd_type(node: Node, types: Types) -> TensorType:
     need_arity(node, types, 2)
-    need_dtype(node, types, "int8")
+    for name, type_ in zip(node.inputs, types, strict=True):
+        need(type_.dtype in STORED, node,
+             f"input {name!r} must be {' or '.join(STORED)}, not {type_.dtype}")
     a, b = types
     need(a == b, node, f"qadd inputs must have one type, not {a} and {b}")
     for name in ("ma", "mb"):
@@ -68,12 +71,12 @@ def _qadd_type(node: Node, types: Types) -> TensorType:
     shift, c = node.attrs["shift"], node.attrs["c"]
     need(0 <= shift <= MAX_SHIFT, node, f"shift must be 0 to {MAX_SHIFT}, not {shift!r}")
     need(-2**31 <= c < 2**31, node, f"c must be an int32, not {c!r}")
-    check_clamp(node)
+    check_clamp(node, a.dtype)
     return a
 
 
 def _qrescale_type(node: Node, types: Types) -> TensorType:
-    check_requantized(node)
+    check_requantized(node, types[0].dtype)
     return types[0]
 
 
@@ -85,15 +88,22 @@ def _converted(source: str, target: str) -> TypeRule:
     return cast
 
 
-def _scaled(source: str, target: str) -> TypeRule:
-    cast = _converted(source, target)
+def _quantize_type(node: Node, types: Types) -> TensorType:
+    target = node.attrs.get("dtype", "int8")
+    need(target in STORED, node, f"dtype must be {' or '.join(STORED)}, not {target!r}")
+    _check_one_scale(node, target)
+    return _converted("float32", target)(node, types)
 
-    def scaled(node: Node, types: Types) -> TensorType:
-        scale, zp = node.attrs["scale"], node.attrs["zp"]
-        need(0 < scale < float("inf"), node, f"scale must be positive, not {scale!r}")
-        need(-128 <= zp <= 127, node, f"zp must be an int8, not {zp!r}")
-        return cast(node, types)
-    return scaled
+
+def _dequantize_type(node: Node, types: Types) -> TensorType:
+    _check_one_scale(node, types[0].dtype)
+    return TensorType(types[0].shape, "float32")
+
+
+def _check_one_scale(node: Node, dtype: str) -> None:
+    scale, zp = node.attrs["scale"], node.attrs["zp"]
+    need(0 < scale < float("inf"), node, f"scale must be positive, not {scale!r}")
+    check_stored(node, "zp", zp, dtype)
 
 
 # Expressions
@@ -109,7 +119,7 @@ def _qadd(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     a, b = inputs
     scales = [attrs[key] for key in ("ma", "mb", "c", "shift", "zp", "lo", "hi")]
     return te.compute(a.shape, lambda *indices: arithmetic.add_scaled(
-        a[indices].astype("int32"), b[indices].astype("int32"), *scales).astype("int8"), name)
+        a[indices].astype("int32"), b[indices].astype("int32"), *scales).astype(a.dtype), name)
 
 
 def _quantizelinear(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -152,12 +162,13 @@ def _dequantizelinear_meaning(attrs, q: Array, scale: Array, zero: Array) -> Arr
 
 def _qadd_meaning(attrs, a: Array, b: Array) -> Array:
     total = a.astype(np.float64) * attrs["ma"] + b.astype(np.float64) * attrs["mb"] + attrs["c"]
-    return requantize(total, 1, attrs["shift"], *clamp_of(attrs))
+    return requantize(total, 1, attrs["shift"], *clamp_of(attrs), a.dtype)
 
 
 def _quantize_meaning(attrs, x: Array) -> Array:
     steps = np.rint(x / np.float32(attrs["scale"])) + np.float32(attrs["zp"])
-    return np.clip(steps, -128, 127).astype(np.int8)
+    dtype = attrs.get("dtype", "int8")
+    return np.clip(steps, *limits_of(dtype)).astype(dtype)
 
 
 def _dequantize_meaning(attrs, x: Array) -> Array:
@@ -177,7 +188,7 @@ def _is_by_channel(attrs: Attributes, shapes: Shapes) -> bool:
 
 def _keeps_scale(attrs: Attributes, types: Types, result: TensorType) -> bool:
     return (attrs["mult"] == 1 << attrs["shift"] and attrs["bias"] == -attrs["zp"]
-            and (attrs["lo"], attrs["hi"]) == (-128, 127))
+            and (attrs["lo"], attrs["hi"]) == limits_of(result.dtype))
 
 
 OPERATORS = (
@@ -194,18 +205,18 @@ OPERATORS = (
         kind=Kind.ELEMENTWISE, data_inputs=1, parameters=_positive, pixelwise=_is_by_channel,
         channels_last=ChannelsLast(by_axis), algebra=Algebra(never_minus_zero=True)),
     Operator(
-        name="quantize", summary="float32 as int8 in stored form", inputs="x float32",
-        attributes="scale, zp (stored form)",
+        name="quantize", summary="float32 as int8 or int16 in stored form", inputs="x float32",
+        attributes="scale, zp (stored form), dtype (int8)",
         define=unary(lambda attrs, x: _quantized(x, float(np.float32(attrs["scale"])),
-                                                 float(attrs["zp"]), "int8")),
-        meaning=_quantize_meaning, type=_scaled("float32", "int8"), numbers=Numbers.CONVERSION,
+                                                 float(attrs["zp"]), attrs.get("dtype", "int8"))),
+        meaning=_quantize_meaning, type=_quantize_type, numbers=Numbers.CONVERSION,
         kind=Kind.ELEMENTWISE),
     Operator(
-        name="dequantize", summary="int8 in stored form as float32", inputs="x int8",
+        name="dequantize", summary="int8 or int16 in stored form as float32", inputs="x int8|int16",
         attributes="scale, zp (stored form)",
         define=unary(lambda attrs, x: (x.astype("float32") - float(attrs["zp"]))
                      * float(np.float32(attrs["scale"]))),
-        meaning=_dequantize_meaning, type=_scaled("int8", "float32"), numbers=Numbers.CONVERSION,
+        meaning=_dequantize_meaning, type=of_stored(_dequantize_type), numbers=Numbers.CONVERSION,
         kind=Kind.ELEMENTWISE, algebra=Algebra(never_minus_zero=True)),
     Operator(
         name="to_int8", summary="uint8 in stored form, x - 128", inputs="x uint8",
@@ -220,13 +231,25 @@ OPERATORS = (
         type=_converted("int8", "uint8"), numbers=Numbers.CONVERSION, kind=Kind.ELEMENTWISE,
         algebra=Algebra(inverse="to_int8")),
     Operator(
+        name="to_int16", summary="uint16 in stored form, x - 32768", inputs="x uint16",
+        define=unary(lambda attrs, x: (x ^ 32768).astype("int16")),
+        meaning=lambda attrs, x: (x ^ np.uint16(32768)).view(np.int16),
+        type=_converted("uint16", "int16"), numbers=Numbers.CONVERSION, kind=Kind.ELEMENTWISE,
+        algebra=Algebra(inverse="to_uint16")),
+    Operator(
+        name="to_uint16", summary="uint16 of the stored form, x + 32768", inputs="x int16",
+        define=unary(lambda attrs, x: x.astype("uint16") ^ 32768),
+        meaning=lambda attrs, x: x.view(np.uint16) ^ np.uint16(32768),
+        type=_converted("int16", "uint16"), numbers=Numbers.CONVERSION, kind=Kind.ELEMENTWISE,
+        algebra=Algebra(inverse="to_int16")),
+    Operator(
         name="qadd", summary="(a * ma + b * mb + c) / 2**shift + zp, rounded once, clamped",
         inputs="a, b", attributes="ma, mb, c, shift, zp, lo, hi", define=_qadd,
         meaning=_qadd_meaning, type=_qadd_type, numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE),
     Operator(
         name="qrescale", summary="(x + bias) * mult / 2**shift + zp, rounded once, clamped",
         inputs="x", attributes="bias, mult, shift, zp, lo, hi", define=unary(rescaled),
-        meaning=lambda attrs, x: rescaled_array(attrs, x.astype(np.float64)),
-        type=of_int8(_qrescale_type), numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE,
+        meaning=lambda attrs, x: rescaled_array(attrs, x.astype(np.float64), x.dtype),
+        type=of_stored(_qrescale_type), numbers=Numbers.INTEGER, kind=Kind.ELEMENTWISE,
         algebra=Algebra(unchanged=_keeps_scale)),
 )

@@ -15,7 +15,7 @@ from compiler.ops.integer_forms import (Bounds, IntegerNode, QuantizedInputs, St
 from compiler.ops.node import Node, TensorType
 from compiler.ops.operator import Attributes, Inputs, Kind, Meaning, Numbers, Operator
 from compiler.ops.requantization import check_requantized, requantized, rescaled_array, wrapped
-from compiler.ops.rules import Types, need, of_int8
+from compiler.ops.rules import Types, need, of_stored
 from compiler.ops.sums import kept, sum_dtype
 from compiler.te import Expr, Reduction, Tensor
 
@@ -92,12 +92,12 @@ def _count(shape: Sequence[int], axes: Sequence[int]) -> int:
 
 
 def _qmean_type(node: Node, types: Types) -> TensorType:
-    check_requantized(node)
+    check_requantized(node, types[0].dtype)
     shape, axes = types[0].shape, tuple(node.attrs["axes"])
     need(bool(axes) and axes == tuple(sorted({*axes}.intersection(range(len(shape))))), node,
          f"axes must be different ones of 0 to {len(shape) - 1} in order, not {axes}")
     return TensorType(tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)
-                            if node.attrs["keepdims"] or axis not in axes), "int8")
+                            if node.attrs["keepdims"] or axis not in axes), types[0].dtype)
 
 
 def _qmean(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
@@ -105,12 +105,14 @@ def _qmean(attrs: Attributes, inputs: Inputs, name: str) -> Tensor:
     x = inputs[0]
     wide = te.compute(x.shape, lambda *indices: x[indices].astype("int32"), f"{name}_wide")
     total = _reduce("sum")(attrs, [wide], f"{name}_sum")
-    return te.compute(total.shape, lambda *indices: requantized(attrs, total[indices]), name)
+    return te.compute(total.shape, lambda *indices: requantized(
+        attrs, total[indices], x.dtype), name)
 
 
 def _qmean_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
     axes, keepdims = tuple(attrs["axes"]), bool(attrs["keepdims"])
-    return rescaled_array(attrs, wrapped(x.sum(axis=axes, keepdims=keepdims, dtype=np.float64)))
+    return rescaled_array(attrs, wrapped(x.sum(axis=axes, keepdims=keepdims, dtype=np.float64)),
+                          x.dtype)
 
 
 def _mean_meaning(attrs: Attributes, x: np.ndarray) -> np.ndarray:
@@ -300,7 +302,7 @@ OPERATORS = (
     Operator(
         name="qmean", summary="sum of int8 along axes, requantized", inputs="x",
         attributes="axes, keepdims, bias, mult, shift, zp, lo, hi", define=_qmean,
-        meaning=_qmean_meaning, type=of_int8(_qmean_type), numbers=Numbers.INTEGER,
+        meaning=_qmean_meaning, type=of_stored(_qmean_type), numbers=Numbers.INTEGER,
         kind=Kind.REDUCTION),
     Operator(
         name="argmax", summary="number of the greatest element along an axis", inputs="x",

@@ -1,6 +1,7 @@
-"""What operators on int8 share: checks of their parameters, and results with another scale.
+"""What operators on quantized tensors share: checks of their parameters, and results with another
+scale. Activations are int8, or int16; results have the type of the activation.
 
-Sums are exact: those of int8 products stay far below 2**53, so float64 matrix products hold them in
+Sums are exact: those of products stay far below 2**53, so float64 matrix products hold them in
 NumPy, and accumulators wrap to int32 as the machine's do. One multiplier for a whole tensor is
 given by the attributes ``bias``, ``mult`` and ``shift``; ``zp``, ``lo`` and ``hi`` are the zero
 point of the result and its bounds.
@@ -12,28 +13,37 @@ import numpy as np
 
 from compiler import te
 from compiler.ops import arithmetic
-from compiler.ops.fixed_point import MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, requantize
+from compiler.ops.fixed_point import (MAX_MULTIPLIER, MAX_SHIFT, MIN_MULTIPLIER, STORED, limits_of,
+                                      requantize)
 from compiler.ops.node import Node
 from compiler.ops.operator import Attributes, Range
 from compiler.ops.rules import Types, need, need_arity
 from compiler.te import Expr
 
 __all__ = ["check_channels", "check_clamp", "check_multiplier", "check_padded",
-           "check_requantized", "clamp_of", "multipliers", "requantized", "rescaled",
-           "rescaled_array", "wrapped"]
+           "check_requantized", "check_stored", "clamp_of", "multipliers", "requantized",
+           "rescaled", "rescaled_array", "wrapped"]
 
 
-def check_clamp(node: Node) -> None:
+def check_stored(node: Node, name: str, value: int, dtype: str) -> None:
+    """Checks that a number is one of the type."""
+    low, high = limits_of(dtype)
+    need(low <= value <= high, node, f"{name} must be an {dtype}, not {value!r}")
+
+
+def check_clamp(node: Node, dtype: str = "int8") -> None:
     """The zero point of the result and its bounds."""
     zp, lo, hi = (node.attrs[name] for name in ("zp", "lo", "hi"))
-    need(-128 <= zp <= 127, node, f"zp must be an int8, not {zp!r}")
-    need(-128 <= lo <= hi <= 127, node, f"lo and hi must be ordered int8, not {lo!r} and {hi!r}")
+    low, high = limits_of(dtype)
+    check_stored(node, "zp", zp, dtype)
+    need(low <= lo <= hi <= high, node,
+         f"lo and hi must be ordered {dtype}, not {lo!r} and {hi!r}")
 
 
-def check_requantized(node: Node) -> None:
+def check_requantized(node: Node, dtype: str = "int8") -> None:
     """The attributes of operators that carry one multiplier for the whole tensor."""
     check_multiplier(node, *(node.attrs[name] for name in ("bias", "mult", "shift")))
-    check_clamp(node)
+    check_clamp(node, dtype)
 
 
 def check_multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
@@ -45,18 +55,19 @@ def check_multiplier(node: Node, bias: int, mult: int, shift: int) -> None:
 
 
 def check_channels(node: Node, types: Types) -> None:
-    """int8 data and weight, then three int32 vectors: bias, mult, shift."""
+    """Data and weight of int8 or int16, then three int32 vectors: bias, mult, shift."""
     need_arity(node, types, 5)
-    for name, type_, dtype in zip(node.inputs, types, ("int8",) * 2 + ("int32",) * 3, strict=True):
-        need(type_.dtype == dtype, node, f"input {name!r} must be {dtype}, not {type_.dtype}")
-    check_clamp(node)
+    for name, type_, allowed in zip(node.inputs, types, (STORED,) * 2 + (("int32",),) * 3,
+                                    strict=True):
+        need(type_.dtype in allowed, node,
+             f"input {name!r} must be {' or '.join(allowed)}, not {type_.dtype}")
+    check_clamp(node, types[0].dtype)
 
 
 def check_padded(node: Node, types: Types) -> None:
     """Checks what `check_channels` does, and the value for pads."""
     check_channels(node, types)
-    value = node.attrs["pad_value"]
-    need(-128 <= value <= 127, node, f"pad_value must be an int8, not {value!r}")
+    check_stored(node, "pad_value", node.attrs["pad_value"], types[0].dtype)
 
 
 def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
@@ -68,15 +79,15 @@ def multipliers(parameters: Sequence[np.ndarray]) -> Sequence[Range]:
 
 
 def rescaled(attrs: Attributes, x: Expr) -> Expr:
-    """An int8 element with another scale and zero point."""
-    return requantized(attrs, x.astype("int32"))
+    """An element with another scale and zero point."""
+    return requantized(attrs, x.astype("int32"), x.dtype)
 
 
-def requantized(attrs: Attributes, acc: Expr) -> Expr:
-    """int8 of an int32 sum, by the multiplier of the whole tensor."""
+def requantized(attrs: Attributes, acc: Expr, dtype: str = "int8") -> Expr:
+    """An element of the type from an int32 sum, by the multiplier of the whole tensor."""
     return arithmetic.requantize(
         acc, te.const(attrs["bias"], "int32"), te.const(attrs["mult"], "uint16"),
-        te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype("int8")
+        te.const(attrs["shift"], "uint8"), attrs["zp"], attrs["lo"], attrs["hi"]).astype(dtype)
 
 
 def clamp_of(attrs) -> tuple[int, int, int]:
@@ -84,9 +95,9 @@ def clamp_of(attrs) -> tuple[int, int, int]:
     return attrs["zp"], attrs["lo"], attrs["hi"]
 
 
-def rescaled_array(attrs, sums: np.ndarray) -> np.ndarray:
-    """int8 of exact integers in float64, by the multiplier of the whole tensor."""
-    return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *clamp_of(attrs))
+def rescaled_array(attrs, sums: np.ndarray, dtype: np.dtype | type = np.int8) -> np.ndarray:
+    """Elements from exact integers in float64, by the multiplier of the whole tensor."""
+    return requantize(sums + attrs["bias"], attrs["mult"], attrs["shift"], *clamp_of(attrs), dtype)
 
 
 def wrapped(sums: np.ndarray) -> np.ndarray:

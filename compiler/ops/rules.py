@@ -6,7 +6,7 @@ from compiler.errors import Error
 from compiler.ops.node import Node, TensorType
 
 __all__ = ["TypeRefused", "TypeRule", "Types", "need", "need_arity", "need_dtype", "need_rank",
-           "of_int8"]
+           "of_stored"]
 
 Types = Sequence[TensorType]
 TypeRule = Callable[[Node, Types], TensorType]
@@ -43,9 +43,11 @@ def need_rank(node: Node, which: int, type_: TensorType, rank: int) -> None:
          f"input {name!r} must have {rank} dimensions, not {type_}")
 
 
-def of_int8(rule: TypeRule) -> TypeRule:
+def of_stored(rule: TypeRule) -> TypeRule:
+    """The rule of an operator on one tensor in stored form."""
     def checked(node: Node, types: Types) -> TensorType:
         need_arity(node, types, 1)
-        need_dtype(node, types, "int8")
+        need(types[0].dtype in ("int8", "int16"), node,
+             f"input {node.inputs[0]!r} must be int8 or int16, not {types[0].dtype}")
         return rule(node, types)
     return checked

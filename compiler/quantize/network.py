@@ -94,7 +94,8 @@ class Layer:
 class Network:
     """Layers in topological order and constants by name. `graph` gives inputs and outputs. The
     layers' weights and biases may be replaced in place; `place` begins the messages of refusals.
-    `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`.
+    `weight_bits` are those of the weights of layers that have fewer than 8, by `Layer.inner`;
+    `activation_bits` are those of all activations, 8 or 16.
     """
 
     graph: Graph
@@ -103,6 +104,7 @@ class Network:
     names: Names
     place: str
     weight_bits: Mapping[str, int] = field(default_factory=dict)
+    activation_bits: int = 8
 
     @property
     def inputs(self) -> dict[str, TensorType]:
@@ -122,7 +124,7 @@ class Network:
 
     def adopt(self, other: "Network") -> None:
         """Takes over the weights and biases of the same network with other extents."""
-        self.weight_bits = other.weight_bits
+        self.weight_bits, self.activation_bits = other.weight_bits, other.activation_bits
         weighted = {layer.value: layer.node for layer in other.layers
                     if layer.node.op in WEIGHTED and layer.node.inputs[1] in other.tensors}
         for place, layer in enumerate(self.layers):

@@ -106,13 +106,14 @@ class Percentile:
 
 @dataclass(slots=True)
 class MeanSquare:
-    """The range with the least mean squared error of quantization to 8 bits.
+    """The range with the least mean squared error of quantization to so many bits.
 
     Each end is one of `STEPS` equal parts of the way from 0 to the extreme; the ends are chosen in
     turn, starting from the extremes.
     """
 
     seen: Histogram = field(default_factory=Histogram)
+    bits: int = 8
 
     def update(self, values: Array) -> None:
         self.seen.update(values)
@@ -125,7 +126,7 @@ class MeanSquare:
         counts, centers = self.seen.counts[used], (edges[used] + edges[used + 1]) / 2
 
         def error(low: float, high: float) -> float:
-            wrong = Scale.of(low, high).rounded(centers) - centers
+            wrong = Scale.of(low, high, bits=self.bits).rounded(centers) - centers
             return float(np.sum(counts * wrong * wrong))
 
         for _ in range(SWEEPS):
@@ -143,11 +144,14 @@ OBSERVERS: dict[str, Callable[..., Observer]] = {
     "minmax": MinMax, "percentile": Percentile, "mse": MeanSquare}
 
 
-def observer(name: str, percent: float = 99.99) -> Callable[[], Observer]:
-    """Makes observers of one of `OBSERVERS`. Raises QuantizeRefused for another name."""
+def observer(name: str, percent: float = 99.99, bits: int = 8) -> Callable[[], Observer]:
+    """Makes observers of one of `OBSERVERS`, for activations of so many bits. Raises
+    QuantizeRefused for another name."""
     if name not in OBSERVERS:
         raise QuantizeRefused(f"observer must be one of {', '.join(OBSERVERS)}, not {name!r}")
     if name == "percentile":
         Percentile(percent)
         return lambda: Percentile(percent)
+    if name == "mse":
+        return lambda: MeanSquare(bits=bits)
     return OBSERVERS[name]

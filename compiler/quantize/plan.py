@@ -48,6 +48,7 @@ class Plan:
     moved: Mapping[str, str] = field(default_factory=dict)
     symmetric: frozenset[str] = frozenset()
     constants: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    activation_bits: int = 8
 
     def origin(self, value: str) -> str:
         """The value whose elements were moved to make this one; itself where none were."""
@@ -72,7 +73,7 @@ class Plan:
                 before = spans.get(group, (low, high))
                 spans[group] = min(low, before[0]), max(high, before[1])
         symmetric = {self.groups[value] for value in self.symmetric}
-        return {value: Scale.of(*spans[group], group in symmetric)
+        return {value: Scale.of(*spans[group], group in symmetric, self.activation_bits)
                 for value, group in self.groups.items()}
 
 
@@ -160,7 +161,7 @@ class _Planning:
                 reasons[layer.name] = reason
         groups = {value: self._root(value) for value in self.parent}
         return Plan(frozenset(self.quantized), reasons, groups, self.moved,
-                    frozenset(self.symmetric), self.constants)
+                    frozenset(self.symmetric), self.constants, self.network.activation_bits)
 
     def _reason(self, layer: Layer) -> str | None:
         """Why the layer stays in float."""
@@ -174,6 +175,11 @@ class _Planning:
                 return f"value {value!r} is not finite for all calibration samples"
         if any(self.types[value].dtype != "float32" for value in data):
             return "its values are no float32 numbers"
+        wide = self.network.activation_bits > 8
+        if wide and node.op == FUNCTION:
+            return "functions of elements are of 8 bits, and activations have 16"
+        if wide and node.op in WEIGHTED and len(data) == 2:
+            return "products of computed values are of 8 bits, and activations have 16"
         if node.op == FUNCTION:
             loose = [value for value in data if value not in self.known]
             return f"it reads {loose[0]!r}, which is not quantized" if loose else None

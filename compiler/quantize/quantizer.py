@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from compiler.errors import called_by_name
+from compiler.errors import ArgumentError, called_by_name
 from compiler.files import write_bytes
 from compiler.frontend.binding import Bindings
 from compiler.frontend.onnx_export import Variant, exported_model
@@ -35,7 +35,7 @@ from compiler.quantize.plan import Plan, disproportionate, make_plan
 from compiler.quantize.preparation import prepare
 from compiler.quantize.recurrent import parts
 from compiler.quantize.refusal import QuantizeRefused
-from compiler.quantize.scales import Scale
+from compiler.quantize.scales import ACTIVATION_BITS, Scale
 from compiler.quantize.sets import CalibrationSet, calibration_set
 from compiler.quantize.source import Source, source_of
 from compiler.quantize.sparsity import Pattern, pattern_of, prune
@@ -154,7 +154,7 @@ def quantize(model: Any, calibration: CalibrationSet, *,
              observer: str = "minmax", percentile: float = 99.99, equalize: bool = False,
              bias_correction: bool = False, keep_float: Iterable[str] = (),
              budget: float | str | None = None,
-             weight_bits: int | Mapping[str, int] | Iterable[str] = 8,
+             weight_bits: int | Mapping[str, int] | Iterable[str] = 8, activation_bits: int = 8,
              sparsity: str | None = None, example_inputs: Any = None,
              bind: Bindings | None = None, watch: Watch = _unwatched) -> Quantized:
     """Quantize a float network. Nothing is random: same arguments, same model.
@@ -179,6 +179,8 @@ def quantize(model: Any, calibration: CalibrationSet, *,
         by the names of layers, as for `keep_float`, ``*`` for all but these two.
     sparsity : ``2:4`` keeps the two largest weights of each four input channels in a row, in all
         layers but the first and the last; the figures compare with the pruned float network.
+    activation_bits : 8, or 16 for int16 activations with zero point 0, for a machine whose
+        instructions are declared for these.
     example_inputs : what an nn.Module is exported with: a tensor, or a tuple of them.
     bind : inputs that become constants, by their name: arrays, or a number for all elements.
     watch : is notified of long tasks.
@@ -187,7 +189,10 @@ def quantize(model: Any, calibration: CalibrationSet, *,
     are not known.
     """
     options = _Options(observer, percentile, equalize, bias_correction, tuple(keep_float),
-                       Budget.of(budget), bits_by_name(weight_bits), pattern_of(sparsity))
+                       Budget.of(budget), bits_by_name(weight_bits), pattern_of(sparsity),
+                       activation_bits)
+    if activation_bits not in ACTIVATION_BITS:
+        raise ArgumentError(f"activation_bits must be 8 or 16, not {activation_bits!r}")
     samples = calibration_set(calibration)
     source = source_of(model, samples, example_inputs, bind, options.keep_float)
     fitted = Samples.of(source.inputs, source.place, samples)
@@ -218,6 +223,7 @@ class _Options:
     budget: Budget | None
     weight_bits: Mapping[str, int]
     sparsity: Pattern | None
+    activation_bits: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +283,11 @@ class _Forms:
 class _Quantizer:
     def __init__(self, source: Source, samples: Samples, options: _Options, watch: Watch):
         self.source, self.options, self.watch = source, options, watch
-        self.make_observer = observer(options.observer, options.percentile)
+        self.make_observer = observer(options.observer, options.percentile,
+                                      options.activation_bits)
         self.samples = samples
         self.network = prepare(source.graph(samples.shapes), source.place)
+        self.network.activation_bits = options.activation_bits
         self.kept = source.recurrent.reasons(self.network) | _named(self.network,
                                                                     options.keep_float)
         self.network.weight_bits = chosen_bits(self.network, self.kept, options.weight_bits)

@@ -1,14 +1,17 @@
-"""Scales: real = (stored - zero) * scale. Activations uint8, weights int8 and biases int32."""
+"""Scales: real = (stored - zero) * scale. Activations uint8, or int16 with zero point 0, weights
+int8 and biases int32."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["WEIGHT_BITS", "Scale", "quantized_bias", "quantized_weight"]
+__all__ = ["ACTIVATION_BITS", "WEIGHT_BITS", "Scale", "quantized_bias", "quantized_weight"]
 
+ACTIVATION_BITS = (8, 16)
 WEIGHT_BITS = (8, 4, 2)
 WEIGHT_LIMIT = 127
 BIAS_LIMIT = 2**30          # leaves half of the accumulator's range
+WIDE_STEPS, WIDE_BIAS_LIMIT = 48000, 2**29      # of a channel that reads int16: sums fit int32
 EMPTY_STEPS = 2**20         # step of the bias of a channel whose weights are all zero
 
 Array = np.ndarray
@@ -16,17 +19,19 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale and zero point of a uint8 activation."""
+    """The scale and zero point of an activation, which has the type of the zero point."""
 
     scale: np.float32
-    zero: np.uint8
+    zero: np.uint8 | np.int16
 
     @classmethod
-    def of(cls, low: float, high: float, symmetric: bool = False) -> "Scale":
+    def of(cls, low: float, high: float, symmetric: bool = False, bits: int = 8) -> "Scale":
         """The scale that spans the range and 0, which padding needs; `symmetric` fixes zero point
-        128.
+        128. Of 16 bits the zero point is 0.
         """
         low, high = min(low, 0.0), max(high, 0.0)
+        if bits == 16:
+            return cls(_step(max(-low, high) / np.iinfo(np.int16).max), np.int16(0))
         if symmetric:
             return cls(_step(max(-low, high) / WEIGHT_LIMIT), np.uint8(128))
         scale = _step((high - low) / 255)
@@ -36,15 +41,20 @@ class Scale:
         """Whether clamping to the bounds changes any stored number."""
         with np.errstate(over="ignore"):
             first, last = np.rint(np.array([low, high], np.float32) / self.scale) + self.zero
-        return first > 0 or last < 255
+        limits = np.iinfo(self.zero.dtype)
+        return first > limits.min or last < limits.max
 
     def steps(self, real: Array) -> Array:
         """The real numbers as they are stored."""
-        return np.clip(np.rint(real / self.scale) + self.zero, 0, 255).astype(np.uint8)
+        return self._stored(real).astype(self.zero.dtype)
 
     def rounded(self, real: Array) -> Array:
         """The real numbers after quantization."""
-        return (np.clip(np.rint(real / self.scale) + self.zero, 0, 255) - self.zero) * self.scale
+        return (self._stored(real) - self.zero) * self.scale
+
+    def _stored(self, real: Array) -> Array:
+        limits = np.iinfo(self.zero.dtype)
+        return np.clip(np.rint(real / self.scale) + self.zero, limits.min, limits.max)
 
 
 def _step(real: float) -> np.float32:
@@ -52,14 +62,15 @@ def _step(real: float) -> np.float32:
     return np.float32(real if real >= np.finfo(np.float32).tiny else 1)
 
 
-def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, bits: int = 8
-                     ) -> tuple[Array, Array]:
+def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, bits: int = 8,
+                     activation_bits: int = 8) -> tuple[Array, Array]:
     """Quantizes a weight to int8 steps and a float32 scale for each channel along the axis. Steps
     fit `bits`; of fewer than 8 the scale is that of the least squared error.
 
     `bias` has a number for each channel, or the largest one where channels share a scale;
     `source` is the scale of the data. A scale is as small as weights allow unless the bias would
-    then pass `BIAS_LIMIT`.
+    then pass `BIAS_LIMIT`; for activations of 16 bits, unless sums of a channel's products could
+    pass int32.
     """
     others = tuple(i for i in range(weight.ndim) if i != axis)
     greatest = np.abs(weight).max(axis=others)
@@ -67,7 +78,13 @@ def quantized_weight(weight: Array, axis: int, bias: Array, source: np.float32, 
              else _least_squares(np.moveaxis(weight, axis, 0), bits))
     scale = np.where(greatest > 0, whole,
                      np.abs(bias) / source / EMPTY_STEPS)
-    scale = np.maximum(scale, np.abs(bias) / source / BIAS_LIMIT)
+    limit = BIAS_LIMIT
+    if activation_bits == 16:
+        limit = WIDE_BIAS_LIMIT
+        rounding = weight.size // weight.shape[axis] / 2        # half a step for each weight
+        steps = max(WIDE_STEPS - rounding, WIDE_STEPS / 4)
+        scale = np.maximum(scale, np.abs(weight).sum(axis=others) / steps)
+    scale = np.maximum(scale, np.abs(bias) / source / limit)
     scale = np.where(scale >= np.finfo(np.float32).tiny, scale, 1).astype(np.float32)
     channels = [-1 if i == axis else 1 for i in range(weight.ndim)]
     steps = np.rint(weight / scale.reshape(channels))

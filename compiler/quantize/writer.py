@@ -1,10 +1,10 @@
 """The QDQ form: int8 arithmetic written with float operators.
 
 quantizelinear and dequantizelinear stand around every quantized layer, as ONNX Runtime's quantizer
-puts them: activations uint8 with one scale and zero point a tensor, weights int8 with one scale an
-output channel and zero point 0, biases int32 with scale = input scale x weight scale. Weights of
-fewer bits are int8 with few values. A relu or clip is left out where the quantizelinear behind it
-clamps at its bounds.
+puts them: activations uint8 with one scale and zero point a tensor (or int16, zero point 0),
+weights int8 with one scale an output channel and zero point 0, biases int32 with scale = input
+scale x weight scale. Weights of fewer bits are int8 with few values. A relu or clip is left out
+where the quantizelinear behind it clamps at its bounds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -158,7 +158,8 @@ class _Writer:
         bias, source = vector(node, tensors), self.scales[data].scale
         groups = node.attrs.get("group", 1) if axis else 1
         largest = np.abs(bias).reshape(groups, -1).max(axis=0)
-        steps, scale = quantized_weight(tensors[weight], axis, largest, source, bits)
+        steps, scale = quantized_weight(tensors[weight], axis, largest, source, bits,
+                                        self.network.activation_bits)
         inputs = [self._dequantized(data), self._steps(weight, steps, scale, axis)]
         if more:
             both = source * np.tile(scale, groups)

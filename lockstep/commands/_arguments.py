@@ -68,7 +68,7 @@ def add_verbose(parser: argparse.ArgumentParser) -> None:
 
 
 QUANTIZER = ("observer", "percentile", "equalize", "bias_correction", "keep_float", "budget",
-             "weight_bits", "sparsity")
+             "weight_bits", "sparsity", "activation_bits")
 """Options of `compiler.quantize.quantize` that commands have."""
 
 
@@ -96,6 +96,8 @@ def add_quantizer(parser: argparse._ActionsContainer) -> None:
     add("--sparsity", metavar="N:M",
         help="2:4 keeps the two largest weights of each four input channels in a row, in all "
              "layers but the first and the last")
+    add("--activation-bits", type=int, choices=(8, 16),
+        help="bits of activations (default 8); 16 for a machine with instructions for int16")
 
 
 def quantizer_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     add_quantizer(parser)
     add_bind(parser)
     add_verbose(parser)
-    parser.set_defaults(observer="minmax", percentile=99.99)
+    parser.set_defaults(observer="minmax", percentile=99.99, activation_bits=8)
     add("--report", type=output_file, metavar="FILE.html", help="write one page with the picture")
     add("--json", type=output_file, metavar="R.json", help="write the report as JSON")
     add("-o", "--output", type=output_file, required=True, metavar="OUT.onnx",
@@ -92,6 +92,7 @@ def _figures(args: argparse.Namespace, quantized) -> dict[str, Any]:
         "bias_correction": args.bias_correction, "budget": args.budget,
         "keep_float": args.keep_float, "weight_bits": args.weight_bits,
         "sparsity": args.sparsity, "sparse": list(quantized.sparse),
+        "activation_bits": args.activation_bits,
         "fell_back": list(quantized.fell_back),
         "fixed": quantized.fixed, "hindrance": quantized.hindrance, "samples": quantized.samples,
         "agreement": quantized.agreement,
@@ -103,7 +104,7 @@ def _show(figures: Mapping[str, Any], verbose: bool) -> None:
     numbers = ["alone", "accumulated"] + ["at output"] * any(
         layer["effect_db"] is not None for layer in figures["layers"])
     keys = ("alone_db", "accumulated_db", "effect_db")[:len(numbers)]
-    rows = [(layer["name"], layer["op"], _numbers(layer),
+    rows = [(layer["name"], layer["op"], _numbers(layer, figures["activation_bits"]),
              *(_decibels(layer[key]) for key in keys)) for layer in figures["layers"]]
     show_table(f"{figures['model']}: signal to quantization noise, dB",
                ("layer", "operator", "numbers", *numbers), rows, left=3)
@@ -113,11 +114,12 @@ def _show(figures: Mapping[str, Any], verbose: bool) -> None:
         say(line)
 
 
-def _numbers(layer: Mapping[str, Any]) -> str:
+def _numbers(layer: Mapping[str, Any], activation_bits: int) -> str:
     """The numbers that a layer computes with."""
-    if (layer["weight_bits"] or 8) < 8:
-        return f"int8, weights int{layer['weight_bits']}"
-    return "int8" if layer["quantized"] else "float"
+    bits = layer["weight_bits"] or activation_bits
+    if bits < activation_bits:
+        return f"int{activation_bits}, weights int{bits}"
+    return f"int{activation_bits}" if layer["quantized"] else "float"
 
 
 def _decibels(value: float | None) -> str:
@@ -128,8 +130,9 @@ def _summary(figures: Mapping[str, Any]) -> Iterator[str]:
     layers = figures["layers"]
     if figures["hindrance"]:
         yield figures["hindrance"]
-    yield (f"{sum(layer['quantized'] for layer in layers)} of {len(layers)} layers in int8, "
-           f"observer {figures['observer']}, {figures['samples']} samples, no random numbers")
+    yield (f"{sum(layer['quantized'] for layer in layers)} of {len(layers)} layers in "
+           f"int{figures['activation_bits']}, observer {figures['observer']}, "
+           f"{figures['samples']} samples, no random numbers")
     if narrow := [layer for layer in layers if (layer["weight_bits"] or 8) < 8]:
         yield f"{len(narrow)} of {len(layers)} layers with weights of fewer than 8 bits"
     if figures["sparse"]:

@@ -24,11 +24,13 @@ class Net:
     """Writes a graph node by node; every method returns the name of the value that it makes.
 
     Weights, of `weight_bits`, and parameters are random: multipliers and shifts are such that
-    results spread over the whole int8 range, and differ from channel to channel.
+    results spread over the whole range of `element`s, and differ from channel to channel. Weights
+    of more than 8 bits are int16.
     """
 
     seed: int = 1
     weight_bits: int = 8
+    element: str = "int8"
     inputs: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     values: dict[str, TensorType] = field(default_factory=dict)
@@ -36,10 +38,12 @@ class Net:
 
     def __post_init__(self):
         self.rng = np.random.default_rng(self.seed)
+        self.limits = np.iinfo(self.element)
+        self.steps = (self.limits.max + 1) // 128       # of a step of int8
 
-    def input(self, *shape: int, name: str = "x", dtype: str = "int8") -> str:
+    def input(self, *shape: int, name: str = "x", dtype: str = "") -> str:
         self.inputs.append(name)
-        self.values[name] = TensorType(shape, dtype)
+        self.values[name] = TensorType(shape, dtype or self.element)
         return name
 
     def constant(self, array: Array) -> str:
@@ -57,7 +61,7 @@ class Net:
 
     def _clamp(self) -> dict[str, int]:
         zp, lo, hi = CLAMPS[len(self.nodes) % len(CLAMPS)]
-        return {"zp": zp, "lo": lo, "hi": hi}
+        return {"zp": zp, "lo": lo * self.steps, "hi": hi * self.steps}
 
     def _products(self, op: str, x: str, shape: tuple[int, ...], **attrs) -> str:
         channels, taps = shape[0], int(np.prod(shape[1:]))
@@ -65,8 +69,9 @@ class Net:
         scale = 60 / (74 * 74 * most / 128 * np.sqrt(taps))     # 74: deviation of a random int8
         mult = self.rng.integers(1 << 15, 1 << 16, channels).astype(np.int32)
         shift = np.full(channels, round(np.log2(50000 / scale)), np.int32)
-        bias = self.rng.integers(-int(20 / scale), int(20 / scale) + 1, channels)
-        weights = self.rng.integers(-most, most, shape).astype(np.int8)
+        bias = self.rng.integers(-int(20 / scale), int(20 / scale) + 1, channels) * self.steps
+        weights = self.rng.integers(-most, most, shape).astype(
+            np.int8 if self.weight_bits <= 8 else np.int16)
         parameters = [weights, bias.astype(np.int32), mult, shift]
         return self.add_node(op, x, *map(self.constant, parameters), **attrs, **self._clamp())
 
@@ -132,7 +137,7 @@ class Net:
 
     def leaky_relu(self, x: str) -> str:
         return self.add_node("qleakyrelu", x, bias=-9, mult=45678, shift=15, mult_below=40000,
-                             shift_below=18, zp=-5, lo=-100, hi=90)
+                             shift_below=18, zp=-5, lo=-100 * self.steps, hi=90 * self.steps)
 
     def concat(self, *parts: str) -> str:
         return self.add_node("qconcat", *parts,
@@ -161,8 +166,9 @@ class Net:
 
     def samples(self) -> dict[str, Array]:
         """A random array for every input."""
-        return {name: self.rng.integers(-128, 128, self.values[name].shape).astype(
-                    self.values[name].dtype) for name in self.inputs}
+        return {name: self.rng.integers(self.limits.min, self.limits.max + 1,
+                                        self.values[name].shape).astype(self.values[name].dtype)
+                for name in self.inputs}
 
 
 def run_program(machine: Machine, program: AccelProgram, inputs: Mapping[str, Array],

@@ -49,6 +49,10 @@ def _int8(*shape: int) -> Array:
     return _rng.integers(-128, 128, shape).astype(np.int8)
 
 
+def _int16(*shape: int) -> Array:
+    return _rng.integers(-2**15, 2**15, shape).astype(np.int16)
+
+
 def _uint8(*shape: int) -> Array:
     return _rng.integers(0, 256, shape).astype(np.uint8)
 
@@ -279,5 +283,49 @@ MOVEMENTS = [
                  (_int8(3, 8), _int8(3, 5))),
 ]
 
+WIDE = {"zp": -700, "lo": -30000, "hi": 31000}
+_SIXTEEN = np.arange(-2**15, 2**15).astype(np.int16)
+
+OF_16_BITS = [
+    case for size, kernel, strides, pads in WINDOWS[:2] for attrs in [_window(strides, pads)]
+    for case in (
+        OperatorCase("qconv2d", {**attrs, "pad_value": -777, **WIDE},
+                     (_int16(2, 3, *size), _int8(5, 3, *kernel), *_parameters(5, 21))),
+        OperatorCase("qmaxpool", {**attrs, "kernel": kernel}, (_int16(2, 3, *size),)),
+        OperatorCase("maxpool", {**attrs, "kernel": kernel}, (_int16(2, 3, *size),)),
+        OperatorCase("maxpool", {**attrs, "kernel": kernel},
+                     (_int16(2, 3, *size).view(np.uint16),)),
+        OperatorCase("qavgpool", {**attrs, "kernel": kernel, "pad_value": 333, "bias": -44,
+                                  **WIDE},
+                     (_int16(2, 3, *size), *_multipliers(1, 1))))
+] + [
+    OperatorCase("qconvtranspose2d", {"strides": (2, 2), "pads": (0, 1, 0, 0), "dilations": (1, 1),
+                                      "output_padding": (0, 0), "group": 1, "pad_value": -5100,
+                                      **WIDE},
+                 (_int16(2, 3, 3, 4), _int8(4, 3, 2, 2), *_parameters(4, 20))),
+    OperatorCase("qglobalavgpool", {"bias": 91, "mult": 40000, "shift": 20, **WIDE},
+                 (_int16(3, 5, 7, 3),)),
+    OperatorCase("qdense", WIDE, (_int16(3, 37), _int16(5, 37), *_parameters(5, 28))),
+    OperatorCase("qdense", WIDE, (_int8(3, 37).astype(np.int16), _int8(5, 37),
+                                  *_parameters(5, 14))),
+    OperatorCase("qleakyrelu", {"bias": 5, "mult": 50000, "shift": 15, "mult_below": 40000,
+                                "shift_below": 18, **WIDE}, (_SIXTEEN,)),
+    OperatorCase("qadd", {"ma": 45942, "mb": 21987, "c": 2584626, "shift": 16, **WIDE},
+                 (_int16(40, 50), _int16(40, 50))),
+    OperatorCase("qrescale", {"bias": 5, "mult": 50000, "shift": 15, **WIDE}, (_SIXTEEN,)),
+    OperatorCase("qconcat", {"bias": (3, -5), "mult": (40000, 33000), "shift": (16, 15), **WIDE},
+                 (_int16(2, 3, 4, 5), _int16(2, 8, 4, 5))),
+    OperatorCase("quantize", {"scale": 0.25, "zp": 3000, "dtype": "int16"}, (512 * _normal(9, 9),)),
+    OperatorCase("dequantize", {"scale": 0.037, "zp": -12800}, (_SIXTEEN,)),
+    OperatorCase("quantizelinear", {"axis": 1},
+                 (_halves(0.1), _of("float32", 0.001), _of("uint16", 13000))),
+    OperatorCase("dequantizelinear", {"axis": 0},
+                 (_int16(3, 4, 2), _of("float32", [0.1, 0.2, 0.3]),
+                  _of("int16", [3, -32768, 32767]))),
+    OperatorCase("to_int16", {}, (_SIXTEEN.view(np.uint16),)),
+    OperatorCase("to_uint16", {}, (_SIXTEEN,)),
+]
+"""Activations of int16; weights are int8 or int16."""
+
 CASES = [*CONVOLUTIONS, *TRANSPOSED_CASES, *POOLS, *MATRICES, *ELEMENTWISE, *RESHAPES,
-         *MOVEMENTS]
+         *MOVEMENTS, *OF_16_BITS]

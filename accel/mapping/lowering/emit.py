@@ -270,6 +270,8 @@ class _Tile:
         place = self.emitter.placement[far.buffer.name]
         fields = {"buffer": isa.BUFFERS.index(near.buffer.scope),
                   "base": isa.BASES.index(place.base), "pad_value": pad & 0xFF}
+        if self.machine.pads_high and self.intrinsic.unit == "load":
+            fields["pad_high"] = pad >> 8 * (item - 1) & 0xFF
         if place.bits < 8:
             fields["bits"] = WEIGHT_BITS.index(place.bits)
         for copy in runs(self._bytes(far), self._bytes(near), self.extents, valid, item):

@@ -16,6 +16,7 @@ from typing import Any
 
 from compiler import te
 from compiler.ops.arithmetic import PARAM, requantize
+from compiler.ops.fixed_point import limits_of
 from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
 from compiler.tensorize import Intrinsic
 
@@ -68,11 +69,16 @@ class Product:
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """Extents of one block product; channels in memory are padded to multiples of `channels`.
-    `product` takes constant weights; None takes a matrix [block_out, block_in] as it is."""
+    Activations are `element`s, as vector reads and writes them and gemm takes them; weights are
+    what gemm takes. `product` takes constant weights; None takes a matrix [block_out, block_in] as
+    it is.
+    """
 
     batch: int
     block_in: int
     block_out: int
+    element: str = "int8"
+    weight: str = "int8"
     product: Product | None = None
 
     @property
@@ -120,7 +126,7 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """An int8 tensor of logical shape NCHW in memory; `plain` is NHWC without padding."""
+    """A tensor of logical shape NCHW in memory; `plain` is NHWC without padding."""
 
     n: int
     c: int
@@ -129,7 +135,7 @@ class Activation:
     plain: bool = False
 
     def stored_shape(self, blocks: Blocks) -> tuple[int, ...]:
-        """Shape of the bytes in memory, row-major."""
+        """Shape of the elements in memory, row-major."""
         if self.plain:
             return (self.n, self.h, self.w, self.c)
         groups = -(-self.n // blocks.batch)
@@ -171,7 +177,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Output zero point and clamp bounds, all int8."""
+    """Output zero point and clamp bounds."""
 
     zp: int
     lo: int = -128
@@ -192,7 +198,7 @@ class BlockedOperator:
     by : for stages of which it is known, the instruction that computes them, by name.
     repeated : inputs of one pixel, which all pixels of an image read.
     row : where ``input`` has the windows themselves (see `packed_convolution`), how many of their
-        bytes lie together in memory; else 0.
+        elements lie together in memory; else 0.
     weight_bits : bits of an element of ``w`` in memory.
     weights : elements of ``w`` in an entry of wgt where the product of `by` takes them in a form of
         its own; else 0.
@@ -260,7 +266,7 @@ def _products(name: str, padded: Tensor, size: tuple[int, int], channels: int, w
     """The sums of products over each window of `padded`, the weights, and the reduced axes."""
     kernel, (sh, sw), (dh, dw) = window.kernel, window.strides, window.dilations
     ci, co = padded.shape[3], blocks.padded(channels) // blocks.block_out
-    w = te.placeholder((co, *kernel, ci, *blocks.entry), "int8", f"{name}_w")
+    w = te.placeholder((co, *kernel, ci, *blocks.entry), blocks.weight, f"{name}_w")
     kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
               for size, axis in zip(kernel, "hw", strict=True))
     rc, block = te.reduce_axis(ci, f"{name}_rc"), blocks.reduced(name)
@@ -280,7 +286,7 @@ def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
     """Blocks of input channels of a `packed_convolution`; 0 where it is impossible, or needs as
     many products as a `convolution`.
 
-    The bytes of a window's row must lie together, in memory and in an entry: a plain image, one
+    The elements of a window's row must lie together, in memory and in an entry: a plain image, one
     to an entry.
     """
     taps = window.kernel[0] * window.kernel[1]
@@ -292,7 +298,7 @@ def packed_blocks(x: Activation, window: Window, blocks: Blocks) -> int:
 
 def packed_convolution(name: str, x: Activation, channels: int, window: Window, pad_value: int,
                        q: Quantization, blocks: Blocks) -> BlockedOperator:
-    """A `convolution` of few channels, in which a product takes bytes of several pixels of the
+    """A `convolution` of few channels, in which a product takes elements of several pixels of the
     window.
 
     The window of an output pixel is ``[kh][kw][channels]`` without gaps, padded to whole blocks: a
@@ -303,7 +309,7 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
     (sh, sw), (top, left) = window.strides, window.pads[:2]
     size, count = blocks.block_in, packed_blocks(x, window, blocks)
     row, used = width * x.c, height * width * x.c
-    source = te.placeholder((x.n, x.h, x.w * x.c), "int8", f"{name}_x")
+    source = te.placeholder((x.n, x.h, x.w * x.c), blocks.element, f"{name}_x")
 
     def element(n, h, w, c, b, i):
         place = c * size + i
@@ -325,13 +331,14 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> BlockedOperator:
     """The maximum of each window.
 
-    Stages: ``x``, ``input`` (padded with -128), ``acc``, ``quantized``, ``output``.
+    Stages: ``x``, ``input`` (padded with the least number), ``acc``, ``quantized``, ``output``.
     """
-    source, padded = windowed(name, x, window, -128, blocks, blocks.block_out)
+    source, padded = windowed(name, x, window, limits_of(blocks.element)[0], blocks,
+                              blocks.block_out)
     acc = _folded(name, padded, window, window.outputs(x), te.max)
     stages = {"x": source, "input": padded, "acc": acc}
     return written(name, stages, window.seen, acc.shape,
-                   lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype("int8"))
+                   lambda n, y, x, c, b, o: acc[n, y, x, c, b, o].astype(blocks.element))
 
 
 def average_pool(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
@@ -419,7 +426,7 @@ def crop(name: str, x: Activation, result: Activation, begin: tuple[int, int, in
     """
     size, count = blocks.block_out, result.channel_blocks(blocks, blocks.block_out)
     stored = x.stored_shape(blocks)
-    source = te.placeholder(stored, "int8", f"{name}_x")
+    source = te.placeholder(stored, blocks.element, f"{name}_x")
     groups = -(-x.n // blocks.batch)
 
     def pixel(n, h, w, c, b, i):
@@ -444,7 +451,7 @@ def _copied(name: str, stages: dict[str, Tensor]) -> BlockedOperator:
     copied = stages["input"]
 
     def lane(n, y, x, c, b, o):
-        return copied[n, y, x, c, b, o].astype("int32").astype("int8")
+        return copied[n, y, x, c, b, o].astype("int32").astype(copied.dtype)
 
     return written(name, stages, Window((1, 1)), copied.shape, lane)
 
@@ -464,7 +471,7 @@ def windowed(name: str, x: Activation, window: Window, pad_value: int, blocks: B
     shape = (groups, height, width, count, blocks.batch, size)
     stored = (x.stored_shape(blocks) if x.plain
               else (groups, x.h, x.w, blocks.batch, stored_count, size))
-    source = te.placeholder(stored, "int8", f"{name}_x")
+    source = te.placeholder(stored, blocks.element, f"{name}_x")
 
     def pixel(n, h, w, c, b, i):
         row, column = h * down - top, w * across - left
@@ -507,14 +514,14 @@ def _finished(name: str, stages: dict[str, Tensor], window: Window, acc: Tensor,
     def lane(n, y, x, c, b, o):
         p = params[y, x, o] if pixelwise else params[c, o]
         return requantize(acc[n, y, x, c, b, o].astype("int32"), p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi).astype("int8")
+                          q.zp, q.lo, q.hi).astype(blocks.element)
 
     return written(name, stages | {"params": params}, window, acc.shape, lane)
 
 
 def written(name: str, stages: dict[str, Tensor], window: Window, shape: tuple[int, ...],
             lane: Callable[..., Expr]) -> BlockedOperator:
-    """The int8 tile, and its copy into memory with the batch outside the channels."""
+    """The tile of results, and its copy into memory with the batch outside the channels."""
     quantized = te.compute(shape, lane, f"{name}_quantized")
     groups, height, width, count, batch, size = shape
     output = te.compute((groups, height, width, batch, count, size),

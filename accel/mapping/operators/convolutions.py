@@ -55,8 +55,8 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     sizes = first | dict(zip("yx", window.outputs(x), strict=True)) | {
         "n": padded.shape[0], "c": co, "b": blocks.batch, "o": blocks.block_out}
     depth = () if form.diagonal else (ci,)
-    w = te.placeholder((*first.values(), co, *window.kernel, *depth, *blocks.entry), "int8",
-                       f"{name}_w")
+    w = te.placeholder((*first.values(), co, *window.kernel, *depth, *blocks.entry),
+                       blocks.weight, f"{name}_w")
     params = te.placeholder((*first.values(), co, blocks.block_out), PARAM, f"{name}_params")
     products, reduced = _products(name, padded, w, window.seen, form, ci, blocks)
     tile, written = (present(order, sizes) for order in ("ngypxqcbo", "nypxqbgco"))
@@ -65,7 +65,7 @@ def convolution(name: str, x: Activation, channels: int, window: Window, pad_val
     def lane(at: At) -> Expr:
         p = params[(*(at[axis] for axis in first), at["c"], at["o"])]
         return requantize(acc[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi).astype("int8")
+                          q.zp, q.lo, q.hi).astype(blocks.element)
 
     quantized = over(tile, sizes, f"{name}_quantized", lane)
     output = over(written, sizes, f"{name}_output",

@@ -53,7 +53,7 @@ def elementwise(name: str, inputs: Mapping[str, Activation], result: Activation,
             params = te.placeholder((shape[3], blocks.block_out), PARAM,
                                     f"{name}_{records[step]}")
             stages[records[step]] = params
-        lane = _Lane(step, loaded, computed, params)
+        lane = _Lane(step, loaded, computed, params, blocks.element)
         if place == len(steps) - 1:
             by["quantized"] = step.intrinsic.name
             whole = written(name, stages, Window((1, 1)), shape, lane.stored)
@@ -94,8 +94,9 @@ class _Lane:
     """The element that a step computes, over the stages that it reads."""
 
     def __init__(self, step: CoverStep, loaded: Mapping[str, Tensor],
-                 computed: Mapping[Expr, Tensor], params: Tensor | None):
+                 computed: Mapping[Expr, Tensor], params: Tensor | None, element: str):
         self.step, self.loaded, self.computed, self.params = step, loaded, computed, params
+        self.element = element
 
     def value(self, n, y, x, c, b, o) -> Expr:
         place = (n, y, x, c, b, o)
@@ -118,7 +119,7 @@ class _Lane:
         return self.step.body(read)
 
     def stored(self, n, y, x, c, b, o) -> Expr:
-        return self.value(n, y, x, c, b, o).astype("int8")
+        return self.value(n, y, x, c, b, o).astype(self.element)
 
 
 def _loaded(name: str, x: Activation, result: Activation, blocks: Blocks) -> tuple[Tensor, Tensor]:
@@ -132,7 +133,7 @@ def _loaded(name: str, x: Activation, result: Activation, blocks: Blocks) -> tup
     count = 1 if one_channel else x.channel_blocks(blocks, size)
     stored = (x.stored_shape(blocks) if x.plain else
               (groups, x.h, x.w, blocks.batch, x.channel_blocks(blocks, size), size))
-    source = te.placeholder(stored, "int8", f"{name}_x")
+    source = te.placeholder(stored, blocks.element, f"{name}_x")
 
     def element(n, h, w, c, b, i):
         zero = te.const(0, te.INDEX)

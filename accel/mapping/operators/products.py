@@ -73,7 +73,7 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
     first, second = _constants(planes.a_zp), _constants(planes.b_zp)
     ci, co = planes.blocks(blocks), blocks.padded(channels) // blocks.block_out
     columns = -(-rows // blocks.batch)
-    source, other = (te.placeholder(shape, "int8", f"{name}_{role}")
+    source, other = (te.placeholder(shape, blocks.element, f"{name}_{role}")
                      for role, shape in (("x", a), ("y", b)))
 
     def pixel(at: At) -> Expr:
@@ -109,7 +109,7 @@ def matrix_product(name: str, a: tuple[int, ...], b: tuple[int, ...], trans_b: b
     acc = over(AROUND + "yxcbo", sizes, f"{name}_acc", products)
     params = te.placeholder((co, blocks.block_out), PARAM, f"{name}_params")
 
-    lane = _requantized(acc, params, q)
+    lane = _requantized(acc, params, q, blocks)
     stages = {"x": source, "y": other, "w": w, "params": params, "input": moved, "acc": acc}
     window = Window((1, planes.count), (1, planes.count))
     return replace(_written(name, stages, window, sizes, lane),
@@ -126,7 +126,7 @@ def moved(name: str, shape: tuple[int, ...], blocks: Blocks,
     """
     around, (rows, elements) = _around(shape[:-2]), shape[-2:]
     columns, count = -(-rows // blocks.batch), -(-elements // blocks.block_out)
-    source = te.placeholder(shape, "int8", f"{name}_x")
+    source = te.placeholder(shape, blocks.element, f"{name}_x")
     sizes = {letter: extent for letter, (extent, _) in around.items()} | {
         "y": 1, "x": columns, "c": count, "b": blocks.batch, "o": blocks.block_out}
 
@@ -141,18 +141,19 @@ def moved(name: str, shape: tuple[int, ...], blocks: Blocks,
     stages = {"x": source, "input": copied}
     if q is None:
         return _written(name, stages, Window((1, 1)), sizes, lambda at: copied[
-            tuple(at.values())].astype("int32").astype("int8"))
+            tuple(at.values())].astype("int32").astype(blocks.element))
     params = te.placeholder((count, blocks.block_out), PARAM, f"{name}_params")
     return _written(name, stages | {"params": params}, Window((1, 1)), sizes,
-                    _requantized(copied, params, q))
+                    _requantized(copied, params, q, blocks))
 
 
-def _requantized(tile: Tensor, params: Tensor, q: Quantization) -> Callable[[At], Expr]:
+def _requantized(tile: Tensor, params: Tensor, q: Quantization,
+                 blocks: Blocks) -> Callable[[At], Expr]:
     """The elements of a tile, requantized with the parameters of their channels."""
     def lane(at: At) -> Expr:
         p = params[at["c"], at["o"]]
         return requantize(tile[tuple(at.values())].astype("int32"), p.bias, p.mult, p.shift,
-                          q.zp, q.lo, q.hi).astype("int8")
+                          q.zp, q.lo, q.hi).astype(blocks.element)
     return lane
 
 

@@ -14,7 +14,7 @@ from heapq import nsmallest
 from itertools import product
 from math import ceil, prod
 
-from accel.machine.config import AccelConfig
+from accel.machine.config import AccelConfig, element_bytes
 from accel.mapping.lowering import LoweringError, Room, room_of
 from accel.mapping.operators.blocked import AROUND, BlockedOperator
 
@@ -74,7 +74,7 @@ class Shape:
     inputs: int             # tensors that are loaded like the input
     accumulators: int       # accumulators in acc for each output
     parameters: int         # parameter records for each channel
-    row: int = 0            # bytes that lie together in memory of an input pixel; 0: all of them
+    row: int = 0            # elements that lie together in memory of an input pixel; 0: all of them
     pixelwise: bool = False     # parameters of each output pixel instead of each channel
     dilations: tuple[int, int] = (1, 1)
     diagonal: bool = False
@@ -327,7 +327,8 @@ def cost_of(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int) -> Co
         steps, work = shape.depth // tiles.depth, outputs * taps * shape.depth * shape.passes
         pixel = (tiles.channels if shape.diagonal else shape.depth) * entry["inp"]
         if shape.row:           # each row begins and ends within a beat
-            pixel += ceil(pixel / shape.row) * (config.bus_bytes - 1)
+            row = shape.row * element_bytes(config.operand)
+            pixel += ceil(pixel / row) * (config.bus_bytes - 1)
         pixels = _window(shape, tiles) * pixel
         kernel = (shape.depth * channels * taps * shape.passes * (shape.weights or entry["wgt"])
                   * shape.weight_bits // 8)
@@ -355,7 +356,9 @@ def _runs(config: AccelConfig, shape: Shape, tiles: Tiles) -> tuple[int, int]:
     columns = (tiles.columns - 1) * shape.strides[1] + shape.kernel[1]
     together = columns if loaded == blocks else 1
     written = tiles.columns if tiles.channels == shape.channels else 1
-    return (shape.row or together * loaded * size, written * tiles.channels * config.block_out)
+    item = element_bytes(config.output)         # that of what gemm takes, too
+    return (item * (shape.row or together * loaded * size),
+            item * written * tiles.channels * config.block_out)
 
 
 def _slowed(config: AccelConfig, size: int, run: int) -> int:

@@ -112,7 +112,7 @@ class Instructions:
                   "pad_value": self.random.randrange(256), "loops": shapes.modular(loops, 1 << 24)}
         if bits < 8:
             fields["bits"] = WEIGHT_BITS.index(bits)
-        if unit == "load" and "pad_high" in dict(self.machine.formats["load"]):
+        if unit == "load" and self.machine.pads_high:
             fields["pad_high"] = self.random.randrange(256)
         reads, writes = (remote, local) if unit == "load" else (local, remote)
         return Touching(name, unit, fields, reads, writes)

@@ -1,8 +1,8 @@
 """Quantization, and products of quantized tensors.
 
-Forms that the accelerator supports (float32 and bytes, constant scales for the whole tensor or each
-slice along an axis) become the operators that the quantizer's passes know; all others become
-general arithmetic.
+Forms that the accelerator supports (float32 and 8 or 16 bits, constant scales for the whole tensor
+or each slice along an axis) become the operators that the quantizer's passes know; all others
+become general arithmetic.
 """
 
 import ml_dtypes
@@ -17,7 +17,7 @@ from compiler.frontend.registry import operator
 from compiler.frontend.values import NodeRefused, Value, axes_of, dtype_name
 from compiler.te import is_integer
 
-BYTES = ("int8", "uint8")
+STEPS = ("int8", "uint8", "int16", "uint16")
 
 
 @operator("QuantizeLinear")
@@ -25,7 +25,7 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
                     saturate=1):
     dtype = zero.dtype if zero is not None else (
         dtype_name(element_type(output_dtype)) if output_dtype else "uint8")
-    if _is_plain(x, scale, zero, block_size) and dtype in BYTES:
+    if _is_plain(x, scale, zero, block_size) and dtype in STEPS:
         return _plain(t, "quantizelinear", x, scale, zero, axis, dtype)
     scale = _along(x, scale, axis, block_size)
     zero = None if zero is None else _along(x, zero, axis, block_size)
@@ -45,7 +45,7 @@ def quantize_linear(t, x, scale, zero=None, *, axis=1, block_size=0, output_dtyp
 @operator("DequantizeLinear")
 def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dtype=0):
     dtype = dtype_name(element_type(output_dtype)) if output_dtype else scale.dtype
-    if _is_plain(q, scale, zero, block_size) and q.dtype in (*BYTES, "int32") and (
+    if _is_plain(q, scale, zero, block_size) and q.dtype in (*STEPS, "int32") and (
             dtype == "float32"):
         return _plain(t, "dequantizelinear", q, scale, zero, axis, q.dtype)
     scale = _along(q, scale, axis, block_size)
@@ -61,7 +61,7 @@ def dequantize_linear(t, q, scale, zero=None, *, axis=1, block_size=0, output_dt
 def _is_plain(x: Value, scale: Value, zero: Value | None, block_size: int) -> bool:
     constant = scale.constant and (zero is None or zero.constant)
     return (constant and not block_size and scale.rank <= 1 and scale.dtype == "float32"
-            and x.dtype in ("float32", *BYTES, "int32"))
+            and x.dtype in ("float32", *STEPS, "int32"))
 
 
 def _plain(t, op: str, x: Value, scale: Value, zero: Value | None, axis: int,

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from compiler.ops.fixed_point import ScaleRefused
+from compiler.ops.fixed_point import ScaleRefused, limits_of
 from compiler.ops.integer_forms import (Bounds, IntegerForm, IntegerNode, QuantizedInputs,
                                         StaysFloat, Stored, clamp_to, scaled)
 from compiler.ops.operator import Kind
@@ -34,8 +34,9 @@ class Integerize:
     quantized tensor, a `qmap` where on two.
 
     Before: dequantized constants are still nodes (`FoldConstants(dequantize=False)`), no identity.
-    After: every int8 or uint8 activation is int8 in stored form under its own name (`to_int8` and
-    `to_uint8` stand at graph inputs and outputs that are uint8); quantization that is left is
+    After: every int8 or uint8 activation is int8 in stored form under its own name, every one of 16
+    bits int16 (`to_int8` and `to_uint8`, or `to_int16` and `to_uint16`, stand at graph inputs and
+    outputs without a sign); quantization that is left is
     `quantize` and `dequantize`; each operator that stays in float has a note with the reason.
     Exact to 1 step of the output: 16-bit multipliers take the place of float32 products. Tables
     are exact.
@@ -75,11 +76,11 @@ class _Rewriting:
     def _store_inputs(self) -> None:
         for value in self.graph.inputs:
             match self.graph.values[value].dtype:
-                case "int8":
+                case "int8" | "int16":
                     self.view.stored[value] = value
-                case "uint8":
-                    output = self.builder.fresh(f"{value}_stored")
-                    self.builder.emit("to_int8", f"{value}_to_int8", [value], output)
+                case "uint8" | "uint16" as dtype:
+                    output, stored = self.builder.fresh(f"{value}_stored"), dtype[1:]
+                    self.builder.emit(f"to_{stored}", f"{value}_to_{stored}", [value], output)
                     self.view.stored[value] = output
 
     def _rewrite(self, node: Node) -> None:
@@ -102,16 +103,25 @@ class _Rewriting:
         if core is not None and form is not None:
             try:
                 replacement = form(self.view, core, out, _bounds(activations))
+                self._check_types(replacement, out)
                 alone = core.op == "dequantizelinear"
                 name = (activations[-1] if activations else node).name if alone else core.name
             except (StaysFloat, ScaleRefused) as reason:
-                self.reasons[core.name] = str(reason)
+                replacement, self.reasons[core.name] = None, str(reason)
         if core is not None and replacement is None:
             replacement = self._function(node, core, out, activations)
             name = core.name if replacement else name
         attrs: dict[str, object] = {"scale": out.scale, "zp": out.zp}
+        if out.dtype != "int8":
+            attrs["dtype"] = out.dtype
         host = IntegerNode("quantize", (node.inputs[0],), attrs)
         self._define(out.value, replacement or host, name)
+
+    def _check_types(self, integer: IntegerNode, out: Stored) -> None:
+        """StaysFloat for a result of other bits than what it is computed from."""
+        for value in integer.inputs:
+            if (dtype := self.builder.values[value].dtype) != out.dtype:
+                raise StaysFloat(f"its input {value!r} is {dtype} and its result {out.dtype}")
 
     def _function(self, node: Node, core: Node, out: Stored, activations: list[Node]
                   ) -> IntegerNode | None:
@@ -120,6 +130,10 @@ class _Rewriting:
             return None
         try:
             region = self.regions.before(node)
+            for value in (out.value, *(region.sources if region else ())):
+                bits = self.graph.values[value].dtype.lstrip("uint")
+                if region and bits != "8":
+                    raise StaysFloat(f"tables and maps are of 8 bits, and {value!r} has {bits}")
             made = region and (tabled(self.view, region) if len(region.sources) == 1 else
                                mapped(self.view, region, core, out, _bounds(activations)))
         except (StaysFloat, ScaleRefused) as reason:
@@ -144,12 +158,13 @@ class _Rewriting:
         """Adds the node that defines the stored form of `value`; a graph output keeps its type."""
         typed = self.builder
         constants = [self._constant(f"{name}:{role}", array) for role, array in integer.constants]
-        outward = value in self.graph.outputs and self.graph.values[value].dtype == "uint8"
+        dtype = self.graph.values[value].dtype
+        outward = value in self.graph.outputs and dtype in ("uint8", "uint16")
         stored = typed.fresh(f"{value}_stored") if outward else value
         self.view.stored[value] = stored
         typed.emit(integer.op, name, (*integer.inputs, *constants), stored, **integer.attrs)
         if outward:
-            typed.emit("to_uint8", f"{value}_to_uint8", [stored], value)
+            typed.emit(f"to_{dtype}", f"{value}_to_{dtype}", [stored], value)
 
     def _notes(self, live: Graph) -> Iterator[str]:
         for node in live.nodes:
@@ -167,7 +182,8 @@ def _rescaled(view: QuantizedInputs, node: Node, out: Stored, bounds: Bounds) ->
     """A quantization of what was dequantized: another scale."""
     x = view.activation(node.outputs[0])
     clamp = clamp_to(out, bounds)
-    if (x.scale, x.zp) == (out.scale, out.zp) and (clamp["lo"], clamp["hi"]) == (-128, 127):
+    whole = (clamp["lo"], clamp["hi"]) == limits_of(out.dtype)
+    if (x.scale, x.zp, x.dtype) == (out.scale, out.zp, out.dtype) and whole:
         return IntegerNode("identity", (x.value,), {})
     return scaled("qrescale", x, 1, out, bounds)
 

@@ -1,7 +1,8 @@
 """How `integerize` reads a graph: quantized activations, weights and biases.
 
 All zero points are in stored form (a uint8 tensor is stored as x - 128, its zero point as
-zp - 128). What does not fit the integer operators raises StaysFloat with the reason.
+zp - 128; a uint16 tensor as x - 32768). What does not fit the integer operators raises StaysFloat
+with the reason.
 """
 
 from collections.abc import Callable
@@ -15,9 +16,16 @@ from compiler.ops.integer_forms import StaysFloat, Stored
 __all__ = ["QuantizedView", "stored_form"]
 
 
+QUANTIZED = ("int8", "uint8", "int16", "uint16")
+"""Element types of quantized tensors."""
+
+
 def stored_form(array: np.ndarray) -> np.ndarray:
-    """The int8 form of an int8 or uint8 array."""
-    return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
+    """The int8 form of an int8 or uint8 array, the int16 form of an int16 or uint16 array."""
+    if array.dtype.kind == "i":
+        return array
+    half = array.dtype.type(1 << 8 * array.dtype.itemsize - 1)
+    return (array ^ half).view(array.dtype.name.removeprefix("u"))
 
 
 @dataclass(slots=True)
@@ -38,16 +46,17 @@ class QuantizedView:
     def producer(self, value: str) -> Node | None:
         return self.producers.get(value)
 
-    def parameters(self, node: Node) -> tuple[float, int] | None:
-        """Scale and stored zero point of a (de)quantization of int8 or uint8 with one scale; None
-        for any other node.
+    def parameters(self, node: Node) -> tuple[float, int, str] | None:
+        """Scale, stored zero point and its type, of a (de)quantization of int8, uint8, int16 or
+        uint16 with one scale; None for any other node.
         """
         if node.op not in ("quantizelinear", "dequantizelinear"):
             return None
         scale, zero = (self.graph.constants[value] for value in node.inputs[1:])
-        if scale.ndim or zero.dtype not in (np.int8, np.uint8):
+        if scale.ndim or zero.dtype.name not in QUANTIZED:
             return None
-        return float(scale), int(stored_form(zero.reshape(1))[0])
+        stored = stored_form(zero.reshape(1))
+        return float(scale), int(stored[0]), stored.dtype.name
 
     def is_computed(self, value: str) -> bool:
         """Whether the value is quantized and no constant."""
@@ -70,7 +79,7 @@ class QuantizedView:
         if source in self.graph.constants:
             raise StaysFloat(f"its input {value!r} is a constant")
         if parameters is None or source not in self.stored:
-            raise StaysFloat(f"its input {value!r} must be int8 or uint8 with one scale")
+            raise StaysFloat(f"its input {value!r} must be of 8 or 16 bits with one scale")
         return Stored(self.stored[source], *parameters)
 
     def operand(self, value: str, shape: tuple[int, ...] | None = None) -> Stored:
@@ -81,24 +90,24 @@ class QuantizedView:
                 raise StaysFloat(f"its constant {value!r} is not quantized")
             return self.activation(value)
         array, parameters = self.graph.constants[node.inputs[0]], self.parameters(node)
-        if parameters is None or array.dtype not in (np.int8, np.uint8):
-            raise StaysFloat(f"its constant {value!r} must be int8 or uint8 with one scale")
+        if parameters is None or array.dtype.name not in QUANTIZED:
+            raise StaysFloat(f"its constant {value!r} must be of 8 or 16 bits with one scale")
         whole = np.broadcast_to(stored_form(array), array.shape if shape is None else shape)
         return Stored(self.constant(f"{node.inputs[0]}_stored", np.ascontiguousarray(whole)),
                       *parameters)
 
     def weight(self, value: str, axis: int) -> tuple[np.ndarray, np.ndarray]:
-        """int8 weight and float64 scale for each of the channels along the axis."""
+        """int8 or int16 weight and float64 scale for each of the channels along the axis."""
         node, source = self._constant(value, "weight")
         scale, zero = (self.graph.constants[name] for name in node.inputs[1:])
-        if source.dtype not in (np.int8, np.uint8):
-            raise StaysFloat(f"its weight {value!r} must be int8 or uint8, not {source.dtype}")
+        if source.dtype.name not in QUANTIZED:
+            raise StaysFloat(f"its weight {value!r} must be of 8 or 16 bits, not {source.dtype}")
         if scale.ndim and node.attrs["axis"] != axis:
             raise StaysFloat(f"its weight {value!r} must have its scales along axis {axis}, "
                              f"not {node.attrs['axis']}")
-        zeros = stored_form(zero.reshape(-1)).astype(int)
+        zeros, stored = stored_form(zero.reshape(-1)).astype(int), stored_form(source).dtype.name
         if zeros.any():
-            raise StaysFloat(f"its weight {value!r} must have zero point 0 in int8, "
+            raise StaysFloat(f"its weight {value!r} must have zero point 0 in {stored}, "
                              f"not {zeros[zeros != 0][0]}")
         scales = np.broadcast_to(scale.astype(np.float64), source.shape[axis:axis + 1])
         return stored_form(source), scales

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compiler.graph.graph import Graph, Node
+from compiler.graph.passes.quantized import QUANTIZED
 from compiler.graph.rewrite import Builder
 from compiler.ops.registry import find
 
@@ -38,7 +39,7 @@ def _sinks(builder: Builder, node: Node) -> bool:
     if node.op != "dequantizelinear" or node.inputs[0] in builder.constants:
         return False
     typed = builder.values
-    return typed[node.inputs[1]].shape == () and typed[node.inputs[0]].dtype in ("int8", "uint8")
+    return typed[node.inputs[1]].shape == () and typed[node.inputs[0]].dtype in QUANTIZED
 
 
 def _sunk(builder: Builder, node: Node, dequantize: Node) -> Node:

@@ -385,7 +385,7 @@ STAYS = [
      "its weight 'dequantizelinear0.out' must have its scales along axis 0, not 1"),
     (float_weight, "conv2d", "its weight 'k0' is not quantized"),
     (wide_weight, "conv2d",
-     "its weight 'dequantizelinear0.out' must be int8 or uint8, not int32"),
+     "its weight 'dequantizelinear0.out' must be of 8 or 16 bits, not int32"),
     (computed_weight, "conv2d", "its weight 'dequantizelinear1.out' is not a constant"),
     (computed_bias, "conv2d", "its bias 'b' is not quantized"),
     (requantized_bias, "conv2d", "its bias 'dequantizelinear2.out' is not a constant"),
@@ -393,7 +393,7 @@ STAYS = [
      "its accumulator could reach 2.148e+09 in channel 1, beyond 2147483647"),
     (float_input, "conv2d", "its input 'x' is not quantized"),
     (per_channel_input, "conv2d",
-     "its input 'dequantizelinear2.out' must be int8 or uint8 with one scale"),
+     "its input 'dequantizelinear2.out' must be of 8 or 16 bits with one scale"),
     (tiny_output_scale, "conv2d", "requantization scale must be 0 or between 2**-31 and 65535, "
      "not 250000.00080376593"),
     (matrix_bias, "dense", "its bias 'k4' must have 1 or 4 elements, not 8"),

@@ -51,7 +51,7 @@ def examples(op: str) -> list[tuple[Mapping, list[Array]]]:
 
 def operand(operator: Operator) -> Array:
     """What a function of one operand takes: floats where it takes them, else its own type."""
-    for values in (EDGES, WHOLE, EDGES.view(np.uint8), EDGES.view(np.int8)):
+    for values in (EDGES, WHOLE, *map(EDGES.view, (np.uint8, np.int8, np.uint16, np.int16))):
         try:
             operator.meaning({}, values)
         except TypeError:
