@@ -36,7 +36,8 @@ def test_every_activation_has_them(made, samples) -> None:
     graph = optimize(made.graph)
     assert {graph.values[node.outputs[0]].dtype for node in graph.nodes
             if node.op.startswith("q")} == {"int16"}
-    assert made.decibels > quantize(FLOAT, samples).decibels + 3
+    short = quantize(FLOAT, samples)
+    assert made.decibels and short.decibels and made.decibels > short.decibels + 3
 
 
 def test_it_is_what_onnx_runtime_computes(made, samples) -> None:
@@ -44,7 +45,7 @@ def test_it_is_what_onnx_runtime_computes(made, samples) -> None:
     session = onnxruntime.InferenceSession(made.model.SerializeToString())
     module = lockstep.compile(made.graph, "accel", machine=LONG, sim="cycle")
     for image in samples[:2]:
-        wanted, = session.run(None, {"image": image[None]})
+        wanted = np.asarray(session.run(None, {"image": image[None]})[0])
         found, = module({"image": image[None]}).values()
         np.testing.assert_allclose(found, wanted, atol=1e-3)
         assert np.abs(wanted).max() > 1
@@ -79,5 +80,4 @@ def test_sums_fit_the_accumulator() -> None:
         source, bias = Scale.of(-1, 1, bits=16).scale, np.array([3, 1e5], np.float32)
         steps, scale = quantized_weight(weight, 0, bias, source, activation_bits=16)
         worst = 2**15 * np.abs(steps.astype(np.int64)).sum(axis=1) + np.abs(bias / (scale * source))
-        assert (worst < 2**31 - 1).all(), count
-        assert steps.any(axis=1)[0]
+        assert worst.max() < 2**31 - 1 and np.abs(steps[0]).max() > 0, count
