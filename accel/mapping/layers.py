@@ -25,10 +25,11 @@ from accel.mapping.operators.transposed import Phases, phases
 from accel.mapping.schedules import cost_of, shape_of, tiles_of
 from accel.mapping.selection import Selection, is_elementwise, note_of, select
 from accel.mapping.views import Stored, View, images, rows
-from accel.mapping.weights import in_entries, products_of
+from accel.mapping.weights import in_entries, multipliers_of, products_of
 from compiler.graph.graph import Graph, Node
 from compiler.ops.arithmetic import PARAM
 from compiler.te import numpy_dtype
+from compiler.tensorize import Intrinsic
 
 __all__ = ["LAYERS", "MappedLayer", "build_layers", "forms_of", "refusal"]
 
@@ -614,7 +615,8 @@ def build_layers(node: Node, graph: Graph, known: Forms, machine: Machine
         return ()
     if is_elementwise(node):
         layers = _packed(_elementwise(node, graph, known, machine), machine)
-    elif node.op in PRODUCTS and products_of(machine) != (None,):
+    elif node.op in PRODUCTS and (products_of(machine) != (None,)
+                                  or _multipliers(node, graph, machine)):
         layers = _cheapest(node, graph, known, machine)
     else:
         layers = _packed(LAYERS[node.op](node, graph, known, blocks), machine)
@@ -640,8 +642,9 @@ def _require_products(node: Node, graph: Graph, config: AccelConfig) -> None:
 
 def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine
               ) -> tuple[MappedLayer, ...]:
-    """The layers of a node by the product of the machine that takes the fewest cycles for its
-    weights, as tiles are priced; of equal ones by that with the fewest bytes of weights."""
+    """The layers of a node by the product of the machine, or the instruction of vector, that takes
+    the fewest cycles for its weights, as tiles are priced; of equal ones by that with the fewest
+    bytes of constants."""
     forms, blocks = products_of(machine), blocks_of(machine.config)
     if node.op == "qmatmul":
         if None not in forms:
@@ -649,17 +652,50 @@ def _cheapest(node: Node, graph: Graph, known: Forms, machine: Machine
         forms = (None,)
     found: list[tuple[tuple[int, int], tuple[MappedLayer, ...]]] = []
     refused = LoweringError("")
-    for form in forms:
+    ways = [lambda form=form: LAYERS[node.op](node, graph, known, replace(blocks, product=form))
+            for form in forms]
+    ways += [lambda body=body: _depthwise(node, graph, known, blocks, body)
+             for body in _multipliers(node, graph, machine)]
+    for way in ways:
         try:
-            built = LAYERS[node.op](node, graph, known, replace(blocks, product=form))
-            layers = tuple(map(_told, _packed(built, machine)))
-            found.append(((_cycles(layers, machine), sum(layer.size("w") for layer in layers
-                                                         if "w" in layer.constants)), layers))
+            layers = tuple(map(_told, _packed(way(), machine)))
+            found.append(((_cycles(layers, machine), sum(layer.size(*layer.constants)
+                                                         for layer in layers)), layers))
         except LoweringError as error:
             refused = error
     if not found:
         raise refused
     return min(found, key=lambda priced: priced[0])[1]
+
+
+def _multipliers(node: Node, graph: Graph, machine: Machine) -> tuple[Intrinsic, ...]:
+    """The instructions of vector that may compute a convolution of each channel alone."""
+    if node.op != "qconv2d" or node.attrs.get("group", 1) == 1:
+        return ()
+    weights = graph.constants[node.inputs[1]]
+    alone = weights.shape[1] == 1 and len(weights) == node.attrs["group"]
+    return multipliers_of(machine) if alone else ()
+
+
+def _depthwise(node: Node, graph: Graph, known: Forms, blocks: Blocks,
+               body: Intrinsic) -> MappedLayer:
+    """Maps a depthwise convolution to an instruction of vector."""
+    x, (weights, bias, mult, shift) = known[node.inputs[0]], (graph.constants[value]
+                                                              for value in node.inputs[1:5])
+    window = Window(weights.shape[2:], node.attrs["strides"], node.attrs["pads"],
+                    node.attrs.get("dilations", (1, 1)))
+    operator = blocked.depthwise(_stage(node), x, window, node.attrs["pad_value"],
+                                 _quantization(node), blocks, body)
+    channels = len(weights)
+    taps = np.array([pack_params(tap, 0, 0, channels, blocks)
+                     for tap in weights.reshape(channels, -1).T], numpy_dtype(PARAM))
+    taps = taps.swapaxes(0, 1).reshape(-1, *window.kernel, blocks.block_out)
+    return MappedLayer(node, operator, {"x": node.inputs[0]},
+                       {"params_taps": taps,
+                        "params": pack_params(bias, mult, shift, channels, blocks)},
+                       Activation(x.n, channels, *window.outputs(x)),
+                       x.n * int(np.prod(window.outputs(x))) * weights.size,
+                       note=f"by {body.name}")
 
 
 def _told(layer: MappedLayer) -> MappedLayer:

@@ -38,7 +38,10 @@ def pair_task(fingerprint: str, first: BlockedOperator, second: BlockedOperator,
 
 def _described(operator: BlockedOperator) -> str:
     packed = f", weights of {operator.weight_bits} bits" if operator.weight_bits < 8 else ""
-    return f"{', '.join(operator.stages)} of {shape_of(operator)}{packed}"
+    shape = shape_of(operator)
+    own = (f", by {operator.by['acc']} in {shape.passes} passes of {shape.weights} elements"
+           if shape.weights else "")
+    return f"{', '.join(operator.stages)} of {shape}{packed}{own}"
 
 
 def tiles_text(tiles: Tiles, threads: int) -> str:

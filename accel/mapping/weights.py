@@ -20,7 +20,7 @@ from compiler.ir.arithmetic import apply_expr
 from compiler.te import Binary, Cast, Expr, Read, Reduce, Var, walk
 from compiler.tensorize import Intrinsic
 
-__all__ = ["Slots", "in_entries", "products_of", "slots_of"]
+__all__ = ["Slots", "in_entries", "multipliers_of", "products_of", "slots_of"]
 
 CODES = 256
 """Values of a place that chooses an input."""
@@ -87,6 +87,32 @@ def products_of(machine: Machine) -> tuple[Product | None, ...]:
     forms = dict.fromkeys(None if slots.dense else Product(body) for body, slots in found
                           if slots is not None)
     return tuple(forms) or (None,)
+
+
+@cache
+def multipliers_of(machine: Machine) -> tuple[Intrinsic, ...]:
+    """The instructions of vector that add the product of an int8 element of res and of a number of
+    eight bits in a record to acc: tried with all of both."""
+    return tuple(body for body in machine.of_unit("vector") if _multiplies(body))
+
+
+def _multiplies(body: Intrinsic) -> bool:
+    names = {operand.name: operand for operand in body.operands}
+    if (body.update != "sum" or body.immediates or body.reduce_axes or set(names) != {"a", "b"}
+            or dict(names["a"].storage).get("res") != "int8" or "par" not in names["b"].scopes):
+        return False
+    reads = {node for node in walk(body.value) if isinstance(node, Read)}
+    whole = tuple(axis.var for axis in body.axes)
+    if any(node.indices != whole for node in reads) or set(whole) & (
+            set(walk(body.value)) - {index for node in reads for index in node.indices}):
+        return False
+    every = np.arange(-128, 128, dtype=np.int32)
+    a, b = every.reshape(-1, 1), every.reshape(1, -1)
+    known = {node: {"a": a, "b": b}[node.buffer.name] for node in reads}
+    try:
+        return bool((apply_expr(body.value, known) == a * b).all())
+    except AssertionError:          # an expression that is no arithmetic
+        return False
 
 
 def in_entries(weights: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, Blocks]:

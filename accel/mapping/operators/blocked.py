@@ -21,9 +21,9 @@ from compiler.te import Axis, Expr, Read, Tensor, Var, rewrite
 from compiler.tensorize import Intrinsic
 
 __all__ = ["AROUND", "TILE", "Activation", "BlockedOperator", "Blocks", "Product", "Quantization",
-           "Window", "average_pool", "convolution", "crop", "global_average_pool", "inside",
-           "max_pool", "packed_blocks", "packed_convolution", "rescale", "upsample", "windowed",
-           "written"]
+           "Window", "average_pool", "convolution", "crop", "depthwise", "global_average_pool",
+           "inside", "max_pool", "packed_blocks", "packed_convolution", "rescale", "upsample",
+           "windowed", "written"]
 
 AROUND = "ngjklm"
 """Roles of axes that are loops around all tiles: images and groups of channels, or leading
@@ -326,6 +326,35 @@ def packed_convolution(name: str, x: Activation, channels: int, window: Window, 
     stages = {"x": source, "w": w, "input": packed, "acc": acc}
     return replace(_finished(name, stages, single, acc, q, blocks), reduced=reduced, row=row,
                    **blocks.own())
+
+
+def depthwise(name: str, x: Activation, window: Window, pad_value: int, q: Quantization,
+              blocks: Blocks, body: Intrinsic) -> BlockedOperator:
+    """A convolution of each channel alone, by an instruction of vector that multiplies and
+    accumulates, a tap at a time: its `a` is the pixel, its `b` the bias of a record.
+
+    Stages: ``x``, ``params_taps`` [co][kh][kw][block_out], ``params``, ``input`` (padded),
+    ``acc``, ``quantized``, ``output``.
+    """
+    source, padded = windowed(name, x, window, pad_value, blocks, blocks.block_out)
+    (sh, sw), (dh, dw) = window.seen.strides, window.dilations
+    kh, kw = (te.reduce_axis(size, f"{name}_k{axis}")
+              for size, axis in zip(window.kernel, "hw", strict=True))
+    groups, _, _, count, batch, lanes = padded.shape
+    taps = te.placeholder((count, *window.kernel, lanes), PARAM, f"{name}_params_taps")
+
+    def element(n, y, x, c, b, o):
+        pixel = padded[n, y * sh + kh.var * dh, x * sw + kw.var * dw, c, b, o]
+        reads = {"a": pixel.astype("int32"), "b": taps[c, kh.var, kw.var, o].bias}
+
+        def placed(node: Expr) -> Expr | None:
+            return reads[node.buffer.name] if isinstance(node, Read) else None
+
+        return te.sum(rewrite(body.value, placed), (kh, kw))
+
+    acc = te.compute((groups, *window.outputs(x), count, batch, lanes), element, f"{name}_acc")
+    stages = {"x": source, "params_taps": taps, "input": padded, "acc": acc}
+    return replace(_finished(name, stages, window.seen, acc, q, blocks), by={"acc": body.name})
 
 
 def max_pool(name: str, x: Activation, window: Window, blocks: Blocks) -> BlockedOperator:

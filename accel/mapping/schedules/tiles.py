@@ -85,6 +85,7 @@ class Shape:
     weight_bits: int = field(default=8, repr=False)     # of an element of the weights in memory
     passes: int = field(default=1, repr=False)          # entries of weights for a block product
     weights: int = field(default=0, repr=False)         # elements of an entry; 0: all of them
+    taps: int = field(default=0, repr=False)            # records of taps for each channel
 
 
 def shape_of(operator: BlockedOperator) -> Shape:
@@ -103,7 +104,8 @@ def shape_of(operator: BlockedOperator) -> Shape:
                  depth == 0, phases, prod(size.get(axis, 1) for axis in AROUND), repeated,
                  len(operator.tables), operator.weight_bits,
                  operator.reduced["passes"].extent if "passes" in operator.reduced else 1,
-                 operator.weights)
+                 operator.weights,
+                 prod(window.kernel) if "params_taps" in stages else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,8 @@ def _records(shape: Shape, tiles: Tiles) -> int:
     """The number of parameter entries that a tile loads."""
     if shape.pixelwise:
         return tiles.rows * tiles.columns
-    return tiles.channels * shape.phases * shape.parameters
+    once = shape.parameters - (shape.taps > 0)
+    return tiles.channels * (shape.phases * once + shape.taps)
 
 
 def _fits(config: AccelConfig, shape: Shape, tiles: Tiles, threads: int, room: Room) -> bool:
